@@ -1,0 +1,128 @@
+"""The two kinds of wrong: a Problem is a value, a ReconcilerError ends the run."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Exit(IntEnum):
+    """Exit codes of every command (design D1)."""
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    INVALID_INPUT = 3
+    REFUSED = 4
+    UNAVAILABLE = 5
+    PARTIAL = 6
+    WAITING = 7
+    PENDING = 10
+
+
+_PRECEDENCE = (
+    Exit.BUG,
+    Exit.USAGE,
+    Exit.UNAVAILABLE,
+    Exit.REFUSED,
+    Exit.INVALID_INPUT,
+    Exit.WAITING,
+    Exit.PARTIAL,
+    Exit.PENDING,
+)
+
+
+def worst(exits: Iterable[Exit]) -> Exit:
+    """Return the one code a process can exit with when several classes apply: 5 > 4 > 3 > 7 > 6 > 10."""
+    present = frozenset(exits)
+    return next((code for code in _PRECEDENCE if code in present), Exit.DONE)
+
+
+class Location(NamedTuple):
+    """Where something stands in a repository: path from its root, line and column from 1; 0 is unknown."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        parts = [self.path]
+        if self.line:
+            parts.append(str(self.line))
+            if self.column:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing wrong with one user's input: a value, not an exception.
+
+    Its owner can fix it and everything else still reconciles. `subject` names the
+    stalled owner, e.g. `PackageVariantSet default/nginx`; it is empty when a file
+    could not be attributed to one.
+    """
+
+    location: Location
+    reason: str
+    message: str
+    hint: str = ""
+    subject: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.reason}: {self.message}"
+
+
+class ReconcilerError(Exception):
+    """The run, or the one repository named by the caller, cannot go on."""
+
+    exit_code: Exit = Exit.BUG
+    hint: str = ""
+
+
+class UsageError(ReconcilerError):
+    """The command was called with something that cannot mean anything."""
+
+    exit_code = Exit.USAGE
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ConfigurationError(ReconcilerError):
+    """The run's own configuration is wrong, so no part of it can be trusted."""
+
+    exit_code = Exit.INVALID_INPUT
+
+    def __init__(self, message: str, *, location: Location | None = None, hint: str = "") -> None:
+        super().__init__(f"{location}: {message}" if location else message)
+        self.location = location
+        self.hint = hint
+
+
+class UnavailableError(ReconcilerError):
+    """A repository or forge could not be reached; the same run may succeed later."""
+
+    exit_code = Exit.UNAVAILABLE
+
+    def __init__(self, message: str, *, hint: str = "Check the URL, the credentials and the network.") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class RefusedError(ReconcilerError):
+    """Doing what was asked would be unsafe, or is not what was reviewed."""
+
+    exit_code = Exit.REFUSED
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class ConflictError(ReconcilerError):
+    """Another writer moved a ref first; nothing was written there and a new run decides again."""
+
+    exit_code = Exit.UNAVAILABLE
+    hint = "Run again: the next run reads the new state and decides anew."
