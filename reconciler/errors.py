@@ -106,7 +106,9 @@ class UnavailableError(ReconcilerError):
 
     exit_code = Exit.UNAVAILABLE
 
-    def __init__(self, message: str, *, hint: str = "Check the URL, the credentials and the network.") -> None:
+    def __init__(
+        self, message: str, *, hint: str = "Check the URL, the credentials and the network."
+    ) -> None:
         super().__init__(message)
         self.hint = hint
 

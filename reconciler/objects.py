@@ -20,7 +20,9 @@ class Mode(IntEnum):
 
 def object_id(kind: str, data: bytes) -> Oid:
     """Return the id that Git gives to `data` as an object of `kind`."""
-    return Oid(hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)) + data, usedforsecurity=False).hexdigest())
+    return Oid(
+        hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)) + data, usedforsecurity=False).hexdigest()
+    )
 
 
 @dataclass(frozen=True, slots=True)

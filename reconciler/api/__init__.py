@@ -1,0 +1,1 @@
+"""Manifests as users write them: pydantic models, field for field."""

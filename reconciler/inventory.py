@@ -1,0 +1,281 @@
+"""All that the core may know: one immutable value that `read` fills and nothing else changes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
+from reconciler.errors import Location, Problem
+from reconciler.ids import GroupKind, Lifecycle, ObjectKey, ObjectName, Oid
+from reconciler.policy import OnUnavailable, Policy
+from reconciler.state import PackageVariantRecord, SetRecord
+
+M = TypeVar("M")
+FieldPath = tuple[str | int, ...]
+
+
+class FieldMarks(Protocol):
+    """What a parsed document knows about places."""
+
+    def mark(self, path: FieldPath) -> tuple[int, int]:
+        """Return line and column, from 1, of the value at `path` or of its nearest existing ancestor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where one manifest or object stands, and when it last changed.
+
+    `time` is the committer time of the commit that last touched its file, in seconds.
+    """
+
+    location: Location
+    time: int = 0
+    marks: FieldMarks | None = field(default=None, compare=False, repr=False)
+
+    def at(self, *path: str | int) -> Location:
+        """Return the place of one field; without marks, the place of the manifest."""
+        if self.marks is None:
+            return self.location
+        return Location(self.location.path, *self.marks.mark(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced(Generic[M]):
+    """A manifest and where it came from. Its namespace is filled in, never empty."""
+
+    key: ObjectName
+    manifest: M
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotObject:
+    """One object of the cluster snapshot; Secret data never gets here."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    body: Mapping[str, Any]
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the cluster held when somebody published it.
+
+    `complete` names the (kind, namespace) pairs that were listed whole; only there does
+    absence mean anything. `None` for `served` means that nobody recorded the served APIs.
+    """
+
+    present: bool = False
+    objects: Mapping[tuple[str, str], tuple[SnapshotObject, ...]] = field(default_factory=dict)
+    complete: frozenset[tuple[GroupKind, str]] = frozenset()
+    served: frozenset[tuple[str, str]] | None = None
+    taken: int | None = None
+    time: int = 0
+    unreadable: bool = False
+
+    def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:
+        """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""
+        return self.objects.get((api_version, kind), ())
+
+    def is_complete(self, kind: GroupKind, namespace: str) -> bool:
+        """Tell whether absence of an object of `kind` in `namespace` is evidence."""
+        return self.present and not self.unreadable and (kind, namespace) in self.complete
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit: its id and committer time in seconds."""
+
+    oid: Oid
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRevision:
+    """A published revision: a tag F/vN, or another tag of the package (revision -1)."""
+
+    path: str
+    workspace: str
+    revision: int
+    lifecycle: Lifecycle
+    ref: str
+    commit: Commit
+    tree: Oid
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft or proposal branch of one package.
+
+    `written` is the package tree of our newest commit on the branch, None if none of its
+    commits is ours; the draft is edited by a person iff `tree != written`. `foreign` tells
+    whether commits of others stand on the branch above its base, `base_tree` is the package
+    on main where the branch left it (None: the package was not there).
+    """
+
+    path: str
+    workspace: str
+    lifecycle: Lifecycle
+    ref: str
+    tip: Commit
+    tree: Oid
+    header: KptfileHeader
+    base: Oid
+    base_tree: Oid | None
+    written: Oid | None = None
+    foreign: bool = False
+    foreign_time: int = 0
+
+    @property
+    def edited(self) -> bool:
+        """Whether a person changed the package since we last wrote it."""
+        return self.tree != self.written
+
+
+@dataclass(frozen=True, slots=True)
+class MainRevision:
+    """A state of a package on main's first-parent history that no tag names yet, oldest first."""
+
+    commit: Commit
+    tree: Oid
+    header: KptfileHeader
+
+
+@dataclass(frozen=True, slots=True)
+class PackageState:
+    """One package of one repository view: main, drafts, published revisions.
+
+    It exists iff `main_tree` is set or `drafts` is not empty; tags alone are history.
+    """
+
+    path: str
+    main_tree: Oid | None = None
+    main_header: KptfileHeader | None = None
+    drafts: tuple[Draft, ...] = ()
+    published: tuple[PackageRevision, ...] = ()
+    untagged: tuple[MainRevision, ...] = ()
+    deletion_ref: str = ""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the package exists: on main, as a draft or as a proposal."""
+        return self.main_tree is not None or bool(self.drafts)
+
+    @property
+    def latest(self) -> PackageRevision | None:
+        """The published revision with the greatest number, if any."""
+        numbered = [r for r in self.published if r.revision > 0]
+        return max(numbered, key=lambda r: r.revision, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryView:
+    """A registered Repository and what its Git repository held.
+
+    `url` is normalised (the identity); `remote` is what git is called with. `packages` is keyed
+    by the full path F and excludes directories of more specific views (D19). An unavailable
+    repository has `problem` set and no content, and nothing about it may be concluded.
+    """
+
+    key: ObjectName
+    url: str
+    remote: str
+    branch: str
+    directory: str
+    manifest: Repository
+    source: Source
+    cluster: str = ""
+    unavailable: OnUnavailable = OnUnavailable.FAIL
+    head: Commit | None = None
+    packages: Mapping[str, PackageState] = field(default_factory=dict)
+    branches: Mapping[str, Commit] = field(default_factory=dict)
+    tags: Mapping[str, Commit] = field(default_factory=dict)
+    problem: Problem | None = None
+
+    @property
+    def deployment(self) -> bool:
+        """Whether packages here are deployed: they get a package context and readiness gates publishing."""
+        return self.manifest.spec.deployment
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the repository could be read."""
+        return self.problem is None
+
+    def full_path(self, package: str) -> str:
+        """Return F for a package name of this view."""
+        return "/".join(part for part in (self.directory, package.strip("/")) if part)
+
+
+class PullState(StrEnum):
+    """State of a pull request."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """A pull request as every forge has it; `number` 0 means not opened yet."""
+
+    head: str
+    base: str
+    title: str
+    body: str
+    draft: bool = True
+    number: int = 0
+    state: PullState = PullState.OPEN
+    head_oid: str = ""
+    labels: tuple[str, ...] = ()
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The control repository: where manifests, snapshot and state come from.
+
+    `readable` is False if any manifest path could not be read at all; `broken` are the files
+    that did not parse: what their manifests owned is kept.
+    """
+
+    url: str
+    remote: str
+    commit: Commit
+    branch: str = ""
+    state: Oid | None = None
+    status: Oid | None = None
+    readable: bool = True
+    broken: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The world as one run sees it.
+
+    Order-free: every mapping may be in any order, every tuple is sorted by identity.
+    """
+
+    policy: Policy
+    control: Control
+    variants: tuple[Sourced[PackageVariant], ...] = ()
+    sets: tuple[Sourced[PackageVariantSet], ...] = ()
+    stalled: frozenset[ObjectKey] = frozenset()
+    repositories: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
+    snapshot: Snapshot = Snapshot()
+    records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
+    set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
+    pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def views_of(self, url: str) -> Iterable[RepositoryView]:
+        """Return the views of one Git repository, most specific directory first."""
+        views = [v for v in self.repositories.values() if v.url == url]
+        return sorted(views, key=lambda v: (-len(v.directory), v.key))

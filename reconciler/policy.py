@@ -1,0 +1,80 @@
+"""Limits and choices of a run: frozen values with safe defaults, parsed by `config` and read everywhere."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class OpenOn(StrEnum):
+    """When a draft gets its pull request."""
+
+    DRAFT = "draft"
+    PROPOSE = "propose"
+
+
+class OnUnavailable(StrEnum):
+    """What one unreachable repository means for the exit code."""
+
+    FAIL = "fail"
+    WARN = "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on every input; each one is a setting."""
+
+    manifest_bytes: int = 1 << 20
+    snapshot_file_bytes: int = 256 << 20
+    package_file_bytes: int = 16 << 20
+    package_files: int = 10_000
+    path_depth: int = 50
+    yaml_depth: int = 100
+    yaml_documents: int = 10_000
+    yaml_nodes: int = 2_000_000
+    targets_per_set: int = 100_000
+    expression_bytes: int = 4096
+    expression_depth: int = 31
+    expression_cost: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionGuard:
+    """Refuse a plan that deletes too much of what we own, unless somebody consented (D17).
+
+    `share` is a fraction in [0, 1] and counts only from `minimum` owned packages on;
+    `count` bounds the deletions of one plan whatever is owned.
+    """
+
+    share: float = 0.3
+    minimum: int = 10
+    count: int = 100
+    allowed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPolicy:
+    """How our commits are made; `committer` is how we recognise them later."""
+
+    name: str = "Package Reconciler"
+    email: str = "package-reconciler@reconciler.dev"
+    sign: str = ""
+    sign_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Every choice of one instance, as `reconciler.yaml` and the command line make it."""
+
+    instance: str = "default"
+    default_namespace: str = "default"
+    manifest_paths: tuple[str, ...] = ("",)
+    snapshot_path: str = "snapshot"
+    open_on: OpenOn = OpenOn.DRAFT
+    publish_tags: bool = True
+    suspend: bool = False
+    snapshot_max_age_s: int = 7 * 24 * 3600
+    deletions: DeletionGuard = DeletionGuard()
+    commits: CommitPolicy = CommitPolicy()
+    limits: Limits = Limits()
+    unavailable: OnUnavailable = OnUnavailable.FAIL
+    consents: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,73 @@
+"""What was applied: the records of the state branch, as schemas with stable bytes."""
+
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+from reconciler.ids import ObjectName
+
+SCHEMA = "reconciler.dev/v1alpha1"
+VARIANTS_DIRECTORY = "packagevariants"
+SETS_DIRECTORY = "packagevariantsets"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+
+
+class PackageVariantRecord(_Record):
+    """One PackageVariant as last applied: our finalizer (D3).
+
+    It leaves only when its deletion or orphaning is observed downstream. `manifest` is the
+    file that declared it (the set's file for a generated one), `set_name` the set or "".
+    """
+
+    api_version: str = SCHEMA
+    kind: str = "PackageVariantRecord"
+    namespace: str
+    name: str
+    uid: str
+    manifest: str
+    set_name: str = ""
+    url: str
+    path: str
+    repository: str
+    deletion_policy: str = "delete"
+    spec: dict[str, Any]
+    upstream_commit: str = ""
+
+    @property
+    def key(self) -> ObjectName:
+        """The variant's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
+class SetRecord(_Record):
+    """One PackageVariantSet as last applied: how many variants it had, and where it was declared."""
+
+    api_version: str = SCHEMA
+    kind: str = "PackageVariantSetRecord"
+    namespace: str
+    name: str
+    uid: str
+    manifest: str
+    targets: int
+
+    @property
+    def key(self) -> ObjectName:
+        """The set's identity."""
+        return ObjectName(self.namespace, self.name)
+
+
+def record_bytes(record: PackageVariantRecord | SetRecord) -> bytes:
+    """Return the record's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
+    data = record.model_dump(mode="json", by_alias=True)
+    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def record_path(record: PackageVariantRecord | SetRecord) -> str:
+    """Return the record's path on the state branch."""
+    directory = VARIANTS_DIRECTORY if isinstance(record, PackageVariantRecord) else SETS_DIRECTORY
+    return f"{directory}/{record.namespace}/{record.name}.json"
