@@ -1,0 +1,45 @@
+"""Desired PackageVariants: what the manifests ask for, set by set, with who stalls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.api.meta import Condition
+from reconciler.api.porch import PackageVariantSpec
+from reconciler.errors import Problem
+from reconciler.ids import ObjectKey, ObjectName
+from reconciler.inventory import Source
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredVariant:
+    """One PackageVariant that should exist, authored or generated.
+
+    `spec` is valid and has its defaults filled in. `source` is the manifest to blame and
+    `times` are committer times of its own inputs (manifest, target object), in seconds.
+    """
+
+    key: ObjectName
+    uid: str
+    spec: PackageVariantSpec
+    source: Source
+    set_key: ObjectName | None = None
+    paused: bool = False
+    times: tuple[int, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    trace: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """Everything the manifests ask for.
+
+    `stalled` are the owners we could not understand: nothing of theirs is changed or deleted.
+    `conditions` are the Stalled and Ready conditions of every set and authored variant, as Porch
+    words them. `targets` is the number of variants each set that could be expanded yields.
+    """
+
+    variants: tuple[DesiredVariant, ...] = ()
+    stalled: frozenset[ObjectKey] = frozenset()
+    conditions: Mapping[ObjectKey, tuple[Condition, ...]] = field(default_factory=dict)
+    targets: Mapping[ObjectName, int] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
