@@ -1,0 +1,1 @@
+"""The only writes of a run: drafts, publishing, pull requests, state."""

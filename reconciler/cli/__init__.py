@@ -1,0 +1,1 @@
+"""Commands, one file per family: parse, call one function, print, exit."""

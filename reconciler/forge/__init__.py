@@ -1,0 +1,1 @@
+"""Forges: one Protocol, thin dialects, one budget."""

@@ -1,0 +1,1 @@
+"""KRM functions: pipeline semantics, catalog, builtins, the runtime port."""

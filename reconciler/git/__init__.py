@@ -1,0 +1,1 @@
+"""Git: mirrors, packs, pushes with leases, Porch's layout of refs."""

@@ -1,0 +1,1 @@
+"""Kubernetes resources as files: YAML, documents, schema, merge."""

@@ -1,0 +1,1 @@
+"""Desired against actual: changes, safety, waves, messages."""

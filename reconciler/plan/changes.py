@@ -1,0 +1,178 @@
+"""A plan is a value: what every package will see, why, and the exact writes that do it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from reconciler.api.meta import Condition
+from reconciler.errors import Exit, Location, Problem
+from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.inventory import PullRequest
+from reconciler.objects import Files
+from reconciler.reasons import Reason
+
+
+class Op(StrEnum):
+    """What happens to one package; `keep` and `block` are results, not absences."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    EDIT = "edit"
+    ADOPT = "adopt"
+    TRANSFER = "transfer"
+    PUBLISH = "publish"
+    DELETE = "delete"
+    ORPHAN = "orphan"
+    CLOSE = "close"
+    BLOCK = "block"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDraft:
+    """One commit on a draft branch: the tree of `onto` with `path` replaced by `files`.
+
+    `expect` is the branch's oid that we saw (None: it must not exist). `onto` is the commit's
+    only parent and gives the rest of the repository: main's head for a fresh single commit,
+    the person's tip for one that is appended. `time` is the newest input's (law 5), in seconds.
+    """
+
+    ref: str
+    expect: Oid | None
+    onto: Oid
+    path: str
+    files: Files
+    tree: Oid
+    message: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRemoval:
+    """A branch with one commit on `onto` that removes `path`: a proposal of deletion."""
+
+    ref: str
+    expect: Oid | None
+    onto: Oid
+    path: str
+    message: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRef:
+    """Point a ref at a commit that exists (None deletes it), if it is still at `expect`."""
+
+    ref: str
+    expect: Oid | None
+    to: Oid | None
+
+
+Write = WriteDraft | WriteRemoval | MoveRef
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePull:
+    """Close a pull request that is obsolete and that no person touched."""
+
+    number: int
+    head: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictNote:
+    """One value that both sides changed differently, as a reviewer will read it."""
+
+    path: str
+    field: str
+    upstream: str
+    local: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one package sees, with the reason and the exact writes.
+
+    `repository` is the view it is shown under. `after` is the package tree that the change
+    results in. `writes` go in one atomic push per repository, `pull` and `close` follow.
+    `waits` tells that a person must act (exit 7).
+    """
+
+    package: PackageKey
+    repository: ObjectName
+    op: Op
+    reason: Reason
+    message: str = ""
+    variant: ObjectName | None = None
+    location: Location | None = None
+    before: Oid | None = None
+    after: Oid | None = None
+    upstream_from: str = ""
+    upstream_to: str = ""
+    writes: tuple[Write, ...] = ()
+    pull: PullRequest | None = None
+    ready: bool = False
+    close: tuple[ClosePull, ...] = ()
+    conflicts: tuple[ConflictNote, ...] = ()
+    waits: bool = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether applying this change writes anything."""
+        return bool(self.writes or self.close or self.pull)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the whole plan must not be applied without consent (D17)."""
+
+    reason: Reason
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole fleet before anything moves.
+
+    Total: every package of every repository that a variant targets, or that carries our
+    annotation, has exactly one change. `records` and `status` are the files of the state and
+    status branches after the plan is applied, `record_owners` the package each record waits
+    for: where writing a package fails, its record stays as it was. Sorted by identity.
+    """
+
+    changes: tuple[Change, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    conditions: Mapping[ObjectKey, tuple[Condition, ...]] = field(default_factory=dict)
+    records: Mapping[str, bytes] = field(default_factory=dict)
+    record_owners: Mapping[str, PackageKey] = field(default_factory=dict)
+    status: Mapping[str, bytes] = field(default_factory=dict)
+    exits: frozenset[Exit] = frozenset()
+    checksum: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether applying would change no package: every op keeps or blocks."""
+        return not any(change.pending for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that apply did or could not do, in order."""
+
+    repository: str
+    what: str
+    ref: str = ""
+    oid: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened: the effects in order, and the exit classes they add to the plan's."""
+
+    effects: tuple[Effect, ...] = ()
+    exits: frozenset[Exit] = frozenset()

@@ -1,0 +1,1 @@
+"""The only reads of a run: manifests, snapshot, repositories, index, contents."""

@@ -1,0 +1,1 @@
+"""Plan and Outcome as text, markdown, json, sarif, html; deciding nothing."""

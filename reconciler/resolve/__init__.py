@@ -1,0 +1,1 @@
+"""Upstreams pinned to commits, to a fixed point."""

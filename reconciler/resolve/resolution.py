@@ -1,0 +1,58 @@
+"""What resolution decides: every desired variant pinned to one upstream commit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.errors import Problem
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.inventory import Commit
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One upstream package at one commit.
+
+    `ref` is the short name a Kptfile shows (`F/v3`, `drafts/F/w`, a branch), `revision` the
+    number or -1, `tree` the package's tree, `remote` the repository as git is called with it.
+    """
+
+    package: PackageKey
+    remote: str
+    ref: str
+    revision: int
+    commit: Commit
+    tree: Oid
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedVariant:
+    """A desired variant whose upstream and downstream are known.
+
+    `base` is the pin that the downstream was last made from (its upstreamLock), None if it
+    was never made or its lock names a commit that cannot be found (then `lost_base` says why).
+    """
+
+    variant: DesiredVariant
+    view: ObjectName
+    downstream: PackageKey
+    pin: Pin
+    base: Pin | None = None
+    lost_base: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The package trees to fetch, by repository URL: one batch per repository."""
+
+    trees: Mapping[str, frozenset[Oid]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The fixed point: who is resolved, who is stalled and why."""
+
+    variants: tuple[ResolvedVariant, ...] = ()
+    stalled: frozenset[ObjectKey] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    needs: Needs = Needs()

@@ -1,0 +1,1 @@
+"""Runtimes for functions that are not built in."""
