@@ -19,6 +19,34 @@ class OnUnavailable(StrEnum):
     WARN = "warn"
 
 
+class Strategy(StrEnum):
+    """How a package takes a new upstream, as a Kptfile's `updateStrategy` spells it."""
+
+    RESOURCE_MERGE = "resource-merge"
+    FAST_FORWARD = "fast-forward"
+    FORCE_DELETE_REPLACE = "force-delete-replace"
+    COPY_MERGE = "copy-merge"
+
+
+class MergeMode(StrEnum):
+    """Whether a merge loses what kpt loses: `compatible` does, `default` does not (D10)."""
+
+    DEFAULT = "default"
+    COMPATIBLE = "compatible"
+
+
+class OnConflict(StrEnum):
+    """Who wins where both sides changed one value differently.
+
+    `ask` keeps the local value and reports both; `fail` updates nothing.
+    """
+
+    ASK = "ask"
+    UPSTREAM = "upstream"
+    LOCAL = "local"
+    FAIL = "fail"
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds on every input; each one is a setting."""
