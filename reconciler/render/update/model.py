@@ -1,0 +1,79 @@
+"""What an update takes and gives: values, no behaviour."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.objects import Files
+from reconciler.policy import OnConflict
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRef:
+    """The upstream that a package is updated to, as `upstream` and `upstreamLock` record it.
+
+    `commit` is a full commit id; empty leaves `upstreamLock` alone.
+    """
+
+    repo: str
+    directory: str
+    ref: str
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Conflict:
+    """One value that both sides changed differently, or that one side deleted and the other changed.
+
+    `path` is the file, `resource` the identity of the resource in it (empty for a file that
+    is no resource), `field` the way to the value (`spec.template.spec.containers[name=app].image`,
+    empty for the whole). Each side is the text of its value, None where it has none.
+    """
+
+    path: str
+    resource: str
+    field: str
+    base: str | None
+    upstream: str | None
+    local: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """A package after an update.
+
+    `conflicts` are those that still wait for a person; the ones that a policy settled are
+    told in `notes`. `fallbacks` counts the documents that no splice could express.
+    """
+
+    files: Files
+    conflicts: tuple[Conflict, ...] = ()
+    notes: tuple[str, ...] = ()
+    fallbacks: int = 0
+
+
+class UpdateRefused(Exception):  # noqa: N818 - an answer about one package, not a failure of the run
+    """This package must not be updated as asked; nothing of it was changed.
+
+    `reason` is one word for machines, `paths` the files that are to blame.
+    """
+
+    def __init__(
+        self, reason: str, message: str, *, paths: tuple[str, ...] = (), conflicts: tuple[Conflict, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.paths = paths
+        self.conflicts = conflicts
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictPolicy:
+    """Who wins a conflict: by field pattern, else by the resource's annotation, else `default`.
+
+    A pattern is matched against the conflict's field path; `*` stands for any text.
+    """
+
+    default: OnConflict = OnConflict.ASK
+    fields: Mapping[str, OnConflict] = field(default_factory=dict)
