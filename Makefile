@@ -1,0 +1,50 @@
+# Every target makes and uses .venv in the checkout; nothing else needs to be set up.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/
+DEMO ?= demo
+
+.PHONY: demo test check bench fix golden mutants fuzz lock clean
+
+$(VENV)/.installed: pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(VENV)/.installed  ## The main job on a small world: plan, apply, approve, upstream bump, target removed, apply
+	@$(RUN)reconciler demo --run $(DEMO)
+
+test: $(VENV)/.installed  ## All tests with branch coverage
+	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
+
+check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, tests
+	$(RUN)ruff format --check .
+	$(RUN)ruff check .
+	$(RUN)mypy
+	$(RUN)lint-imports
+	$(MAKE) test
+
+bench: $(VENV)/.installed  ## Speed as ratios against a baseline in the same run
+	@for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(RUN)python $$bench || exit 1; done
+
+fix: $(VENV)/.installed
+	$(RUN)ruff format .
+	$(RUN)ruff check --fix .
+
+golden: $(VENV)/.installed  ## Rewrite the expected files of the worlds; review them as a diff
+	$(RUN)python -m pytest -q tests/e2e --update-golden
+
+mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
+	$(RUN)python tests/mutants/run.py
+
+fuzz: $(VENV)/.installed  ## The differential tests, ten times as long
+	RECONCILER_FUZZ=10 $(RUN)python -m pytest -q tests/property
+
+lock:  ## Rewrite requirements.lock from pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)python -m pip install --quiet uv
+	$(RUN)uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev -o requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) $(DEMO) dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
