@@ -1,1 +1,7 @@
-"""Manifests to desired PackageVariants."""
+"""Targets, selectors, templates, expressions, names: from manifests to PackageVariants."""
+
+from reconciler.expand.diff import SetDiff, VariantChange, diff_variants
+from reconciler.expand.expansion import expand
+from reconciler.expand.variants import Desired, DesiredVariant
+
+__all__ = ["Desired", "DesiredVariant", "SetDiff", "VariantChange", "diff_variants", "expand"]
