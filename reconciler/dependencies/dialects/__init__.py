@@ -1,0 +1,1 @@
+"""Adapters: the manifests of four ecosystems, as they are, into one model."""

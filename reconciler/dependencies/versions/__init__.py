@@ -1,0 +1,69 @@
+"""Versions and constraints: one type, the grammar of each dialect, and what to prefer."""
+
+from reconciler.dependencies.versions import carvel, masterminds
+from reconciler.dependencies.versions.choose import Policy, Prereleases, choose, rank
+from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Op, Wildcard
+from reconciler.dependencies.versions.doubts import doubts
+from reconciler.dependencies.versions.select import (
+    CarvelSelection,
+    select_carvel,
+    select_crossplane,
+    select_porter,
+)
+from reconciler.dependencies.versions.version import (
+    Version,
+    VersionError,
+    parse_loose,
+    parse_relaxed,
+    parse_strict,
+    precedence,
+    precedence_with_build,
+)
+
+__all__ = [
+    "CarvelSelection",
+    "Comparator",
+    "Constraint",
+    "Grammar",
+    "Op",
+    "Policy",
+    "Prereleases",
+    "Version",
+    "VersionError",
+    "Wildcard",
+    "choose",
+    "doubts",
+    "parse_constraint",
+    "parse_digest_or_constraint",
+    "parse_loose",
+    "parse_relaxed",
+    "parse_strict",
+    "precedence",
+    "precedence_with_build",
+    "rank",
+    "select_carvel",
+    "select_crossplane",
+    "select_porter",
+]
+
+_DIGEST = "sha256:"
+
+
+def parse_constraint(text: str, grammar: Grammar) -> Constraint:
+    """Read a constraint in the grammar of its dialect.
+
+    Raises:
+        VersionError: The text is no constraint in that grammar.
+    """
+    return masterminds.parse(text) if grammar is Grammar.MASTERMINDS else carvel.parse(text, grammar)
+
+
+def parse_digest_or_constraint(text: str) -> Constraint:
+    """Read what Crossplane accepts as a dependency's version: a range, or the digest of one image.
+
+    Raises:
+        VersionError: The text is neither.
+    """
+    if text.startswith(_DIGEST):
+        return Constraint(text, Grammar.MASTERMINDS, digest=text)
+    return masterminds.parse(text)

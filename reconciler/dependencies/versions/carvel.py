@@ -1,0 +1,116 @@
+"""The range grammar of Carvel, which is blang/semver's with build metadata in the order."""
+
+import re
+
+from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Op
+from reconciler.dependencies.versions.version import VersionError, parse_strict
+
+_SPELLINGS = {
+    "": Op.EQ,
+    "==": Op.EQ,
+    "!": Op.NE,
+    **{op.value: op for op in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)},
+}
+_BOUND = re.compile(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
+_CORE = re.compile(r"[^-+]*")
+_WHOLE_CORE = 3
+
+
+def parse(text: str, grammar: Grammar = Grammar.CARVEL) -> Constraint:
+    """Read a range: a space is "and", ` || ` with spaces around it is "or".
+
+    `Grammar.CARVEL` is what kapp-controller ships, save that an `x` inside a pre-release is no
+    wildcard; `CARVEL_VENDORED` keeps that defect.
+
+    Raises:
+        VersionError: The text is no range; that includes the empty text.
+
+    Source: carvel-dev/semver v4 range.go, ParseRange.
+    """
+    groups: list[list[Comparator]] = [[]]
+    for word in split_words(text):
+        if word != "||":
+            groups[-1].extend(_expand(text, word, grammar))
+        elif groups[-1]:
+            groups.append([])
+        else:
+            raise VersionError(f"{text!r} has nothing before '||'")
+    if not groups[-1]:
+        raise VersionError(f"{text!r} has no version, or nothing after '||'")
+    return Constraint(text, grammar, tuple(tuple(group) for group in groups))
+
+
+def split_words(text: str) -> list[str]:
+    """Split at spaces, except after an operator; a word of one character is dropped, as upstream does."""
+    words: list[str] = []
+    start, last = 0, ""
+    for position, char in enumerate(text):
+        if char != " ":
+            last = char
+        elif last not in ("<", ">", "="):
+            if start < position - 1:
+                words.append(text[start:position])
+            start = position + 1
+    if start < len(text) - 1:
+        words.append(text[start:])
+    return [word.replace(" ", "") for word in words]
+
+
+def _expand(text: str, word: str, grammar: Grammar) -> list[Comparator]:
+    found = _BOUND.fullmatch(word)
+    if found is None:
+        raise VersionError(f"{text!r}: {word!r} has no version")
+    op, bound = found["op"], found["bound"]
+    if not is_wildcard(word, grammar):
+        return [_comparator(text, op, bound)]
+    floor = _floor(bound, grammar)
+    if op not in _SPELLINGS:
+        return [_comparator(text, "", floor)]
+    return [_comparator(text, *bounds) for bounds in _open_bounds(text, _SPELLINGS[op], bound, floor)]
+
+
+def _open_bounds(text: str, op: Op, bound: str, floor: str) -> list[tuple[str, str]]:
+    match op:
+        case Op.GE | Op.LT:
+            return [(op, floor)]
+        case Op.GT:
+            return [(">=", _ceiling(text, bound, floor))]
+        case Op.LE:
+            return [("<", _ceiling(text, bound, floor))]
+        case Op.NE:
+            return [("<", floor), (">=", _ceiling(text, bound, floor))]
+        case _:
+            return [(">=", floor), ("<", _ceiling(text, bound, floor))]
+
+
+def is_wildcard(word: str, grammar: Grammar) -> bool:
+    """Whether an `x` in this word stands for any number."""
+    where = word if grammar in (Grammar.CARVEL_VENDORED, Grammar.BLANG) else _CORE.match(word)
+    return "x" in (where if isinstance(where, str) else where[0] if where else "")
+
+
+def _comparator(text: str, op: str, bound: str) -> Comparator:
+    if op not in _SPELLINGS:
+        raise VersionError(f"{text!r}: {op!r} is no operator here")
+    try:
+        return Comparator(_SPELLINGS[op], parse_strict(bound))
+    except VersionError as error:
+        raise VersionError(f"{text!r}: {error}") from None
+
+
+def _floor(bound: str, grammar: Grammar) -> str:
+    flat = bound.replace(".x.x", ".x", 1).replace(".x", ".0", 1)
+    if flat.count(".") == 1:
+        flat += ".0"
+    return flat + "-0" if grammar is Grammar.CARVEL_HEAD else flat
+
+
+def _ceiling(text: str, bound: str, floor: str) -> str:
+    written, parts = bound.split("."), floor.split(".")
+    if written[-1] != "x" or len(written) not in (_WHOLE_CORE - 1, _WHOLE_CORE):
+        raise VersionError(f"{text!r}: {bound!r} is open in a place that cannot be")
+    open_at = len(written) - 2
+    if not parts[open_at].isdigit():
+        raise VersionError(f"{text!r}: {bound!r} is not a version")
+    parts[open_at] = str(int(parts[open_at]) + 1)
+    return ".".join(parts)

@@ -1,0 +1,203 @@
+"""A parsed constraint: groups of comparators, any group of which may hold."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from reconciler.dependencies.versions.version import (
+    Order,
+    Version,
+    carvel_head_order,
+    parse_loose,
+    parse_strict,
+    precedence,
+    precedence_with_build,
+)
+
+
+class Grammar(StrEnum):
+    """Which library's rules a constraint is read and judged by."""
+
+    MASTERMINDS = "masterminds"
+    CARVEL = "carvel"
+    CARVEL_VENDORED = "carvel-vendored"
+    CARVEL_HEAD = "carvel-head"
+    BLANG = "blang"
+
+    @property
+    def order(self) -> Order:
+        """What "higher" means in this grammar."""
+        return _ORDERS[self]
+
+    def parse_version(self, text: str) -> Version:
+        """Read a version as this grammar's library does.
+
+        Raises:
+            VersionError: The text is no version in this grammar.
+        """
+        return parse_loose(text) if self is Grammar.MASTERMINDS else parse_strict(text)
+
+
+_ORDERS: dict[Grammar, Order] = {
+    Grammar.MASTERMINDS: precedence,
+    Grammar.BLANG: precedence,
+    Grammar.CARVEL: precedence_with_build,
+    Grammar.CARVEL_VENDORED: precedence_with_build,
+    Grammar.CARVEL_HEAD: carvel_head_order,
+}
+
+
+class Op(StrEnum):
+    """A comparison; `~` and `^` exist in the Masterminds grammar only."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    TILDE = "~"
+    CARET = "^"
+
+
+class Wildcard(IntEnum):
+    """The leftmost part of a bound that its author left open."""
+
+    NONE = 0
+    PATCH = 1
+    MINOR = 2
+    MAJOR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Comparator:
+    """One comparison against one bound."""
+
+    op: Op
+    bound: Version
+    wildcard: Wildcard = Wildcard.NONE
+
+
+Group = tuple[Comparator, ...]
+"""Comparators that must all hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A condition on versions, in its original spelling and the grammar it was written for.
+
+    `digest` is set for a pin by content; no version satisfies it, only that digest does.
+    """
+
+    text: str
+    grammar: Grammar
+    groups: tuple[Group, ...] = ()
+    digest: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def allows(self, version: Version, *, digest: str = "", include_prerelease: bool = False) -> bool:
+        """Whether `version`, whose content has `digest`, satisfies this constraint."""
+        if self.digest:
+            return digest == self.digest
+        if self.grammar is Grammar.MASTERMINDS:
+            return any(_allows_masterminds(group, version, include_prerelease) for group in self.groups)
+        order = self.grammar.order
+        key = order(version)
+        return any(all(_COMPARE[part.op](key, order(part.bound)) for part in group) for group in self.groups)
+
+
+_COMPARE: dict[Op, Callable[..., bool]] = {
+    Op.EQ: lambda one, other: bool(one == other),
+    Op.NE: lambda one, other: not one == other,  # noqa: SIM201 - cmp_to_key defines no !=
+    Op.LT: lambda one, other: bool(one < other),
+    Op.LE: lambda one, other: not other < one,
+    Op.GT: lambda one, other: bool(other < one),
+    Op.GE: lambda one, other: not one < other,
+}
+
+
+def _allows_masterminds(group: Group, version: Version, include_prerelease: bool) -> bool:  # noqa: FBT001 - private, read at its one call
+    if version.prerelease and not include_prerelease and not any(c.bound.prerelease for c in group):
+        return False
+    return all(_MASTERMINDS[part.op](version, part) for part in group)
+
+
+def _equal(version: Version, part: Comparator) -> bool:
+    if part.wildcard:
+        return _tilde(version, part)
+    return precedence(version) == precedence(part.bound)
+
+
+def _not_equal(version: Version, part: Comparator) -> bool:
+    bound = part.bound.core
+    if part.wildcard and version.core[0] != bound[0]:
+        return True
+    if part.wildcard is Wildcard.MINOR:
+        return False
+    if part.wildcard and version.core[1] != bound[1]:
+        return True
+    if part.wildcard is Wildcard.PATCH:
+        return version.prerelease != part.bound.prerelease
+    if part.wildcard is Wildcard.MAJOR and version.core[2] != bound[2]:
+        return True
+    return precedence(version) != precedence(part.bound)
+
+
+def _less(version: Version, part: Comparator) -> bool:
+    return precedence(version) < precedence(part.bound)
+
+
+def _less_or_equal(version: Version, part: Comparator) -> bool:
+    if not part.wildcard:
+        return precedence(version) <= precedence(part.bound)
+    if version.core[0] != part.bound.core[0]:
+        return version.core[0] < part.bound.core[0]
+    return part.wildcard is Wildcard.MINOR or version.core[1] <= part.bound.core[1]
+
+
+def _greater(version: Version, part: Comparator) -> bool:
+    if part.wildcard and version.core[0] != part.bound.core[0]:
+        return version.core[0] > part.bound.core[0]
+    if part.wildcard is Wildcard.MINOR:
+        return False
+    if part.wildcard is Wildcard.PATCH:
+        return version.core[1] > part.bound.core[1]
+    return precedence(version) > precedence(part.bound)
+
+
+def _greater_or_equal(version: Version, part: Comparator) -> bool:
+    return precedence(version) >= precedence(part.bound)
+
+
+def _tilde(version: Version, part: Comparator) -> bool:
+    if _less(version, part):
+        return False
+    if part.bound.core == (0, 0, 0) and part.wildcard in (Wildcard.NONE, Wildcard.MAJOR):
+        return True
+    same_minor = part.wildcard is Wildcard.MINOR or version.core[1] == part.bound.core[1]
+    return version.core[0] == part.bound.core[0] and same_minor
+
+
+def _caret(version: Version, part: Comparator) -> bool:
+    if _less(version, part):
+        return False
+    bound = part.bound.core
+    if bound[0] > 0 or part.wildcard is Wildcard.MINOR:
+        return version.core[0] == bound[0]
+    if bound[1] > 0 or part.wildcard is Wildcard.PATCH:
+        return version.core[:2] == bound[:2]
+    return version.core == bound
+
+
+_MASTERMINDS: dict[Op, Callable[[Version, Comparator], bool]] = {
+    Op.EQ: _equal,
+    Op.NE: _not_equal,
+    Op.LT: _less,
+    Op.LE: _less_or_equal,
+    Op.GT: _greater,
+    Op.GE: _greater_or_equal,
+    Op.TILDE: _tilde,
+    Op.CARET: _caret,
+}

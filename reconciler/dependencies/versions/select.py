@@ -1,0 +1,91 @@
+"""How each dialect picks one of the published versions, from texts to a text."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from reconciler.dependencies.versions import carvel, masterminds
+from reconciler.dependencies.versions.choose import Policy, Prereleases, choose, keeps_prerelease
+from reconciler.dependencies.versions.constraint import Group, Op
+from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
+
+
+class CarvelSelection(NamedTuple):
+    """Carvel's `versionSelection`: a range (empty: no filter) and which pre-releases stay."""
+
+    constraints: str = ""
+    prereleases: Prereleases = None
+
+    def keeps(self, version: Version) -> bool:
+        """Whether this selection admits `version`.
+
+        An exact constraint on a pre-release admits that pre-release without a word about it.
+
+        Raises:
+            VersionError: The range does not parse.
+
+        Source: kapp-controller pkg/packageinstall, GetBestMatchingPackage.
+        """
+        constraint = carvel.parse(self.constraints) if self.constraints else None
+        exact = constraint is not None and _is_one_prerelease(constraint.groups)
+        prereleases = () if exact and self.prereleases is None else self.prereleases
+        return keeps_prerelease(version, prereleases) and (constraint is None or constraint.allows(version))
+
+
+def _is_one_prerelease(groups: tuple[Group, ...]) -> bool:
+    if len(groups) != 1 or len(groups[0]) != 1:
+        return False
+    part = groups[0][0]
+    return part.op is Op.EQ and bool(part.bound.prerelease)
+
+
+def select_carvel(texts: Iterable[str], selection: CarvelSelection) -> str | None:
+    """Return the highest version that the selection admits; what does not parse is no candidate."""
+    parsed = _readable(texts, relaxed=True)
+    best = choose(version for version in parsed if selection.keeps(version))
+    return best.text if best else None
+
+
+def select_crossplane(
+    tags: Iterable[str],
+    constraints: Iterable[str],
+    *,
+    installed: str | None = None,
+    allow_downgrade: bool = False,
+) -> str | None:
+    """Return the tag that satisfies every parent: the highest, or the nearest to what is installed.
+
+    Moving tags such as `v1` are never candidates.
+
+    Source: crossplane internal/controller/pkg/resolver, findDependencyVersionToInstall and -ToUpdate.
+    Differs: upstream looks at one parent when it installs, and takes moving tags when it updates.
+    """
+    parsed = [masterminds.parse(text) for text in constraints]
+    versions = [version for version in _readable(tags) if not version.is_partial]
+    fitting = [version for version in versions if all(c.allows(version) for c in parsed)]
+    origin = parse_loose(installed) if installed else None
+    best = choose(fitting, Policy.NEAREST, origin=origin, allow_downgrade=allow_downgrade or origin is None)
+    return best.text if best else None
+
+
+def select_porter(tags: Iterable[str], constraints: str, strategy: str, *, default_tag: str) -> str | None:
+    """Return the tag that Porter's version strategy picks; `exact` is the tag that the author named.
+
+    Source: porter docs, dependency version ranges; pre-releases are never picked.
+    """
+    if strategy == Policy.EXACT:
+        return default_tag
+    constraint = masterminds.parse(constraints)
+    releases = [version for version in _readable(tags) if not version.prerelease]
+    fitting = (version for version in releases if constraint.allows(version))
+    best = choose(fitting, Policy(strategy), origin=parse_loose(default_tag))
+    return best.text if best else None
+
+
+def _readable(texts: Iterable[str], *, relaxed: bool = False) -> list[Version]:
+    versions = []
+    for text in texts:
+        try:
+            versions.append(parse_relaxed(text) if relaxed else parse_loose(text))
+        except VersionError:
+            continue
+    return versions

@@ -1,0 +1,180 @@
+"""One version type: what the author wrote, with SemVer's precedence and Carvel's order of builds."""
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import semver
+
+_UINT64 = 2**64
+_LOOSE = re.compile(
+    r"v?(?P<major>[0-9]+)(?:\.(?P<minor>[0-9]+))?(?:\.(?P<patch>[0-9]+))?"
+    r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
+    r"(?:\+(?P<build>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
+)
+_CHUNKS = re.compile(r"[0-9]+|[^0-9]+")
+
+
+class VersionError(ValueError):
+    """A text that is no version, or no constraint, in the grammar it was read in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version in its original spelling; `number` is what it means."""
+
+    text: str
+    number: semver.Version
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def core(self) -> tuple[int, int, int]:
+        """Major, minor and patch."""
+        return (self.number.major, self.number.minor, self.number.patch)
+
+    @property
+    def prerelease(self) -> tuple[str, ...]:
+        """The pre-release identifiers; empty for a release."""
+        return _split(self.number.prerelease)
+
+    @property
+    def build(self) -> tuple[str, ...]:
+        """The identifiers of the build metadata."""
+        return _split(self.number.build)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the text leaves out minor or patch, as the moving tags `v1` and `v1.2` do."""
+        return self.text.removeprefix("v") != str(self.number)
+
+
+Order = Callable[[Version], Any]
+"""A sort key: what a grammar means by "higher"."""
+
+
+def _split(identifiers: str | None) -> tuple[str, ...]:
+    return tuple(identifiers.split(".")) if identifiers else ()
+
+
+@functools.lru_cache(maxsize=65536)
+def parse_strict(text: str) -> Version:
+    """Read SemVer 2.0 as written, without a leading `v`.
+
+    Raises:
+        VersionError: The text is something else, or a number is above 64 bits.
+    """
+    if not text.isascii() or not semver.Version.is_valid(text) or text.endswith("\n"):
+        raise VersionError(f"{text!r} is not a semantic version")
+    return Version(text, _within_64_bits(text, semver.Version.parse(text)))
+
+
+@functools.lru_cache(maxsize=65536)
+def parse_loose(text: str) -> Version:
+    """Read a version the way Masterminds does: optional `v`, missing parts and leading zeros are fine.
+
+    Raises:
+        VersionError: Even read loosely the text is no version.
+
+    Source: Masterminds/semver version.go, NewVersion.
+    """
+    found = _LOOSE.fullmatch(text)
+    if found is None or any(_has_leading_zero(part) for part in _split(found["pre"])):
+        raise VersionError(f"{text!r} is not a version")
+    major, minor, patch = (int(found[name] or 0) for name in ("major", "minor", "patch"))
+    return Version(
+        text, _within_64_bits(text, semver.Version(major, minor, patch, found["pre"], found["build"]))
+    )
+
+
+def parse_relaxed(text: str) -> Version:
+    """Read SemVer 2.0 with at most one leading `v`, as Carvel reads the versions of packages.
+
+    Raises:
+        VersionError: The text is no such version.
+    """
+    return Version(text, parse_strict(text.removeprefix("v")).number)
+
+
+def _within_64_bits(text: str, number: semver.Version) -> semver.Version:
+    numeric = [int(part) for part in _split(number.prerelease) if part.isdigit()]
+    if max(number.major, number.minor, number.patch, *numeric, 0) >= _UINT64:
+        raise VersionError(f"A number in {text!r} is above 64 bits")
+    return number
+
+
+def _has_leading_zero(part: str) -> bool:
+    return part.isdigit() and len(part) > 1 and part[0] == "0"
+
+
+def _identifiers(parts: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
+
+
+def precedence(version: Version) -> tuple[Any, ...]:
+    """SemVer's precedence: a pre-release sorts before its release, build metadata does not count."""
+    pre = version.prerelease
+    return (*version.core, not pre, _identifiers(pre))
+
+
+@functools.lru_cache(maxsize=65536)
+def precedence_with_build(version: Version) -> tuple[Any, ...]:
+    """SemVer's precedence, then build metadata, numbers before words; the tie-break of every dialect.
+
+    Source: kapp-controller as vendored, carvel-dev/semver Version.Compare.
+    """
+    return (*precedence(version), _identifiers(version.build))
+
+
+def carvel_head_order(version: Version) -> Any:
+    """Order versions as the newest carvel-dev/semver does, which is no longer SemVer's.
+
+    Identifiers that name an unstable stage sort below numbers, and digits inside words sort as numbers.
+    """
+    return functools.cmp_to_key(_compare_head)(version)
+
+
+def _compare_head(one: Version, other: Version) -> int:
+    if one.core != other.core:
+        return -1 if one.core < other.core else 1
+    if bool(one.prerelease) != bool(other.prerelease):
+        return -1 if one.prerelease else 1
+    return _compare_lists(one.prerelease, other.prerelease) or _compare_lists(one.build, other.build)
+
+
+def _compare_lists(ones: tuple[str, ...], others: tuple[str, ...]) -> int:
+    for one, other in zip(ones, others, strict=False):
+        if one != other:
+            return _compare_identifiers(one, other)
+    return (len(ones) > len(others)) - (len(ones) < len(others))
+
+
+def _compare_identifiers(one: str, other: str) -> int:
+    if one.isdigit() and other.isdigit():
+        return (int(one) > int(other)) - (int(one) < int(other))
+    if one.isdigit() or other.isdigit():
+        word, sign = (other, -1) if one.isdigit() else (one, 1)
+        return -sign if _names_a_stage(word, bare=False) else sign
+    stages = _names_a_stage(one, bare=True), _names_a_stage(other, bare=True)
+    if stages[0] != stages[1]:
+        return -1 if stages[0] else 1
+    return -1 if _naturally_less(one, other) else 1
+
+
+def _names_a_stage(word: str, *, bare: bool) -> bool:
+    lower = word.lower()
+    return "rc" in lower or ((bare or "-" in lower) and ("alpha" in lower or "beta" in lower))
+
+
+def _naturally_less(one: str, other: str) -> bool:
+    ones, others = _CHUNKS.findall(one), _CHUNKS.findall(other)
+    for left, right in zip(ones, others, strict=False):
+        if left.isdigit() and right.isdigit():
+            if int(left) != int(right):
+                return int(left) < int(right)
+        elif left != right:
+            return bool(left < right)
+    return len(ones) < len(others)
