@@ -1,0 +1,35 @@
+"""Options and profiles of the whole suite."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
+
+settings.register_profile(
+    "default",
+    deadline=None,  # the machine's speed is nobody's fault
+    derandomize=True,  # CI must not fail by luck; `make fuzz` looks further
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("fuzz", settings.get_profile("default"), derandomize=False, max_examples=100 * FUZZ)
+settings.load_profile("fuzz" if FUZZ > 1 else "default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the expected files of fixtures/worlds"
+    )
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    return Path(__file__).resolve().parent.parent

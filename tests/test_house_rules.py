@@ -1,0 +1,44 @@
+"""What a reader can rely on everywhere in the house."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = sorted(p for p in (ROOT / "reconciler").rglob("*.py"))
+LINES = 400
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_module_is_short_enough_to_hold_one_idea(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LINES
+
+
+def test_every_room_is_described() -> None:
+    described = (ROOT / "docs/architecture.md").read_text()
+    rooms = {
+        str(
+            p.relative_to(ROOT / "reconciler").parent
+            if p.name == "__init__.py"
+            else p.relative_to(ROOT / "reconciler")
+        )
+        for p in MODULES
+    }
+
+    missing = {room for room in rooms if room != "." and f"`{room}`" not in described}
+
+    assert not missing
+
+
+def test_every_adr_fits_one_page() -> None:
+    for path in (ROOT / "docs/adr").glob("*.md"):
+        text = path.read_text()
+        assert len(text.split()) <= 450, path.name
+        assert re.match(r"# \d+\. ", text), path.name
+
+
+def test_no_absolute_path_of_a_machine_is_committed() -> None:
+    for path in [*MODULES, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        assert "/work/" not in path.read_text(), path
+        assert "/root/" not in path.read_text(), path
