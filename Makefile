@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 DEMO ?= demo
 
-.PHONY: demo test check bench fix golden mutants fuzz lock clean
+.PHONY: demo test check bench fix golden docs mutants fuzz lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ fix: $(VENV)/.installed
 
 golden: $(VENV)/.installed  ## Rewrite the expected files of the worlds; review them as a diff
 	$(RUN)python -m pytest -q tests/e2e --update-golden
+
+docs: $(VENV)/.installed  ## Write the list of rooms in docs/architecture.md
+	$(RUN)python -m tests.support.architecture
 
 mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
 	$(RUN)python tests/mutants/run.py
