@@ -1,0 +1,60 @@
+"""Make hostile names harmless: what a terminal, Markdown or a CI log would obey is shown, not sent."""
+
+import re
+
+_HIDDEN = (
+    *range(0x20),  # C0: escape sequences, carriage returns, bells
+    *range(0x7F, 0xA0),  # DEL and C1
+    0x00AD,  # soft hyphen
+    0x061C,  # Arabic letter mark
+    *range(0x200B, 0x2010),  # zero width, left-to-right and right-to-left marks
+    *range(0x2028, 0x202F),  # line separators, bidirectional embeddings and overrides
+    *range(0x2060, 0x2070),  # word joiners, bidirectional isolates
+    0xFEFF,  # byte order mark
+    *range(0xFFF9, 0xFFFC),  # interlinear annotation
+    *range(0xD800, 0xE000),  # lone surrogates of undecodable bytes
+    *range(0xE0000, 0xE0080),  # tags
+)
+
+
+def _visible(code: int) -> str:
+    if code < 0x100:  # noqa: PLR2004 - two hexadecimal digits
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 - the basic plane
+
+
+_VISIBLE = {code: _visible(code) for code in _HIDDEN}
+_TICKS = re.compile("`+")
+
+
+def terminal(text: str) -> str:
+    """Return `text` on one line with every control, bidirectional and invisible character spelled out.
+
+    Total and idempotent: printable text is returned unchanged.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return text.translate(_VISIBLE)
+
+
+def code(text: str) -> str:
+    """Return `text` as a Markdown code span that nothing inside can end.
+
+    Mentions, references, links, HTML and hidden comments are inert in a code span.
+    """
+    shown = terminal(text)
+    if not shown:
+        return ""
+    fence = "`" * (1 + max((len(run) for run in _TICKS.findall(shown)), default=0))
+    pad = " " if shown[0] in "` " or shown[-1] in "` " else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def cell(text: str) -> str:
+    """Return `text` as a code span inside a Markdown table, where a bar would end the cell."""
+    return code(text).replace("|", "\\|")
+
+
+def workflow_command(text: str) -> str:
+    """Return `text` so that a line of it is never taken for a CI workflow command (`::set-output`)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace("::", ":\u200b:")

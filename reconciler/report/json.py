@@ -1,0 +1,126 @@
+"""Plan and outcome as JSON: an API with a schema (`docs/plan.schema.json`), canonical bytes."""
+
+from dataclasses import asdict
+from typing import Any
+
+import orjson
+
+from reconciler.errors import Exit, Problem, worst
+from reconciler.inventory import PullRequest
+from reconciler.plan.changes import Change, MoveRef, Outcome, Plan, Write, WriteDraft
+from reconciler.report.redact import Redactor
+from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes
+from reconciler.report.text import shown_conflict
+
+API_VERSION = "reconciler.dev/v1alpha1"
+
+
+def dump(value: Any, redactor: Redactor) -> str:
+    """Return canonical JSON text: redacted, sorted keys, two-space indent, final newline."""
+    option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    return orjson.dumps(redactor.value(value), option=option).decode()
+
+
+def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str, Any]:
+    """Return the plan as a JSON value; every exit class is listed, whatever the process exits with."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Plan",
+        "instance": names.instance,
+        "checksum": plan.checksum,
+        "empty": plan.is_empty,
+        "summary": {str(op): count for op, count in count_ops(plan).items()},
+        "changes": [change_value(change, names) for change in sorted_changes(plan)],
+        "problems": [problem_value(problem) for problem in plan.problems],
+        "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
+        "notes": list(plan.notes),
+        **_exits(exits_of(plan, detailed=detailed)),
+    }
+
+
+def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
+    """Return a plan and what became of it as one JSON value."""
+    return {
+        **plan_value(plan, names),
+        "kind": "Outcome",
+        "effects": [asdict(effect) for effect in outcome.effects],
+        **_exits(exits_of(plan, outcome=outcome)),
+    }
+
+
+def change_value(change: Change, names: Names) -> dict[str, Any]:
+    """Return one package's change as a JSON value."""
+    return {
+        "op": str(change.op),
+        "reason": str(change.reason),
+        "message": change.message,
+        "name": names.of(change),
+        "repository": {"namespace": change.repository.namespace, "name": change.repository.name},
+        "package": {"url": change.package.url, "path": change.package.path},
+        "variant": change.variant._asdict() if change.variant else None,
+        "location": change.location._asdict() if change.location else None,
+        "before": change.before,
+        "after": change.after,
+        "upstream": {"from": change.upstream_from, "to": change.upstream_to},
+        "pending": change.pending,
+        "waits": change.waits,
+        "writes": [_write_value(write) for write in change.writes],
+        "pullRequest": pull_value(change.pull) if change.pull else None,
+        "ready": change.ready,
+        "close": [{"number": c.number, "head": c.head} for c in change.close],
+        "conflicts": [_conflict_value(change, note) for note in change.conflicts],
+    }
+
+
+def problem_value(problem: Problem) -> dict[str, Any]:
+    """Return one problem as a JSON value."""
+    return {
+        "location": problem.location._asdict(),
+        "reason": str(problem.reason),
+        "message": problem.message,
+        "hint": problem.hint,
+        "subject": problem.subject,
+    }
+
+
+def pull_value(pull: PullRequest) -> dict[str, Any]:
+    """Return one pull request as a JSON value, without its body."""
+    return {
+        "number": pull.number,
+        "state": str(pull.state),
+        "draft": pull.draft,
+        "head": pull.head,
+        "headOid": pull.head_oid,
+        "base": pull.base,
+        "title": pull.title,
+        "labels": list(pull.labels),
+        "url": pull.url,
+    }
+
+
+def _write_value(write: Write) -> dict[str, Any]:
+    match write:
+        case MoveRef():
+            return {"kind": "MoveRef", "ref": write.ref, "expect": write.expect, "to": write.to}
+        case WriteDraft():
+            extra = {"tree": write.tree, "files": len(write.files)}
+        case _:
+            extra = {}
+    return {
+        "kind": type(write).__name__,
+        "ref": write.ref,
+        "expect": write.expect,
+        "onto": write.onto,
+        "path": write.path,
+        "time": write.time,
+        **extra,
+    }
+
+
+def _conflict_value(change: Change, note: Any) -> dict[str, str]:
+    upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
+    return {"path": note.path, "field": note.field, "upstream": upstream, "local": local}
+
+
+def _exits(exits: frozenset[Exit]) -> dict[str, Any]:
+    return {"exitCode": int(worst(exits)), "exits": [code.name.lower() for code in sorted(exits)]}

@@ -1,0 +1,92 @@
+"""Plan and pull request as Markdown, from the templates; every dynamic text sits in a code span."""
+
+from functools import cache
+from importlib import resources
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
+
+from reconciler.plan.changes import Change, ConflictNote, Op, Plan
+from reconciler.report import escape
+from reconciler.report.summary import (
+    Names,
+    count_ops,
+    detail,
+    sorted_changes,
+    summary_line,
+    upstream_text,
+)
+from reconciler.report.text import shown_conflict
+
+ROWS = 1000
+"""A job summary holds at most a mebibyte; more rows than this are counted, not shown."""
+
+_SENTENCES = {
+    Op.CREATE: "Adds a package.",
+    Op.UPDATE: "Brings a new upstream revision into a package; local changes are kept.",
+    Op.EDIT: "Changes a package as its variant asks.",
+    Op.ADOPT: "Takes an existing package under management.",
+    Op.TRANSFER: "Hands a package to another variant; its content stays.",
+    Op.DELETE: "Removes a package that is no longer desired.",
+    Op.ORPHAN: "Lets a package go; its content stays.",
+}
+
+
+def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
+    """Return the plan as a job summary: what changes, what is wrong, the checksum."""
+    changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits]
+    rows = [
+        {"op": str(c.op), "name": names.of(c), "reason": str(c.reason), "detail": detail(c)}
+        for c in changes[:ROWS]
+    ]
+    return _fill(
+        "summary.md",
+        title=title,
+        summary=summary_line(plan),
+        rows=rows,
+        hidden=max(0, len(changes) - ROWS),
+        kept=count_ops(plan).get(Op.KEEP, 0),
+        problems=plan.problems,
+        refusals=plan.refusals,
+    )
+
+
+def pull_body(change: Change, names: Names) -> str:
+    """Return the body of the pull request that proposes `change`."""
+    conflicts = []
+    for note in change.conflicts:
+        upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
+        conflicts.append(ConflictNote(note.path, note.field, upstream, local))
+    return _fill(
+        "pull-request.md",
+        sentence=_SENTENCES.get(change.op, "Changes a package."),
+        name=names.of(change),
+        variant=f"PackageVariant {change.variant}" if change.variant else "",
+        manifest=str(change.location) if change.location else "",
+        upstream=upstream_text(change),
+        reason=str(change.reason),
+        conflicts=conflicts,
+    )
+
+
+def _fill(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    # Markdown is not HTML: the filters below escape, autoescape would garble code spans.
+    environment = Environment(  # noqa: S701
+        loader=FunctionLoader(_load), undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    environment.filters["code"] = escape.code
+    environment.filters["cell"] = escape.cell
+    return environment
+
+
+def _load(name: str) -> str:
+    """Return a template's text, from the installed package or from the checkout around it."""
+    package = resources.files("reconciler")
+    for folder in (package / "_templates", package / ".." / "templates"):
+        if (folder / name).is_file():
+            return (folder / name).read_text(encoding="utf-8")
+    raise TemplateNotFound(name)

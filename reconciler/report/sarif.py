@@ -1,0 +1,63 @@
+"""Problems and blocked packages as SARIF 2.1.0, for code scanning and editors."""
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from reconciler import __version__
+from reconciler.errors import Location
+from reconciler.plan.changes import Op, Plan
+from reconciler.report.escape import terminal
+from reconciler.report.summary import Names, sorted_changes
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def plan_sarif(plan: Plan, names: Names) -> dict[str, Any]:
+    """Return a SARIF log of what is wrong: problems and refusals as errors, blocked packages as warnings."""
+    results = [
+        *(_result("error", p.reason, _sentence(p.message, p.hint), p.location) for p in plan.problems),
+        *(_result("error", r.reason, _sentence(r.message, r.hint), None) for r in plan.refusals),
+        *(
+            _result("warning", c.reason, _sentence(f"{names.of(c)}: {c.message or c.op}", ""), c.location)
+            for c in sorted_changes(plan)
+            if c.op is Op.BLOCK or c.waits
+        ),
+    ]
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "reconciler",
+                        "version": __version__,
+                        "rules": [{"id": rule} for rule in _rules(results)],
+                    }
+                },
+                "results": results,
+                "columnKind": "unicodeCodePoints",
+            }
+        ],
+    }
+
+
+def _rules(results: Iterable[dict[str, Any]]) -> list[str]:
+    return sorted({result["ruleId"] for result in results})
+
+
+def _result(level: str, rule: str, message: str, location: Location | None) -> dict[str, Any]:
+    result: dict[str, Any] = {"ruleId": str(rule), "level": level, "message": {"text": message}}
+    if location:
+        physical: dict[str, Any] = {"artifactLocation": {"uri": quote(location.path)}}
+        if location.line:
+            physical["region"] = {"startLine": location.line}
+            if location.column:
+                physical["region"]["startColumn"] = location.column
+        result["locations"] = [{"physicalLocation": physical}]
+    return result
+
+
+def _sentence(message: str, hint: str) -> str:
+    return f"{terminal(message)}. {terminal(hint)}" if hint else terminal(message)

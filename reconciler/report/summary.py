@@ -1,0 +1,104 @@
+"""What one line says about a plan: how many packages see what."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.errors import Exit, worst
+from reconciler.ids import ObjectName
+from reconciler.plan.changes import Change, Op, Outcome, Plan
+from reconciler.reasons import Reason
+
+_VERBS = {
+    Op.CREATE: "to create",
+    Op.UPDATE: "to update",
+    Op.EDIT: "to edit",
+    Op.ADOPT: "to adopt",
+    Op.TRANSFER: "to transfer",
+    Op.PUBLISH: "to publish",
+    Op.DELETE: "to delete",
+    Op.ORPHAN: "to orphan",
+    Op.CLOSE: "to close",
+    Op.BLOCK: "blocked",
+    Op.KEEP: "kept",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How people call packages: the directory of each Repository is left out of the path.
+
+    `instance` is whose plan it is.
+    """
+
+    instance: str = ""
+    directories: Mapping[ObjectName, str] | None = None
+
+    def of(self, change: Change) -> str:
+        """Return `REPOSITORY/PACKAGE`, what `approve` and `explain` take."""
+        path = change.package.path
+        directory = (self.directories or {}).get(change.repository, "")
+        if directory and path.startswith(f"{directory}/"):
+            path = path[len(directory) + 1 :]
+        return f"{change.repository.name}/{path}"
+
+
+def count_ops(plan: Plan) -> dict[Op, int]:
+    """Return how many packages see each operation, in the order of Op, none with zero."""
+    counts = Counter(change.op for change in plan.changes)
+    return {op: counts[op] for op in Op if counts[op]}
+
+
+def sorted_changes(plan: Plan) -> list[Change]:
+    """Return the changes grouped by operation, `keep` last, each group sorted by repository and path."""
+    order = {op: index for index, op in enumerate(Op)}
+    return sorted(plan.changes, key=lambda c: (order[c.op], c.repository, c.package))
+
+
+def summary_line(plan: Plan) -> str:
+    """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
+    counts = [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items()]
+    waiting = sum(change.waits for change in plan.changes)
+    if waiting:
+        counts.append(f"{waiting} waiting for people")
+    if plan.problems:
+        counts.append(f"{len(plan.problems)} problem{'s' if len(plan.problems) > 1 else ''}")
+    what = ", ".join(counts) if counts else "no packages"
+    head = "Nothing to do: " if plan.is_empty and not plan.problems else ""
+    return f"{head}{what} (checksum {plan.checksum})" if plan.checksum else f"{head}{what}"
+
+
+def detail(change: Change) -> str:
+    """Return what else a row should say: upstream revisions, the message, who has to act."""
+    parts = [upstream_text(change), change.message, "waits for a person" if change.waits else ""]
+    return "; ".join(part for part in parts if part)
+
+
+def upstream_text(change: Change) -> str:
+    """Return the upstream revision, or both where it changes."""
+    return arrow(change.upstream_from, change.upstream_to)
+
+
+def arrow(old: str, new: str) -> str:
+    """Return `old -> new`, or the one that there is."""
+    return f"{old} -> {new}" if old and new and old != new else new or old
+
+
+def exit_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> Exit:
+    """Return the exit code of a command that showed `plan`, or did it when `outcome` is given (D1)."""
+    return worst(exits_of(plan, outcome=outcome, detailed=detailed))
+
+
+def exits_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> frozenset[Exit]:
+    """Return every class of exit that applies; the process can show only the worst."""
+    exits = set(plan.exits)
+    # An unreachable repository is no one's invalid input; whether it counts is its own policy.
+    if any(problem.reason != Reason.REPOSITORY_UNAVAILABLE for problem in plan.problems):
+        exits.add(Exit.INVALID_INPUT)
+    if plan.refusals:
+        exits.add(Exit.REFUSED)
+    if outcome:
+        exits |= outcome.exits
+    if detailed and outcome is None and not plan.is_empty:
+        exits.add(Exit.PENDING)
+    return frozenset(exits - {Exit.DONE})
