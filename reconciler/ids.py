@@ -1,5 +1,6 @@
 """Identity: tuples and closed words, spelled as the field spells them."""
 
+import re
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
@@ -66,3 +67,37 @@ def group_of(api_version: str) -> str:
     """Return the API group of an apiVersion; the core group is the empty string."""
     group, slash, _ = api_version.rpartition("/")
     return group if slash else ""
+
+
+_SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*)://(.*)$", re.DOTALL)
+_SCP = re.compile(r"^(?:[^/@:]+@)?([^/:@]{2,}):(?!//|[0-9]+/)(.*)$", re.DOTALL)
+_DEFAULT_PORTS = {"http": "80", "https": "443", "ssh": "22", "git": "9418"}
+
+
+def normalise_url(url: str) -> str:
+    """Return what identifies a repository, however its URL is written: `host/path`, or a local path.
+
+    Scheme, credentials, the default port, case of the host, a final `.git` and slashes do not
+    distinguish repositories. Idempotent. The result is an identity; git is called with the remote.
+    """
+    text = url.strip()
+    scheme, rest = "", text
+    if match := _SCHEME.match(text):
+        scheme, rest = match.group(1).lower(), match.group(2)
+        if scheme == "file":
+            return _trim("/" + rest.partition("/")[2])
+    elif match := _SCP.match(text):
+        scheme, rest = "ssh", f"{match.group(1)}/{match.group(2).lstrip('/')}"
+    else:
+        return _trim(text)
+    authority, _, path = rest.partition("/")
+    host, _, port = authority.rpartition("@")[2].lower().partition(":")
+    keep = f":{port}" if port and port != _DEFAULT_PORTS.get(scheme) else ""
+    return _trim(f"{host}{keep}/{path}")
+
+
+def _trim(path: str) -> str:
+    squeezed = re.sub(r"/{2,}", "/", path)
+    while (shorter := squeezed.rstrip("/").removesuffix(".git")) != squeezed:
+        squeezed = shorter
+    return squeezed
