@@ -1,0 +1,95 @@
+"""Where a field stands: found by composing one document again, so that loading keeps no nodes."""
+
+from dataclasses import dataclass
+
+from yaml import MappingNode, ScalarNode
+
+from reconciler.krm.yaml.compose import UNTAGGED, RawNode, compose, error_at
+from reconciler.krm.yaml.errors import YamlError
+from reconciler.krm.yaml.limits import Aliases, YamlLimits
+from reconciler.krm.yaml.scalars import ScalarError, key_text, type_plain, type_tagged
+
+Path = tuple[str | int, ...]
+"""A field path: keys of mappings and indexes of sequences, from the document's root."""
+
+_ANYTHING = YamlLimits(
+    max_bytes=2**62, max_documents=2**62, max_nodes=2**62, max_depth=500, aliases=Aliases.BOUNDED
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One document's text within its file.
+
+    `index` is the document's place among those composed from the text between `start` and
+    `end`: not 0 only where a directive ties the documents of a file together.
+    """
+
+    text: str | bytes
+    start: int
+    end: int
+    line: int
+    index: int = 0
+
+    def mark(self, path: Path, *, of_key: bool = False) -> tuple[int, int]:
+        """Return line and column, from 1, of the value or key at `path`, or of the nearest ancestor."""
+        part = self.text[self.start : self.end]
+        text = part if isinstance(part, str) else part.decode(errors="replace")
+        try:
+            roots = list(compose(text, _ANYTHING))
+        except YamlError:
+            return self.line, 1
+        if self.index >= len(roots):
+            return self.line, 1
+        place = _find(roots[self.index], path, of_key=of_key).start_mark
+        return place.line + self.line, place.column + 1
+
+
+def part_source(text: str, root: RawNode) -> Source:
+    """Return the source of the composed document `root`: its own lines."""
+    mark = root.start_mark
+    return Source(text, mark.index - mark.column, root.end_mark.index, mark.line + 1)
+
+
+def whole_source(text: str, index: int) -> Source:
+    """Return the source of the document number `index` of a file whose directives tie its documents together."""
+    return Source(text, 0, len(text), 1, index)
+
+
+def typed_key(node: RawNode) -> str:
+    """Return the key that a key node becomes.
+
+    Raises:
+        YamlError: The key is a collection, null, or has no JSON form.
+    """
+    if type(node) is not ScalarNode:
+        raise error_at(node.start_mark, "A key must be a scalar")
+    try:
+        if node.tag == UNTAGGED:
+            return key_text(type_plain(node.value))
+        return key_text(type_tagged(node.tag, node.value)) if node.tag else str(node.value)
+    except ScalarError as error:
+        raise error_at(node.start_mark, str(error)) from error
+
+
+def _find(root: RawNode, path: Path, *, of_key: bool) -> RawNode:
+    """Return the node at `path`, or the deepest one on the way to it."""
+    node = root
+    for depth, step in enumerate(path, 1):
+        key, child = _child(node, step)
+        if child is None:
+            return node
+        if of_key and key is not None and depth == len(path):
+            return key
+        node = child
+    return node
+
+
+def _child(node: RawNode, step: str | int) -> tuple[RawNode | None, RawNode | None]:
+    if type(node) is MappingNode:
+        for key, value in node.value:
+            if typed_key(key) == step:
+                return key, value
+    elif type(node) is not ScalarNode and isinstance(step, int) and 0 <= step < len(node.value):
+        return None, node.value[step]
+    return None, None
