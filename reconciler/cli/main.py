@@ -1,0 +1,157 @@
+"""The command line: which commands there are, and the one place where errors become exit codes."""
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import click
+
+from reconciler import __version__
+from reconciler.errors import Exit, ReconcilerError
+from reconciler.report.escape import terminal
+from reconciler.report.redact import Redactor
+
+
+class Command(NamedTuple):
+    """Where a command lives, and its one line in `--help`, known without importing it."""
+
+    module: str
+    about: str
+
+
+COMMANDS = {
+    "plan": Command("plan", "Show what `apply` would do to every package, and why. Writes nothing."),
+    "apply": Command("apply", "Plan, then do it: drafts, pull requests, publications, deletions."),
+    "check": Command("check", "Check a change of the control repository before it is merged."),
+    "approve": Command("approve", "Approve a package's draft or deletion on the local forge."),
+    "pr": Command("pr", "List, show, merge and close pull requests of the local forge."),
+    "status": Command("status", "Show the conditions of every PackageVariant and PackageVariantSet."),
+    "explain": Command("explain", "Say why one package sees what it sees, and where that comes from."),
+    "expand": Command("expand", "Print the PackageVariants that the sets expand to."),
+    "package": Command("package", "Update, render, compare and list packages in directories."),
+    "snapshot": Command("snapshot", "Turn cluster objects into the snapshot that plans read."),
+    "init": Command("init", "Write a first reconciler.yaml."),
+    "schema": Command("schema", "Print the JSON schema of a manifest or an output."),
+    "demo": Command("demo", "Write a small world of real Git repositories to try things on."),
+}
+"""In the order of `--help`. A command is registered when its module exists: there are no stubs."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is called, so that `--help` is instant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands whose module exists."""
+        del ctx
+        return [name for name, command in COMMANDS.items() if find_spec(f"reconciler.cli.{command.module}")]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = import_module(f"reconciler.cli.{COMMANDS[cmd_name].module}")
+        command = getattr(module, cmd_name)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"reconciler.cli.{COMMANDS[cmd_name].module}.{cmd_name} is not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands from the table, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].about) for name in self.list_commands(ctx)])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes are the same everywhere: see docs/exit-codes.md.",
+)
+@click.version_option(__version__, prog_name="reconciler")
+def main() -> None:
+    """Reconcile packages in Git with what PackageVariants and PackageVariantSets ask for.
+
+    One run reads the manifests and the cluster snapshot of a control repository, computes what
+    every package should be, and proposes it: draft branches, pull requests, and a person's merge.
+
+    \b
+    Try it:
+      reconciler demo world            a control repository, blueprints and clusters to play with
+      cd world/control
+      reconciler plan                  what would happen, and why; writes nothing
+      reconciler apply                 do it
+    """  # noqa: D301 - the escape is click's mark for text that it must not wrap
+
+
+def entrypoint() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(invoke(sys.argv[1:]))
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Run one command; print what went wrong, return the exit code.
+
+    An expected error is two lines; anything else is a bug: a traceback with the versions to report.
+    """
+    redactor = Redactor.of_environment(os.environ)
+    try:
+        code = main.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return Exit.USAGE
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output left (`plan | head`); nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:  # noqa: BLE001 - the one boundary of the process
+        return _explain(error, redactor)
+    return int(code or Exit.DONE)
+
+
+def _explain(error: Exception, redactor: Redactor) -> int:
+    if not isinstance(error, ReconcilerError) or error.exit_code is Exit.BUG:
+        return _report_bug(error, redactor)
+    click.echo(redactor.text(f"error: {terminal(str(error))}"), err=True)
+    if error.hint:
+        click.echo(redactor.text(f"hint: {terminal(error.hint)}"), err=True)
+    return error.exit_code
+
+
+def _report_bug(error: BaseException, redactor: Redactor) -> int:
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    click.echo(redactor.text(text), err=True)
+    click.echo("This is a bug in reconciler; nothing is half done: a plain `apply` completes it.", err=True)
+    click.echo("Please report it with everything above and these versions:", err=True)
+    for name, version in _versions():
+        click.echo(f"  {name} {version}", err=True)
+    return Exit.BUG
+
+
+def _versions() -> list[tuple[str, str]]:
+    from importlib import metadata
+
+    def of(distribution: str) -> str:
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            return "not installed"
+
+    libraries = ("pygit2", "pydantic", "PyYAML", "ruamel.yaml", "cel-python", "python-sat", "click")
+    return [
+        ("reconciler", __version__),
+        ("python", platform.python_version()),
+        ("platform", platform.platform()),
+        *((name, of(name)) for name in libraries),
+    ]
+
+
+if __name__ == "__main__":
+    entrypoint()
