@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
@@ -256,11 +256,21 @@ class Control:
     broken: frozenset[str] = frozenset()
 
 
+class TreeAt(NamedTuple):
+    """A package path at one commit of a repository."""
+
+    url: str
+    commit: Oid
+    path: str
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """The world as one run sees it.
 
-    Order-free: every mapping may be in any order, every tuple is sorted by identity.
+    Order-free: every mapping may be in any order, every tuple is sorted by identity. `pulls` is
+    keyed by normalised URL. `trees` are packages at commits that no package revision names: the
+    upstreamLocks of downstream packages, tags of whole repositories, branches that variants follow.
     """
 
     policy: Policy
@@ -273,6 +283,7 @@ class Inventory:
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
+    trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     def views_of(self, url: str) -> Iterable[RepositoryView]:

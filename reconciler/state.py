@@ -22,6 +22,9 @@ class PackageVariantRecord(_Record):
 
     It leaves only when its deletion or orphaning is observed downstream. `manifest` is the
     file that declared it (the set's file for a generated one), `set_name` the set or "".
+    `inputs` is a digest of all that its package was rendered from, `local_tree` the package on
+    main that it was rendered onto ("" for none) and `output_tree` the result: where all three
+    still hold, nothing needs to be read again (D15).
     """
 
     api_version: str = SCHEMA
@@ -37,6 +40,10 @@ class PackageVariantRecord(_Record):
     deletion_policy: str = "delete"
     spec: dict[str, Any]
     upstream_commit: str = ""
+    upstream_tree: str = ""
+    inputs: str = ""
+    local_tree: str = ""
+    output_tree: str = ""
 
     @property
     def key(self) -> ObjectName:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit
+from reconciler.inventory import Commit, Draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,8 @@ class Pin:
     """One upstream package at one commit.
 
     `ref` is the short name a Kptfile shows (`F/v3`, `drafts/F/w`, a branch), `revision` the
-    number or -1, `tree` the package's tree, `remote` the repository as git is called with it.
+    number or -1, `tree` the package's tree, `remote` the repository as git is called with it,
+    `repo` as its registration writes it: what a Kptfile shows.
     """
 
     package: PackageKey
@@ -23,6 +24,7 @@ class Pin:
     revision: int
     commit: Commit
     tree: Oid
+    repo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,9 @@ class ResolvedVariant:
 
     `base` is the pin that the downstream was last made from (its upstreamLock), None if it
     was never made or its lock names a commit that cannot be found (then `lost_base` says why).
+    `local` is the package on main, `draft` our open draft of it and `draft_base` what that one
+    was made from. `inputs` is the digest of everything that rendering reads; `settled` is the
+    result where a record already tells it, and then no tree is needed.
     """
 
     variant: DesiredVariant
@@ -39,6 +44,24 @@ class ResolvedVariant:
     pin: Pin
     base: Pin | None = None
     lost_base: str = ""
+    local: Oid | None = None
+    draft: Draft | None = None
+    draft_base: Pin | None = None
+    inputs: str = ""
+    settled: Oid | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A package that leaves our care with its content kept: its annotations are to be dropped.
+
+    `tree` is the package on main, or in the draft at `ref` where it never got there.
+    """
+
+    package: PackageKey
+    view: ObjectName
+    tree: Oid
+    ref: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +76,7 @@ class Resolution:
     """The fixed point: who is resolved, who is stalled and why."""
 
     variants: tuple[ResolvedVariant, ...] = ()
+    releases: tuple[Release, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     problems: tuple[Problem, ...] = ()
     needs: Needs = Needs()
