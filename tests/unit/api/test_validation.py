@@ -1,0 +1,154 @@
+"""What pydantic finds wrong, as a person reads it."""
+
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
+from reconciler.api.validation import Fault, field_text, parse_model, suggest
+from reconciler.reasons import Reason
+
+PV = {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "PackageVariant", "metadata": {"name": "a"}}
+
+
+class Case(NamedTuple):
+    reason: str
+    spec: object
+    want: Fault
+
+
+CASES = [
+    Case(
+        "a misspelt field names its neighbour",
+        {"upstreem": {"repo": "r"}},
+        Fault(
+            ("spec", "upstreem"),
+            Reason.UNKNOWN_FIELD,
+            "Unknown field spec.upstreem",
+            "Did you mean upstream?",
+            of_key=True,
+        ),
+    ),
+    Case(
+        "a field in the wrong case is unknown, and found",
+        {"upstream": {"workspacename": "w"}},
+        Fault(
+            ("spec", "upstream", "workspacename"),
+            Reason.UNKNOWN_FIELD,
+            "Unknown field spec.upstream.workspacename",
+            "Did you mean workspaceName?",
+            of_key=True,
+        ),
+    ),
+    Case(
+        "Python's spelling is not one of the manifest's",
+        {"adoption_policy": "adoptNone"},
+        Fault(
+            ("spec", "adoption_policy"),
+            Reason.UNKNOWN_FIELD,
+            "Unknown field spec.adoption_policy",
+            "Did you mean adoptionPolicy?",
+            of_key=True,
+        ),
+    ),
+    Case(
+        "a boolean where a text belongs is to be quoted",
+        {"packageContext": {"data": {"on": True}}},
+        Fault(
+            ("spec", "packageContext", "data", "on"),
+            Reason.INVALID_MANIFEST,
+            "spec.packageContext.data.on must be a string, but is the boolean true",
+            'Quote it: on: "true".',
+        ),
+    ),
+    Case(
+        "an item of a list is named by its index",
+        {"injectors": [{"name": "a"}, {"nam": "b"}]},
+        Fault(
+            ("spec", "injectors", 1, "nam"),
+            Reason.UNKNOWN_FIELD,
+            "Unknown field spec.injectors[1].nam",
+            "Did you mean name?",
+            of_key=True,
+        ),
+    ),
+    Case(
+        "a mapping where a list belongs",
+        {"injectors": {"name": "a"}},
+        Fault(
+            ("spec", "injectors"),
+            Reason.INVALID_MANIFEST,
+            "spec.injectors must be a list, but is a mapping",
+            "Start each item with a dash.",
+        ),
+    ),
+    Case(
+        "an empty spec is not a spec",
+        None,
+        Fault(
+            ("spec",),
+            Reason.INVALID_MANIFEST,
+            "spec must be a mapping, but is empty",
+            "Give it a value, or remove the field.",
+        ),
+    ),
+    Case(
+        "what is nothing like a field lists what there is",
+        {"downstream": {"zzz": 1}},
+        Fault(
+            ("spec", "downstream", "zzz"),
+            Reason.UNKNOWN_FIELD,
+            "Unknown field spec.downstream.zzz",
+            "Known here: package, repo.",
+            of_key=True,
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
+def test_one_fault_is_one_sentence_with_a_way_out(case: Case) -> None:
+    assert parse_model(PackageVariant, {**PV, "spec": case.spec}) == (case.want,)
+
+
+def test_all_faults_are_found_at_once() -> None:
+    faults = parse_model(
+        PackageVariantSet, {"apiVersion": "x", "kind": "y", "spec": {"a": 1, "b": 2}, "c": 3}
+    )
+
+    assert isinstance(faults, tuple)
+    assert [f.path for f in faults] == [("spec", "a"), ("spec", "b"), ("c",)]
+
+
+def test_a_missing_field_says_where_to_add_it() -> None:
+    faults = parse_model(Repository, {"apiVersion": "x", "kind": "y", "spec": {"git": {}}})
+
+    assert faults == (
+        Fault(
+            ("spec", "git", "repo"),
+            Reason.MISSING_FIELD,
+            "Missing required field spec.git.repo",
+            "Add repo to spec.git.",
+        ),
+    )
+
+
+def test_a_good_manifest_is_returned() -> None:
+    found = parse_model(PackageVariant, {**PV, "spec": {"upstream": {"revision": "v3"}}})
+
+    assert isinstance(found, PackageVariant)
+    assert found.spec.upstream is not None
+    assert found.spec.upstream.revision == 3
+
+
+@pytest.mark.parametrize("data", [None, 1, "a", [], {"kind": 1}, {1: 2}])
+def test_no_data_raises(data: object) -> None:
+    assert isinstance(parse_model(PackageVariant, data), tuple)
+
+
+def test_a_key_that_is_no_word_is_quoted() -> None:
+    assert field_text(("metadata", "labels", "a.b/c", 0)) == 'metadata.labels["a.b/c"][0]'
+
+
+def test_nothing_known_gives_no_hint() -> None:
+    assert suggest("a", ()) == ""
