@@ -1,0 +1,105 @@
+"""JSON, SARIF and Markdown of one plan."""
+
+import json
+from dataclasses import replace
+
+from markdown_it import MarkdownIt
+
+from reconciler.errors import Exit
+from reconciler.plan.changes import Outcome
+from reconciler.report.json import dump, outcome_value, plan_value
+from reconciler.report.markdown import plan_markdown, pull_body
+from reconciler.report.redact import Redactor
+from reconciler.report.sarif import plan_sarif
+from reconciler.report.summary import exit_of, exits_of
+from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED
+
+
+def test_json_lists_every_package_and_every_class_of_exit() -> None:
+    value = json.loads(dump(plan_value(PLAN, NAMES), Redactor()))
+
+    assert [(c["op"], c["name"]) for c in value["changes"]] == [
+        ("create", "edge-east/nginx"),
+        ("update", "edge-west/nginx"),
+        ("keep", "edge-west/a"),
+        ("keep", "edge-west/b"),
+    ]
+    assert value["summary"] == {"create": 1, "update": 1, "keep": 2}
+    assert (value["exitCode"], value["exits"]) == (3, ["invalid_input"])
+    assert value["checksum"] == PLAN.checksum
+
+
+def test_json_is_canonical_and_free_of_order() -> None:
+    shuffled = replace(PLAN, changes=PLAN.changes[::-1])
+
+    text = dump(plan_value(PLAN, NAMES), Redactor())
+
+    assert dump(plan_value(shuffled, NAMES), Redactor()) == text
+    assert text.endswith("}\n")
+
+
+def test_json_never_shows_a_value_of_a_secret() -> None:
+    text = dump(plan_value(PLAN, NAMES), Redactor())
+
+    assert "aHVudGVyMg==" not in text
+    assert '"upstream": "3"' in text
+
+
+def test_an_outcome_carries_its_plan_and_its_effects() -> None:
+    value = outcome_value(PLAN, OUTCOME, NAMES)
+
+    assert value["kind"] == "Outcome"
+    assert [e["error"] for e in value["effects"]] == ["", "stale info"]
+    assert (value["exitCode"], value["exits"]) == (5, ["invalid_input", "unavailable"])
+
+
+def test_sarif_points_at_the_manifest() -> None:
+    run = plan_sarif(PLAN, NAMES)["runs"][0]
+
+    places = [
+        (r["level"], r["ruleId"], r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
+        for r in run["results"]
+    ]
+    assert places == [
+        ("error", "InvalidExpression", "config/bad.yaml"),
+        ("warning", "NotFound", "config/set.yaml"),
+    ]
+    assert run["results"][0]["locations"][0]["physicalLocation"]["region"] == {
+        "startLine": 12,
+        "startColumn": 5,
+    }
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["InvalidExpression", "NotFound"]
+
+
+def test_markdown_shows_what_changes_and_counts_the_rest() -> None:
+    text = plan_markdown(PLAN, NAMES)
+
+    assert "| create | `edge-east/nginx` | NotFound | `nginx/v1; waits for a person` |" in text
+    assert "edge-west/b" not in text
+    assert "2 kept as they are." in text
+    assert "\\x1b[2Je" in text
+    assert "stalls `PackageVariantSet default/bad`" in text
+
+
+def test_markdown_of_a_refused_plan_says_why() -> None:
+    assert "### Refused\n\n- **DeletionGuard** `Deletes 1 of 1`" in plan_markdown(REFUSED, NAMES)
+
+
+def test_a_pull_request_shows_conflicts_but_no_secret() -> None:
+    body = pull_body(CREATED, NAMES)
+
+    assert "| `deployment.yaml` | `spec.replicas` | `3` | `5` |" in body
+    assert "| `secret.yaml` | `data.p` | `***` | `***` |" in body
+    tokens = MarkdownIt("commonmark").enable("table").parse(body)
+    assert sum(t.type == "table_open" for t in tokens) == 2
+
+
+def test_exit_codes_follow_the_order_of_severity() -> None:
+    assert exit_of(PLAN) is Exit.INVALID_INPUT
+    assert exit_of(PLAN, outcome=OUTCOME) is Exit.UNAVAILABLE
+    assert exit_of(REFUSED) is Exit.REFUSED
+    clean = replace(PLAN, problems=(), exits=frozenset())
+    assert exit_of(clean) is Exit.DONE
+    assert exit_of(clean, detailed=True) is Exit.PENDING
+    assert exit_of(clean, detailed=True, outcome=Outcome()) is Exit.DONE
+    assert exits_of(PLAN, detailed=True) == {Exit.INVALID_INPUT, Exit.PENDING}

@@ -1,0 +1,113 @@
+import base64
+from typing import NamedTuple
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.objects import File
+from reconciler.report.redact import Redactor, holds_secret
+
+SECRET = "hunter2/correct+horse battery"
+
+
+class Case(NamedTuple):
+    reason: str
+    text: str
+    secret: str
+
+
+CASES = [
+    Case("a GitHub token", "token ghp_" + "a1B2" * 9, "a1B2a1B2"),
+    Case("a fine-grained GitHub token", "github_pat_" + "11AAAA_bbbb" * 3, "11AAAA"),
+    Case("a GitLab token", "glpat-abcdefghij0123456789", "abcdefghij"),
+    Case("an AWS key id", "AKIAABCDEFGHIJKLMNOP", "ABCDEFGHIJKLMNOP"),
+    Case("a JSON web token", "eyJhbGciOiJI.eyJzdWIiOiIxMjM0.SflKxwRJSM", "eyJzdWIiOiIxMjM0"),
+    Case("userinfo of an https URL", "fatal: https://bob:pw@git.example/x.git", "bob:pw"),
+    Case("a token as the user of an https URL", "https://tok3n@git.example/x", "tok3n"),
+    Case("a password of another URL", "ssh://git:s3same@git.example/x", "s3same"),
+    Case("an authorization header", "Authorization: Bearer abc.def", "abc.def"),
+    Case("a private key", "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----", "MIIE"),
+    Case("a private key cut short", "-----BEGIN PRIVATE KEY-----\nMIIE", "MIIE"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
+def test_what_looks_like_a_credential_is_masked(case: Case) -> None:
+    shown = Redactor().text(f"before {case.text} after")
+
+    assert case.secret not in shown
+    assert shown.startswith("before ")
+    assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    ["ssh://git@git.example/x", "git@git.example:x", "https://git.example/a@b", "kind: Secret", "eyJ"],
+)
+def test_what_is_no_credential_stays(harmless: str) -> None:
+    assert Redactor().text(harmless) == harmless
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        SECRET,
+        quote(SECRET, safe=""),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.b64encode(b"x-access-token:" + SECRET.encode()).decode(),
+        base64.urlsafe_b64encode(b"ab" + SECRET.encode() + b"cd").decode(),
+    ],
+)
+def test_a_known_secret_is_masked_in_every_spelling(spelling: str) -> None:
+    redactor = Redactor.of_environment({"GIT_TOKEN": SECRET, "HOME": "/home/user"})
+
+    shown = redactor.text(f"<{spelling}>")
+
+    assert spelling not in shown
+    assert spelling[6:-6] not in shown
+    assert redactor.text("/home/user") == "/home/user"
+
+
+@given(
+    st.binary(max_size=4),
+    st.text(st.characters(codec="ascii"), min_size=12, max_size=40),
+    st.binary(max_size=4),
+)
+def test_base64_around_a_secret_reveals_at_most_its_edges(before: bytes, secret: str, after: bytes) -> None:
+    secret = secret.strip()
+    if len(secret) < 12:
+        return
+    encoded = base64.b64encode(before + secret.encode() + after).decode()
+
+    shown = Redactor([secret]).text(encoded)
+
+    assert "***" in shown
+    assert len(shown.replace("***", "")) <= 4 * (len(before) + len(after)) // 3 + 12
+
+
+def test_json_values_are_redacted_all_the_way_down() -> None:
+    redactor = Redactor([SECRET])
+
+    value = redactor.value({"a": [SECRET, {"b": f"x{SECRET}"}], SECRET: 1, "n": None})
+
+    assert value == {"a": ["***", {"b": "x***"}], "***": 1, "n": None}
+
+
+def test_short_values_are_not_secrets() -> None:
+    assert Redactor.of_environment({"TOKEN": "main"}).text("main branch") == "main branch"
+
+
+@pytest.mark.parametrize(
+    ("data", "want"),
+    [
+        (b"apiVersion: v1\nkind: Secret\n", True),
+        (b"a: b\n---\nkind: 'Secret' # x\n", True),
+        (b'{"kind": "Secret"}', True),
+        (b"kind: SecretStore\n", False),
+        (b"  kind: Secret\n", False),
+    ],
+)
+def test_a_secret_is_recognised_by_its_kind(data: bytes, want: bool) -> None:
+    assert holds_secret(File.of(data)) is want
