@@ -13,7 +13,9 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	@touch $@
 
 demo: $(VENV)/.installed  ## The main job on a small world: plan, apply, approve, upstream bump, target removed, apply
-	@$(RUN)reconciler demo --run $(DEMO)
+	@rm -rf $(DEMO)
+	@$(RUN)reconciler demo $(DEMO) >/dev/null
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO)/walkthrough.sh
 
 test: $(VENV)/.installed  ## All tests with branch coverage
 	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
