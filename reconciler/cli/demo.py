@@ -14,7 +14,7 @@ _LEAST, _MOST = 3, 2000
 @click.option("--layout", type=click.Choice(["separate", "monorepo"]), default="separate", show_default=True,
               help="One repository per role, or one for all of them.")  # fmt: skip
 def demo(directory: Path, *, clusters: int, layout: str) -> None:
-    """Write a small world as real Git repositories into DIRECTORY.
+    r"""Write a small world as real Git repositories into DIRECTORY.
 
     It holds a control repository, two blueprint packages with two revisions each, a snapshot with
     clusters of two regions, and their repositories. The commands to try next are printed, and

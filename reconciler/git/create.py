@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.git.command import run_checked, run_git
+from reconciler.errors import UnavailableError
+from reconciler.git.command import Ran, run_checked, run_git
 from reconciler.objects import Signature
 
 AUTHOR = ("Demo", "demo@example.com")
@@ -28,17 +29,23 @@ def create_bare(path: Path, commits: Sequence[Snapshot], *, branch: str = "main"
     Raises:
         UnavailableError: Git is missing or refused.
     """
-    run_git(["init", "--quiet", "--bare", f"--initial-branch={branch}", "--", str(path)])
+    _must(run_git(["init", "--quiet", "--bare", f"--initial-branch={branch}", "--", str(path)]))
     run_checked(["fast-import", "--quiet"], directory=path, stdin=b"".join(_stream(commits, branch)))
 
 
 def clone(source: Path, target: Path) -> None:
-    """Make a working copy of a repository.
+    """Make a working copy of a repository, with an identity for commits made in it.
 
     Raises:
         UnavailableError: Git is missing or refused.
     """
-    run_git(["clone", "--quiet", "--", str(source.resolve()), str(target)])
+    identity = (f"--config=user.name={AUTHOR[0]}", f"--config=user.email={AUTHOR[1]}")
+    _must(run_git(["clone", "--quiet", *identity, "--", str(source.resolve()), str(target)]))
+
+
+def _must(ran: Ran) -> None:
+    if ran.code:
+        raise UnavailableError(f"git failed: {ran.err.strip()}")
 
 
 def _stream(commits: Sequence[Snapshot], branch: str) -> Iterator[bytes]:
