@@ -42,7 +42,8 @@ def walkthrough(layout: Layout, clusters: int) -> tuple[tuple[str, tuple[str, ..
         (
             f"A person raises the replicas of {first}",
             (
-                f"git clone -q -c user.name=Kim -c user.email=kim@example.com ../{layout.cluster_repository(first)}.git ../edit",
+                f"git clone -q ../{layout.cluster_repository(first)}.git ../edit",
+                "git -C ../edit config user.name Kim && git -C ../edit config user.email kim@example.com",
                 f"sed -i 's/replicas: 2/replicas: 5/' ../edit/{packages}/deployment.yaml",
                 "git -C ../edit commit -qam 'Scale up before the sale'",
                 "git -C ../edit push -q",
