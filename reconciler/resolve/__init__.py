@@ -1,1 +1,6 @@
-"""Upstreams pinned to commits, to a fixed point."""
+"""From desired variants to pins: upstreams, the lock, the fixed point with dependencies."""
+
+from reconciler.resolve.resolution import Needs, Pin, Release, Resolution, ResolvedVariant
+from reconciler.resolve.variants import resolve
+
+__all__ = ["Needs", "Pin", "Release", "Resolution", "ResolvedVariant", "resolve"]

@@ -1,0 +1,235 @@
+"""Upstream selection (D9): from the words of a manifest to one package at one commit."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from reconciler.api.porch import Upstream
+from reconciler.dependencies.versions import (
+    Grammar,
+    Version,
+    VersionError,
+    choose,
+    parse_constraint,
+    parse_loose,
+)
+from reconciler.errors import Location, Problem
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory import Commit, Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
+from reconciler.reasons import Reason
+from reconciler.resolve.ownership import package_name, short_branch
+from reconciler.resolve.resolution import Pin
+
+_SHOWN = 5
+
+
+def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
+    """Return the pin of a variant's upstream, or what is wrong with it, at the field to blame.
+
+    Source: porch packagevariant_controller.go, getUpstreamPR.
+    Differs: Porch knows `workspaceName` alone; without any selector it takes the branch's head,
+    which it then refuses to clone, and we take the latest published revision.
+    """
+    upstream = variant.spec.upstream or Upstream()
+    view = find_repository(variant, upstream.repo or "", inventory, field="upstream")
+    if isinstance(view, Problem):
+        return view
+    path = view.full_path(upstream.package or "")
+    package = view.packages.get(path)
+    lookup = _Lookup(variant, view, PackageState(path) if package is None else package, inventory)
+    if package is None and not any(at.path == path and at.url == view.url for at in inventory.trees):
+        return lookup.missing(
+            "package", f"no package {upstream.package}", _near(upstream.package or "", _packages(view))
+        )
+    for value, find in lookup.selectors(upstream):
+        if value is not None:
+            return find(lookup, str(value))
+    return lookup.latest()
+
+
+def find_repository(
+    variant: DesiredVariant, name: str, inventory: Inventory, *, field: str
+) -> RepositoryView | Problem:
+    """Return the registered and readable repository of that name in the variant's namespace."""
+    view = inventory.repositories.get(ObjectName(variant.key.namespace, name))
+    location = _field(variant, "spec", field, "repo")
+    subject = subject_of(variant)
+    if view is None:
+        names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
+        message = f"Repository {variant.key.namespace}/{name} is not registered"
+        hint = f"Register it as a Repository object. {_near(name, names) or 'None is registered.'}"
+        return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint, subject)
+    if view.problem is not None:
+        message = f"Repository {view.key} could not be read: {view.problem.message}"
+        return Problem(location, Reason.REPOSITORY_UNAVAILABLE, message, view.problem.hint, subject)
+    return view
+
+
+def subject_of(variant: DesiredVariant) -> str:
+    """Return how a problem names the owner that it stalls."""
+    return f"PackageVariant {variant.key}"
+
+
+def pin_at(
+    view: RepositoryView, path: str, commit: Commit, tree: Oid, *, ref: str, revision: int = -1
+) -> Pin:
+    """Return the pin of one package of a view at one commit."""
+    git = view.manifest.spec.git
+    repo = git.repo if git else view.remote
+    return Pin(PackageKey(view.url, path), view.remote, ref, revision, commit, tree, repo)
+
+
+def short_tag(ref: str) -> str:
+    """Return a tag's short name."""
+    return ref.removeprefix("refs/tags/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """One package in which to look; each way to look returns a pin or a problem."""
+
+    variant: DesiredVariant
+    view: RepositoryView
+    package: PackageState
+    inventory: Inventory
+
+    def selectors(
+        self, upstream: Upstream
+    ) -> Iterator[tuple[object, Callable[["_Lookup", str], Pin | Problem]]]:
+        yield upstream.revision, _Lookup.by_revision
+        yield upstream.workspace_name, _Lookup.by_workspace
+        yield upstream.tag, _Lookup.by_tag
+        yield upstream.version, _Lookup.by_version
+        yield upstream.branch, _Lookup.by_branch
+
+    def by_revision(self, number: str) -> Pin | Problem:
+        for revision in self.package.published:
+            if revision.revision == int(number):
+                workspace = (self.variant.spec.upstream or Upstream()).workspace_name
+                if workspace is None or workspace == revision.workspace:
+                    return self._published(revision)
+                what = f"revision {number} under workspace {workspace}: it is {revision.workspace}"
+                return self.missing("workspaceName", what, "Give one of the two, or both of one revision.")
+        return self.missing("revision", f"no revision {number}", self._revisions())
+
+    def by_workspace(self, workspace: str) -> Pin | Problem:
+        for revision in self.package.published:
+            if revision.workspace == workspace:
+                return self._published(revision)
+        for draft in self.package.drafts:
+            if draft.workspace == workspace:
+                ref = short_branch(draft.ref)
+                return pin_at(self.view, self.package.path, draft.tip, draft.tree, ref=ref, revision=0)
+        if workspace == self.view.branch:
+            return self.by_branch(workspace)
+        names = [*(r.workspace for r in self.package.published), *(d.workspace for d in self.package.drafts)]
+        return self.missing("workspaceName", f"no workspace {workspace}", _near(workspace, names))
+
+    def by_tag(self, tag: str) -> Pin | Problem:
+        own = self._own_tag(tag)
+        whole = self._repository_tag(tag)
+        if own is None and whole is None:
+            names = [short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published]
+            return self.missing("tag", f"no tag {tag}", _near(tag, [*names, *self._plain_tags()]))
+        if own is not None and whole is not None and own.commit.oid != whole.commit.oid:
+            what = f"two tags {tag}: {own.ref} and {whole.ref} name different commits"
+            return self.missing("tag", what, f"Write {own.ref} out, or move one of the two.")
+        return own or whole or self.missing("tag", f"no tag {tag}", "")
+
+    def by_version(self, text: str) -> Pin | Problem:
+        try:
+            constraint = parse_constraint(text, Grammar.MASTERMINDS)
+        except VersionError as error:
+            return self.problem("version", Reason.VALIDATION_ERROR, str(error), "Write a range such as ^1.2.")
+        tags = sorted({*self._own_tags(), *self._plain_tags()})
+        versions = [v for v in map(_version, tags) if v is not None]
+        best = choose(v for v in versions if constraint.allows(v))
+        if best is None:
+            listed = ", ".join(v.text for v in versions) or "none"
+            return self.missing("version", f"no version {text}", f"Versions: {listed}.")
+        return self.by_tag(best.text)
+
+    def by_branch(self, branch: str) -> Pin | Problem:
+        commit = self.view.head if branch == self.view.branch else self.view.branches.get(branch)
+        tree = None
+        if commit is not None:
+            at = TreeAt(self.view.url, commit.oid, self.package.path)
+            tree = self.package.main_tree if branch == self.view.branch else self.inventory.trees.get(at)
+        if commit is None or tree is None:
+            return self.missing(
+                "branch", f"nothing on branch {branch}", _near(branch, list(self.view.branches))
+            )
+        return pin_at(self.view, self.package.path, commit, tree, ref=branch)
+
+    def latest(self) -> Pin | Problem:
+        latest = self.package.latest
+        if latest is None:
+            hint = "Publish a revision, or name a workspaceName, tag or branch."
+            return self.missing("package", "no published revision", hint)
+        return self._published(latest)
+
+    def missing(self, field: str, what: str, hint: str) -> Problem:
+        name = package_name(self.view, self.package.path)
+        message = f"Package {name} in repository {self.view.key.name} has {what}"
+        if field == "package" and self.package == PackageState(self.package.path):
+            message = f"Repository {self.view.key.name} has {what}"
+        return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
+
+    def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
+        location = _field(self.variant, "spec", "upstream", field)
+        return Problem(location, reason, message, hint, subject_of(self.variant))
+
+    def _published(self, revision: PackageRevision) -> Pin:
+        ref = short_tag(revision.ref)
+        return pin_at(
+            self.view, self.package.path, revision.commit, revision.tree, ref=ref, revision=revision.revision
+        )
+
+    def _own_tag(self, tag: str) -> Pin | None:
+        wanted = f"{self.package.path}/{tag}"
+        return next((self._published(r) for r in self.package.published if short_tag(r.ref) == wanted), None)
+
+    def _repository_tag(self, tag: str) -> Pin | None:
+        commit = self.view.tags.get(tag)
+        tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
+        return pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
+
+    def _own_tags(self) -> Iterator[str]:
+        return (short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published)
+
+    def _plain_tags(self) -> list[str]:
+        return sorted(tag for tag in self.view.tags if "/" not in tag)
+
+    def _revisions(self) -> str:
+        numbers = sorted(r.revision for r in self.package.published if r.revision > 0)
+        if not numbers:
+            return "None is published yet."
+        shown = ", ".join(f"v{n}" for n in numbers[-_SHOWN:])
+        return f"Published: {shown}; the latest is v{numbers[-1]}."
+
+
+def _version(text: str) -> Version | None:
+    try:
+        version = parse_loose(text)
+    except VersionError:
+        return None
+    return None if version.is_partial else version
+
+
+def _packages(view: RepositoryView) -> list[str]:
+    return [package_name(view, path) for path in view.packages]
+
+
+def _near(name: str, names: list[str]) -> str:
+    """Return a hint that lists what exists: names like this one first, else some of all."""
+    known = sorted(set(names))
+    near = get_close_matches(name, known, n=_SHOWN, cutoff=0.5)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return f"There is {', '.join(known[:_SHOWN])}{more}." if known else "There is none."
+
+
+def _field(variant: DesiredVariant, *path: str) -> Location:
+    return variant.source.at(*path)

@@ -1,0 +1,76 @@
+"""Resolution: every desired variant meets its upstream, its downstream and its base."""
+
+from dataclasses import replace
+
+from reconciler.api.porch import GROUP, Downstream
+from reconciler.errors import Problem
+from reconciler.expand.variants import Desired, DesiredVariant
+from reconciler.ids import ObjectKey, PackageKey
+from reconciler.inventory import Inventory, PackageState
+from reconciler.resolve.bases import find_base
+from reconciler.resolve.needs import collect_needs
+from reconciler.resolve.ownership import current_draft
+from reconciler.resolve.releases import find_releases
+from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.resolve.settled import find_settled, inputs_digest
+from reconciler.resolve.upstreams import find_repository, find_upstream
+
+
+def resolve(inventory: Inventory, desired: Desired) -> Resolution:
+    """Pin every desired variant to one upstream commit, and name the trees that rendering reads.
+
+    Pure and order-free. Total: every desired variant is resolved or stalled with its problems.
+    """
+    variants: list[ResolvedVariant] = []
+    stalled: set[ObjectKey] = set()
+    problems: list[Problem] = []
+    for variant in sorted(desired.variants, key=lambda v: v.key):
+        outcome = resolve_variant(variant, inventory)
+        if isinstance(outcome, ResolvedVariant):
+            variants.append(outcome)
+        else:
+            stalled.add(variant_key(variant))
+            problems += outcome
+    releases = tuple(find_releases(desired, inventory))
+    return Resolution(
+        variants=tuple(variants),
+        releases=releases,
+        stalled=frozenset(stalled),
+        problems=tuple(sorted(problems)),
+        needs=collect_needs(variants, releases),
+    )
+
+
+def variant_key(variant: DesiredVariant) -> ObjectKey:
+    """Return the identity of a variant among objects of any kind."""
+    return ObjectKey(GROUP, "PackageVariant", *variant.key)
+
+
+def resolve_variant(variant: DesiredVariant, inventory: Inventory) -> ResolvedVariant | list[Problem]:
+    """Resolve one variant, or say everything that is wrong with its two ends."""
+    downstream = variant.spec.downstream or Downstream()
+    view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
+    pin = find_upstream(variant, inventory)
+    if isinstance(view, Problem) or isinstance(pin, Problem):
+        return [found for found in (view, pin) if isinstance(found, Problem)]
+    path = view.full_path(downstream.package or "")
+    record = inventory.records.get(variant.key)
+    package = view.packages.get(path, PackageState(path))
+    base, lost = find_base(package.main_header, pin, inventory, record)
+    draft = current_draft(package, view, inventory)
+    draft_base, _ = find_base(draft.header if draft else None, pin, inventory, record)
+    where = PackageKey(view.url, path)
+    inputs = inputs_digest(variant, view, where, pin, inventory)
+    resolved = ResolvedVariant(
+        variant=variant,
+        view=view.key,
+        downstream=where,
+        pin=pin,
+        base=base,
+        lost_base=lost,
+        local=package.main_tree,
+        draft=draft,
+        draft_base=draft_base,
+        inputs=inputs,
+    )
+    return replace(resolved, settled=find_settled(resolved, record))
