@@ -1,8 +1,11 @@
 """Limits and choices of a run: frozen values with safe defaults, parsed by `config` and read everywhere."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
+
+from reconciler.ids import normalise_url
 
 
 class OpenOn(StrEnum):
@@ -45,6 +48,65 @@ class OnConflict(StrEnum):
     UPSTREAM = "upstream"
     LOCAL = "local"
     FAIL = "fail"
+
+
+class GroupBy(StrEnum):
+    """What shares one pull request (D4)."""
+
+    PACKAGE = "package"
+    SET = "set"
+    REPOSITORY = "repository"
+    WAVE = "wave"
+
+
+class ForgeKind(StrEnum):
+    """Who keeps the pull requests of a repository; `local` is the repository itself."""
+
+    LOCAL = "local"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    GITEA = "gitea"
+
+
+@dataclass(frozen=True, slots=True)
+class ForgeRule:
+    """Which forge has the repositories whose URL starts with `prefix`; `api` is empty for its default."""
+
+    prefix: str
+    kind: ForgeKind
+    api: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialRule:
+    """Where the credential for URLs that start with `prefix` is found: names, never a secret itself."""
+
+    prefix: str
+    username: str = ""
+    token_env: str = ""
+    token_file: str = ""
+    ssh_key_file: str = ""
+
+
+R = TypeVar("R", ForgeRule, CredentialRule)
+
+
+def find_rule(rules: Iterable[R], remote: str) -> R | None:
+    """Return the rule with the longest prefix of `remote`, None if no rule matches.
+
+    A prefix ends at a slash or at the end of the remote: `host/acme` is no prefix of `host/acme-evil`.
+    Its scheme, if it has one, must be the remote's: a token for https is not sent over http.
+    """
+    fitting = (rule for rule in rules if _is_prefix(rule.prefix, remote))
+    return max(fitting, key=lambda rule: len(normalise_url(rule.prefix)), default=None)
+
+
+def _is_prefix(prefix: str, remote: str) -> bool:
+    scheme, separator, _ = prefix.partition("://")
+    if separator and scheme.lower() != remote.partition("://")[0].lower():
+        return False
+    short, url = normalise_url(prefix).rstrip("/"), normalise_url(remote)
+    return not short or url == short or url.startswith(f"{short}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +168,7 @@ class Policy:
     limits: Limits = Limits()
     unavailable: OnUnavailable = OnUnavailable.FAIL
     consents: Mapping[str, str] = field(default_factory=dict)
+    config_path: str = "reconciler.yaml"
+    group_by: GroupBy = GroupBy.PACKAGE
+    forges: tuple[ForgeRule, ...] = ()
+    credentials: tuple[CredentialRule, ...] = ()
