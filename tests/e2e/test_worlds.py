@@ -1,0 +1,76 @@
+"""Every world of fixtures/worlds, played on real repositories and compared with what is expected."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.world import World, build_world, git, refs, story
+
+WORLDS = sorted((Path(__file__).resolve().parents[2] / "fixtures/worlds").iterdir())
+
+
+@pytest.mark.parametrize("source", WORLDS, ids=lambda p: p.name)
+def test_world(source: Path, tmp_path: Path, *, update_golden: bool) -> None:
+    world = build_world(source, tmp_path / "w")
+
+    told = _tell(source, world)
+
+    _compare(source / "expected", told, update=update_golden)
+
+
+@pytest.mark.parametrize("source", WORLDS, ids=lambda p: p.name)
+def test_a_second_apply_writes_nothing(source: Path, tmp_path: Path) -> None:
+    world = build_world(source, tmp_path / "w")
+    _tell(source, world)
+    world.run("apply", "--allow-deletes", "100")
+    before = world.all_refs()
+
+    world.run("apply", "--allow-deletes", "100", cache="another-cache")
+
+    assert world.all_refs() == before
+
+
+def _tell(source: Path, world: World) -> dict[str, str]:
+    transcript: list[str] = []
+    for action in story(source):
+        if action[0] == "change":
+            world.lay(source / "steps" / action[1])
+            transcript.append(f"# change {action[1]}\n")
+            continue
+        said = world.run(*action)
+        transcript.append(f"$ reconciler {' '.join(action)}\n{said.out}{said.err}exit code {said.code}\n")
+    listed = "".join(f"{r.name} {name}\n" for r in world.repositories() for name in refs(r))
+    return {
+        "story.txt": _normal("\n".join(transcript), world),
+        "refs.txt": listed,
+        "drafts.diff": _normal(_drafts(world), world),
+    }
+
+
+def _drafts(world: World) -> str:
+    diffs = []
+    for repository in world.repositories():
+        for name in refs(repository):
+            if name.startswith(("refs/heads/drafts/", "refs/heads/reconciler/")) and "/stat" not in name:
+                diff = git(repository, "diff", "--no-renames", f"main...{name}")
+                diffs.append(f"# {repository.name} {name}\n{diff}")
+    return "".join(diffs)
+
+
+def _normal(text: str, world: World) -> str:
+    """Leave out what depends on where the world stands: paths, and ids made from them."""
+    text = text.replace(str(world.root), "<world>")
+    text = re.sub(r"\b[0-9a-f]{64}\b", "<checksum>", text)
+    text = re.sub(r"\b[0-9a-f]{40}\b", "<oid>", text)
+    return re.sub(r"index [0-9a-f]{7,}\.\.[0-9a-f]{7,}", "index <oid>..<oid>", text)
+
+
+def _compare(expected: Path, told: dict[str, str], *, update: bool) -> None:
+    if update:
+        expected.mkdir(exist_ok=True)
+        for old in expected.iterdir():
+            old.unlink()
+        for name, text in told.items():
+            (expected / name).write_text(text)
+    assert told == {p.name: p.read_text() for p in sorted(expected.iterdir())}

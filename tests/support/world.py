@@ -1,0 +1,170 @@
+"""Worlds of fixtures/worlds as real Git repositories, and the actions of their stories."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.cli.main import invoke
+from reconciler.git.create import Snapshot, create_bare
+
+EPOCH = 1_767_225_600
+IDENTITY = {
+    "GIT_AUTHOR_NAME": "Kim",
+    "GIT_AUTHOR_EMAIL": "kim@example.com",
+    "GIT_COMMITTER_NAME": "Kim",
+    "GIT_COMMITTER_EMAIL": "kim@example.com",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_SYSTEM": "/dev/null",
+}
+
+
+class Said(NamedTuple):
+    """What one command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+def git(directory: Path, *arguments: str, when: int = EPOCH) -> str:
+    """Run git as a person would, at a fixed time; return its output."""
+    environment = {
+        **os.environ,
+        **IDENTITY,
+        "GIT_AUTHOR_DATE": f"{when} +0000",
+        "GIT_COMMITTER_DATE": f"{when} +0000",
+    }
+    ran = subprocess.run(
+        ["git", *arguments], cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, f"git {arguments}: {ran.stderr}"
+    return ran.stdout
+
+
+def refs(repository: Path) -> dict[str, str]:
+    """Return every ref of a repository and the object it names."""
+    lines = git(repository, "for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    return dict(line.split(" ", 1) for line in lines)
+
+
+@dataclass
+class World:
+    """A directory of bare repositories; commands are run against its control repository."""
+
+    root: Path
+    clock: int = EPOCH + 100_000
+
+    @property
+    def control(self) -> Path:
+        """The control repository, bare."""
+        return self.root / "control.git"
+
+    def repositories(self) -> list[Path]:
+        """Return every bare repository, sorted."""
+        return sorted(self.root.glob("*.git"))
+
+    def all_refs(self) -> dict[str, dict[str, str]]:
+        """Return the refs of every repository."""
+        return {repository.name: refs(repository) for repository in self.repositories()}
+
+    def run(self, *arguments: str, cache: str = "cache") -> Said:
+        """Run one command in this process, as the command line would."""
+        line = [*arguments, "--control", str(self.control), "--cache-dir", str(self.root / cache)]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = invoke(line)
+        return Said(code, out.getvalue(), err.getvalue())
+
+    @contextlib.contextmanager
+    def edit(self, repository: str, message: str, *, branch: str = "main") -> Iterator[Path]:
+        """Yield a working copy of a branch; what is changed in it becomes one pushed commit."""
+        self.clock += 60
+        with tempfile.TemporaryDirectory(dir=self.root) as scratch:
+            copy = Path(scratch) / "copy"
+            git(self.root, "clone", "-q", "-b", branch, str(self.root / f"{repository}.git"), str(copy))
+            yield copy
+            git(copy, "add", "-A")
+            git(copy, "commit", "-qm", message, when=self.clock)
+            git(copy, "push", "-q", "origin", f"HEAD:{branch}")
+
+    def draft_branch(self, repository: str, package: str) -> str:
+        """Return the one draft branch of a package."""
+        names = refs(self.root / f"{repository}.git")
+        (branch,) = (n for n in names if re.fullmatch(rf"refs/heads/drafts/{re.escape(package)}/[^/]+", n))
+        return branch.removeprefix("refs/heads/")
+
+    def lay(self, step: Path) -> None:
+        """Lay the files of one step over the repositories, one commit for each that changes."""
+        removed = (step / "remove").read_text().split() if (step / "remove").exists() else []
+        for source, repository, inside in _overlays(step, removed):
+            with self.edit(repository, step.name) as copy:
+                if source.is_dir():
+                    shutil.copytree(source, copy / inside, dirs_exist_ok=True)
+                for path in removed:
+                    if _place(path) == (repository, inside):
+                        (copy / inside / path.split("/", 1)[1]).unlink()
+        for package in sorted((step / "draft").glob("*/*")):
+            repository, name = package.parts[-2:]
+            with self.edit(repository, step.name, branch=self.draft_branch(repository, name)) as copy:
+                shutil.copytree(package, copy / name, dirs_exist_ok=True)
+
+
+def _overlays(step: Path, removed: list[str]) -> list[tuple[Path, str, str]]:
+    found = [(step / top, "control", inside) for top, inside in (("config", ""), ("cluster", "snapshot"))]
+    found += [(d, d.name, "") for d in sorted((step / "downstream").glob("*"))]
+    places = {_place(path) for path in removed}
+    return [o for o in found if o[0].is_dir() or (o[1], o[2]) in places]
+
+
+def _place(path: str) -> tuple[str, str]:
+    top = path.split("/", 1)[0]
+    return ("control", "snapshot" if top == "cluster" else "")
+
+
+def build_world(source: Path, root: Path) -> World:
+    """Make the repositories that a world's folders describe."""
+    root.mkdir(parents=True, exist_ok=True)
+    control = _files(source / "config") | {f"snapshot/{p}": d for p, d in _files(source / "cluster").items()}
+    create_bare(root / "control.git", [Snapshot("Describe the world", control, EPOCH)])
+    for repository in _folders(source / "upstream"):
+        create_bare(root / f"{repository.name}.git", _releases(repository))
+    for repository in _folders(source / "downstream"):
+        create_bare(root / f"{repository.name}.git", [Snapshot("Start", _files(repository), EPOCH)])
+    return World(root)
+
+
+def _releases(repository: Path) -> list[Snapshot]:
+    content: dict[str, bytes] = {}
+    snapshots: list[Snapshot] = []
+    versions = sorted({v.name for p in _folders(repository) for v in _folders(p)}, key=lambda v: (len(v), v))
+    for number, version in enumerate(versions):
+        tags = []
+        for package in _folders(repository):
+            if (package / version).is_dir():
+                content = {p: d for p, d in content.items() if not p.startswith(f"{package.name}/")}
+                content |= {f"{package.name}/{p}": d for p, d in _files(package / version).items()}
+                tags.append(f"{package.name}/{version}")
+        snapshots.append(Snapshot(f"Release {version}", dict(content), EPOCH + 3600 * number, tuple(tags)))
+    return snapshots
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+
+
+def _files(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+
+
+def story(source: Path) -> list[list[str]]:
+    """Return the actions of a world's story, each split as a shell would."""
+    return [shlex.split(line) for line in (source / "story").read_text().splitlines() if line.strip()]
