@@ -1,0 +1,221 @@
+"""reconciler.yaml as its users write it: the schema of one instance's configuration."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from reconciler.policy import ForgeKind, GroupBy, OnUnavailable, OpenOn, Policy
+
+API_VERSION = "reconciler.dev/v1alpha1"
+KIND = "Reconciler"
+
+_POLICY = Policy()
+_LIMITS = _POLICY.limits
+_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _seconds(value: object) -> object:
+    """Read `7d`, `12h30m` or a plain number of seconds."""
+    if not isinstance(value, str) or value.isdigit():
+        return value
+    match = _DURATION.fullmatch(value)
+    if not value or match is None:
+        raise ValueError(f"{value!r} is not a duration; write 7d, 12h30m or 90s")
+    return sum(int(n) * unit for n, unit in zip(match.groups(default="0"), _UNITS_S, strict=True))
+
+
+def _directory(value: object) -> object:
+    """Read a path from the repository's root; `.` is the root."""
+    if not isinstance(value, str):
+        return value
+    steps = [step for step in value.split("/") if step not in ("", ".")]
+    if value.startswith("/") or ".." in steps or "\\" in value:
+        raise ValueError(f"{value!r} is not a path inside the repository")
+    return "/".join(steps)
+
+
+def _environment_name(value: object) -> object:
+    if isinstance(value, str) and value and not _ENVIRONMENT_NAME.fullmatch(value):
+        raise ValueError("this must be the name of an environment variable, never a secret itself")
+    return value
+
+
+Duration = Annotated[
+    int, BeforeValidator(_seconds), Field(ge=0, json_schema_extra={"type": ["integer", "string"]})
+]
+Directory = Annotated[str, BeforeValidator(_directory)]
+VariableName = Annotated[str, BeforeValidator(_environment_name)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+Bound = Annotated[int, Field(ge=1)]
+
+
+class _Settings(BaseModel):
+    """Unknown fields are refused; numbers and booleans may be quoted, as the environment gives them."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class ConfigMetadata(_Settings):
+    """Metadata of the configuration."""
+
+    name: str = ""
+    """Name of the instance, unless `spec.instance` gives it."""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class SnapshotSettings(_Settings):
+    """The cluster snapshot."""
+
+    path: Directory = _POLICY.snapshot_path
+    """Directory of the snapshot in the control repository."""
+    max_age: Duration = _POLICY.snapshot_max_age_s
+    """Older than the newest input commit by more than this (`7d`, `12h`, seconds): nothing is deleted."""
+
+
+class PullRequestSettings(_Settings):
+    """When and how changes become pull requests."""
+
+    open_on: OpenOn = _POLICY.open_on
+    """`draft`: as soon as there is a draft; `propose`: when somebody proposed it."""
+    group_by: GroupBy = _POLICY.group_by
+    """What shares one pull request."""
+
+
+class PublishSettings(_Settings):
+    """What happens when a draft was merged."""
+
+    tags: bool = _POLICY.publish_tags
+    """Tag what was merged as `<package>/vN`, hotfixes too."""
+
+
+class DeletionSettings(_Settings):
+    """How much one plan may delete without consent."""
+
+    share: Share = _POLICY.deletions.share
+    """Largest share of the owned packages, in [0, 1]."""
+    minimum: Count = _POLICY.deletions.minimum
+    """Below this many owned packages the share does not count."""
+    count: Count = _POLICY.deletions.count
+    """Largest number of deletions, whatever is owned."""
+
+
+class CommitSettings(_Settings):
+    """How commits are made."""
+
+    name: str = Field(_POLICY.commits.name, min_length=1, pattern=r"^[^<>\n]+$")
+    """Name of author and committer."""
+    email: str = Field(_POLICY.commits.email, min_length=3, pattern=r"^[^<>\s]+@[^<>\s]+$")
+    """Address of author and committer; how our own commits are recognised later."""
+    sign: Literal["", "ssh"] = ""
+    """`ssh` signs every commit."""
+    sign_off: bool = _POLICY.commits.sign_off
+    """Add a Signed-off-by line."""
+
+
+class LimitSettings(_Settings):
+    """Bounds on every input."""
+
+    manifest_bytes: Bound = _LIMITS.manifest_bytes
+    """Size of one manifest file, in bytes."""
+    snapshot_file_bytes: Bound = _LIMITS.snapshot_file_bytes
+    """Size of one snapshot file, in bytes."""
+    package_file_bytes: Bound = _LIMITS.package_file_bytes
+    """Size of one file of a package, in bytes."""
+    package_files: Bound = _LIMITS.package_files
+    """Files of one package."""
+    path_depth: Bound = _LIMITS.path_depth
+    """Directories above a file."""
+    yaml_depth: Bound = _LIMITS.yaml_depth
+    """Nesting of mappings and lists."""
+    yaml_documents: Bound = _LIMITS.yaml_documents
+    """Documents of one file."""
+    yaml_nodes: Bound = _LIMITS.yaml_nodes
+    """Values of one document."""
+    targets_per_set: Bound = _LIMITS.targets_per_set
+    """Variants of one set."""
+    expression_bytes: Bound = _LIMITS.expression_bytes
+    """Size of one CEL expression, in bytes."""
+    expression_depth: Bound = Field(_LIMITS.expression_depth, le=_LIMITS.expression_depth)
+    """Nested or chained terms of one CEL expression."""
+    expression_cost: Bound = _LIMITS.expression_cost
+    """Estimated cost of one CEL expression."""
+
+
+class ForgeSettings(_Settings):
+    """Which forge keeps the pull requests of some repositories."""
+
+    prefix: str = Field(min_length=1)
+    """Start of the repository URLs it is for; the longest match wins."""
+    type: ForgeKind
+    """What it speaks."""
+    api: str = ""
+    """URL of its API, where that is not the usual one."""
+
+
+class CredentialSettings(_Settings):
+    """Where a credential is found: names of variables and files, never a secret itself."""
+
+    prefix: str = Field(pattern=r"^(https?|ssh)://")
+    """Start of the repository URLs it is for, with the scheme; the longest match wins."""
+    username: str = ""
+    """User that the token belongs to, where the forge asks for it."""
+    token_env: VariableName = ""
+    """Environment variable that holds the token."""
+    token_file: str = ""
+    """File that holds the token, a mounted Secret say."""
+    ssh_key_file: str = ""
+    """File that holds the private key."""
+
+    @model_validator(mode="after")
+    def _exactly_one_place(self) -> Self:
+        if sum(map(bool, (self.token_env, self.token_file, self.ssh_key_file))) != 1:
+            raise ValueError("set exactly one of tokenEnv, tokenFile, sshKeyFile")
+        return self
+
+
+class Spec(_Settings):
+    """Every choice of the instance."""
+
+    instance: str = ""
+    """Name of the instance; it owns packages under this name, so it must never change."""
+    manifests: tuple[Directory, ...] = Field(("",), min_length=1)
+    """Files and directories of manifests, from the repository's root; `.` is all of it."""
+    default_namespace: str = Field(_POLICY.default_namespace, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    """Namespace of manifests that name none."""
+    snapshot: SnapshotSettings = SnapshotSettings()
+    pull_requests: PullRequestSettings = PullRequestSettings()
+    publish: PublishSettings = PublishSettings()
+    deletions: DeletionSettings = DeletionSettings()
+    consents: dict[str, str] = {}
+    """Consent to one unsafe plan: its checksum, and why it is meant."""
+    commits: CommitSettings = CommitSettings()
+    limits: LimitSettings = LimitSettings()
+    unavailable: OnUnavailable = _POLICY.unavailable
+    """What one unreachable repository means: `fail` (exit 5) or `warn`."""
+    suspend: bool = _POLICY.suspend
+    """Plan, and change nothing."""
+    forges: tuple[ForgeSettings, ...] = ()
+    """Forges by URL prefix; what matches none is kept in Git alone."""
+    credentials: tuple[CredentialSettings, ...] = ()
+    """Credentials by URL prefix."""
+
+
+class Configuration(_Settings):
+    """One instance of the reconciler: `reconciler.yaml` of the control repository."""
+
+    api_version: Literal["reconciler.dev/v1alpha1"]
+    kind: Literal["Reconciler"]
+    metadata: ConfigMetadata = ConfigMetadata()
+    spec: Spec = Spec()

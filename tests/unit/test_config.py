@@ -1,0 +1,227 @@
+"""reconciler.yaml and the environment become a policy, or one clear error."""
+
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconciler.config import configuration_schema, parse_configuration, variable_name
+from reconciler.errors import ConfigurationError, Exit, Location
+from reconciler.policy import ForgeKind, ForgeRule, GroupBy, OnUnavailable, OpenOn, Policy, find_rule
+
+HEAD = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
+EVERYTHING = """\
+spec:
+  manifests: [./sets/, variants]
+  defaultNamespace: platform
+  snapshot:
+    path: cluster
+    maxAge: 1d12h
+  pullRequests:
+    openOn: propose
+    groupBy: set
+  publish:
+    tags: false
+  deletions:
+    share: 0.5
+    minimum: 2
+    count: 7
+  consents:
+    0f0f: The region is closed.
+  commits:
+    name: Bot
+    email: bot@example.com
+    sign: ssh
+    signOff: true
+  limits:
+    yamlDepth: 20
+  unavailable: warn
+  suspend: true
+  forges:
+  - prefix: https://github.com/acme
+    type: github
+  credentials:
+  - prefix: https://github.com/acme
+    tokenEnv: ACME_TOKEN
+"""
+
+
+def parse(text: str, **environment: str) -> Policy:
+    return parse_configuration(text.encode(), "reconciler.yaml", environment)
+
+
+def test_a_name_is_enough_and_the_rest_is_the_default() -> None:
+    assert parse(HEAD) == Policy(instance="fleet")
+
+
+def test_every_setting_reaches_the_policy() -> None:
+    policy = parse(HEAD + EVERYTHING)
+
+    assert policy.manifest_paths == ("sets", "variants")
+    assert policy.default_namespace == "platform"
+    assert (policy.snapshot_path, policy.snapshot_max_age_s) == ("cluster", 36 * 3600)
+    assert (policy.open_on, policy.group_by) == (OpenOn.PROPOSE, GroupBy.SET)
+    assert policy.publish_tags is False
+    assert (policy.deletions.share, policy.deletions.minimum, policy.deletions.count) == (0.5, 2, 7)
+    assert policy.consents == {"0f0f": "The region is closed."}
+    assert (policy.commits.name, policy.commits.email) == ("Bot", "bot@example.com")
+    assert (policy.commits.sign, policy.commits.sign_off) == ("ssh", True)
+    assert policy.limits.yaml_depth == 20
+    assert (policy.unavailable, policy.suspend) == (OnUnavailable.WARN, True)
+    assert policy.forges == (ForgeRule("https://github.com/acme", ForgeKind.GITHUB),)
+    assert policy.credentials[0].token_env == "ACME_TOKEN"
+
+
+def test_no_choice_of_the_policy_is_out_of_reach() -> None:
+    chosen, default = parse(HEAD + EVERYTHING), Policy()
+
+    same = {f.name for f in fields(Policy) if getattr(chosen, f.name) == getattr(default, f.name)}
+
+    assert same == {"config_path"}
+
+
+class Override(NamedTuple):
+    reason: str
+    variable: str
+    text: str
+    field: str
+    want: object
+
+
+OVERRIDES = [
+    Override("a boolean", "RECONCILER_SUSPEND", "true", "suspend", True),
+    Override("a duration", "RECONCILER_SNAPSHOT_MAX_AGE", "2h", "snapshot_max_age_s", 7200),
+    Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifest_paths", ("a", "b")),
+    Override("a word", "RECONCILER_PULL_REQUESTS_OPEN_ON", "draft", "open_on", OpenOn.DRAFT),
+]
+
+
+@pytest.mark.parametrize("case", OVERRIDES, ids=lambda c: c.reason)
+@pytest.mark.parametrize("text", [HEAD, HEAD + EVERYTHING], ids=["absent", "given"])
+def test_the_environment_wins(case: Override, text: str) -> None:
+    policy = parse(text, **{case.variable: case.text})
+
+    assert getattr(policy, case.field) == case.want
+
+
+def test_a_wrong_variable_is_blamed_itself() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(HEAD, RECONCILER_DELETIONS_SHARE="most")
+
+    assert caught.value.location == Location("$RECONCILER_DELETIONS_SHARE")
+
+
+def test_other_variables_are_none_of_our_business() -> None:
+    assert parse(HEAD, RECONCILER_CONFORMANCE="/x", RECONCILER_SUSPENDED="true") == Policy(instance="fleet")
+
+
+class Wrong(NamedTuple):
+    reason: str
+    text: str
+    line: int
+    message: str
+    hint: str = ""
+
+
+WRONG = [
+    Wrong("not YAML", "a: b: c\n", 1, "not allowed"),
+    Wrong("empty", "# nothing\n", 0, "0 documents", "reconciler init"),
+    Wrong("two documents", HEAD + "---\n" + HEAD, 6, "2 documents"),
+    Wrong("unknown field", HEAD + "spec:\n  snapshots: {}\n", 6, "Unknown field spec.snapshots", "snapshot?"),
+    Wrong(
+        "unknown nested field", HEAD + "spec:\n  snapshot:\n    age: 7d\n", 7, "spec.snapshot.age", "maxAge"
+    ),
+    Wrong("wrong kind", HEAD.replace("Reconciler", "Reconcile"), 2, "kind must be 'Reconciler'"),
+    Wrong("another version", HEAD.replace("v1alpha1", "v1"), 1, "apiVersion must be"),
+    Wrong("no name", "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\n", 1, "instance's name", "once"),
+    Wrong("a name that no ref can hold", HEAD.replace("fleet", "a/b"), 4, "'a/b' cannot name", "lower-case"),
+    Wrong("two names", HEAD + "spec:\n  instance: other\n", 6, "fleet and other", "once"),
+    Wrong("a path outside", HEAD + "spec:\n  manifests: [../x]\n", 6, "not a path inside"),
+    Wrong("an absolute path", HEAD + "spec:\n  snapshot: {path: /etc}\n", 6, "not a path inside"),
+    Wrong("not a duration", HEAD + "spec:\n  snapshot: {maxAge: 7x}\n", 6, "not a duration"),
+    Wrong("a share above one", HEAD + "spec:\n  deletions: {share: 30}\n", 6, "less than or equal to 1"),
+    Wrong("an unknown word", HEAD + "spec:\n  unavailable: ignore\n", 6, "'fail' or 'warn'"),
+    Wrong(
+        "a secret in the file",
+        HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', token: abc}\n",
+        7,
+        "Unknown field spec.credentials[0].token",
+        "tokenEnv",
+    ),
+    Wrong(
+        "a secret in place of a variable's name",
+        HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', tokenEnv: ghp-abc}\n",
+        7,
+        "name of an environment variable",
+    ),
+    Wrong(
+        "two places for one secret",
+        HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', tokenEnv: A, tokenFile: /b}\n",
+        7,
+        "exactly one of tokenEnv",
+    ),
+    Wrong(
+        "a credential for any scheme",
+        HEAD + "spec:\n  credentials:\n  - {prefix: github.com, tokenEnv: A}\n",
+        7,
+        "spec.credentials[0].prefix",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda c: c.reason)
+def test_what_is_wrong_is_named_with_its_place(case: Wrong) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(case.text)
+
+    assert caught.value.exit_code is Exit.INVALID_INPUT
+    assert caught.value.location is not None
+    assert (caught.value.location.path, caught.value.location.line) == ("reconciler.yaml", case.line)
+    assert case.message in str(caught.value)
+    assert case.hint in caught.value.hint
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(HEAD + "spec:\n  suspended: true\n  snapshot: {maxage: 7d}\n")
+
+    assert "reconciler.yaml:6:3: Unknown field spec.suspended" in str(caught.value)
+    assert "reconciler.yaml:7:14: Unknown field spec.snapshot.maxage" in str(caught.value)
+    assert caught.value.hint == "Did you mean maxAge? Did you mean suspend?"
+
+
+def test_a_repository_without_configuration_is_told_how_to_begin() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse_configuration(None, "reconciler.yaml", {})
+
+    assert "no reconciler.yaml" in str(caught.value)
+    assert "reconciler init" in caught.value.hint
+
+
+def test_the_instance_cannot_be_changed_from_outside() -> None:
+    assert parse(HEAD, RECONCILER_INSTANCE="fleet").instance == "fleet"
+    with pytest.raises(ConfigurationError):
+        parse(HEAD, RECONCILER_INSTANCE="other")
+
+
+def test_the_longest_prefix_wins_and_ends_at_a_slash() -> None:
+    wide = ForgeRule("https://host.example", ForgeKind.GITEA)
+    narrow = ForgeRule("https://host.example/acme", ForgeKind.GITLAB)
+    rules = (narrow, wide)
+
+    assert find_rule(rules, "https://host.example/acme/a.git") == narrow
+    assert find_rule(rules, "https://host.example/acme-evil/a") == wide
+    assert find_rule(rules, "https://host.example.evil/acme/a") is None
+    assert find_rule(rules, "http://host.example/acme/a") is None
+
+
+def test_the_schema_knows_every_setting() -> None:
+    schema: dict[str, Any] = configuration_schema()
+
+    assert schema["required"] == ["apiVersion", "kind"]
+    assert "maxAge" in schema["$defs"]["SnapshotSettings"]["properties"]
+    assert schema["additionalProperties"] is False
+
+
+def test_a_variable_is_the_setting_in_capitals() -> None:
+    assert variable_name(("commits", "signOff")) == "RECONCILER_COMMITS_SIGN_OFF"
