@@ -14,6 +14,8 @@ from reconciler.state import PackageVariantRecord, SetRecord
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]
+ALL_NAMESPACES = "*"
+"""In `Snapshot.complete`: the kind was listed whole in every namespace, those without objects too."""
 
 
 class FieldMarks(Protocol):
@@ -69,7 +71,9 @@ class Snapshot:
     """What the cluster held when somebody published it.
 
     `complete` names the (kind, namespace) pairs that were listed whole; only there does
-    absence mean anything. `None` for `served` means that nobody recorded the served APIs.
+    absence mean anything. `None` for `served` means that nobody recorded the served APIs; else it
+    holds (apiVersion, kind). `taken` is when the oldest complete list was made, `time` when the
+    snapshot last changed in Git, both in seconds. `problems` are its files that are not understood.
     """
 
     present: bool = False
@@ -79,6 +83,8 @@ class Snapshot:
     taken: int | None = None
     time: int = 0
     unreadable: bool = False
+    cluster: str = ""
+    problems: tuple[Problem, ...] = ()
 
     def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:
         """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""
@@ -86,7 +92,8 @@ class Snapshot:
 
     def is_complete(self, kind: GroupKind, namespace: str) -> bool:
         """Tell whether absence of an object of `kind` in `namespace` is evidence."""
-        return self.present and not self.unreadable and (kind, namespace) in self.complete
+        listed = (kind, namespace) in self.complete or (kind, ALL_NAMESPACES) in self.complete
+        return self.present and not self.unreadable and listed
 
 
 @dataclass(frozen=True, slots=True)
