@@ -145,6 +145,11 @@ class Draft:
         """Whether a person changed the package since we last wrote it."""
         return self.tree != self.written
 
+    @property
+    def touched(self) -> bool:
+        """Whether anything on the branch is a person's, so that we may only append to it."""
+        return self.foreign or self.edited
+
 
 @dataclass(frozen=True, slots=True)
 class MainRevision:

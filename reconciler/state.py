@@ -24,7 +24,8 @@ class PackageVariantRecord(_Record):
     file that declared it (the set's file for a generated one), `set_name` the set or "".
     `inputs` is a digest of all that its package was rendered from, `local_tree` the package on
     main that it was rendered onto ("" for none) and `output_tree` the result: where all three
-    still hold, nothing needs to be read again (D15).
+    still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
+    what was rejected.
     """
 
     api_version: str = SCHEMA
@@ -44,6 +45,7 @@ class PackageVariantRecord(_Record):
     inputs: str = ""
     local_tree: str = ""
     output_tree: str = ""
+    retry: str = ""
 
     @property
     def key(self) -> ObjectName:
