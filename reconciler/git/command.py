@@ -1,0 +1,165 @@
+"""The git command: the only place that runs it, with fixed arguments and a clean environment."""
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reconciler.errors import UnavailableError
+from reconciler.git.failpoints import effect
+from reconciler.git.urls import Credential
+
+CONFIG = Path(__file__).with_name("git.config")
+DEFAULT_TIMEOUT_S = 600.0
+
+_KEPT = (
+    "PATH", "HOME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
+)  # fmt: skip
+_FIXED = {
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": str(CONFIG),
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS": "",
+    "GIT_ALLOW_PROTOCOL": "file:http:https:ssh",
+    "GIT_PROTOCOL_FROM_USER": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+}
+_ALWAYS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30"
+_HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$GIT_USER" "$GIT_SECRET"; }; f'
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one git process answered."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+class _Counter:
+    """How many git processes this one has started."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.lock = threading.Lock()
+
+    def add(self) -> None:
+        with self.lock:
+            self.value += 1
+
+
+_started = _Counter()
+
+
+def process_count() -> int:
+    """Return how many git processes have been started so far."""
+    return _started.value
+
+
+def environment(base: Mapping[str, str], credential: Credential | None = None) -> dict[str, str]:
+    """Return the whole environment of a git process: an allow-list of `base`, and what we fix.
+
+    A secret reaches git through its credential protocol, bound by git to the host it asks for,
+    so it is in no argument, in no file, and is not sent along a redirect to another host.
+    """
+    clean = {name: base[name] for name in _KEPT if name in base} | _FIXED
+    ssh = _SSH
+    if credential and credential.ssh_key:
+        ssh = f"{_SSH} -o IdentitiesOnly=yes -i {_quoted(str(credential.ssh_key))}"
+    if credential and (credential.username or credential.password):
+        clean["GIT_USER"] = credential.username or "x-access-token"
+        clean["GIT_SECRET"] = credential.password
+    return clean | {"GIT_SSH_COMMAND": ssh}
+
+
+def run_git(
+    arguments: Sequence[str],
+    *,
+    directory: Path | None = None,
+    stdin: bytes = b"",
+    remote: str = "",
+    credential: Credential | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Ran:
+    """Run git once, without a shell, and return what it answered whatever its exit code.
+
+    Args:
+        arguments: The subcommand and its arguments, the caller's own words only; what comes from
+            outside stands after `--` or is a validated ref or object id.
+        directory: The git directory to work in.
+        stdin: What the process reads.
+        remote: The address that `credential` is for.
+        credential: What to answer if that host asks.
+        timeout_s: Seconds until the whole process group is ended.
+
+    Raises: UnavailableError if git is not installed or does not end in time.
+    """
+    executable = shutil.which("git")
+    if executable is None:
+        raise UnavailableError("The git command was not found", hint="Install git 2.34 or later.")
+    command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
+    command += [f"--git-dir={directory}"] if directory else []
+    with effect(f"git {arguments[0]}"):
+        _started.add()
+        return _communicate([*command, *arguments], stdin, environment(os.environ, credential), timeout_s)
+
+
+def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b"") -> bytes:
+    """Run a local git command that has no reason to fail; return its output.
+
+    Raises: UnavailableError with git's own words if it fails all the same (a full disk, say).
+    """
+    ran = run_git(arguments, directory=directory, stdin=stdin)
+    if ran.code:
+        hint = "Check the disk and the permissions of the cache directory."
+        raise UnavailableError(f"git {arguments[0]} failed in {directory}: {last_line(ran.err)}", hint=hint)
+    return ran.out
+
+
+def last_line(text: str) -> str:
+    """Return the line of git's complaint that says most: the last `fatal:` or `error:`, else the last."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (telling or lines or ["no message"])[-1]
+
+
+def _communicate(command: list[str], stdin: bytes, env: dict[str, str], timeout_s: float) -> Ran:
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(stdin, timeout=timeout_s)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise UnavailableError(f"git did not answer within {timeout_s:.0f} s") from error
+        raise
+    return Ran(process.returncode, out, err.decode("utf-8", "replace"))
+
+
+def _helper_options(remote: str, credential: Credential | None) -> list[str]:
+    if credential is None or not (credential.username or credential.password):
+        return []
+    scheme, _, rest = remote.partition("://")
+    scope = f"{scheme}://{rest.partition('/')[0]}"
+    return ["-c", "credential.helper=", "-c", f"credential.{scope}.helper={_HELPER}"]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,159 @@
+"""Pushes: one atomic compare-and-swap of refs per repository, the answer for every ref read."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.errors import RefusedError, UnavailableError
+from reconciler.git.command import Ran, last_line, run_git
+from reconciler.git.repository import Mirror
+from reconciler.ids import Oid
+
+TAGS_PER_PUSH = 3
+"""GitHub creates no events for a push of more tags, so no workflow would see them (D4)."""
+REFS_PER_PUSH = 1000
+"""Arguments are bounded by the operating system."""
+
+
+class RefUpdate(NamedTuple):
+    """Move `ref` from `expected` (None: it must not exist) to `new` (None: delete it)."""
+
+    ref: str
+    expected: Oid | None
+    new: Oid | None
+
+
+class PushStatus(StrEnum):
+    """What became of one ref."""
+
+    DONE = "done"
+    UP_TO_DATE = "upToDate"
+    STALE = "stale"
+    REJECTED = "rejected"
+    SKIPPED = "skipped"
+
+
+class PushResult(NamedTuple):
+    """One ref after a push; `message` is the other side's own words."""
+
+    update: RefUpdate
+    status: PushStatus
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the ref is now where it should be."""
+        return self.status in {PushStatus.DONE, PushStatus.UP_TO_DATE}
+
+
+_ZERO_PLUS = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
+_OID = re.compile(r"[0-9a-f]{40}")
+_STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect old value", "fetch first",
+          "non-fast-forward", "already exists", "reference already exists", "remote ref does not exist",
+          "fail to compare")  # fmt: skip
+_SKIPPED = ("atomic push failed", "atomic transaction failed", "transaction failed")
+_NO_ATOMIC = "does not support --atomic"
+
+
+def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]:
+    """Apply every update or none, each only if its ref still is what we saw; one push.
+
+    A race that another writer wins is `stale`, a refusal of the other side (a hook, a protected
+    branch) `rejected`, what fell with another's failure `skipped`. No ref is believed without an
+    answer of its own. Where the other side cannot push atomically the updates go one by one, in
+    order, up to the first failure.
+
+    Raises: UnavailableError if the repository cannot be reached or answers nothing about a ref;
+    RefusedError for an update that must never be made: a tag that moves, a hostile ref name.
+    """
+    for update in updates:
+        _check(update)
+    if not updates:
+        return ()
+    ran = _push(mirror, updates, atomic=True)
+    if _NO_ATOMIC in ran.err:
+        return tuple(_one_by_one(mirror, updates))
+    return _results(mirror, updates, ran)
+
+
+def split_updates(updates: Iterable[RefUpdate]) -> Iterator[tuple[RefUpdate, ...]]:
+    """Split updates into pushes of at most three new tags each, in order; branches go first.
+
+    Branches and the tags that fit beside them stay together, so that the usual push is one.
+    """
+    tags = [update for update in updates if update.ref.startswith("refs/tags/") and update.new]
+    others = [update for update in updates if update not in tags]
+    while others or tags:
+        yield (*others[:REFS_PER_PUSH], *tags[:TAGS_PER_PUSH])
+        others, tags = others[REFS_PER_PUSH:], tags[TAGS_PER_PUSH:]
+
+
+def _check(update: RefUpdate) -> None:
+    ref, expected, new = update
+    if not ref.startswith("refs/") or _ZERO_PLUS.search(ref) or not ref.isprintable():
+        raise RefusedError(f"{ref!r} is not a ref that may be pushed")
+    if any(oid is not None and not _OID.fullmatch(oid) for oid in (expected, new)):
+        raise RefusedError(f"An object id for {ref} is not 40 hexadecimal digits")
+    if ref.startswith("refs/tags/") and expected and new and expected != new:
+        raise RefusedError(f"{ref} exists and would move", hint="A published tag never moves.")
+    if expected is None and new is None:
+        raise RefusedError(f"{ref} would be deleted without being known")
+
+
+def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> Ran:
+    leases = [f"--force-with-lease={ref}:{expected or ''}" for ref, expected, _ in updates]
+    specs = [f"{new or ''}:{ref}" for ref, _, new in updates]
+    options = ["--porcelain", "--no-verify", "--no-follow-tags", *(["--atomic"] if atomic else [])]
+    place = mirror.place
+    return run_git(
+        ["push", *options, *leases, "--", mirror.remote, *specs],
+        directory=mirror.attach_store(),
+        remote=mirror.remote,
+        credential=place.credential,
+    )
+
+
+def _one_by_one(mirror: Mirror, updates: Sequence[RefUpdate]) -> Iterator[PushResult]:
+    failed = False
+    for update in updates:
+        if failed:
+            yield PushResult(update, PushStatus.SKIPPED, "an earlier ref was not updated")
+            continue
+        (result,) = _results(mirror, [update], _push(mirror, [update], atomic=False))
+        failed = not result.ok
+        yield result
+
+
+def _results(mirror: Mirror, updates: Sequence[RefUpdate], ran: Ran) -> tuple[PushResult, ...]:
+    answers = dict(_answers(ran.out.decode("utf-8", "replace")))
+    if any(update.ref not in answers for update in updates):
+        raise UnavailableError(f"Cannot push to {mirror.remote}: {last_line(ran.err)}")
+    results = tuple(_result(update, *answers[update.ref]) for update in updates)
+    if ran.code and all(result.ok for result in results):
+        raise UnavailableError(f"Push to {mirror.remote} failed: {last_line(ran.err)}")
+    for update, status, _ in results:
+        if status in {PushStatus.DONE, PushStatus.UP_TO_DATE}:
+            mirror.record(update.ref, update.new)
+    return results
+
+
+def _answers(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    for line in porcelain.splitlines():
+        flag, tab, rest = line.partition("\t")
+        spec, second, summary = rest.partition("\t")
+        if len(flag) == 1 and tab and second:
+            yield spec.rpartition(":")[2], (flag, summary)
+
+
+def _result(update: RefUpdate, flag: str, summary: str) -> PushResult:
+    message = summary.partition("(")[2].rpartition(")")[0] or summary
+    if flag == "=":
+        return PushResult(update, PushStatus.UP_TO_DATE, message)
+    if flag != "!":
+        return PushResult(update, PushStatus.DONE)
+    if any(text in summary for text in _SKIPPED):
+        return PushResult(update, PushStatus.SKIPPED, message)
+    if any(text in summary for text in _STALE):
+        return PushResult(update, PushStatus.STALE, message)
+    return PushResult(update, PushStatus.REJECTED, message)

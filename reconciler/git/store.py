@@ -1,0 +1,140 @@
+"""Objects that we make: one pack per repository, written in a single pass."""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterable
+
+from reconciler.git.command import run_checked
+from reconciler.git.repository import Mirror
+from reconciler.git.trees import RawEntry, format_tree, parse_tree
+from reconciler.ids import Oid
+from reconciler.objects import (
+    Entry,
+    Files,
+    Signature,
+    commit_bytes,
+    directory_objects,
+    object_id,
+    tree_bytes,
+)
+
+_TYPES = {"commit": 1, "tree": 2, "blob": 3}
+_LEVEL = 1
+
+
+class Pack:
+    """New objects for one repository, each written once, none that is there already.
+
+    Deterministic: ids follow from content alone. Objects stay in memory, compressed, until `save`.
+    """
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._records: dict[Oid, bytes] = {}
+        self._trees: dict[Oid, bytes] = {}
+        self._present: set[Oid] = set()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def blob(self, data: bytes) -> Oid:
+        """Add a blob; return its id."""
+        return self.add("blob", object_id("blob", data), data)
+
+    def tree(self, entries: Iterable[Entry]) -> Oid:
+        """Add a tree; return its id."""
+        data = tree_bytes(entries)
+        return self._add_tree(object_id("tree", data), data)
+
+    def files(self, files: Files) -> Oid:
+        """Add a package's blobs and trees; return its root tree's id."""
+        root, trees = directory_objects(files)
+        for oid, data in trees.items():
+            self._add_tree(oid, data)
+        for file in files.values():
+            self.add("blob", file.oid, file.data)
+        return root
+
+    def commit(
+        self, tree: Oid, parents: Iterable[Oid], author: Signature, committer: Signature, message: str
+    ) -> Oid:
+        """Add a commit; return its id."""
+        data = commit_bytes(tree, parents, author, committer, message)
+        return self.add("commit", object_id("commit", data), data)
+
+    def add(self, kind: str, oid: Oid, data: bytes) -> Oid:
+        """Add an object whose id is known; nothing happens if it is in the pack or the repository."""
+        if oid in self._records or oid in self._present:
+            return oid
+        if self._mirror.has(oid):
+            self._present.add(oid)
+            return oid
+        self._records[oid] = _header(_TYPES[kind], len(data)) + zlib.compress(data, _LEVEL)
+        return oid
+
+    def patch_tree(self, root_tree: Oid | None, path: str, files: Files | None) -> Oid:
+        """Replace one directory of a tree (None: remove it) and return the new root's id.
+
+        Everything beside it stays as it is stored, whatever its name or mode; directories that
+        become empty go. `root_tree` may be a tree of this pack; None is an empty repository.
+        """
+        below = self.files(files) if files else None
+        root = self._patch(root_tree, path.split("/"), below)
+        return root or self.tree(())
+
+    def save(self, mirror: Mirror | None = None) -> None:
+        """Write the pack and its index into the mirror; on an error nothing is there.
+
+        Raises: UnavailableError if it cannot be written.
+        """
+        target = mirror or self._mirror
+        directory = target.attach_store()
+        if not self._records:
+            return
+        body = b"".join((b"PACK", struct.pack(">II", 2, len(self._records)), *self._records.values()))
+        checksum = hashlib.sha1(body, usedforsecurity=False).digest()
+        run_checked(["index-pack", "--stdin"], directory=directory, stdin=body + checksum)
+        self._present.update(self._records)
+        self._records.clear()
+
+    def _add_tree(self, oid: Oid, data: bytes) -> Oid:
+        self._trees[oid] = data
+        return self.add("tree", oid, data)
+
+    def _patch(self, tree: Oid | None, segments: list[str], below: Oid | None) -> Oid | None:
+        name = segments[0].encode()
+        entries = self._entries(tree)
+        old = next((entry for entry in entries if entry.name == name), None)
+        child = below
+        if segments[1:]:
+            inner = Oid(old.oid.hex()) if old and old.is_tree else None
+            child = self._patch(inner, segments[1:], below)
+        kept = [entry for entry in entries if entry.name != name]
+        if child is None and old is not None and segments[1:] and not old.is_tree:
+            return tree
+        if child is not None:
+            kept.append(RawEntry(b"40000", name, bytes.fromhex(child)))
+        if not kept:
+            return None
+        data = format_tree(kept)
+        return self._add_tree(object_id("tree", data), data)
+
+    def _entries(self, tree: Oid | None) -> list[RawEntry]:
+        if tree is None:
+            return []
+        if tree in self._trees:
+            return parse_tree(self._trees[tree])
+        return self._mirror.raw_entries(tree)
+
+
+def _header(kind: int, size: int) -> bytes:
+    first = (kind << 4) | (size & 0x0F)
+    size >>= 4
+    out = bytearray()
+    while size:
+        out.append(first | 0x80)
+        first = size & 0x7F
+        size >>= 7
+    out.append(first)
+    return bytes(out)

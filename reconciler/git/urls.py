@@ -1,0 +1,84 @@
+"""Addresses of repositories: what git is called with, apart from the secrets that a URL may carry."""
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from reconciler.errors import UnavailableError
+from reconciler.ids import normalise_url
+
+__all__ = ["Credential", "Remote", "local_path", "normalise_url", "parse_remote"]
+
+_SCHEMES = frozenset({"file", "http", "https", "ssh"})
+_SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
+_HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """How one remote is reached: a user with a password or token, or an SSH key; never shown."""
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+    ssh_key: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """An address that git can be called with, free of secrets, and the identity it stands for."""
+
+    address: str
+    url: str
+    path: Path | None = None
+    credential: Credential | None = None
+
+
+def local_path(remote: str) -> Path | None:
+    """Return the path of a repository on this machine, None if `remote` is elsewhere."""
+    if match := _SCHEME.match(remote):
+        if match.group(1).lower() != "file":
+            return None
+        return Path(unquote("/" + remote[match.end() :].partition("/")[2]))
+    if _SCP.match(remote):
+        return None
+    return Path(os.path.abspath(remote))  # noqa: PTH100 - resolve() would follow links
+
+
+def parse_remote(remote: str) -> Remote:
+    """Split a configured remote into its address, its identity and the credential inside it.
+
+    Raises: UnavailableError for what git must never be called with: an unknown transport
+    (`ext::` runs commands), an option in place of a host, a control character.
+    """
+    text = remote.strip()
+    if not text or text.startswith("-") or _HELPER.match(text) or not text.isprintable():
+        raise UnavailableError(f"Repository address {remote!r} is not usable", hint="Give a URL or a path.")
+    if path := local_path(text):
+        return Remote(str(path), normalise_url(str(path)), path)
+    if not (match := _SCHEME.match(text)):
+        return Remote(text, normalise_url(text))
+    scheme = match.group(1).lower()
+    host = urlsplit(text).hostname or ""
+    if scheme not in _SCHEMES or not host or host.startswith("-"):
+        hint = "Use https, ssh, http, file or a path."
+        raise UnavailableError(f"Repository address {_without_user(text)!r} is not supported", hint=hint)
+    if scheme == "ssh":
+        return Remote(_without_password(text), normalise_url(text))
+    parts = urlsplit(text)
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    credential = Credential(user, password) if user or password else None
+    return Remote(_without_user(text), normalise_url(text), credential=credential)
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}"))
