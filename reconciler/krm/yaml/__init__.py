@@ -1,21 +1,66 @@
-"""The one door to YAML: exact reading, splice editing, and a checked fallback (design D6)."""
+"""The one door to YAML: exact reading, splice editing, and a checked fallback (design D6).
 
+Read data with `load_documents`; look at places, styles and comments with `Tree.parse`; change a
+document with `apply_edits`, which leaves every other byte as it is; write new text with `emit`.
+"""
+
+from reconciler.krm.yaml.apply import apply_edits
+from reconciler.krm.yaml.comments import CommentIndex, Comments, Span
 from reconciler.krm.yaml.document import Document
+from reconciler.krm.yaml.edits import (
+    AddKey,
+    DeleteItem,
+    DeleteKey,
+    Edit,
+    EditResult,
+    InsertItem,
+    SetHeadComment,
+    SetLineComment,
+    SetValue,
+)
+from reconciler.krm.yaml.emit import emit
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.json import load_json, load_json_lines
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, PACKAGE_LIMITS, SNAPSHOT_LIMITS, Aliases, YamlLimits
 from reconciler.krm.yaml.load import iterate_documents, load_documents
 from reconciler.krm.yaml.marks import Path
+from reconciler.krm.yaml.raw import Raw
+from reconciler.krm.yaml.tree import Alias, AnyNode, Entry, Item, Mapping, Scalar, Sequence, Slot, Style, Tree
 
 __all__ = [
     "MANIFEST_LIMITS",
     "PACKAGE_LIMITS",
     "SNAPSHOT_LIMITS",
+    "AddKey",
+    "Alias",
     "Aliases",
+    "AnyNode",
+    "CommentIndex",
+    "Comments",
+    "DeleteItem",
+    "DeleteKey",
     "Document",
+    "Edit",
+    "EditResult",
+    "Entry",
+    "InsertItem",
+    "Item",
+    "Mapping",
     "Path",
+    "Raw",
+    "Scalar",
+    "Sequence",
+    "SetHeadComment",
+    "SetLineComment",
+    "SetValue",
+    "Slot",
+    "Span",
+    "Style",
+    "Tree",
     "YamlError",
     "YamlLimits",
+    "apply_edits",
+    "emit",
     "iterate_documents",
     "load_documents",
     "load_json",

@@ -8,6 +8,7 @@ import codecs
 import operator
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 import yaml
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
 
 RawNode = ScalarNode | SequenceNode | MappingNode
 """A node of libyaml. `tag` is a full tag, or `UNTAGGED` when the text gives none."""
+
+
+@dataclass(eq=False, slots=True)
+class AliasNode:
+    """An alias where it stands; `value` is the node that it stands for."""
+
+    anchor: str
+    value: RawNode
+    start_mark: "Mark"
+    end_mark: "Mark"
+    tag: str = ""
+
 
 UNTAGGED: Final = "?"
 """The tag of a plain scalar without one; quoted scalars and collections without one have `""`."""
@@ -72,7 +85,7 @@ def compose(text: str, limits: YamlLimits) -> Iterator[RawNode]:
     Raises:
         YamlError: The text is not YAML, or goes over a limit.
     """
-    suspicious = _MAYBE_ANCHOR.search(text) is not None
+    suspicious = may_have_anchor(text)
     large = _most_nodes(text) > limits.max_nodes
     count = 0
     for root in _roots(text, limits):
@@ -86,6 +99,11 @@ def compose(text: str, limits: YamlLimits) -> Iterator[RawNode]:
         yield root
 
 
+def may_have_anchor(text: str) -> bool:
+    """Tell whether anything in a text looks like an anchor; without one there is no alias either."""
+    return _MAYBE_ANCHOR.search(text) is not None
+
+
 def _roots(text: str, limits: YamlLimits) -> Iterator[RawNode]:
     parser = _GuardedComposer(text, limits.max_depth) if _may_be_deep(text) else _Composer(text)
     try:
@@ -94,7 +112,7 @@ def _roots(text: str, limits: YamlLimits) -> Iterator[RawNode]:
             if root is not None:
                 yield cast("RawNode", root)
     except yaml.YAMLError as error:
-        raise _translate(error, text) from error
+        raise translated(error, text) from error
 
 
 def _may_be_deep(text: str) -> bool:
@@ -233,8 +251,8 @@ def _is_empty(node: RawNode) -> bool:
     )
 
 
-def _translate(error: yaml.YAMLError, text: str) -> YamlError:
-    """Say in our words what libyaml found wrong."""
+def translated(error: yaml.YAMLError, text: str) -> YamlError:
+    """Return the `YamlError` that says what libyaml found wrong."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         message = ", ".join(part for part in (error.problem, error.context) if part)

@@ -19,7 +19,7 @@ class Document:
     source: Source = field(repr=False, compare=False)
 
     def mark(self, path: Path = ()) -> tuple[int, int]:
-        """Return line and column, from 1, of the value at `path`, else of its nearest ancestor that exists."""
+        """Return line and column, from 1, of the value at `path`, else of its nearest ancestor there is."""
         return self.source.mark(path)
 
     def key_mark(self, path: Path) -> tuple[int, int]:

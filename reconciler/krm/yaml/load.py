@@ -5,7 +5,7 @@ from typing import Any
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
-from reconciler.krm.yaml.compose import UNTAGGED, RawNode, compose, decode, error_at
+from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, decode, error_at
 from reconciler.krm.yaml.document import Document
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.json import load_json
@@ -55,12 +55,14 @@ def iterate_documents(text: str, limits: YamlLimits = MANIFEST_LIMITS) -> Iterat
         raise YamlError("The document is nested too deeply", hint="Lower the depth limit.") from error
 
 
-def construct(root: RawNode, max_depth: int) -> Any:
+def construct(root: RawNode | AliasNode, max_depth: int) -> Any:
     """Return the value of a composed node.
 
     Raises:
         YamlError: A duplicate or impossible key, an impossible value, or too much depth.
     """
+    if isinstance(root, AliasNode):
+        return construct(root.value, max_depth)
     if isinstance(root, MappingNode):
         return _mapping(root, max_depth)
     return _sequence(root, max_depth) if isinstance(root, SequenceNode) else _scalar(root)
@@ -80,7 +82,7 @@ def _mapping(node: MappingNode, room: int) -> dict[str, Any]:  # noqa: C901, PLR
             if key_node.tag != UNTAGGED or key in WORDS or key[0] in NUMBER_STARTS:
                 key = typed_key(key_node)
         if type(key_node) is not ScalarNode:
-            raise error_at(key_node.start_mark, "A key must be a scalar")
+            key = typed_key(key_node)
         if key in result:
             if key not in inherited:
                 raise error_at(key_node.start_mark, f"Key {key!r} is set twice in one mapping")
@@ -99,9 +101,7 @@ def _mapping(node: MappingNode, room: int) -> dict[str, Any]:  # noqa: C901, PLR
             else:
                 result[key] = _scalar(value_node) if tag else text
         else:
-            result[key] = (
-                _mapping(value_node, room - 1) if kind is MappingNode else _sequence(value_node, room - 1)
-            )
+            result[key] = construct(value_node, room - 1)
     return result
 
 
@@ -109,14 +109,7 @@ def _sequence(node: SequenceNode, room: int) -> list[Any]:
     if not room:
         raise error_at(node.start_mark, "Collections are nested too deeply")
     room -= 1
-    return [
-        _mapping(item, room)
-        if type(item) is MappingNode
-        else _scalar(item)
-        if type(item) is ScalarNode
-        else _sequence(item, room)
-        for item in node.value
-    ]
+    return [_scalar(item) if type(item) is ScalarNode else construct(item, room) for item in node.value]
 
 
 def _scalar(node: ScalarNode) -> Scalar:
@@ -130,14 +123,16 @@ def _scalar(node: ScalarNode) -> Scalar:
         raise error_at(node.start_mark, str(error)) from error
 
 
-def _merge_into(result: dict[str, Any], node: RawNode, room: int) -> set[str]:
+def _merge_into(result: dict[str, Any], node: RawNode | AliasNode, room: int) -> set[str]:
     """Merge a `<<` value into a mapping as Kubernetes does: over what stands before, under what follows.
 
     Source: sigs.k8s.io/yaml goyaml.v2/decode.go, merge.
     """
-    sources = reversed(node.value) if type(node) is SequenceNode else (node,)
+    node = node.value if isinstance(node, AliasNode) else node
+    sources = reversed(node.value) if isinstance(node, SequenceNode) else (node,)
     inherited: set[str] = set()
-    for source in sources:
+    for each in sources:
+        source = each.value if isinstance(each, AliasNode) else each
         if type(source) is not MappingNode:
             raise error_at(source.start_mark, "A merge needs a mapping or a sequence of mappings")
         values = _mapping(source, room)

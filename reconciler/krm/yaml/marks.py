@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from yaml import MappingNode, ScalarNode
 
-from reconciler.krm.yaml.compose import UNTAGGED, RawNode, compose, error_at
+from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, error_at
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.limits import Aliases, YamlLimits
 from reconciler.krm.yaml.scalars import ScalarError, key_text, type_plain, type_tagged
@@ -52,17 +52,19 @@ def part_source(text: str, root: RawNode) -> Source:
 
 
 def whole_source(text: str, index: int) -> Source:
-    """Return the source of the document number `index` of a file whose directives tie its documents together."""
+    """Return the source of a document, counted from 0, in a file with directives."""
     return Source(text, 0, len(text), 1, index)
 
 
-def typed_key(node: RawNode) -> str:
+def typed_key(node: RawNode | AliasNode) -> str:
     """Return the key that a key node becomes.
 
     Raises:
         YamlError: The key is a collection, null, or has no JSON form.
     """
-    if type(node) is not ScalarNode:
+    if isinstance(node, AliasNode):
+        return typed_key(node.value)
+    if not isinstance(node, ScalarNode):
         raise error_at(node.start_mark, "A key must be a scalar")
     try:
         if node.tag == UNTAGGED:

@@ -1,0 +1,223 @@
+"""Which comment belongs to which field.
+
+libyaml drops comments, so they are recovered from the text between nodes and given to fields
+by the rules of go-yaml, which kpt's merge sees:
+
+* a comment behind content on one line is that field's line comment;
+* comment lines directly below a field with a blank line after them are its foot comment, and so
+  are indented lines before a field that stands further left;
+* all other comment lines are the head comment of the field that follows;
+* what precedes the first field by a blank line, or ends the text after a blank line, is the document's.
+
+Source: go-yaml v3 scannerc.go, yaml_parser_scan_comments; decode.go, mapping.
+Differs: a comment inside a flow collection stays part of that collection's text.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from yaml import MappingNode, ScalarNode, SequenceNode
+
+from reconciler.krm.yaml.exact import ExactNode, content_end, dash_offsets
+
+
+class Span(NamedTuple):
+    """A place in a text, in characters: `text[start:end]`."""
+
+    start: int
+    end: int
+
+
+class Comments(NamedTuple):
+    """The comments of one field: text with `#`, lines joined by newlines without indentation; "" is none.
+
+    Spans cover the text from the first `#` to the end of the last line.
+    """
+
+    head: str = ""
+    line: str = ""
+    foot: str = ""
+    head_span: Span | None = None
+    line_span: Span | None = None
+    foot_span: Span | None = None
+
+
+NO_COMMENTS: Final = Comments()
+
+
+@dataclass(slots=True)
+class CommentIndex:
+    """All comments of a document: by the place where a key or dash starts, and the document's own."""
+
+    by_start: dict[int, Comments] = field(default_factory=dict)
+    head: str = ""
+    foot: str = ""
+
+
+class _Slot(NamedTuple):
+    """A key or item of block style: where it starts, in which column, and where its content ends."""
+
+    start: int
+    column: int
+    end: int
+    parent: int
+
+
+class _Line(NamedTuple):
+    start: int
+    end: int
+    column: int
+
+
+_COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
+
+
+def index_comments(text: str, root: ExactNode | None) -> CommentIndex:
+    """Find every comment of a document and its owner."""
+    index = CommentIndex()
+    if "#" not in text:
+        return index
+    walk = _Walk(text)
+    if root is not None:
+        walk.visit(root, -1)
+    starts = [slot.start for slot in walk.slots]
+    alone: list[tuple[int, _Line]] = []
+    for line in walk.comment_lines():
+        after = bisect_right(starts, line.start) - 1
+        if not text[line.start - line.column : line.start].strip():
+            alone.append((after, line))
+        elif after >= 0:
+            found = Span(line.start, line.end)
+            _give(index, starts[after], "line", text[line.start : line.end], found)
+    for after, group in groupby(alone, key=itemgetter(0)):
+        _Gap(text, walk.slots, after).assign([line for _, line in group], index)
+    return index
+
+
+class _Walk:
+    """Collects the slots of a document in order, and the leaves in which a `#` is no comment."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.slots: list[_Slot] = []
+        self._leaves: list[Span] = []
+
+    def visit(self, node: ExactNode, parent: int) -> None:
+        """Collect what stands in `node`; `parent` is the slot that holds it, or -1."""
+        if isinstance(node, MappingNode) and not node.flow_style:
+            for key, value in node.value:
+                self._leaf(key)
+                self.visit(value, self._add(key.start_mark.index, value, parent))
+        elif isinstance(node, SequenceNode) and not node.flow_style:
+            for dash, item in zip(dash_offsets(self.text, node), node.value, strict=True):
+                self.visit(item, self._add(dash, item, parent))
+        else:
+            self._leaf(node)
+
+    def comment_lines(self) -> Iterator[_Line]:
+        """Yield every comment in order, one line each."""
+        starts = [leaf.start for leaf in self._leaves]
+        for found in _COMMENT.finditer(self.text):
+            at = bisect_right(starts, found.start()) - 1
+            if at < 0 or found.start() >= self._leaves[at].end:
+                column = found.start() - self.text.rfind("\n", 0, found.start()) - 1
+                yield _Line(found.start(), found.end(), column)
+
+    def _add(self, start: int, value: ExactNode, parent: int) -> int:
+        column = start - self.text.rfind("\n", 0, start) - 1
+        self.slots.append(_Slot(start, column, max(start, content_end(self.text, value)), parent))
+        return len(self.slots) - 1
+
+    def _leaf(self, node: ExactNode) -> None:
+        start = node.start_mark.index
+        if isinstance(node, ScalarNode) and node.style in ("|", ">"):
+            start = self.text.find("\n", start)
+        end = content_end(self.text, node)
+        if start >= 0 and self.text.find("#", start, end) >= 0:
+            self._leaves.append(Span(start, end))
+
+
+class _Gap:
+    """The comment lines between one field's content and the next field."""
+
+    def __init__(self, text: str, slots: list[_Slot], after: int) -> None:
+        self._text = text
+        self._slots = slots
+        self._after = after
+        self._next = slots[after + 1] if after + 1 < len(slots) else None
+
+    def assign(self, lines: list[_Line], index: CommentIndex) -> None:
+        """Give the lines to the field before, to the field after, or to the document."""
+        paragraphs = list(self._paragraphs(lines))
+        if self._after >= 0:
+            while paragraphs and self._is_foot(paragraphs[0], first=paragraphs[0][0] is lines[0]):
+                self._give_foot(index, paragraphs.pop(0))
+        if not paragraphs:
+            return
+        if self._next is None:
+            index.foot = self._join(paragraphs)
+            return
+        own = len(paragraphs)
+        if self._after < 0:
+            own = 0 if self._blank_between(paragraphs[-1][-1].end, self._next.start) else 1
+            index.head = self._join(paragraphs[: len(paragraphs) - own])
+        if own:
+            head = paragraphs[-own:]
+            span = Span(head[0][0].start, head[-1][-1].end)
+            _give(index, self._next.start, "head", self._join(head), span)
+
+    def _paragraphs(self, lines: list[_Line]) -> Iterator[list[_Line]]:
+        """Split at blank lines, and where a comment stands further left than the field before."""
+        edge = self._slots[self._after].column if self._after >= 0 else 0
+        paragraph: list[_Line] = []
+        for line in lines:
+            if paragraph and (
+                self._blank_between(paragraph[-1].end, line.start)
+                or line.column < edge != paragraph[0].column != line.column
+            ):
+                yield paragraph
+                paragraph = []
+            paragraph.append(line)
+        yield paragraph
+
+    def _is_foot(self, paragraph: list[_Line], *, first: bool) -> bool:
+        below = self._next
+        before = self._slots[self._after]
+        touches = first and not self._blank_between(before.end, paragraph[0].start)
+        if below is None:
+            return touches
+        if touches and self._blank_between(paragraph[-1].end, below.start):
+            return True
+        return below.column < before.column and paragraph[0].column > below.column
+
+    def _give_foot(self, index: CommentIndex, paragraph: list[_Line]) -> None:
+        """Give a paragraph to the field before, or to the ancestor of it that stands above the comment."""
+        owner = self._slots[self._after]
+        while owner.column > paragraph[0].column and owner.parent >= 0:
+            owner = self._slots[owner.parent]
+        span = Span(paragraph[0].start, paragraph[-1].end)
+        _give(index, owner.start, "foot", self._join([paragraph]), span)
+
+    def _blank_between(self, start: int, end: int) -> bool:
+        return self._text.count("\n", start, end) > 1
+
+    def _join(self, paragraphs: list[list[_Line]]) -> str:
+        return "\n\n".join(
+            "\n".join(self._text[line.start : line.end] for line in paragraph) for paragraph in paragraphs
+        )
+
+
+def _give(index: CommentIndex, start: int, kind: str, text: str, span: Span) -> None:
+    """Add a comment to what a field has; a second one of a kind is joined to the first."""
+    known = index.by_start.get(start, NO_COMMENTS)
+    old: str = getattr(known, kind)
+    old_span: Span | None = getattr(known, f"{kind}_span")
+    joined = f"{old}\n\n{text}" if old else text
+    where = Span(old_span.start, span.end) if old_span else span
+    changed: dict[str, Any] = {kind: joined, f"{kind}_span": where}
+    index.by_start[start] = known._replace(**changed)
