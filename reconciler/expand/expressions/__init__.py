@@ -1,0 +1,114 @@
+"""The one door to CEL: parse, check and compile once per distinct text, evaluate with either engine.
+
+cel-python's parser gives the tree for the static check, Google's cel-cpp evaluates where its wheel
+exists, a portable walk elsewhere. What passes the check has the same answer in both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from reconciler.expand.expressions.check import check
+from reconciler.expand.expressions.cost import check_cost
+from reconciler.expand.expressions.engine import Engine, Inputs, Result, no_string
+from reconciler.expand.expressions.errors import ExpressionError, Failure
+from reconciler.expand.expressions.portable import PortableEngine
+from reconciler.expand.expressions.signatures import STRINGS
+from reconciler.expand.expressions.tree import Literal, parse
+from reconciler.expand.expressions.types import DYN, STRING
+from reconciler.policy import Limits
+
+try:
+    from reconciler.expand.expressions.google import GoogleEngine
+except ImportError:  # pragma: no cover - the wheel exists for some platforms only
+    GoogleEngine = None  # type: ignore[assignment,misc]
+
+__all__ = ["EXTENSIONS", "EngineName", "Expressions", "Failure", "Program"]
+
+EXTENSIONS = frozenset({STRINGS})
+"""Extension libraries that a set may ask for by annotation."""
+
+
+class EngineName(StrEnum):
+    """Which engine evaluates."""
+
+    BEST = "best"
+    GOOGLE = "google"
+    PORTABLE = "portable"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A checked and compiled expression; `constant` is its value where it is a string literal."""
+
+    text: str
+    code: Any
+    constant: str | None = None
+
+
+class Expressions:
+    """The expressions of one set: compiled once per distinct text, in the environment of Porch.
+
+    Neither method raises. Source: porch packagevariantset render.go, compileExpr and evalExpr.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        extensions: frozenset[str] = frozenset(),
+        engine: EngineName = EngineName.BEST,
+    ) -> None:
+        self._limits = limits
+        self._extensions = extensions
+        self._engine = _engine(engine, extensions)
+        self._programs: dict[str, Program | Failure] = {}
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine in use."""
+        return self._engine.name
+
+    def compile(self, text: str) -> Program | Failure:
+        """Return the program for an expression, or why it is refused and where."""
+        found = self._programs.get(text)
+        if found is None:
+            found = self._programs[text] = self._compile(text)
+        return found
+
+    def bind(self, inputs: Inputs) -> Any:
+        """Return variables in a form that many evaluations can share."""
+        return self._engine.bind(inputs)
+
+    def evaluate(self, program: Program, bound: Any) -> Result:
+        """Return the string that the program gives for bound variables, or why it gives none."""
+        return self._engine.evaluate(program.code, bound)
+
+    def _compile(self, text: str) -> Program | Failure:
+        try:
+            tree = parse(text, self._limits)
+            type_ = check(tree, self._extensions)
+            check_cost(tree, self._limits)
+        except ExpressionError as error:
+            return error.failure
+        if type_ not in {STRING, DYN}:
+            return no_string(type_.name, tree.offset)
+        code = self._engine.compile(text, tree)
+        if isinstance(code, Failure):
+            return code
+        constant = tree.value if isinstance(tree, Literal) and isinstance(tree.value, str) else None
+        return Program(text, code, constant)
+
+
+def evaluate_once(text: str, inputs: Mapping[str, Any], expressions: Expressions) -> Result:
+    """Compile and evaluate one expression."""
+    program = expressions.compile(text)
+    if isinstance(program, Failure):
+        return program
+    return expressions.evaluate(program, expressions.bind(inputs))
+
+
+def _engine(name: EngineName, extensions: frozenset[str]) -> Engine:
+    if name is not EngineName.PORTABLE and GoogleEngine is not None:
+        return GoogleEngine(extensions)
+    return PortableEngine(extensions)

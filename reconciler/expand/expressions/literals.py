@@ -1,0 +1,96 @@
+"""The values of CEL literals, decoded from their text."""
+
+import re
+
+from reconciler.expand.expressions.errors import ExpressionError
+
+INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+_ESCAPE = re.compile(
+    r"\\(?:(?P<simple>[abfnrtv\"'`\\?])|(?P<octal>[0-3][0-7]{2})|[xX](?P<hex>[0-9a-fA-F]{2})"
+    r"|u(?P<short>[0-9a-fA-F]{4})|U(?P<long>[0-9a-fA-F]{8})|(?P<bad>.))",
+    re.DOTALL,
+)
+_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_END, _SURROGATES = 0x110000, range(0xD800, 0xE000)
+_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
+_FLOAT = re.compile(
+    r"-?(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
+)
+
+
+class Uint(int):
+    """An unsigned integer, told apart from an int by its type."""
+
+
+Value = str | bytes | bool | int | float | None
+
+
+def decode_string(text: str, offset: int) -> str | bytes:
+    """Return the value of a string or bytes literal.
+
+    Raises:
+        ExpressionError: An escape is not one of CEL's.
+    """
+    is_bytes = text[0] in "bB"
+    body = text[1:] if is_bytes else text
+    raw = body[0] in "rR"
+    body = body[1:] if raw else body
+    width = 3 if len(body) >= 6 and body[:3] in {'"""', "'''"} else 1  # noqa: PLR2004 - two fences
+    inner = body[width:-width].replace("\r\n", "\n").replace("\r", "\n")
+    start = offset + len(text) - len(body) + width
+    if raw:
+        return inner.encode() if is_bytes else inner
+    return _unescape_bytes(inner, start) if is_bytes else _unescape(inner, start)
+
+
+def decode_number(text: str, offset: int) -> int | float | Uint:
+    """Return the value of a number literal, with its sign.
+
+    Raises:
+        ExpressionError: The number is not one of CEL's, or does not fit.
+    """
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    digits = text.rstrip("uU")
+    if not _INTEGER.fullmatch(digits) or len(text) - len(digits) > 1:
+        raise ExpressionError(f"Syntax error: '{text}' is not a number", offset)
+    value = int(digits, 16) if "x" in digits.lower() else int(digits)
+    if digits != text:
+        if not 0 <= value <= UINT_MAX:
+            raise ExpressionError("The unsigned integer is out of range", offset)
+        return Uint(value)
+    if not INT_MIN <= value <= INT_MAX:
+        raise ExpressionError("The integer is out of range", offset)
+    return value
+
+
+def _unescape(text: str, offset: int) -> str:
+    def one(match: re.Match[str]) -> str:
+        kind, found = match.lastgroup, match.group(match.lastgroup or 0)
+        if kind == "simple":
+            return _SIMPLE.get(found, found)
+        if kind == "bad":
+            raise ExpressionError(f"Syntax error: unknown escape '\\{found}'", offset + match.start())
+        point = int(found, 8 if kind == "octal" else 16)
+        if point >= _END or point in _SURROGATES:
+            raise ExpressionError("Syntax error: an escape is no Unicode character", offset + match.start())
+        return chr(point)
+
+    return _ESCAPE.sub(one, text)
+
+
+def _unescape_bytes(text: str, offset: int) -> bytes:
+    out, last = [], 0
+    for match in _ESCAPE.finditer(text):
+        out.append(text[last : match.start()].encode())
+        last = match.end()
+        if match.lastgroup in {"octal", "hex"}:
+            found = match.group(match.lastgroup)
+            out.append(bytes([int(found, 8 if match.lastgroup == "octal" else 16)]))
+        elif match.lastgroup in {"short", "long"}:
+            raise ExpressionError("Syntax error: bytes have no Unicode escapes", offset + match.start())
+        else:
+            out.append(_unescape(match.group(), offset + match.start()).encode())
+    out.append(text[last:].encode())
+    return b"".join(out)

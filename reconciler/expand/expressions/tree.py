@@ -1,0 +1,317 @@
+"""The syntax tree of an expression, built from cel-python's parse."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import celpy.celparser
+from lark import Token, Tree
+
+from reconciler.expand.expressions import literals
+from reconciler.expand.expressions.errors import ExpressionError
+from reconciler.expand.expressions.tokens import Token as Lexeme
+from reconciler.expand.expressions.tokens import mask, scan
+from reconciler.policy import Limits
+
+MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
+RESERVED = frozenset(
+    {
+        *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "in"),
+        *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    offset: int
+    value: literals.Value
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A variable or a type."""
+
+    offset: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """`operand.field`, or `has(operand.field)` where `test` is set."""
+
+    offset: int
+    operand: "Node"
+    field: str
+    test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function, method or operator as CEL spells it (`_+_`); a method's target is its first argument."""
+
+    offset: int
+    function: str
+    arguments: tuple["Node", ...]
+    method: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list literal."""
+
+    offset: int
+    items: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map literal."""
+
+    offset: int
+    entries: tuple[tuple["Node", "Node"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message literal: only the well-known wrappers of strings and numbers have a use here."""
+
+    offset: int
+    name: str
+    fields: tuple[tuple[str, "Node"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """A comprehension; `arguments` are one body, or the filter and the body of a three-way `map`."""
+
+    offset: int
+    macro: str
+    operand: "Node"
+    variable: str
+    arguments: tuple["Node", ...]
+
+
+Node = Literal | Name | Select | Call | ListOf | MapOf | Message | Macro
+
+
+def parse(text: str, limits: Limits) -> Node:
+    """Parse an expression.
+
+    Raises:
+        ExpressionError: It is not CEL, or beyond one of the limits.
+    """
+    tokens = scan(text, limits)
+    strings = {token.start: token.text for token in tokens if token.kind == "string"}
+    parser = celpy.celparser.CELParser()
+    try:
+        tree = parser.parse(mask(text, tokens))
+    except celpy.celparser.CELParseError as error:
+        raise _syntax_error(text, tokens, error) from error
+    return _Builder(strings, limits.expression_depth).build(tree)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """Yield the nodes directly below one."""
+    match node:
+        case Select(operand=operand):
+            yield operand
+        case Call(arguments=arguments) | ListOf(items=arguments):
+            yield from arguments
+        case MapOf(entries=entries):
+            for key, value in entries:
+                yield key
+                yield value
+        case Message(fields=fields):
+            yield from (value for _, value in fields)
+        case Macro(operand=operand, arguments=arguments):
+            yield operand
+            yield from arguments
+
+
+class _Builder:
+    """Turns lark's tree into ours, skipping the levels of the grammar that decide nothing."""
+
+    def __init__(self, strings: Mapping[int, str], depth: int) -> None:
+        self.strings = strings
+        self.limit = depth
+
+    def build(self, tree: Tree[Token], depth: int = 0) -> Node:
+        while tree.data in _CHAIN and len(tree.children) == 1:
+            tree = _tree(tree.children[0])
+        if depth > self.limit:
+            raise ExpressionError(f"More than {self.limit} terms are nested or chained", _start(tree))
+        return _BUILDERS[tree.data](self, tree, depth)
+
+    def condition(self, tree: Tree[Token], depth: int) -> Node:
+        return Call(
+            _start(tree), "_?_:_", tuple(self.build(_tree(child), depth + 1) for child in tree.children)
+        )
+
+    def logic(self, tree: Tree[Token], depth: int) -> Node:
+        operator = "_||_" if tree.data == "conditionalor" else "_&&_"
+        return Call(
+            _start(tree), operator, tuple(self.build(_tree(child), depth + 1) for child in tree.children)
+        )
+
+    def binary(self, tree: Tree[Token], depth: int) -> Node:
+        left, right = _tree(tree.children[0]), _tree(tree.children[1])
+        operands = (self.build(_tree(left.children[0]), depth + 1), self.build(right, depth + 1))
+        return Call(_start(tree), _OPERATORS[left.data], operands)
+
+    def unary(self, tree: Tree[Token], depth: int) -> Node:
+        operator = "!_" if _tree(tree.children[0]).data == "unary_not" else "-_"
+        return Call(_start(tree), operator, (self.build(_tree(tree.children[1]), depth + 1),))
+
+    def select(self, tree: Tree[Token], depth: int) -> Node:
+        field = _token(tree.children[1])
+        return Select(_start(field), self.build(_tree(tree.children[0]), depth + 1), field.value)
+
+    def index(self, tree: Tree[Token], depth: int) -> Node:
+        return Call(
+            _start(tree), "_[_]", tuple(self.build(_tree(child), depth + 1) for child in tree.children)
+        )
+
+    def method(self, tree: Tree[Token], depth: int) -> Node:
+        target = self.build(_tree(tree.children[0]), depth + 1)
+        name = _token(tree.children[1])
+        arguments = self.arguments(tree.children[2:], depth)
+        if name.value in MACROS and len(arguments) in ((2, 3) if name.value == "map" else (2,)):
+            return _macro(name, target, arguments)
+        return Call(_start(name), name.value, (target, *arguments), method=True)
+
+    def function(self, tree: Tree[Token], depth: int) -> Node:
+        name = _token(tree.children[0])
+        arguments = self.arguments(tree.children[1:], depth)
+        if name.value == "has" and len(arguments) == 1:
+            if not isinstance(arguments[0], Select):
+                raise ExpressionError(
+                    "The argument of has() must be a field, as in has(target.labels.x)", _start(name)
+                )
+            return Select(_start(name), arguments[0].operand, arguments[0].field, test=True)
+        return Call(_start(name), name.value, arguments)
+
+    def arguments(self, trees: list[Any], depth: int) -> tuple[Node, ...]:
+        return tuple(self.build(_tree(child), depth + 1) for tree in trees for child in tree.children)
+
+    def parentheses(self, tree: Tree[Token], depth: int) -> Node:
+        return self.build(_tree(tree.children[0]), depth + 1)
+
+    def sequence(self, tree: Tree[Token], depth: int) -> Node:
+        return ListOf(_start(tree), self.arguments(tree.children, depth))
+
+    def mapping(self, tree: Tree[Token], depth: int) -> Node:
+        nodes = self.arguments(tree.children, depth)
+        return MapOf(_start(tree), tuple(zip(nodes[::2], nodes[1::2], strict=True)))
+
+    def message(self, tree: Tree[Token], depth: int) -> Node:
+        name = _dotted(self.build(_tree(tree.children[0]), depth + 1))
+        inits = _tree(tree.children[1]).children if len(tree.children) > 1 else []
+        fields = tuple(
+            (_token(field).value, self.build(_tree(value), depth + 1))
+            for field, value in zip(inits[::2], inits[1::2], strict=True)
+        )
+        return Message(_start(tree), name, fields)
+
+    def name(self, tree: Tree[Token], _depth: int) -> Node:
+        token = _token(tree.children[-1])
+        if token.value in RESERVED:
+            raise ExpressionError(f"Syntax error: reserved identifier '{token.value}'", _start(token))
+        return Name(_start(token), token.value)
+
+    def literal(self, tree: Tree[Token], _depth: int) -> Node:
+        token = _token(tree.children[0])
+        offset = _start(token)
+        if token.type == "BOOL_LIT":
+            return Literal(offset, token.value == "true")
+        if token.type == "NULL_LIT":
+            return Literal(offset, None)
+        if offset in self.strings:
+            return Literal(offset, literals.decode_string(self.strings[offset], offset))
+        return Literal(offset, literals.decode_number(token.value, offset))
+
+
+_CHAIN = frozenset(
+    {
+        *("expr", "conditionalor", "conditionaland", "relation", "addition"),
+        *("multiplication", "unary", "member", "primary"),
+    }
+)
+_OPERATORS = {
+    "relation_lt": "_<_",
+    "relation_le": "_<=_",
+    "relation_gt": "_>_",
+    "relation_ge": "_>=_",
+    "relation_eq": "_==_",
+    "relation_ne": "_!=_",
+    "relation_in": "_in_",
+    "addition_add": "_+_",
+    "addition_sub": "_-_",
+    "multiplication_mul": "_*_",
+    "multiplication_div": "_/_",
+    "multiplication_mod": "_%_",
+}
+_BUILDERS: dict[str, Callable[[_Builder, Tree[Token], int], Node]] = {
+    "expr": _Builder.condition,
+    "conditionalor": _Builder.logic,
+    "conditionaland": _Builder.logic,
+    "relation": _Builder.binary,
+    "addition": _Builder.binary,
+    "multiplication": _Builder.binary,
+    "unary": _Builder.unary,
+    "member_dot": _Builder.select,
+    "member_dot_arg": _Builder.method,
+    "member_index": _Builder.index,
+    "member_object": _Builder.message,
+    "dot_ident_arg": _Builder.function,
+    "dot_ident": _Builder.name,
+    "ident_arg": _Builder.function,
+    "ident": _Builder.name,
+    "paren_expr": _Builder.parentheses,
+    "list_lit": _Builder.sequence,
+    "map_lit": _Builder.mapping,
+    "literal": _Builder.literal,
+}
+
+
+def _macro(name: Token, target: Node, arguments: tuple[Node, ...]) -> Macro:
+    variable, *rest = arguments
+    if not isinstance(variable, Name) or variable.name.startswith("__"):
+        raise ExpressionError(f"The first argument of {name.value}() must be a simple name", variable.offset)
+    return Macro(_start(name), name.value, target, variable.name, tuple(rest))
+
+
+def _dotted(node: Node) -> str:
+    match node:
+        case Name(name=name):
+            return name
+        case Select(operand=operand, field=field, test=False):
+            return f"{_dotted(operand)}.{field}"
+    raise ExpressionError("Syntax error: '{' follows something that is not a message name", node.offset)
+
+
+def _tree(child: Any) -> Tree[Token]:
+    return child  # type: ignore[no-any-return]
+
+
+def _token(child: Any) -> Token:
+    return child  # type: ignore[no-any-return]
+
+
+def _start(child: Tree[Token] | Token) -> int:
+    start = child.start_pos if isinstance(child, Token) else getattr(child.meta, "start_pos", 0)
+    return start or 0
+
+
+def _syntax_error(text: str, tokens: tuple[Lexeme, ...], error: Any) -> ExpressionError:
+    lines = text.split("\n")
+    line, column = error.line or -1, error.column or -1
+    offset = len(text)
+    if 1 <= line <= len(lines) and column >= 1:
+        offset = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
+    found = next((token for token in tokens if token.start >= offset), None)
+    if found is None:
+        return ExpressionError("Syntax error: unexpected end of the expression", len(text))
+    return ExpressionError(f"Syntax error: unexpected {found.text[:20]}", found.start)
