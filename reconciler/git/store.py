@@ -79,9 +79,11 @@ class Pack:
         Everything beside it stays as it is stored, whatever its name or mode; directories that
         become empty go. `root_tree` may be a tree of this pack; None is an empty repository.
         """
-        below = self.files(files) if files else None
-        root = self._patch(root_tree, path.split("/"), below)
-        return root or self.tree(())
+        return self.graft(root_tree, path, self.files(files) if files else None)
+
+    def graft(self, root_tree: Oid | None, path: str, below: Oid | None) -> Oid:
+        """Replace one directory of a tree by a tree that is there already; else as `patch_tree`."""
+        return self._patch(root_tree, path.split("/"), below) or self.tree(())
 
     def save(self, mirror: Mirror | None = None) -> None:
         """Write the pack and its index into the mirror; on an error nothing is there.
