@@ -1,0 +1,100 @@
+"""A pull request as the local forge keeps it: `pull.json` in one commit, a schema with stable bytes."""
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from reconciler.errors import UnavailableError
+from reconciler.inventory import PullRequest, PullState
+
+FILE = "pull.json"
+PULLS = "refs/reconciler/pulls/"
+HEADS = "refs/heads/"
+DRAFTS = "drafts/"
+PROPOSED = "proposed/"
+
+
+class PullRecord(BaseModel):
+    """One pull request on disk.
+
+    `head` never changes: a draft that was proposed stands under `proposed/` instead of `drafts/`.
+    `headOid` is the head when the record was written, `mergeOid` what merging it made.
+    `withdrawn` tells that we closed it because it was obsolete, not that a person rejected it.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+
+    api_version: str = "reconciler.dev/v1alpha1"
+    kind: str = "PullRequest"
+    number: int
+    state: PullState = PullState.OPEN
+    draft: bool = True
+    head: str
+    base: str
+    title: str
+    body: str
+    labels: tuple[str, ...] = ()
+    head_oid: str = ""
+    merge_oid: str = ""
+    withdrawn: bool = False
+    comments: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def ref(self) -> str:
+        """The ref that holds this record."""
+        return f"{PULLS}{self.number}"
+
+    @property
+    def head_refs(self) -> tuple[str, ...]:
+        """Where the head may stand, the original place first."""
+        return tuple(f"{HEADS}{name}" for name in spellings(self.head))
+
+    def pull(self) -> PullRequest:
+        """Return the pull request as every forge has it."""
+        return PullRequest(
+            head=self.head,
+            base=self.base,
+            title=self.title,
+            body=self.body,
+            draft=self.draft,
+            number=self.number,
+            state=self.state,
+            head_oid=self.head_oid,
+            labels=self.labels,
+        )
+
+
+def spellings(head: str) -> tuple[str, ...]:
+    """Return the branches that are one head: a draft is `drafts/F/W`, or `proposed/F/W` once proposed."""
+    for prefix in (DRAFTS, PROPOSED):
+        if head.startswith(prefix):
+            package = head.removeprefix(prefix)
+            return (f"{DRAFTS}{package}", f"{PROPOSED}{package}")
+    return (head,)
+
+
+def record_bytes(record: PullRecord) -> bytes:
+    """Return the record's canonical bytes. Deterministic."""
+    data = record.model_dump(mode="json", by_alias=True)
+    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def parse_record(data: bytes, *, ref: str) -> PullRecord:
+    """Return the record in `data`.
+
+    Raises:
+        UnavailableError: The ref holds something else; whose pull request it is cannot be known.
+    """
+    try:
+        return PullRecord.model_validate_json(data)
+    except ValidationError as error:
+        raise UnavailableError(
+            f"{ref} holds no pull request that this version can read",
+            hint="Use the version that wrote it, or delete the ref if nothing needs it.",
+        ) from error
+
+
+def number_of(ref: str) -> int | None:
+    """Return the number of a pull request's ref, None for any other ref."""
+    number = ref.removeprefix(PULLS) if ref.startswith(PULLS) else ""
+    return int(number) if number.isdecimal() and not number.startswith("0") else None

@@ -1,0 +1,206 @@
+"""Pull requests that are refs of their own repository, so that they move in the same push as its branches."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from reconciler.errors import RefusedError
+from reconciler.forge.approval import DeletionHead, parse_head
+from reconciler.forge.record import (
+    FILE,
+    HEADS,
+    PullRecord,
+    number_of,
+    parse_record,
+    record_bytes,
+    spellings,
+)
+from reconciler.git.push import RefUpdate
+from reconciler.git.repository import Mirror
+from reconciler.git.store import Pack
+from reconciler.ids import Oid
+from reconciler.inventory import PullRequest, PullState
+from reconciler.objects import Entry, Mode, Signature
+from reconciler.policy import CommitPolicy
+
+_LARGEST = 1 << 20
+
+
+class Staging:
+    """The pull requests of one repository as they will be, and the ref updates that make them so.
+
+    Nothing is written: objects go to `pack`, moves to `updates()`; the caller pushes both at once.
+    Every method is safe to repeat, and stages nothing where nothing changes. Reproducible: a record's
+    commit is as old as the head that it is about.
+    """
+
+    def __init__(self, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> None:
+        self.mirror = mirror
+        self.pack = pack
+        self.policy = policy
+        self._records: dict[int, PullRecord] = {}
+        self._numbers: dict[str, list[int]] = {}
+        self._times: dict[int, int] = {}
+        self._moved: dict[str, Oid | None] = {}
+        self._ages: dict[Oid, int] = {}
+        for record in read_records(mirror).values():
+            self._remember(record)
+
+    @property
+    def records(self) -> Mapping[int, PullRecord]:
+        """Every pull request by number, as it will be."""
+        return MappingProxyType({n: self.observed(self._records[n]) for n in sorted(self._records)})
+
+    def move(self, ref: str, oid: Oid | None, time: int = 0) -> None:
+        """Note that the same push moves a branch; an open pull request of it follows."""
+        self._moved[ref] = oid
+        if oid is None:
+            return
+        self._ages[oid] = time
+        record = self.find_open(ref.removeprefix(HEADS))
+        if record:
+            self._put(record.model_copy(update={"head_oid": oid}))
+
+    def observed(self, record: PullRecord) -> PullRecord:
+        """Return a record as Git shows it: an open one whose head is merged or gone has ended. Pure."""
+        if record.state is not PullState.OPEN:
+            return record
+        head = self._head(record)
+        tip = head or Oid(record.head_oid)
+        main = self._at(f"{HEADS}{record.base}")
+        if main and tip and tip in self.mirror.ancestry(main):
+            return record.model_copy(update={"state": PullState.MERGED, "head_oid": tip, "merge_oid": main})
+        if head is None:
+            return record.model_copy(update={"state": PullState.CLOSED})
+        proposed = not record.draft or self._at(record.head_refs[0]) is None
+        return record.model_copy(update={"head_oid": head, "draft": not proposed})
+
+    def find(self, number: int) -> PullRecord:
+        """Return a pull request.
+
+        Raises:
+            RefusedError: There is none of this number.
+        """
+        if number not in self._records:
+            raise RefusedError(f"There is no pull request {number} in {self.mirror.remote}")
+        return self.observed(self._records[number])
+
+    def find_open(self, head: str) -> PullRecord | None:
+        """Return the open pull request of a head, wherever its branch stands now."""
+        numbers = (n for name in spellings(head) for n in self._numbers.get(name, ()))
+        records = (self.observed(self._records[number]) for number in numbers)
+        return next((record for record in records if record.state is PullState.OPEN), None)
+
+    def ensure(self, wanted: PullRequest) -> PullRecord:
+        """Open a pull request, or bring the open one up to date; a ready one stays ready.
+
+        Raises:
+            RefusedError: There is no branch to propose.
+        """
+        found = self.find_open(wanted.head)
+        text = {"title": wanted.title, "body": wanted.body, "labels": wanted.labels}
+        if found:
+            return self._put(found.model_copy(update=text))
+        number = 1 + max(self._records, default=0)
+        fresh = PullRecord(
+            number=number, draft=wanted.draft, head=spellings(wanted.head)[0], base=wanted.base, **text
+        )
+        head = self._head(fresh)
+        if head is None:
+            raise RefusedError(f"{wanted.head} is no branch of {self.mirror.remote}")
+        return self._put(fresh.model_copy(update={"head_oid": head}))
+
+    def mark_ready(self, number: int) -> list[RefUpdate]:
+        """Make a draft ready for review; its branch moves to `proposed/`, as Porch shows a proposal."""
+        record = self.find(number)
+        if record.state is not PullState.OPEN or not record.draft:
+            return []
+        old, *other = record.head_refs
+        head = self._at(old)
+        self._put(record.model_copy(update={"draft": False}))
+        if head is None or not other:
+            return []
+        self._moved |= {old: None, other[0]: head}
+        return [RefUpdate(old, head, None), RefUpdate(other[0], None, head)]
+
+    def close(self, number: int, comment: str, *, withdrawn: bool) -> PullRecord:
+        """Close a pull request; one whose content the base has by now was merged, and says so."""
+        record = self.find(number)
+        if self._records[number].state is not PullState.OPEN:
+            return record
+        merged = record.state is PullState.MERGED or self._has_content(record)
+        update: dict[str, object] = {"state": PullState.MERGED if merged else PullState.CLOSED}
+        update["withdrawn"] = withdrawn and not merged
+        if comment:
+            update["comments"] = {**record.comments, "close": comment}
+        return self._put(record.model_copy(update=update))
+
+    def merged(self, number: int, merge: Oid, time: int) -> None:
+        """Note that a pull request was merged as `merge`."""
+        record = self.find(number)
+        update = {"state": PullState.MERGED, "merge_oid": merge, "draft": False}
+        self._put(record.model_copy(update=update), time)
+
+    def comment(self, number: int, key: str, body: str) -> PullRecord:
+        """Write or update the one comment of ours that `key` names."""
+        record = self._records[self.find(number).number]
+        return self._put(record.model_copy(update={"comments": {**record.comments, key: body}}))
+
+    def updates(self) -> list[RefUpdate]:
+        """Return the moves of the records that changed; their objects are in the pack."""
+        return [self._update(number) for number in sorted(self._times)]
+
+    def _put(self, record: PullRecord, time: int | None = None) -> PullRecord:
+        if self._records.get(record.number) != record:
+            self._remember(record)
+            self._times[record.number] = self._age(Oid(record.head_oid)) if time is None else time
+        return record
+
+    def _remember(self, record: PullRecord) -> None:
+        if record.number not in self._records:
+            self._numbers.setdefault(record.head, []).append(record.number)
+        self._records[record.number] = record
+
+    def _update(self, number: int) -> RefUpdate:
+        record = self._records[number]
+        who = Signature(self.policy.name, self.policy.email, self._times[number])
+        tree = self.pack.tree([Entry(FILE, Mode.REGULAR, self.pack.blob(record_bytes(record)))])
+        commit = self.pack.commit(tree, (), who, who, f"Pull request {number}: {record.title}\n")
+        return RefUpdate(record.ref, self.mirror.refs().get(record.ref), commit)
+
+    def _has_content(self, record: PullRecord) -> bool:
+        """Tell whether the base has what the pull request proposes, however it got there."""
+        base, about = self._at(f"{HEADS}{record.base}"), parse_head(record.head)
+        if base is None or about is None:
+            return False
+        here = self.mirror.subtree(base, about.path)
+        if isinstance(about, DeletionHead):
+            return here is None
+        return here is not None and here == self.mirror.subtree(Oid(record.head_oid), about.path)
+
+    def _head(self, record: PullRecord) -> Oid | None:
+        return next((oid for ref in record.head_refs if (oid := self._at(ref))), None)
+
+    def _at(self, ref: str) -> Oid | None:
+        return self._moved[ref] if ref in self._moved else self.mirror.refs().get(ref)
+
+    def _age(self, oid: Oid) -> int:
+        if oid not in self._ages:
+            commit = self.mirror.find_commit(oid)
+            self._ages[oid] = commit.committer.time if commit else 0
+        return self._ages[oid]
+
+
+def read_records(mirror: Mirror) -> Mapping[int, PullRecord]:
+    """Return the pull requests of a repository by number, as they are stored.
+
+    Raises:
+        UnavailableError: A ref of ours holds something that this version cannot read.
+    """
+    blobs: dict[str, Oid] = {}
+    for ref, commit in mirror.refs().items():
+        blob = mirror.blob_at(commit, FILE) if number_of(ref) else None
+        if blob:
+            blobs[ref] = blob
+    mirror.ensure(blobs.values())
+    records = (parse_record(mirror.blob(blob, _LARGEST), ref=ref) for ref, blob in blobs.items())
+    return {record.number: record for record in records}
