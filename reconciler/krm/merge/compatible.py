@@ -1,0 +1,184 @@
+"""The merge of one resource as kpt does it, upstream winning every conflict.
+
+Source: kyaml v0.15 yaml/walk and yaml/merge3.
+Differs: an alias is kept, where kyaml drops it, and a changed kind of node is taken from
+upstream, where kyaml gives up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from reconciler.krm.merge.elements import ElementKey, element_key, infer_keys
+from reconciler.krm.merge.result import KEEP, Made, Merged, Part, Taken
+from reconciler.krm.merge.view import Field, Node, declared, is_rendered_same
+from reconciler.krm.schema import Shape
+from reconciler.krm.yaml import Comments
+
+Sides = tuple[Node | None, Node | None, Node | None]
+"""Local, base, upstream: the order in which kyaml looks at them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibleMerge:
+    """Merges nodes; `infer` finds the merge keys of lists whose shape is unknown."""
+
+    shape_of: Callable[[str, str], Shape | None]
+    infer: bool = False
+
+    def merge(self, sides: Sides, shape: Shape | None = None) -> Merged | None:
+        """Return the merged value, None where it is to be gone."""
+        local, base, upstream = sides
+        first = next((node for node in sides if _given(node)), None)
+        if first is None:
+            return None
+        if any(_given(node) and node.kind is not first.kind for node in sides if node is not None):
+            return local if _equal(base, upstream) else _take(upstream, local)
+        shape = shape or self._shape_of_kind(sides)
+        if first.is_mapping:
+            return self._mapping(sides, shape)
+        if not first.is_sequence:
+            return _scalar(local, base, upstream)
+        if shape is None and self.infer and (keys := infer_keys(sides)) is not None:
+            shape = Shape(keys=keys)
+        if shape is not None and shape.keys is not None:
+            return self._keyed_list(sides, shape)
+        return _whole_list(local, base, upstream)
+
+    def _mapping(self, sides: Sides, shape: Shape | None) -> Made | None:
+        local, _, upstream = sides
+        if (local is None and upstream is None) or _is_null(local) or _is_null(upstream):
+            return None
+        found = {name for node in sides if _given(node) and node is not None for name in node.fields}
+        new = sorted(found - local.fields.keys()) if local is not None else sorted(found)
+        made = Made(local)
+        for name in (*(local.fields if local is not None else ()), *new):
+            fields = [node.fields.get(name) if node is not None else None for node in sides]
+            below = declared(*fields) or (shape.below(name) if shape is not None else None)
+            at_local, at_base, at_upstream = (f.value if f is not None else None for f in fields)
+            value = self.merge((at_local, at_base, at_upstream), below)
+            if value is not None:
+                made.fields[name] = _with_comments(value, *fields)
+        return made
+
+    def _keyed_list(self, sides: Sides, shape: Shape) -> Made | None:
+        local, base, upstream = sides
+        if not _given(upstream) and _given(base):
+            return None
+        plain = replace(shape, defaults={})
+        by_key = [_first_by_key(node, plain) for node in sides]
+        order = list(dict.fromkeys(key for elements in by_key for key in elements))
+        merged = {key: self._element(key, by_key, plain) for key in order}
+        made = Made(local if _given(local) else None, items=[])
+        items: list[Part] = []
+        for element in local.items if local is not None and _given(local) else ():
+            key = element_key(element, plain)
+            value = element if key is None else merged[key]
+            if value is not None:
+                items.append(Part(value))
+        items += [Part(v) for key, v in merged.items() if key not in by_key[0] and v is not None]
+        made.items = items
+        return made
+
+    def _element(self, key: ElementKey, by_key: list[dict[ElementKey, Node]], shape: Shape) -> Merged | None:
+        local, base, upstream = (elements.get(key) for elements in by_key)
+        value = self.merge((local, base, upstream), shape.items)
+        if not isinstance(value, Made) or value.items is not None:
+            return value
+        if not value.fields:
+            return None
+        for name, text in zip(shape.keys or (), key, strict=True):
+            if text and name not in value.fields:
+                sources = (
+                    e.fields[name].value
+                    for e in (local, base, upstream)
+                    if e is not None and name in e.fields
+                )
+                source = next(sources)
+                value.fields[name] = Part(
+                    source if local is not None and name in local.fields else Taken(source)
+                )
+        return value
+
+    def _shape_of_kind(self, sides: Sides) -> Shape | None:
+        for node in sides:
+            if node is not None and node.is_mapping:
+                version, kind = node.fields.get("apiVersion"), node.fields.get("kind")
+                if version is not None and kind is not None:
+                    shape = self.shape_of(version.value.text, kind.value.text)
+                    if shape is not None:
+                        return shape
+        return None
+
+
+def _scalar(local: Node | None, base: Node | None, upstream: Node | None) -> Merged | None:
+    if _is_null(upstream) or _is_null(local):
+        return None
+    if _given(upstream) != _given(base):
+        return _take(upstream, local)
+    if upstream is None or base is None:
+        return local
+    changed = not is_rendered_same(base, upstream)
+    if changed and (local is None or is_rendered_same(local, base)):
+        return _take(upstream, local)
+    return _take(upstream, local) if upstream.text != base.text else local
+
+
+def _whole_list(local: Node | None, base: Node | None, upstream: Node | None) -> Merged | None:
+    if _is_null(upstream) or _is_null(local):
+        return None
+    if _given(upstream) != _given(base):
+        return _take(upstream, local)
+    if upstream is None or base is None:
+        return local
+    return local if is_rendered_same(base, upstream) else _take(upstream, local)
+
+
+def _take(upstream: Node | None, local: Node | None) -> Merged | None:
+    if upstream is None or upstream.is_null:
+        return None
+    return Taken(upstream, exact=local is None)
+
+
+def _with_comments(value: Merged, local: Field | None, base: Field | None, upstream: Field | None) -> Part:
+    """Give a field the comments of the sides that kyaml takes its key and its value from."""
+    part = Part(value)
+    if local is None or upstream is None:
+        return part
+    ours, theirs = local.comments, upstream.comments
+    old = base.comments if base is not None else None
+    on_key = local.value.is_block and upstream.value.is_block
+    if not on_key:
+        part.line = theirs.line if isinstance(value, Taken) else KEEP
+    if old is None or _of_key(ours, on_key=on_key) == _of_key(old, on_key=on_key):
+        part.head = theirs.head
+        part.line = theirs.line if on_key else part.line
+    return part
+
+
+def _of_key(comments: Comments, *, on_key: bool) -> tuple[str, str]:
+    return comments.head, comments.line if on_key else ""
+
+
+def _first_by_key(side: Node | None, shape: Shape) -> dict[ElementKey, Node]:
+    elements: dict[ElementKey, Node] = {}
+    if side is None or not side.is_sequence:
+        return elements
+    for element in side.items:
+        key = element_key(element, shape)
+        if key is not None:
+            elements.setdefault(key, element)
+    return elements
+
+
+def _given(node: Node | None) -> bool:
+    return node is not None and not node.is_null
+
+
+def _is_null(node: Node | None) -> bool:
+    return node is not None and node.is_null
+
+
+def _equal(one: Node | None, other: Node | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return is_rendered_same(one, other)

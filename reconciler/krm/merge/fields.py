@@ -1,0 +1,160 @@
+"""The merge of one resource that loses nothing: what both sides changed differently is a clash."""
+
+from dataclasses import dataclass, field
+
+from reconciler.krm.merge.elements import ElementKey, keyed, step_of
+from reconciler.krm.merge.result import KEEP, Clash, Comment, Judge, Made, Merged, Part, Steps, Taken, Verdict
+from reconciler.krm.merge.view import Field, Node, declared, is_same
+from reconciler.krm.schema import Shape
+from reconciler.krm.yaml.comments import NO_COMMENTS
+
+
+@dataclass(slots=True)
+class FieldMerge:
+    """Merges nodes leaf by leaf; elements of keyed lists come and go whole.
+
+    Laws: what upstream did not change stays as local has it; what local did not change
+    becomes upstream's text.
+    """
+
+    judge: Judge
+    clashes: list[Clash] = field(default_factory=list)
+
+    def merge(
+        self, base: Node | None, upstream: Node | None, local: Node | None, shape: Shape | None, path: Steps
+    ) -> Merged | None:
+        """Return the merged value, None where it is to be gone."""
+        if _is_untouched(base, upstream):
+            return local
+        if _is_untouched(base, local):
+            return None if upstream is None else Taken(upstream)
+        given = [node for node in (base, upstream, local) if node is not None]
+        if all(node.is_mapping for node in given):
+            return self._mapping(base, upstream, local, shape, path)
+        if shape is not None and shape.keys is not None and all(node.is_sequence for node in given):
+            sides = [keyed(side, shape) for side in (base, upstream, local)]
+            if None not in sides:
+                return self._keyed_list(local, [side or {} for side in sides], shape, path)
+        return self._whole(base, upstream, local, path)
+
+    def _whole(
+        self, base: Node | None, upstream: Node | None, local: Node | None, path: Steps
+    ) -> Merged | None:
+        """Merge a value that only changes as a whole."""
+        if is_same(base, upstream) or is_same(upstream, local):
+            return local
+        if is_same(base, local):
+            return None if upstream is None else Taken(upstream, exact=False)
+        reason = (
+            "DeletedLocally" if local is None else "DeletedUpstream" if upstream is None else "BothChanged"
+        )
+        if self._judged(path, base, upstream, local, reason) is Verdict.UPSTREAM:
+            return None if upstream is None else Taken(upstream, exact=False)
+        return local
+
+    def _mapping(
+        self, base: Node | None, upstream: Node | None, local: Node | None, shape: Shape | None, path: Steps
+    ) -> Merged | None:
+        of_base, of_upstream, of_local = (n.fields if n is not None else {} for n in (base, upstream, local))
+        decided = self._unions(of_base, of_upstream, of_local, shape, path)
+        made = Made(local)
+        for name in (*of_local, *(name for name in of_upstream if name not in of_local)):
+            ours, theirs, old = of_local.get(name), of_upstream.get(name), of_base.get(name)
+            if name in decided:
+                old = ours if decided[name] is Verdict.UPSTREAM else theirs
+            below = declared(ours, old, theirs) or (shape.below(name) if shape is not None else None)
+            value = self.merge(_value(old), _value(theirs), _value(ours), below, (*path, name))
+            if value is not None:
+                made.fields[name] = _with_comments(value, old, theirs, ours)
+        if made.fields or (upstream is not None and local is not None):
+            return made
+        return None
+
+    def _unions(
+        self,
+        base: dict[str, Field],
+        upstream: dict[str, Field],
+        local: dict[str, Field],
+        shape: Shape | None,
+        path: Steps,
+    ) -> dict[str, Verdict]:
+        """Decide about fields of which only one may be set, where one side changed which."""
+        decided: dict[str, Verdict] = {}
+        for union in shape.unions if shape is not None else ():
+            members = [
+                {name: f.value for name, f in side.items() if name in union}
+                for side in (base, upstream, local)
+            ]
+            old, theirs, ours = members
+            switched = theirs.keys() != old.keys() or ours.keys() != old.keys()
+            if (
+                not switched
+                or _same_members(theirs, old)
+                or _same_members(ours, old)
+                or _same_members(theirs, ours)
+            ):
+                continue
+            name = next(iter(sorted(old.keys() | theirs.keys() | ours.keys())))
+            sides = (old.get(name), theirs.get(name), ours.get(name))
+            verdict = self._judged((*path, name), *sides, "BothChanged")
+            decided |= dict.fromkeys(union, verdict)
+        return decided
+
+    def _keyed_list(
+        self, local: Node | None, sides: list[dict[ElementKey, Node]], shape: Shape, path: Steps
+    ) -> Merged | None:
+        base, upstream, ours = sides
+        made = Made(local, items=[])
+        items: list[Part] = []
+        for key in (*ours, *(key for key in upstream if key not in ours)):
+            at = (*path, step_of(key, shape))
+            value = self._element(base.get(key), upstream.get(key), ours.get(key), shape.items, at)
+            if value is not None:
+                items.append(Part(value))
+        made.items = items
+        return made if items or (local is not None and upstream) else None
+
+    def _element(
+        self, base: Node | None, upstream: Node | None, local: Node | None, shape: Shape | None, path: Steps
+    ) -> Merged | None:
+        if base is not None and (upstream is None or local is None):
+            return self._whole(base, upstream, local, path)
+        return self.merge(base, upstream, local, shape, path)
+
+    def _judged(
+        self, path: Steps, base: Node | None, upstream: Node | None, local: Node | None, reason: str
+    ) -> Verdict:
+        verdict = self.judge(path)
+        self.clashes.append(Clash(path, base, upstream, local, reason, settled=verdict is not Verdict.OPEN))
+        return verdict
+
+
+def _is_untouched(base: Node | None, side: Node | None) -> bool:
+    """Tell whether a side has the very text of the base, comments included."""
+    if base is None or side is None:
+        return base is side
+    return base.source == side.source
+
+
+def _same_members(one: dict[str, Node], other: dict[str, Node]) -> bool:
+    return one.keys() == other.keys() and all(is_same(node, other[name]) for name, node in one.items())
+
+
+def _value(found: Field | None) -> Node | None:
+    return found.value if found is not None else None
+
+
+def _with_comments(value: Merged, base: Field | None, upstream: Field | None, local: Field | None) -> Part:
+    """Take the comments that upstream changed and local did not."""
+    part = Part(value)
+    if upstream is None or local is None:
+        return part
+    ours, theirs = local.comments, upstream.comments
+    old = base.comments if base is not None else NO_COMMENTS
+    part.line = _comment(old.line, theirs.line, ours.line)
+    part.head = _comment(old.head, theirs.head, ours.head)
+    return part
+
+
+def _comment(base: str, upstream: str, local: str) -> Comment:
+    return upstream if local == base and upstream != base else KEEP

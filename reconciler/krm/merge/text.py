@@ -1,0 +1,82 @@
+"""Three-way merge of plain text, line by line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+_MAX_LINES = 20_000
+
+
+class Hunk(NamedTuple):
+    """Lines that both sides changed differently."""
+
+    base: str
+    upstream: str
+    local: str
+
+
+@dataclass(frozen=True, slots=True)
+class MergedText:
+    """The merged text with each conflicting hunk as one side has it."""
+
+    text: str
+    hunks: tuple[Hunk, ...] = ()
+
+
+def merge_text(base: str, upstream: str, local: str, *, prefer_upstream: bool = False) -> MergedText | None:
+    """Return `local` with the lines that changed from `base` to `upstream`.
+
+    None if a side is too long to compare. Changes to neighbouring lines conflict; `prefer_upstream`
+    settles who wins.
+    """
+    texts = [text.splitlines(keepends=True) for text in (base, upstream, local)]
+    if max(map(len, texts)) > _MAX_LINES:
+        return None
+    pieces: list[str] = []
+    hunks: list[Hunk] = []
+    for same, (old, theirs, ours) in _regions(*texts):
+        if same or theirs in (old, ours):
+            pieces += ours
+        elif old == ours:
+            pieces += theirs
+        else:
+            hunks.append(Hunk("".join(old), "".join(theirs), "".join(ours)))
+            pieces += theirs if prefer_upstream else ours
+    return MergedText("".join(pieces), tuple(hunks))
+
+
+_Lines = list[str]
+
+
+def _regions(
+    base: _Lines, theirs: _Lines, ours: _Lines
+) -> Iterator[tuple[bool, tuple[_Lines, _Lines, _Lines]]]:
+    """Yield (same on all sides?, lines of each side), in order and complete."""
+    at_base = at_theirs = at_ours = 0
+    for start, in_theirs, in_ours, size in _common(base, theirs, ours):
+        before = (base[at_base:start], theirs[at_theirs:in_theirs], ours[at_ours:in_ours])
+        if any(before):
+            yield False, before
+        yield True, (base[start : start + size],) * 3
+        at_base, at_theirs, at_ours = start + size, in_theirs + size, in_ours + size
+    rest = (base[at_base:], theirs[at_theirs:], ours[at_ours:])
+    if any(rest):
+        yield False, rest
+
+
+def _common(base: _Lines, theirs: _Lines, ours: _Lines) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (start in base, in theirs, in ours, length) of the runs that all three share."""
+    in_theirs = SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
+    in_ours = SequenceMatcher(None, base, ours, autojunk=False).get_matching_blocks()
+    i = j = 0
+    while i < len(in_theirs) and j < len(in_ours):
+        one, other = in_theirs[i], in_ours[j]
+        start = max(one.a, other.a)
+        end = min(one.a + one.size, other.a + other.size)
+        if start < end:
+            yield start, one.b + start - one.a, other.b + start - other.a, end - start
+        if one.a + one.size < other.a + other.size:
+            i += 1
+        else:
+            j += 1

@@ -1,0 +1,254 @@
+"""A document as a merge looks at it: nodes that remember their children, texts and comments."""
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Final
+
+from yaml import MappingNode, ScalarNode, SequenceNode
+
+from reconciler.krm.schema import Shape, declared_shape
+from reconciler.krm.yaml.comments import NO_COMMENTS, Comments
+from reconciler.krm.yaml.compose import UNTAGGED
+from reconciler.krm.yaml.exact import content_end, dash_offsets
+from reconciler.krm.yaml.marks import typed_key
+from reconciler.krm.yaml.raw import Raw, dedent
+from reconciler.krm.yaml.scalars import ScalarError, type_plain, type_tagged
+from reconciler.krm.yaml.tree import Tree
+
+
+class Kind(Enum):
+    """What a node is."""
+
+    MAPPING = "mapping"
+    SEQUENCE = "sequence"
+    SCALAR = "scalar"
+    ALIAS = "alias"
+
+
+_KINDS: Final[dict[type, Kind]] = {
+    MappingNode: Kind.MAPPING,
+    SequenceNode: Kind.SEQUENCE,
+    ScalarNode: Kind.SCALAR,
+}
+_NO_END: Final = -1
+
+
+class Node:
+    """One value of one side.
+
+    `slot` is where its key or dash stands, -1 for the root; `in_flow` tells that it is part of a
+    flow collection.
+    """
+
+    __slots__ = ("_fields", "_items", "_source", "in_flow", "kind", "raw", "slot", "tree")
+
+    def __init__(self, tree: Tree, raw: Any, slot: int = -1, *, in_flow: bool = False) -> None:
+        self.in_flow = in_flow
+        self.tree = tree
+        self.raw = raw
+        self.slot = slot
+        self.kind = _KINDS.get(type(raw), Kind.ALIAS)
+        self._fields: dict[str, Field] | None = None
+        self._items: list[Node] | None = None
+        self._source: str | None = None
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether the node is a mapping."""
+        return self.kind is Kind.MAPPING
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether the node is a sequence."""
+        return self.kind is Kind.SEQUENCE
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the node has no children; an alias has none."""
+        return self.kind is Kind.SCALAR or self.kind is Kind.ALIAS
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether the node is a collection in flow style."""
+        return not self.is_scalar and bool(self.raw.flow_style)
+
+    @property
+    def is_block(self) -> bool:
+        """Whether the node is a collection in block style."""
+        return not self.is_scalar and not self.raw.flow_style
+
+    @property
+    def text(self) -> str:
+        """The text of a scalar before typing; `*anchor` of an alias."""
+        return f"*{self.raw.anchor}" if self.kind is Kind.ALIAS else str(self.raw.value)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the node is a scalar without quotes."""
+        return self.kind is Kind.SCALAR and not self.raw.style
+
+    @property
+    def typed(self) -> Any:
+        """The value of a scalar as Kubernetes types it."""
+        if self.kind is Kind.ALIAS:
+            return self
+        tag, text = self.raw.tag, self.raw.value
+        try:
+            if tag is UNTAGGED:
+                return type_plain(text)
+            return type_tagged(tag, text) if tag else text
+        except ScalarError:
+            return text
+
+    @property
+    def is_null(self) -> bool:
+        """Whether the node is a null."""
+        return self.kind is Kind.SCALAR and self.typed is None
+
+    @property
+    def fields(self) -> "dict[str, Field]":
+        """The fields of a mapping by typed key."""
+        if self._fields is None:
+            self._fields = {}
+            for index, (key, value) in enumerate(self.raw.value if self.is_mapping else ()):
+                start = key.start_mark.index
+                name = key.value if not key.tag else typed_key(key)
+                self._fields[name] = Field(
+                    self, index, start, Node(self.tree, value, start, in_flow=self.is_flow)
+                )
+        return self._fields
+
+    @property
+    def items(self) -> "list[Node]":
+        """The items of a sequence."""
+        if self._items is None:
+            raws = self.raw.value if self.is_sequence else []
+            starts = dash_offsets(self.tree.text, self.raw) if raws and self.is_block else ()
+            places = starts or (raw.start_mark.index for raw in raws)
+            self._items = [
+                Node(self.tree, raw, at, in_flow=self.is_flow) for raw, at in zip(raws, places, strict=True)
+            ]
+        return self._items
+
+    @property
+    def source(self) -> str:
+        """The node as it is written, to the end of its last line."""
+        if self._source is None:
+            text = self.tree.text
+            end = text.find("\n", content_end(text, self.raw))
+            self._source = text[self.raw.start_mark.index : len(text) if end < 0 else end]
+        return self._source
+
+    @property
+    def written(self) -> str:
+        """The node's own text, without a comment behind it."""
+        text = self.tree.text
+        return text[self.raw.start_mark.index : content_end(text, self.raw)]
+
+    @property
+    def comments(self) -> Comments:
+        """The comments of the key or dash that holds the node."""
+        return self.tree.comments.by_start.get(self.slot, NO_COMMENTS)
+
+    @property
+    def value(self) -> Any:
+        """The value as data."""
+        return self.tree.view(self.raw).value
+
+    def as_value(self) -> Raw:
+        """Return the node's text to be put in place of another value."""
+        return Raw(dedent(self.written, self.tree.column(self.raw.start_mark.index)))
+
+    def as_slot(self) -> Raw:
+        """Return the key or dash that holds the node, with the node and all its comments."""
+        notes = self.comments
+        text = self.tree.text
+        start = notes.head_span.start if notes.head_span else self.slot
+        spans = (notes.line_span, notes.foot_span)
+        end = max(content_end(text, self.raw), *(span.end if span else _NO_END for span in spans))
+        return Raw(dedent(text[start:end], self.tree.column(self.slot)))
+
+    def has_alias(self) -> bool:
+        """Tell whether an alias or anchor stands in the node's text."""
+        if self.kind is Kind.ALIAS:
+            return True
+        return any(map(Node.has_alias, self._children()))
+
+    def _children(self) -> "Iterator[Node]":
+        yield from (field.value for field in self.fields.values())
+        yield from self.items
+
+
+class Field:
+    """One field of a mapping."""
+
+    __slots__ = ("index", "parent", "start", "value")
+
+    def __init__(self, parent: Node, index: int, start: int, value: Node) -> None:
+        self.parent = parent
+        self.index = index
+        self.start = start
+        self.value = value
+
+    @property
+    def comments(self) -> Comments:
+        """The comments of the field."""
+        return self.value.comments
+
+
+def root_of(tree: Tree) -> Node | None:
+    """Return the root of a document, None of an empty one."""
+    return None if tree.raw is None else Node(tree, tree.raw)
+
+
+def is_same(one: Node | None, other: Node | None) -> bool:
+    """Tell whether two values are the same data; comments, quotes and the order of keys do not count."""
+    if one is None or other is None:
+        return one is other
+    if one.kind is not other.kind:
+        return False
+    if one.is_scalar:
+        return one.text == other.text and _is_text(one) == _is_text(other)
+    if one.is_sequence:
+        return len(one.items) == len(other.items) and all(map(is_same, one.items, other.items))
+    mine, theirs = one.fields, other.fields
+    return mine.keys() == theirs.keys() and all(
+        is_same(f.value, theirs[name].value) for name, f in mine.items()
+    )
+
+
+def is_rendered_same(one: Node, other: Node) -> bool:
+    """Tell whether two values are the same data with the same comments."""
+    if not is_same(one, other):
+        return False
+    if one.is_scalar and other.is_scalar:
+        return one.comments.line == other.comments.line
+    if not one.comments.line and not other.comments.line and "#" not in one.source + other.source:
+        return True
+    return [*_line_comments(one)] == [*_line_comments(other)]
+
+
+def declared(*fields: Field | None) -> Shape | None:
+    """Return the shape that a JSON schema in a field's comment declares, of the first side that has one."""
+    for field in fields:
+        for comment in (field.comments.line, field.comments.head) if field is not None else ():
+            text = comment.lstrip("# ")
+            if text.startswith("{"):
+                try:
+                    schema = json.loads(text)
+                except ValueError:
+                    continue
+                if isinstance(schema, dict):
+                    return declared_shape(schema)
+    return None
+
+
+def _is_text(node: Node) -> bool:
+    return type(node.typed) is str
+
+
+def _line_comments(node: Node) -> Iterator[str]:
+    for child in node._children():  # noqa: SLF001 - its own module
+        yield child.comments.line
+        yield from _line_comments(child)

@@ -1,0 +1,111 @@
+"""From a merged tree to edits of the local document: only what differs is written."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.krm.merge.result import KEEP, Made, Merged, Part, Taken
+from reconciler.krm.merge.view import Node
+from reconciler.krm.yaml import (
+    AddKey,
+    DeleteItem,
+    DeleteKey,
+    Edit,
+    InsertItem,
+    Path,
+    SetHeadComment,
+    SetLineComment,
+    SetValue,
+)
+
+
+def edits_of(local: Node, merged: Merged, path: Path = ()) -> Iterator[Edit]:
+    """Yield the edits that make `local` what was merged, in an order in which they can be applied."""
+    if merged is local:
+        return
+    if isinstance(merged, Made) and merged.over is local:
+        yield from (
+            _edit_items(local, merged.items, path)
+            if merged.items is not None
+            else _edit_fields(local, merged.fields, path)
+        )
+    else:
+        yield SetValue(path, _value_in_place(local, merged))
+
+
+def value_of(merged: Merged) -> Any:
+    """Return what was merged as data."""
+    if isinstance(merged, Node):
+        return merged.value
+    if isinstance(merged, Taken):
+        return merged.node.value
+    if merged.items is not None:
+        return [value_of(part.value) for part in merged.items]
+    return {name: value_of(part.value) for name, part in merged.fields.items()}
+
+
+def _edit_fields(local: Node, fields: dict[str, Part], path: Path) -> Iterator[Edit]:
+    last: str | None = None
+    added: list[Edit] = []
+    for name, part in fields.items():
+        mine = local.fields.get(name)
+        if mine is None:
+            added.append(AddKey(path, name, _slot_or_value(part.value, flow=local.is_flow), after=last))
+        else:
+            yield from edits_of(mine.value, part.value, (*path, name))
+            yield from _edit_comments(mine.value, part, (*path, name))
+        last = name
+    for name in local.fields:
+        if name not in fields:
+            yield DeleteKey((*path, name))
+    yield from added
+
+
+def _edit_items(local: Node, items: list[Part], path: Path) -> Iterator[Edit]:
+    """Change the items that stay, then delete from the end, then append: indexes stay true throughout."""
+    places = {id(node): index for index, node in enumerate(local.items)}
+    stays: dict[int, Part] = {}
+    new: list[Part] = []
+    for part in items:
+        over = part.value.over if isinstance(part.value, Made) else part.value
+        place = places.get(id(over))
+        if place is None or place in stays:
+            new.append(part)
+        else:
+            stays[place] = part
+    for place, part in stays.items():
+        yield from edits_of(local.items[place], part.value, (*path, place))
+        yield from _edit_comments(local.items[place], part, (*path, place))
+    for place in reversed(range(len(local.items))):
+        if place not in stays:
+            yield DeleteItem((*path, place))
+    for index, part in enumerate(new, len(stays)):
+        yield InsertItem(path, index, _slot_or_value(part.value, flow=local.is_flow))
+
+
+def _edit_comments(local: Node, part: Part, path: Path) -> Iterator[Edit]:
+    have = local.comments
+    if part.line is not KEEP and (part.line or "") != have.line:
+        yield SetLineComment(path, part.line or None)
+    if part.head is not KEEP and (part.head or "") != have.head:
+        yield SetHeadComment(path, part.head or None)
+
+
+def _slot_or_value(merged: Merged, *, flow: bool) -> Any:
+    node = merged.node if isinstance(merged, Taken) else merged
+    if isinstance(node, Made):
+        return value_of(node)
+    if flow or node.slot < 0 or node.in_flow or node.has_alias():
+        return node.value
+    return node.as_slot()
+
+
+def _value_in_place(local: Node, merged: Merged) -> Any:
+    node = merged.node if isinstance(merged, Taken) else merged
+    if isinstance(node, Made):
+        return value_of(node)
+    exact = isinstance(merged, Taken) and merged.exact
+    if node.has_alias() or (not exact and isinstance(node.typed, str)):
+        return node.value
+    if node.is_scalar and not exact and not local.is_plain and local.is_scalar:
+        return node.text
+    return node.as_value()
