@@ -1,4 +1,4 @@
-"""What approving means in Git, as Porch does it: messages, annotations, tags. Pure."""
+"""What approving means in Git, as Porch does it: which package, which number, which words. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import orjson
 
-_REVISION = re.compile(r"v?(\d+)")
+from reconciler.git import layout
+from reconciler.ids import Lifecycle
+
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
 
 
@@ -24,24 +26,23 @@ class DeletionHead(NamedTuple):
 
 
 def parse_head(head: str) -> DraftHead | DeletionHead | None:
-    """Return which package a head is about, None if it is no head of a package."""
+    """Return which package a head is about, None if it is no head of one package. Total."""
     if match := _DELETE.fullmatch(head):
         return DeletionHead(match["path"])
-    for prefix in ("drafts/", "proposed/"):
-        path, slash, workspace = head.removeprefix(prefix).rpartition("/")
-        if head.startswith(prefix) and slash:
-            return DraftHead(path, workspace)
+    named = layout.parse_ref(f"{layout.HEADS}{head}")
+    if named and named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}:
+        return DraftHead(named.path, named.workspace)
     return None
 
 
-def next_revision(path: str, tags: Iterable[str]) -> int:
+def next_revision(path: str, refs: Iterable[str]) -> int:
     """Return the number that publishing F assigns: one more than the greatest of its tags `F/vN`.
 
     Differs: Porch reuses the number of a deleted revision; here tags are history and stay.
     """
-    prefix = f"refs/tags/{path}/"
-    suffixes = (tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix))
-    return 1 + max((int(m[1]) for s in suffixes if (m := _REVISION.fullmatch(s))), default=0)
+    prefix = f"{layout.TAGS}{path}/"
+    tags = (named for ref in refs if ref.startswith(prefix) and (named := layout.parse_ref(ref)))
+    return layout.next_revision(named.revision for named in tags if named.path == path)
 
 
 def approval_message(path: str, workspace: str, revision: int) -> str:
@@ -49,10 +50,8 @@ def approval_message(path: str, workspace: str, revision: int) -> str:
 
     Source: porch, pkg/externalrepo/git, the commit of an approved package revision.
     """
-    annotation = orjson.dumps(
-        {"package": path, "workspaceName": workspace, "revision": str(revision)}
-    ).decode()
-    return f"Approving package revision {path}/{revision}\n\nkpt:{annotation}\n"
+    value = {"package": path, "workspaceName": workspace, "revision": str(revision)}
+    return f"Approving package revision {path}/{revision}\n\nkpt:{orjson.dumps(value).decode()}\n"
 
 
 def removal_message(path: str) -> str:

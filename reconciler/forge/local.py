@@ -12,8 +12,9 @@ from reconciler.forge.approval import (
     parse_head,
     removal_message,
 )
-from reconciler.forge.record import HEADS, PullRecord
+from reconciler.forge.record import PullRecord
 from reconciler.forge.staging import Staging
+from reconciler.git.layout import DELETION_PROPOSED, HEADS, tag_ref
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
@@ -131,7 +132,7 @@ class LocalForge:
         commit = pack.commit(tree, (main, head), who, who, approval_message(path, workspace, number))
         updates = [
             RefUpdate(f"{HEADS}{record.base}", main, commit),
-            RefUpdate(f"refs/tags/{path}/v{number}", None, commit),
+            RefUpdate(tag_ref(path, number), None, commit),
             *(RefUpdate(ref, refs[ref], None) for ref in record.head_refs if ref in refs),
         ]
         return Merging(commit, time, updates)
@@ -144,7 +145,7 @@ class LocalForge:
         tree = pack.patch_tree(self.mirror.commit(main).tree, path, None)
         who = Signature(self.policy.name, self.policy.email, time)
         commit = pack.commit(tree, (main,), who, who, removal_message(path))
-        beside = f"{HEADS}deletionProposed/{path}/"
+        beside = f"{HEADS}{DELETION_PROPOSED}{path}/"
         gone = [ref for ref in refs if ref in record.head_refs or ref.startswith(beside)]
         updates = [RefUpdate(ref, refs[ref], None) for ref in sorted(gone)]
         return Merging(commit, time, [RefUpdate(f"{HEADS}{record.base}", main, commit), *updates])

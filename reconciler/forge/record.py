@@ -5,13 +5,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from reconciler.errors import UnavailableError
+from reconciler.git.layout import DRAFTS, HEADS, PROPOSED
 from reconciler.inventory import PullRequest, PullState
 
 FILE = "pull.json"
 PULLS = "refs/reconciler/pulls/"
-HEADS = "refs/heads/"
-DRAFTS = "drafts/"
-PROPOSED = "proposed/"
 
 
 class PullRecord(BaseModel):

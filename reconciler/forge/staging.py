@@ -7,13 +7,13 @@ from reconciler.errors import RefusedError
 from reconciler.forge.approval import DeletionHead, parse_head
 from reconciler.forge.record import (
     FILE,
-    HEADS,
     PullRecord,
     number_of,
     parse_record,
     record_bytes,
     spellings,
 )
+from reconciler.git.layout import HEADS
 from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
