@@ -111,10 +111,7 @@ class Mirror:
         """Return a commit, None if it is not here (beyond a shallow clone) or is not a commit."""
         if oid in self._commits:
             return self._commits[oid]
-        try:
-            found = self._repository[oid]
-        except _NO_OBJECT:
-            found = None
+        found = self._object(oid)
         commit = _commit_data(found) if isinstance(found, pygit2.Commit) else None
         self._commits[oid] = commit
         return commit
@@ -301,6 +298,12 @@ class Mirror:
                 snapshot[name] = peeled
         self._snapshot = snapshot
 
+    def _object(self, oid: Oid) -> pygit2.Object | None:
+        try:
+            return self._repository.get(oid)
+        except _NO_OBJECT:
+            return None
+
     def _peel(self, oid: Oid) -> Oid | None:
         try:
             return Oid(str(self._repository[oid].peel(pygit2.Commit).id))
@@ -308,8 +311,8 @@ class Mirror:
             return None
 
     def _at(self, commit_or_tree: Oid, path: str) -> pygit2.Object | None:
+        found = self._object(commit_or_tree)
         try:
-            found = self._repository[commit_or_tree]
             found = found.tree if isinstance(found, pygit2.Commit) else found
             for segment in path.split("/") if path else ():
                 if not isinstance(found, pygit2.Tree) or segment not in found:
@@ -336,13 +339,18 @@ class Mirror:
 class Mirrors:
     """Every repository of a run, each opened once whatever its address is spelled like.
 
-    `credentials` answers with the credential for an address, None for none.
+    `credentials` answers with the credential for an address, None for none; `base` is where
+    relative paths start: the directory of the control repository.
     """
 
     def __init__(
-        self, cache_dir: Path, credentials: Callable[[str], Credential | None] = lambda _: None
+        self,
+        cache_dir: Path,
+        credentials: Callable[[str], Credential | None] = lambda _: None,
+        base: Path | None = None,
     ) -> None:
         self.cache_dir = cache_dir.absolute()
+        self._base = base
         self._credentials = credentials
         self._mirrors: dict[str, Mirror] = {}
 
@@ -352,7 +360,7 @@ class Mirrors:
         Raises: UnavailableError if the address is unusable, or if two local repositories differ
         only in what does not distinguish repositories (`x` and `x.git`).
         """
-        parsed = parse_remote(remote)
+        parsed = parse_remote(remote, self._base)
         mirror = self._mirrors.get(parsed.url)
         if mirror is None:
             place = Place.of(self.cache_dir, parsed, self._credentials(parsed.address))

@@ -36,18 +36,21 @@ class Remote:
     credential: Credential | None = None
 
 
-def local_path(remote: str) -> Path | None:
-    """Return the path of a repository on this machine, None if `remote` is elsewhere."""
+def local_path(remote: str, base: Path | None = None) -> Path | None:
+    """Return the path of a repository on this machine, None if `remote` is elsewhere.
+
+    A relative path is taken from `base`, else from the working directory.
+    """
     if match := _SCHEME.match(remote):
         if match.group(1).lower() != "file":
             return None
         return Path(unquote("/" + remote[match.end() :].partition("/")[2]))
     if _SCP.match(remote):
         return None
-    return Path(os.path.abspath(remote))  # noqa: PTH100 - resolve() would follow links
+    return Path(os.path.abspath((base or Path()) / remote))  # noqa: PTH100 - resolve() follows links
 
 
-def parse_remote(remote: str) -> Remote:
+def parse_remote(remote: str, base: Path | None = None) -> Remote:
     """Split a configured remote into its address, its identity and the credential inside it.
 
     Raises: UnavailableError for what git must never be called with: an unknown transport
@@ -56,7 +59,7 @@ def parse_remote(remote: str) -> Remote:
     text = remote.strip()
     if not text or text.startswith("-") or _HELPER.match(text) or not text.isprintable():
         raise UnavailableError(f"Repository address {remote!r} is not usable", hint="Give a URL or a path.")
-    if path := local_path(text):
+    if path := local_path(text, base):
         return Remote(str(path), normalise_url(str(path)), path)
     if not (match := _SCHEME.match(text)):
         return Remote(text, normalise_url(text))

@@ -1,0 +1,64 @@
+"""Package contents: the trees that rendering needs, one batch of blobs per repository."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.errors import UnavailableError
+from reconciler.git.files import PackageRefusedError
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.ids import Oid
+from reconciler.objects import Files
+from reconciler.policy import Limits
+from reconciler.resolve.resolution import Needs
+
+
+@dataclass(frozen=True, slots=True)
+class Contents(Mapping[Oid, Files]):
+    """Packages by the id of their tree; `refused` says, by the same id, why a needed one is not here."""
+
+    files: Mapping[Oid, Files] = field(default_factory=dict)
+    refused: Mapping[Oid, str] = field(default_factory=dict)
+
+    def __getitem__(self, tree: Oid) -> Files:
+        return self.files[tree]
+
+    def __iter__(self) -> Iterator[Oid]:
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+
+def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None) -> Contents:
+    """Return the packages that rendering needs.
+
+    A package that is hostile, too large or out of reach is in `refused`; the others proceed.
+    """
+    files: dict[Oid, Files] = {}
+    refused: dict[Oid, str] = {}
+    for url, trees in sorted(needs.trees.items()):
+        wanted = sorted(tree for tree in trees if tree not in files)
+        try:
+            _fetch(mirrors.open(url), wanted, limits or Limits(), files, refused)
+        except UnavailableError as error:
+            refused.update({tree: str(error) for tree in wanted if tree not in files})
+    return Contents(files, {tree: why for tree, why in refused.items() if tree not in files})
+
+
+def _fetch(
+    mirror: Mirror, trees: list[Oid], limits: Limits, files: dict[Oid, Files], refused: dict[Oid, str]
+) -> None:
+    blobs: set[Oid] = set()
+    readable = []
+    for tree in trees:
+        try:
+            blobs |= mirror.list_blobs(tree, limits)
+            readable.append(tree)
+        except PackageRefusedError as error:
+            refused[tree] = str(error)
+    mirror.ensure(blobs)
+    for tree in readable:
+        try:
+            files[tree] = mirror.files(tree, limits)
+        except PackageRefusedError as error:
+            refused[tree] = str(error)

@@ -1,0 +1,94 @@
+"""Packages out of refs and trees: where each one stands on main, in drafts and at tags."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from reconciler.api.kptfile import KPTFILE
+from reconciler.git.layout import RevisionRef, deletion_proposed_ref, parse_ref
+from reconciler.git.messages import parse_annotations
+from reconciler.git.history import CommitData
+from reconciler.git.repository import Mirror
+from reconciler.ids import Lifecycle, Oid
+from reconciler.inventory import Commit, PackageRevision
+from reconciler.objects import Mode
+
+DEEPEST = 50
+"""Directories below the root that are searched for packages."""
+
+
+class Found(NamedTuple):
+    """One package in one commit: its full path, its tree, the blob of its Kptfile."""
+
+    path: str
+    tree: Oid
+    kptfile: Oid
+
+
+class FoundRef(NamedTuple):
+    """A branch or tag that holds the package its name says."""
+
+    ref: str
+    named: RevisionRef
+    commit: CommitData
+    package: Found
+
+
+def find_packages(
+    mirror: Mirror, tree: Oid, directory: str, is_excluded: Callable[[str], bool]
+) -> Iterator[Found]:
+    """Yield the packages below a directory of a tree, in no order.
+
+    A directory with a Kptfile is a package and is not descended. What `is_excluded` belongs to
+    another view; refused names are passed over, since no package of anybody can be there.
+
+    Source: porch pkg/externalrepo/git, package_tree.go, DiscoverPackagesInTree.
+    """
+    start = mirror.subtree(tree, directory)
+    pending = [(directory, start)] if start else []
+    while pending:
+        path, oid = pending.pop()
+        entries = mirror.entries(oid)
+        kptfile = next((e for e in entries if e.name == KPTFILE and e.mode != Mode.TREE), None)
+        if kptfile and path:
+            yield Found(path, oid, kptfile.oid)
+            continue
+        if path.count("/") >= DEEPEST:
+            continue
+        below = ((f"{path}/{e.name}" if path else e.name, e.oid) for e in entries if e.mode == Mode.TREE)
+        pending += [(inner, tree) for inner, tree in below if not is_excluded(inner)]
+
+
+def find_refs(mirror: Mirror, wanted: Callable[[str], bool]) -> Iterator[FoundRef]:
+    """Yield the branches and tags whose names say a package that `wanted` accepts and that they hold."""
+    for ref, oid in mirror.refs().items():
+        named = parse_ref(ref)
+        if named is None or named.lifecycle is Lifecycle.DELETION_PROPOSED or not wanted(named.path):
+            continue
+        commit = mirror.find_commit(oid)
+        found = find_package(mirror, commit.tree, named.path) if commit else None
+        if commit and found:
+            yield FoundRef(ref, named, commit, found)
+
+
+def find_package(mirror: Mirror, tree: Oid, path: str) -> Found | None:
+    """Return the package at `path` of a commit's tree, None if no Kptfile is there."""
+    package = mirror.subtree(tree, path)
+    kptfile = mirror.blob_at(package, KPTFILE) if package else None
+    return Found(path, package, kptfile) if package and kptfile else None
+
+
+def published_revision(mirror: Mirror, found: FoundRef) -> PackageRevision:
+    """Return the published revision that a tag names.
+
+    Its workspace is what the commit's annotation says, else the tag's last segment.
+
+    Source: porch pkg/externalrepo/git, git.go, loadTaggedPackage.
+    """
+    ref, named, commit, package = found
+    notes = parse_annotations(commit.message)
+    mine = (n.workspace for n in notes if n.package == named.path and n.revision == str(named.revision))
+    workspace = next((w for w in mine if w), named.workspace)
+    marker = deletion_proposed_ref(named.path, named.revision, named.workspace)
+    lifecycle = Lifecycle.DELETION_PROPOSED if marker in mirror.refs() else Lifecycle.PUBLISHED
+    at = Commit(commit.oid, commit.committer.time)
+    return PackageRevision(named.path, workspace, named.revision, lifecycle, ref, at, package.tree)

@@ -1,0 +1,50 @@
+"""Drafts and proposals: what we wrote on a branch, what people added, where it left main."""
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.git.history import CommitData
+from reconciler.git.repository import Mirror
+from reconciler.ids import Oid
+from reconciler.inventory import Commit, Draft
+from reconciler.policy import CommitPolicy
+from reconciler.read.discovery import FoundRef
+
+
+def read_draft(
+    mirror: Mirror, found: FoundRef, main: Oid | None, header: KptfileHeader, ours: CommitPolicy
+) -> Draft:
+    """Return a draft branch judged by its commits above main.
+
+    Our commits are known by their committer. A branch that is wholly in main (it was merged, or
+    never left) has no commits of its own: then its tip is judged alone.
+    """
+    ref, named, tip, package = found
+    merged = mirror.ancestry(main) if main else frozenset()
+    base = mirror.merge_base(main, tip.oid) if main else None
+    own = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
+    foreign = [c for c in own if not is_ours(c, ours)] if base != tip.oid else []
+    mine = (c for c in own if is_ours(c, ours) and _touches(mirror, c, named.path))
+    newest = next(mine, None)
+    return Draft(
+        path=named.path,
+        workspace=named.workspace,
+        lifecycle=named.lifecycle,
+        ref=ref,
+        tip=Commit(tip.oid, tip.committer.time),
+        tree=package.tree,
+        header=header,
+        base=base or Oid(""),
+        base_tree=mirror.subtree(base, named.path) if base else None,
+        written=mirror.subtree(newest.oid, named.path) if newest else None,
+        foreign=bool(foreign),
+        foreign_time=max((c.committer.time for c in foreign), default=0),
+    )
+
+
+def is_ours(commit: CommitData, ours: CommitPolicy) -> bool:
+    """Whether we made a commit: its committer is the configured one."""
+    return (commit.committer.name, commit.committer.email) == (ours.name, ours.email)
+
+
+def _touches(mirror: Mirror, commit: CommitData, path: str) -> bool:
+    parent = mirror.find_commit(commit.parents[0]) if commit.parents else None
+    return bool(mirror.changed_paths(parent.tree if parent else None, commit.tree, [path]))

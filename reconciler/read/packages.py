@@ -1,0 +1,102 @@
+"""The packages of one view: what main, drafts and tags say of each, brought together."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.git.layout import deletion_ref
+from reconciler.git.history import CommitData
+from reconciler.git.repository import Mirror
+from reconciler.ids import Lifecycle, Oid
+from reconciler.inventory import Commit, Draft, MainRevision, PackageRevision, PackageState
+from reconciler.policy import Policy
+from reconciler.read.discovery import Found, FoundRef, published_revision
+from reconciler.read.drafts import read_draft
+from reconciler.read.index import HeaderIndex
+from reconciler.read.untagged import find_untagged
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What was found for one view: main's head, the packages on it, the refs that name packages."""
+
+    head: CommitData | None
+    mains: tuple[Found, ...]
+    refs: tuple[FoundRef, ...]
+
+    def kptfiles(self) -> Iterator[Oid]:
+        """Yield the Kptfiles whose headers the view shows: those on main and in drafts."""
+        yield from (found.kptfile for found in self.mains)
+        yield from (found.package.kptfile for found in self.refs if _is_draft(found))
+
+
+def read_packages(
+    mirror: Mirror, material: Material, policy: Policy, index: HeaderIndex
+) -> Mapping[str, PackageState]:
+    """Return the packages of a view by full path, sorted; the headers of `material` are loaded.
+
+    Raises: UnavailableError if an object that must be here cannot be read.
+    """
+    mains = {found.path: found for found in material.mains}
+    drafts: dict[str, list[Draft]] = {}
+    tags: dict[str, list[PackageRevision]] = {}
+    main = material.head.oid if material.head else None
+    for found in material.refs:
+        if _is_draft(found):
+            header = index.header(found.package.kptfile)
+            draft = read_draft(mirror, found, main, header, policy.commits)
+            drafts.setdefault(found.named.path, []).append(draft)
+        else:
+            tags.setdefault(found.named.path, []).append(published_revision(mirror, found))
+    untagged = _untagged(mirror, material, tags, policy, index)
+    return {
+        path: PackageState(
+            path,
+            main_tree=mains[path].tree if path in mains else None,
+            main_header=index.header(mains[path].kptfile) if path in mains else None,
+            drafts=tuple(sorted(drafts.get(path, ()), key=lambda d: d.ref)),
+            published=tuple(sorted(tags.get(path, ()), key=lambda r: (r.revision, r.ref))),
+            untagged=untagged.get(path, ()),
+            deletion_ref=_deletion_ref(mirror, policy, path),
+        )
+        for path in sorted({*mains, *drafts, *tags})
+    }
+
+
+def _untagged(
+    mirror: Mirror,
+    material: Material,
+    tags: Mapping[str, list[PackageRevision]],
+    policy: Policy,
+    index: HeaderIndex,
+) -> Mapping[str, tuple[MainRevision, ...]]:
+    if material.head is None:
+        return {}
+    ours = f"{policy.instance}/"
+    searched = {
+        found.path: [(revision.commit.oid, revision.tree) for revision in tags.get(found.path, ())]
+        for found in material.mains
+        if index.header(found.kptfile).owner.startswith(ours) and found.tree != _latest(tags, found.path)
+    }
+    states = find_untagged(mirror, material.head.oid, searched)
+    index.load(mirror, (found.kptfile for several in states.values() for _, found in several))
+    return {
+        path: tuple(
+            MainRevision(Commit(c.oid, c.committer.time), found.tree, index.header(found.kptfile))
+            for c, found in several
+        )
+        for path, several in states.items()
+    }
+
+
+def _latest(tags: Mapping[str, list[PackageRevision]], path: str) -> Oid | None:
+    latest = PackageState(path, published=tuple(tags.get(path, ()))).latest
+    return latest.tree if latest else None
+
+
+def _deletion_ref(mirror: Mirror, policy: Policy, path: str) -> str:
+    ref = deletion_ref(policy.instance, path)
+    return ref if ref in mirror.refs() else ""
+
+
+def _is_draft(found: FoundRef) -> bool:
+    return found.named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}
