@@ -1,10 +1,8 @@
-"""What approving means in Git, as Porch does it: which package, which number, which words. Pure."""
+"""What approving a head means: which package, which revision number. Pure."""
 
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
-
-import orjson
 
 from reconciler.git import layout
 from reconciler.ids import Lifecycle
@@ -43,17 +41,3 @@ def next_revision(path: str, refs: Iterable[str]) -> int:
     prefix = f"{layout.TAGS}{path}/"
     tags = (named for ref in refs if ref.startswith(prefix) and (named := layout.parse_ref(ref)))
     return layout.next_revision(named.revision for named in tags if named.path == path)
-
-
-def approval_message(path: str, workspace: str, revision: int) -> str:
-    """Return the message of the commit that publishes F as vN.
-
-    Source: porch, pkg/externalrepo/git, the commit of an approved package revision.
-    """
-    value = {"package": path, "workspaceName": workspace, "revision": str(revision)}
-    return f"Approving package revision {path}/{revision}\n\nkpt:{orjson.dumps(value).decode()}\n"
-
-
-def removal_message(path: str) -> str:
-    """Return the message of the commit that removes F from the main branch, as Porch words it."""
-    return f"Delete {path}\n"

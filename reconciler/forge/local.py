@@ -7,14 +7,13 @@ from reconciler.errors import ConflictError, RefusedError
 from reconciler.forge.approval import (
     DeletionHead,
     DraftHead,
-    approval_message,
     next_revision,
     parse_head,
-    removal_message,
 )
 from reconciler.forge.record import PullRecord
 from reconciler.forge.staging import Staging
 from reconciler.git.layout import DELETION_PROPOSED, HEADS, tag_ref
+from reconciler.git.messages import approve_message, delete_message
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
@@ -129,7 +128,7 @@ class LocalForge:
         number = next_revision(path, refs)
         tree = pack.graft(self.mirror.commit(main).tree, path, files)
         who = Signature(self.policy.name, self.policy.email, time)
-        commit = pack.commit(tree, (main, head), who, who, approval_message(path, workspace, number))
+        commit = pack.commit(tree, (main, head), who, who, approve_message(path, workspace, number))
         updates = [
             RefUpdate(f"{HEADS}{record.base}", main, commit),
             RefUpdate(tag_ref(path, number), None, commit),
@@ -144,7 +143,7 @@ class LocalForge:
         time = max(self.mirror.commit(c).committer.time for c in (main, head))
         tree = pack.patch_tree(self.mirror.commit(main).tree, path, None)
         who = Signature(self.policy.name, self.policy.email, time)
-        commit = pack.commit(tree, (main,), who, who, removal_message(path))
+        commit = pack.commit(tree, (main,), who, who, delete_message(path))
         beside = f"{HEADS}{DELETION_PROPOSED}{path}/"
         gone = [ref for ref in refs if ref in record.head_refs or ref.startswith(beside)]
         updates = [RefUpdate(ref, refs[ref], None) for ref in sorted(gone)]

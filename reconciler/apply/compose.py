@@ -1,0 +1,59 @@
+"""The writes of a change as Git objects in a pack, and the refs that show them. Nothing is sent."""
+
+from typing import NamedTuple
+
+from reconciler.errors import ReconcilerError
+from reconciler.git.push import RefUpdate
+from reconciler.git.repository import Mirror
+from reconciler.git.store import Pack
+from reconciler.ids import Oid
+from reconciler.objects import Signature
+from reconciler.plan.changes import MoveRef, Write, WriteDraft, WriteRemoval
+from reconciler.policy import CommitPolicy
+
+
+class Composed(NamedTuple):
+    """One ref to move, and the time of the commit it moves to, in seconds (0 if it goes)."""
+
+    update: RefUpdate
+    time: int
+
+
+def compose(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> Composed | None:
+    """Put a write's objects into `pack`; return the move of its ref, None if the ref is there already.
+
+    Reproducible: author and committer are the policy's, their time is the write's, never the clock.
+    """
+    new = _target(write, mirror, pack, policy)
+    if mirror.refs().get(write.ref) == new:
+        return None
+    return Composed(RefUpdate(write.ref, write.expect, new), _time(write, mirror))
+
+
+def _target(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> Oid | None:
+    match write:
+        case WriteDraft():
+            return _commit(write, _draft_tree(write, mirror, pack), pack, policy)
+        case WriteRemoval():
+            tree = pack.patch_tree(mirror.commit(write.onto).tree, write.path, None)
+            return _commit(write, tree, pack, policy)
+        case MoveRef(to=to):
+            return to
+
+
+def _time(write: Write, mirror: Mirror) -> int:
+    if isinstance(write, MoveRef):
+        return mirror.commit(write.to).committer.time if write.to else 0
+    return write.time
+
+
+def _draft_tree(write: WriteDraft, mirror: Mirror, pack: Pack) -> Oid:
+    package = pack.files(write.files)
+    if package != write.tree:
+        raise ReconcilerError(f"{write.ref} would hold {package}, but {write.tree} was planned")
+    return pack.graft(mirror.commit(write.onto).tree, write.path, package)
+
+
+def _commit(write: WriteDraft | WriteRemoval, tree: Oid, pack: Pack, policy: CommitPolicy) -> Oid:
+    who = Signature(policy.name, policy.email, write.time)
+    return pack.commit(tree, (write.onto,), who, who, write.message)

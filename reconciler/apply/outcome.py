@@ -1,0 +1,45 @@
+"""What came of applying: words for effects, and the sum over repositories."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.errors import Exit, ReconcilerError
+from reconciler.ids import PackageKey
+from reconciler.plan.changes import Effect
+
+
+class Did(StrEnum):
+    """What one effect did, as reports say it."""
+
+    PUSHED = "pushed"
+    DELETED = "deleted"
+    OPENED = "opened"
+    UPDATED = "updated"
+    READIED = "readied"
+    CLOSED = "closed"
+    RECORDED = "recorded"
+
+
+class Result(NamedTuple):
+    """What came of one repository: effects in order, packages that failed, classes of exit."""
+
+    effects: tuple[Effect, ...] = ()
+    failed: frozenset[PackageKey] = frozenset()
+    exits: frozenset[Exit] = frozenset()
+
+
+def joined(results: Iterable[Result]) -> Result:
+    """Return the sum of results, their effects in the same order."""
+    every = list(results)
+    return Result(
+        tuple(effect for result in every for effect in result.effects),
+        frozenset(package for result in every for package in result.failed),
+        frozenset(code for result in every for code in result.exits),
+    )
+
+
+def failure(repository: str, error: ReconcilerError, packages: Iterable[PackageKey], ref: str = "") -> Result:
+    """Return the result of something that could not be done: named, so that the rest can proceed."""
+    effect = Effect(repository, Did.PUSHED, ref, error=str(error))
+    return Result((effect,), frozenset(packages), frozenset({error.exit_code}))

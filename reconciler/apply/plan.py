@@ -1,0 +1,85 @@
+"""All effects of a plan, in the order that makes every interruption harmless (D21)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from reconciler.apply.outcome import Result, joined
+from reconciler.apply.repository import Target, apply_repository
+from reconciler.apply.state import (
+    Branch,
+    read_branch,
+    state_ref,
+    status_ref,
+    surviving_records,
+    write_branch,
+)
+from reconciler.git.repository import Mirror
+from reconciler.inventory import Inventory
+from reconciler.plan.changes import Change, Effect, Outcome, Plan
+
+AT_ONCE = 4
+Narrate = Callable[[Effect], None]
+
+
+def apply_changes(
+    plan: Plan,
+    inventory: Inventory,
+    targets: Mapping[str, Target],
+    control: Mirror,
+    narrate: Narrate = lambda _: None,
+) -> Outcome:
+    """Write everything once: each repository on its own, then state and status.
+
+    Isolated: a repository that fails is named, its records stay as they were, the others proceed.
+    Complete: what a killed run left undone is what the next plan still holds.
+
+    Args:
+        plan: What to do.
+        inventory: The world that it was made from.
+        targets: The repository of every change that writes, by normalised URL.
+        control: The control repository's mirror.
+        narrate: Told every effect, in the order of the outcome.
+    """
+    results = []
+    for result in _repositories(_by_url(plan.changes), targets):
+        _tell(result.effects, narrate)
+        results.append(result)
+    done = joined(results)
+    last = _branches(plan, inventory, control, done)
+    _tell(last.effects, narrate)
+    everything = joined([done, last])
+    return Outcome(everything.effects, everything.exits)
+
+
+def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target]) -> Iterator[Result]:
+    jobs = [partial(apply_repository, targets[url], found) for url, found in changes.items()]
+    if len(jobs) <= 1:
+        yield from (job() for job in jobs)
+        return
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        yield from pool.map(lambda job: job(), jobs)
+
+
+def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
+    """Write what was decided and what was observed, last: neither is needed to recognise an effect."""
+    policy, known = inventory.policy, inventory.control
+    old = read_branch(control, known.state, policy.limits) if done.failed else {}
+    records = surviving_records(old, plan.records, plan.record_owners, done.failed)
+    state = Branch(state_ref(policy.instance), known.state, records, "Record what was applied\n")
+    status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
+    time = known.commit.time
+    return joined(write_branch(control, branch, policy.commits, time) for branch in (state, status))
+
+
+def _by_url(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        if change.pending:
+            found.setdefault(change.package.url, []).append(change)
+    return {url: found[url] for url in sorted(found)}
+
+
+def _tell(effects: Iterable[Effect], narrate: Narrate) -> None:
+    for effect in effects:
+        narrate(effect)

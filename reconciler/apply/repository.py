@@ -1,0 +1,207 @@
+"""One repository's share of a plan: objects in one pack, one atomic push, then its pull requests."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.apply.compose import Composed, compose
+from reconciler.apply.outcome import Did, Result, failure, joined
+from reconciler.errors import ConflictError, ReconcilerError, RefusedError
+from reconciler.forge.base import Forge
+from reconciler.forge.local import LocalForge
+from reconciler.forge.record import PULLS, PullRecord
+from reconciler.forge.staging import Staging
+from reconciler.git.layout import HEADS, TAGS
+from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushStatus, push
+from reconciler.git.repository import Mirror, PackageRefusedError
+from reconciler.git.store import Pack
+from reconciler.inventory import PullRequest
+from reconciler.plan.changes import Change, Effect, MoveRef
+from reconciler.policy import CommitPolicy
+from reconciler.report.markdown import pull_body
+from reconciler.report.summary import Names
+
+ATTEMPTS = 3
+_REFS = REFS_PER_PUSH // 2  # each branch may bring the ref of a local pull request with it
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A repository to write to: its mirror, its forge, how commits are made, what packages are called."""
+
+    mirror: Mirror
+    forge: Forge
+    policy: CommitPolicy
+    names: Names
+
+
+@dataclass(slots=True)
+class _Push:
+    """One push in the making: what it moves, and for which changes."""
+
+    pack: Pack
+    staged: Staging | None
+    composed: list[tuple[Change, Composed]]
+    effects: list[Effect]
+
+
+def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
+    """Do every change of one repository; a change that cannot be done does not stop the others.
+
+    Atomic per push, and one push is the rule: only more than three new tags need another (D4).
+    Nothing is pushed that is there already. What another writer moved is left to the next run.
+    """
+    results = []
+    for batch in _batches([change for change in changes if change.pending]):
+        try:
+            results.append(_apply_batch(target, batch))
+        except (ReconcilerError, PackageRefusedError) as error:
+            known = error if isinstance(error, ReconcilerError) else RefusedError(str(error))
+            results.append(failure(_name(batch[0]), known, {change.package for change in batch}))
+    return joined(results)
+
+
+def _apply_batch(target: Target, changes: Sequence[Change]) -> Result:
+    """Push a batch; leave out what another writer moved or the repository refuses, and push the rest."""
+    failures: list[Result] = []
+    for _ in range(ATTEMPTS):
+        pushed = _compose(target, changes)
+        refused = _refused(_push(target.mirror, pushed))
+        if not refused:
+            after = [] if pushed.staged else [_call_forge(target, change) for change in changes]
+            return joined([*failures, Result(tuple(pushed.effects)), *after])
+        target.mirror.fetch()
+        blamed = _blame(pushed, refused)
+        failures += [failure(_name(c), error, {c.package}, ref) for c, ref, error in blamed]
+        lost = {change.package for change, _, _ in blamed}
+        changes = [change for change in changes if change.package not in lost]
+    error = ConflictError(f"Others keep writing to {target.mirror.remote}")
+    return joined([*failures, *(failure(_name(c), error, {c.package}) for c in changes)])
+
+
+def _compose(target: Target, changes: Sequence[Change]) -> _Push:
+    pack = Pack(target.mirror)
+    staged = target.forge.stage(pack) if isinstance(target.forge, LocalForge) else None
+    pushed = _Push(pack, staged, [], [])
+    for change in changes:
+        for write in change.writes:
+            composed = compose(write, target.mirror, pack, target.policy)
+            if composed:
+                pushed.composed.append((change, composed))
+                pushed.effects.append(_moved(change, composed))
+                if staged:
+                    staged.move(write.ref, composed.update.new, composed.time)
+        if staged:
+            pushed.effects += _stage_pulls(target, staged, change)
+    return pushed
+
+
+def _push(mirror: Mirror, pushed: _Push) -> Sequence[PushResult]:
+    updates = [composed.update for _, composed in pushed.composed]
+    updates += pushed.staged.updates() if pushed.staged else []
+    if not updates:
+        return ()
+    pushed.pack.save()
+    return push(mirror, updates)
+
+
+def _refused(results: Iterable[PushResult]) -> dict[str, PushResult]:
+    """Return the refs that did not move; those that only fell with the others come last, or not at all."""
+    failed = {result.update.ref: result for result in results if not result.ok}
+    guilty = {ref: r for ref, r in failed.items() if r.status is not PushStatus.SKIPPED}
+    return guilty or failed
+
+
+def _blame(pushed: _Push, refused: dict[str, PushResult]) -> list[tuple[Change, str, ReconcilerError]]:
+    """Return the changes that cannot be done as planned, one reason each.
+
+    A pull request's ref that somebody moved blames nobody: it is staged again from what it is now.
+    """
+    blamed: dict[str, tuple[Change, str, ReconcilerError]] = {}
+    for change, composed in pushed.composed:
+        result = refused.get(composed.update.ref)
+        if result:
+            blamed.setdefault(str(change.package), (change, result.update.ref, _error(result)))
+    stuck = [r for ref, r in refused.items() if ref.startswith(PULLS) and r.status is PushStatus.REJECTED]
+    if stuck and not blamed:
+        raise _error(stuck[0])
+    return list(blamed.values())
+
+
+def _error(result: PushResult) -> ReconcilerError:
+    if result.status is PushStatus.REJECTED:
+        return RefusedError(f"The repository refuses it: {result.message}")
+    return ConflictError(f"Somebody else moved it: {result.message}")
+
+
+def _stage_pulls(target: Target, staged: Staging, change: Change) -> Iterator[Effect]:
+    if change.pull:
+        before = staged.find_open(change.pull.head)
+        record = staged.ensure(wanted(change, change.pull, target.names))
+        if record != before:
+            yield _about(change, Did.UPDATED if before else Did.OPENED, record)
+    if change.ready:
+        head = change.pull.head if change.pull else ""
+        ready = staged.find_open(head)
+        if ready and ready.draft:
+            staged.mark_ready(ready.number)
+            yield _about(change, Did.READIED, ready)
+    for close in change.close:
+        before = staged.find(close.number)
+        if staged.close(close.number, close.comment, withdrawn=True) != before:
+            yield _about(change, Did.CLOSED, before)
+
+
+def _call_forge(target: Target, change: Change) -> Result:
+    """Do the forge's part of a change after its branches are there."""
+    effects = []
+    try:
+        if change.pull:
+            pull = target.forge.ensure(wanted(change, change.pull, target.names))
+            effects.append(_about(change, Did.OPENED, pull))
+            if change.ready:
+                target.forge.mark_ready(pull.number)
+                effects.append(_about(change, Did.READIED, pull))
+        for close in change.close:
+            target.forge.close(close.number, comment=close.comment)
+            effects.append(Effect(_name(change), Did.CLOSED, f"#{close.number}"))
+    except ReconcilerError as error:
+        return joined([Result(tuple(effects)), failure(_name(change), error, {change.package})])
+    return Result(tuple(effects))
+
+
+def wanted(change: Change, pull: PullRequest, names: Names) -> PullRequest:
+    """Return the pull request to open, its body written if the plan left that to us."""
+    return pull if pull.body else replace(pull, body=pull_body(change, names))
+
+
+def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Split changes so that each batch is one push: few new tags, a bounded number of refs."""
+    batch: list[Change] = []
+    tags = refs = 0
+    for change in changes:
+        new_tags, new_refs = _new_tags(change), len(change.writes) + 1
+        if batch and (tags + new_tags > TAGS_PER_PUSH or refs + new_refs > _REFS):
+            yield batch
+            batch, tags, refs = [], 0, 0
+        batch.append(change)
+        tags, refs = tags + new_tags, refs + new_refs
+    if batch:
+        yield batch
+
+
+def _new_tags(change: Change) -> int:
+    moves = (write for write in change.writes if isinstance(write, MoveRef) and write.to)
+    return sum(move.ref.startswith(TAGS) for move in moves)
+
+
+def _moved(change: Change, composed: Composed) -> Effect:
+    ref, _, new = composed.update
+    return Effect(_name(change), Did.PUSHED if new else Did.DELETED, ref.removeprefix(HEADS), new or "")
+
+
+def _about(change: Change, did: Did, pull: PullRequest | PullRecord) -> Effect:
+    return Effect(_name(change), did, f"#{pull.number} {pull.title}")
+
+
+def _name(change: Change) -> str:
+    return change.repository.name

@@ -1,0 +1,101 @@
+"""The state and status branches, written last: what was decided, and what was observed (D3)."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from reconciler.apply.outcome import Did, Result, failure
+from reconciler.errors import ConflictError, ReconcilerError, RefusedError
+from reconciler.git.layout import HEADS
+from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
+from reconciler.git.repository import Mirror
+from reconciler.git.store import Pack
+from reconciler.ids import Oid, PackageKey
+from reconciler.objects import File, Signature
+from reconciler.plan.changes import Effect
+from reconciler.policy import CommitPolicy, Limits
+
+CONTROL = "control"
+"""What reports call the control repository."""
+
+
+class Branch(NamedTuple):
+    """A machine-owned branch: its full ref, the commit we decided on, the files it will hold."""
+
+    ref: str
+    expect: Oid | None
+    files: Mapping[str, bytes]
+    message: str
+
+
+def state_ref(instance: str) -> str:
+    """Return the branch of an instance's decisions."""
+    return f"{HEADS}reconciler/{instance}/state"
+
+
+def status_ref(instance: str) -> str:
+    """Return the branch of an instance's observations."""
+    return f"{HEADS}reconciler/{instance}/status"
+
+
+def surviving_records(
+    old: Mapping[str, bytes],
+    new: Mapping[str, bytes],
+    owners: Mapping[str, PackageKey],
+    failed: frozenset[PackageKey],
+) -> dict[str, bytes]:
+    """Return the records to write: those whose package could not be written stay as they were. Pure."""
+    kept = {path for path in old.keys() | new.keys() if owners.get(path) in failed}
+    fresh = {path: data for path, data in new.items() if path not in kept}
+    return fresh | {path: old[path] for path in kept if path in old}
+
+
+def read_branch(mirror: Mirror, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
+    """Return the files of a machine-owned branch at a commit; none if there is no commit."""
+    if commit is None:
+        return {}
+    files = mirror.files(mirror.commit(commit).tree, limits)
+    return {path: file.data for path, file in files.items()}
+
+
+def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int) -> Result:
+    """Move one branch by compare-and-swap; nothing happens if it holds these files already.
+
+    Another writer who wrote the same files first did our work. One who wrote others decided on a
+    newer world than ours: nothing is overwritten, and the next run decides again.
+    """
+    current = mirror.refs().get(branch.ref)
+    if not branch.files and current is None:
+        return Result()
+    pack = Pack(mirror)
+    tree = pack.files({path: File.of(data) for path, data in branch.files.items()})
+    if _holds(mirror, current, tree):
+        return Result()
+    try:
+        commit = _commit(pack, tree, branch, policy, time)
+        pack.save()
+        (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
+    except ReconcilerError as error:
+        return failure(CONTROL, error, (), branch.ref)
+    if not answer.ok:
+        mirror.fetch()
+        if _holds(mirror, mirror.refs().get(branch.ref), tree):
+            return Result()
+        return failure(CONTROL, _error(answer), (), branch.ref.removeprefix(HEADS))
+    return Result((Effect(CONTROL, Did.RECORDED, branch.ref.removeprefix(HEADS), commit),))
+
+
+def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: int) -> Oid:
+    parents = (branch.expect,) if branch.expect else ()
+    who = Signature(policy.name, policy.email, time)
+    return pack.commit(tree, parents, who, who, branch.message)
+
+
+def _holds(mirror: Mirror, commit: Oid | None, tree: Oid) -> bool:
+    found = mirror.find_commit(commit) if commit else None
+    return found is not None and found.tree == tree
+
+
+def _error(answer: PushResult) -> ReconcilerError:
+    if answer.status is PushStatus.REJECTED:
+        return RefusedError(f"The repository refuses it: {answer.message}")
+    return ConflictError(f"Another run wrote it first: {answer.message}")
