@@ -29,6 +29,7 @@ _TYPES: Mapping[str, str] = {
     "model_attributes_type": "a mapping",
 }
 _KNOWN_FIELDS_SHOWN = 12
+_SHORTEST_START = 3
 
 
 class Fault(NamedTuple):
@@ -69,11 +70,16 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """Return a hint that names what `word` was probably meant to be, or else what there is."""
     names = sorted(known)
     folded = {name.casefold(): name for name in names}
-    close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    start = [name for name in folded if _starts_alike(name, word.casefold())]
+    close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6) or start
     if close:
         return f"Did you mean {folded[close[0]]}?"
     shown = ", ".join(names[:_KNOWN_FIELDS_SHOWN])
     return f"Known here: {shown}{', …' if len(names) > _KNOWN_FIELDS_SHOWN else ''}." if names else ""
+
+
+def _starts_alike(one: str, other: str) -> bool:
+    return min(len(one), len(other)) >= _SHORTEST_START and (one.startswith(other) or other.startswith(one))
 
 
 def _fault(model: type[BaseModel], detail: ErrorDetails) -> Fault:

@@ -1,0 +1,169 @@
+"""One file of manifests: bytes in, Kubernetes objects with their places out, whatever else is wrong in it."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from reconciler.errors import Location, Problem
+from reconciler.inventory import FieldPath
+from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
+from reconciler.policy import Limits
+from reconciler.reasons import Reason
+
+_SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
+_DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)
+_LINE = re.compile(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
+
+
+class Claim(NamedTuple):
+    """Who a document says it is, as far as it says so."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one object stands: a document, the items above it in a list, the lines above it in its file."""
+
+    path: str
+    document: Document = field(repr=False, compare=False)
+    prefix: FieldPath = ()
+    lines_above: int = 0
+
+    def mark(self, path: FieldPath) -> tuple[int, int]:
+        """Return line and column, from 1, of the value at `path` or of its nearest ancestor that exists."""
+        line, column = self.document.mark((*self.prefix, *path))
+        return line + self.lines_above, column
+
+    def key_mark(self, path: FieldPath) -> tuple[int, int]:
+        """Return line and column, from 1, of the key at `path`."""
+        line, column = self.document.key_mark((*self.prefix, *path))
+        return line + self.lines_above, column
+
+    @property
+    def location(self) -> Location:
+        """The object's first line."""
+        if self.prefix:
+            return Location(self.path, self.mark(())[0])
+        return Location(self.path, self.document.line + self.lines_above)
+
+
+class FoundObject(NamedTuple):
+    """One object of a file, with the apiVersion and kind of a typed list filled in."""
+
+    value: Any
+    place: Place
+
+
+class BrokenDocument(NamedTuple):
+    """A document that is not YAML: what is wrong, and who it still seems to be."""
+
+    problem: Problem
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """What a file holds: its objects in order, and the documents that could not be read."""
+
+    objects: tuple[FoundObject, ...] = ()
+    broken: tuple[BrokenDocument, ...] = ()
+
+
+def yaml_limits(limits: Limits) -> YamlLimits:
+    """Return what the policy allows one manifest file."""
+    return YamlLimits(
+        max_bytes=limits.manifest_bytes,
+        max_documents=limits.yaml_documents,
+        max_nodes=limits.yaml_nodes,
+        max_depth=limits.yaml_depth,
+    )
+
+
+def parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:
+    """Return the objects of a file; a document that is not YAML takes no other document with it. Total."""
+    try:
+        found = load_documents(data, limits)
+    except YamlError as error:
+        return _parse_apart(path, data, limits, error)
+    return FileContent(tuple(o for document in found for o in _objects(Place(path, document))))
+
+
+def _parse_apart(path: str, data: bytes, limits: YamlLimits, error: YamlError) -> FileContent:
+    """Parse the documents of a broken file one by one, where it can be taken apart."""
+    if not error.line or len(data) > limits.max_bytes:
+        return FileContent(broken=(_broken(path, data, 0, error),))
+    objects: list[FoundObject] = []
+    broken: list[BrokenDocument] = []
+    lines_above = 0
+    for chunk in _chunks(data):
+        try:
+            for document in load_documents(chunk, limits):
+                objects += _objects(Place(path, document, (), lines_above))
+        except YamlError as wrong:
+            broken.append(_broken(path, chunk, lines_above, wrong))
+        lines_above += chunk.count(b"\n")
+    return FileContent(tuple(objects), tuple(broken) or (_broken(path, data, 0, error),))
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    starts = [0, *(m.start() for m in _SEPARATOR.finditer(data) if m.start()), len(data)]
+    yield from (data[a:b] for a, b in pairwise(starts))
+
+
+def _broken(path: str, chunk: bytes, lines_above: int, error: YamlError) -> BrokenDocument:
+    where = Location(path, error.line + lines_above if error.line else 0, error.column)
+    duplicate = _DUPLICATE.match(error.message) is not None
+    reason = Reason.DUPLICATE_KEY if duplicate else Reason.INVALID_YAML
+    hint = error.hint or ("Keep one of the two." if duplicate else "Check quotes, indentation and brackets.")
+    return BrokenDocument(Problem(where, reason, error.message, hint), guess_claim(chunk))
+
+
+def guess_claim(chunk: bytes) -> Claim:
+    """Return who a document that cannot be parsed seems to be, from the lines that still look like YAML."""
+    found: dict[str, str] = {}
+    above, inside = "", ""
+    for line in chunk.decode("utf-8", "replace").splitlines():
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        indent, key, value = match.groups()
+        if not indent:
+            above, inside = key, ""
+            found.setdefault(key, value)
+        elif above == "metadata" and indent == (inside := inside or indent):
+            found.setdefault(f"metadata.{key}", value)
+    names = ("apiVersion", "kind", "metadata.namespace", "metadata.name")
+    return Claim(*(found.get(name, "") for name in names))
+
+
+def _objects(place: Place) -> Iterator[FoundObject]:
+    """Yield the object that a document is, or the items of the list that it is."""
+    value = place.document.value
+    if not _is_list(value):
+        yield FoundObject(value, place)
+        return
+    common = _common(value)
+    for index, item in enumerate(value["items"]):
+        filled = {**common, **item} if isinstance(item, Mapping) else item
+        yield FoundObject(filled, Place(place.path, place.document, ("items", index), place.lines_above))
+
+
+def _is_list(value: Any) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and isinstance(value.get("items"), list)
+        and isinstance(kind := value.get("kind"), str)
+        and kind.endswith("List")
+    )
+
+
+def _common(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the items of a typed list leave out, as `kubectl get --raw` prints them."""
+    kind = value["kind"].removesuffix("List")
+    return {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}

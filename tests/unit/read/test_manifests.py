@@ -1,0 +1,513 @@
+"""Manifests are read at a commit; what is wrong stalls its owner, names its place, and nothing else."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.api.porch import GROUP, GitRepository, Repository, RepositorySpec
+from reconciler.errors import Location
+from reconciler.ids import ObjectKey, ObjectName
+from reconciler.policy import Limits, Policy
+from reconciler.read.manifests import Manifests, read_manifests
+from reconciler.reasons import Reason
+from tests.support.control import FIRST, STEP_S, World
+
+POLICY = Policy(default_namespace="platform")
+
+
+def variant(name: str, **more: str) -> str:
+    lines = [
+        "apiVersion: config.porch.kpt.dev/v1alpha1",
+        "kind: PackageVariant",
+        "metadata:",
+        f"  name: {name}",
+        *(f"  {key}: {value}" for key, value in more.items()),
+        "spec:",
+        "  upstream:",
+        "    repo: blueprints",
+        "    package: web",
+        "    revision: 1",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+GOOD = variant("good", namespace="default")
+SET = "apiVersion: config.porch.kpt.dev/v1alpha2\nkind: PackageVariantSet\nmetadata:\n  name: web\nspec:\n"
+REGISTRATION = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata:
+  name: {name}
+spec:
+  git:
+    repo: {repo}
+    directory: "{directory}"
+"""
+
+Make = Callable[..., World]
+
+
+def read(world: World, policy: Policy = POLICY) -> Manifests:
+    return read_manifests(world.mirror, world.commit, policy)
+
+
+def key(kind: str, namespace: str, name: str) -> ObjectKey:
+    return ObjectKey(GROUP, kind, namespace, name)
+
+
+def names(manifests: Manifests) -> list[str]:
+    return [str(v.key) for v in manifests.variants]
+
+
+def test_manifests_come_from_every_form_of_file(world: Make) -> None:
+    found = read(
+        world(
+            {
+                "a/two.yaml": f"{variant('a')}---\n# nothing\n---\n{variant('b')}",
+                "b.yml": GOOD,
+                "deep/er/c.json": '{"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "PackageVariant",'
+                '\n "metadata": {"name": "c"}}',
+                "list.yaml": "apiVersion: v1\nkind: List\nitems:\n- " + variant("d").replace("\n", "\n  "),
+                "notes.txt": variant("e"),
+            }
+        )
+    )
+
+    assert names(found) == ["default/good", "platform/a", "platform/b", "platform/c", "platform/d"]
+    assert found.problems == ()
+    assert {str(v.source.location) for v in found.variants} == {
+        "a/two.yaml:1",
+        "a/two.yaml:13",
+        "b.yml:1",
+        "deep/er/c.json:1",
+        "list.yaml:4",
+    }
+
+
+def test_a_field_knows_its_place_also_inside_a_list(world: Make) -> None:
+    text = "apiVersion: v1\nkind: List\nitems:\n- " + variant("d").replace("\n", "\n  ")
+    (found,) = read(world({"list.yaml": text})).variants
+
+    assert found.source.at("spec", "upstream", "package") == Location("list.yaml", 11, 16)
+
+
+def test_a_typed_list_gives_its_items_their_kind(world: Make) -> None:
+    text = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariantList
+items:
+- metadata: {name: a}
+"""
+    assert names(read(world({"list.yaml": text}))) == ["platform/a"]
+
+
+def test_the_time_of_a_manifest_is_its_own_last_change(world: Make) -> None:
+    found = read(world({"a.yaml": variant("a")}, {"a.yaml": variant("a"), "b.yaml": variant("b")}))
+
+    assert [v.source.time for v in found.variants] == [FIRST, FIRST + STEP_S]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".github/workflows/a.yaml", ".hidden.yaml", "snapshot/objects.yaml", "reconciler.yaml", "x/.y/a.yaml"],
+)
+def test_what_is_no_manifest_is_not_looked_at(world: Make, path: str) -> None:
+    assert read(world({path: "not: [yaml", "a.yaml": GOOD})).problems == ()
+
+
+def test_only_manifest_paths_are_read(world: Make) -> None:
+    made = world({"a/x.yaml": variant("a"), "b/y.yaml": variant("b"), "c.yaml": variant("c")})
+    found = read(made, Policy(default_namespace="n", manifest_paths=("a", "c.yaml", "absent")))
+
+    assert names(found) == ["n/a", "n/c"]
+    assert found.missing == ("absent",)
+    assert found.files == {"a/x.yaml", "c.yaml"}
+
+
+class Bad(NamedTuple):
+    reason: str
+    text: str
+    line: int
+    column: int
+    code: Reason
+    message: str
+    hint: str
+    stalled: str = ""
+    broken: bool = False
+
+
+BAD = [
+    Bad("not YAML", "a: b: c\n", 1, 5, Reason.INVALID_YAML, "not allowed", "indentation", broken=True),
+    Bad(
+        "a bare text",
+        "hello\n",
+        1,
+        0,
+        Reason.INVALID_MANIFEST,
+        "not a Kubernetes object",
+        "apiVersion",
+        broken=True,
+    ),
+    Bad(
+        "a duplicate key",
+        variant("x").replace("  name: x\n", "  name: x\n  name: x\n"),
+        5,
+        3,
+        Reason.DUPLICATE_KEY,
+        "'name'",
+        "Keep one",
+        "PackageVariant platform/x",
+        broken=True,
+    ),
+    Bad(
+        "an unknown field",
+        variant("x").replace("repo:", "repository:"),
+        7,
+        5,
+        Reason.UNKNOWN_FIELD,
+        "Unknown field spec.upstream.repository",
+        "Did you mean repo?",
+        "PackageVariant platform/x",
+    ),
+    Bad(
+        "a value of a wrong type",
+        variant("x").replace("package: web", "package: 12"),
+        8,
+        14,
+        Reason.INVALID_MANIFEST,
+        "spec.upstream.package must be a string, but is the number 12",
+        'Quote it: package: "12".',
+        "PackageVariant platform/x",
+    ),
+    Bad(
+        "a missing required field",
+        REGISTRATION.format(name="r", repo="x", directory="").replace("    repo: x\n", ""),
+        7,
+        5,
+        Reason.MISSING_FIELD,
+        "Missing required field spec.git.repo",
+        "Add repo to spec.git.",
+        "Repository platform/r",
+    ),
+    Bad(
+        "no name",
+        variant("x").replace("  name: x", "  generateName: x"),
+        4,
+        3,
+        Reason.MISSING_FIELD,
+        "metadata.name",
+        "generateName is not enough",
+        broken=True,
+    ),
+    Bad(
+        "a name that no object may have",
+        variant("X_y"),
+        4,
+        9,
+        Reason.INVALID_NAME,
+        "'X_y'",
+        "lower-case",
+        broken=True,
+    ),
+    Bad(
+        "a namespace with a slash",
+        variant("x", namespace="a/b"),
+        5,
+        14,
+        Reason.INVALID_NAME,
+        "metadata.namespace 'a/b'",
+        "lower-case",
+        broken=True,
+    ),
+    Bad(
+        "a version of a set that is served no more",
+        SET.replace("v1alpha2", "v1alpha1"),
+        1,
+        13,
+        Reason.UNSUPPORTED_VERSION,
+        "config.porch.kpt.dev/v1alpha1 is not supported",
+        "Write it as config.porch.kpt.dev/v1alpha2",
+        "PackageVariantSet platform/web",
+    ),
+    Bad(
+        "an unknown version",
+        variant("x").replace("v1alpha1", "v1beta1"),
+        1,
+        13,
+        Reason.UNSUPPORTED_VERSION,
+        "v1beta1 is not supported",
+        "Use apiVersion: config.porch.kpt.dev/v1alpha1.",
+        "PackageVariant platform/x",
+    ),
+    Bad(
+        "a misspelt kind of our group",
+        variant("x").replace("kind: PackageVariant", "kind: PackageVarient"),
+        2,
+        7,
+        Reason.UNKNOWN_KIND,
+        "Unknown kind PackageVarient",
+        "Did you mean PackageVariant?",
+        "PackageVariant platform/x",
+    ),
+    Bad(
+        "a kind of ours in a misspelt group",
+        variant("x").replace("config.porch.kpt.dev", "config.porch.kpt.io"),
+        1,
+        13,
+        Reason.UNKNOWN_GROUP,
+        "Unknown API group config.porch.kpt.io",
+        "Use apiVersion: config.porch.kpt.dev/v1alpha1.",
+        "PackageVariant platform/x",
+    ),
+    Bad(
+        "a registration in a misspelt group",
+        REGISTRATION.format(name="r", repo="x", directory="").replace("config.porch", "config.proch"),
+        1,
+        13,
+        Reason.UNKNOWN_GROUP,
+        "Unknown API group",
+        "Use apiVersion",
+        "Repository platform/r",
+    ),
+    Bad(
+        "no apiVersion",
+        variant("x").partition("\n")[2],
+        1,
+        1,
+        Reason.MISSING_FIELD,
+        "Missing required field apiVersion",
+        "Add apiVersion: config.porch.kpt.dev/v1alpha1.",
+        "PackageVariant platform/x",
+    ),
+    Bad(
+        "no kind",
+        variant("x").replace("kind: PackageVariant\n", ""),
+        1,
+        1,
+        Reason.MISSING_FIELD,
+        "Missing required field kind",
+        "Add the kind",
+        broken=True,
+    ),
+    Bad(
+        "an anchor",
+        variant("x").replace("spec:", "spec: &a"),
+        5,
+        0,
+        Reason.INVALID_YAML,
+        "Anchors and aliases are not allowed",
+        "Write the value out",
+        "PackageVariant platform/x",
+        broken=True,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda c: c.reason)
+def test_bad_input_is_named_and_stalls_only_its_owner(world: Make, case: Bad) -> None:
+    found = read(world({"bad.yaml": case.text, "good.yaml": GOOD}))
+
+    (problem,) = found.problems
+    assert (problem.location.path, problem.location.line) == ("bad.yaml", case.line)
+    assert case.column in (0, problem.location.column)
+    assert problem.reason == case.code
+    assert case.message in problem.message
+    assert case.hint in problem.hint
+    assert problem.subject == case.stalled
+    assert {f"{k.kind} {k.namespace}/{k.name}" for k in found.stalled} == ({case.stalled} - {""})
+    assert found.broken == (frozenset({"bad.yaml"}) if case.broken else frozenset())
+    assert names(found) == ["default/good"]
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_a_broken_document_takes_no_other_document_with_it(world: Make, where: int) -> None:
+    documents = [variant("a"), variant("b")]
+    documents.insert(where, variant("bad").replace("upstream:", "upstream: ]"))
+    found = read(world({"all.yaml": "---\n".join(documents)}))
+
+    (problem,) = found.problems
+    assert problem.location.line == 10 * where + 6
+    assert problem.subject == "PackageVariant platform/bad"
+    assert names(found) == ["platform/a", "platform/b"]
+    assert [v.source.location.line for v in found.variants] == [n * 10 + 1 for n in range(3) if n != where]
+    assert found.broken == {"all.yaml"}
+    lines = [v.source.at("spec", "upstream", "revision").line for v in found.variants]
+    assert lines == [v.source.location.line + 8 for v in found.variants]
+
+
+def test_every_fault_of_a_manifest_is_named(world: Make) -> None:
+    text = variant("x").replace("repo:", "rep:").replace("package:", "packag:")
+    found = read(world({"bad.yaml": text}))
+
+    assert [p.message for p in found.problems] == [
+        "Unknown field spec.upstream.rep",
+        "Unknown field spec.upstream.packag",
+    ]
+
+
+def test_two_of_one_name_both_stall_and_name_each_other(world: Make) -> None:
+    found = read(world({"a.yaml": GOOD, "b.yaml": f"{variant('b')}---\n{GOOD}", "c.yaml": variant("c")}))
+
+    assert names(found) == ["platform/b", "platform/c"]
+    assert found.stalled == {key("PackageVariant", "default", "good")}
+    assert [(str(p.location), p.reason) for p in found.problems] == [
+        ("a.yaml:1", Reason.DUPLICATE_OBJECT),
+        ("b.yaml:11", Reason.DUPLICATE_OBJECT),
+    ]
+    assert "b.yaml:11" in found.problems[0].message
+    assert "a.yaml:1" in found.problems[1].message
+
+
+def test_one_name_in_two_namespaces_or_kinds_is_no_duplicate(world: Make) -> None:
+    found = read(
+        world({"a.yaml": f"{variant('web')}---\n{variant('web', namespace='b')}---\n{SET}  targets: []\n"})
+    )
+
+    assert found.problems == ()
+    assert (names(found), [s.key for s in found.sets]) == (
+        ["b/web", "platform/web"],
+        [ObjectName("platform", "web")],
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+        "apiVersion: source.toolkit.fluxcd.io/v1\nkind: Repository\nmetadata: {name: a}\n",
+        "apiVersion: pkg.crossplane.io/v1\nkind: Package\nmetadata: {name: a}\n",
+        "apiVersion: porch.kpt.dev/v1alpha1\nkind: PackageRevision\nmetadata: {name: a}\n",
+        "apiVersion: config.porch.kpt.dev/v1alpha1\nkind: FunctionConfig\nmetadata: {name: a}\n",
+    ],
+)
+def test_other_peoples_objects_are_noted_and_nothing_more(world: Make, text: str) -> None:
+    found = read(world({"a.yaml": text}))
+
+    assert (found.problems, found.stalled, found.broken) == ((), frozenset(), frozenset())
+    assert len(found.notes) == 1
+
+
+@pytest.mark.parametrize("text", ["replicas: 2\n", "- a\n- b\n", "items: 3\nkind: 5\n"])
+def test_what_names_no_kind_is_no_problem_but_its_file_may_have_owned_something(
+    world: Make, text: str
+) -> None:
+    found = read(world({"values.yaml": text}))
+
+    assert found.problems == ()
+    assert found.broken == {"values.yaml"}
+
+
+def test_status_is_not_ours_to_judge(world: Make) -> None:
+    assert read(world({"a.yaml": GOOD + "status: whatever\n"})).problems == ()
+
+
+def test_a_file_that_is_too_large_is_broken_and_not_read(world: Make) -> None:
+    policy = Policy(limits=Limits(manifest_bytes=400))
+    found = read(world({"big.yaml": GOOD + "#" * 400, "good.yaml": GOOD}), policy)
+
+    (problem,) = found.problems
+    assert (problem.reason, problem.location.path) == (Reason.MANIFEST_UNREADABLE, "big.yaml")
+    assert found.broken == {"big.yaml"}
+    assert names(found) == ["default/good"]
+
+
+HOSTILE = [
+    b"\xff\xfe\x00",
+    b"a: " + b"[" * 5000,
+    b"\x00",
+    b"a: *b\n",
+    b"&a [*a]\n",
+    b"? [a]\n: b\n",
+    b"{" * 300,
+]
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
+def test_no_bytes_end_the_run(world: Make, data: bytes) -> None:
+    found = read(world({"bad.yaml": data, "good.yaml": GOOD}))
+
+    assert len(found.problems) == 1
+    assert found.broken == {"bad.yaml"}
+    assert names(found) == ["default/good"]
+
+
+def control(directory: str) -> str:
+    return REGISTRATION.format(name="own", repo="here", directory=directory)
+
+
+def read_shared(world: World, policy: Policy = POLICY, registered: tuple[Repository, ...] = ()) -> Manifests:
+    return read_manifests(
+        world.mirror, world.commit, policy, registered=registered, is_control=lambda repo: repo == "here"
+    )
+
+
+def test_a_registered_directory_holds_packages_not_manifests(world: Make) -> None:
+    files = {
+        "r.yaml": control("blueprints"),
+        "blueprints/fleet/Kptfile": "a: b",
+        "blueprints/fleet/pv.yaml": GOOD,
+        "blueprints/broken.yaml": "[",
+        "a.yaml": GOOD,
+    }
+
+    assert names(read_shared(world(files))) == ["default/good"]
+    assert read_shared(world(files)).problems == ()
+
+
+def test_below_a_registered_root_only_packages_are_skipped(world: Make) -> None:
+    files = {
+        "r.yaml": control(""),
+        "fleet/Kptfile": "a: b",
+        "fleet/deep/pv.yaml": variant("inside"),
+        "other/pv.yaml": variant("outside"),
+    }
+
+    assert names(read_shared(world(files))) == ["platform/outside"]
+
+
+def test_a_package_that_nobody_registered_may_hold_manifests(world: Make) -> None:
+    files = {"mgmt/Kptfile": "a: b", "mgmt/pv.yaml": GOOD, "r.yaml": control("blueprints")}
+
+    assert names(read_shared(world(files))) == ["default/good"]
+
+
+def test_a_registration_inside_a_registered_directory_registers_nothing(world: Make) -> None:
+    files = {
+        "r.yaml": control("blueprints"),
+        "blueprints/r.yaml": control("sets"),
+        "sets/a.yaml": GOOD,
+    }
+
+    assert names(read_shared(world(files))) == ["default/good"]
+
+
+def test_a_manifest_path_opens_a_registered_directory(world: Make) -> None:
+    files = {
+        "r.yaml": control("fleet"),
+        "fleet/sets/a.yaml": GOOD,
+        "fleet/web/Kptfile": "",
+        "fleet/web/b.yaml": "[",
+    }
+    policy = Policy(manifest_paths=("r.yaml", "fleet/sets"))
+
+    assert names(read_shared(world(files), policy)) == ["default/good"]
+
+
+def test_the_snapshot_registers_too(world: Make) -> None:
+    registered = Repository(
+        api_version="config.porch.kpt.dev/v1alpha1",
+        kind="Repository",
+        spec=RepositorySpec(git=GitRepository(repo="here", directory="/blueprints/")),
+    )
+    files = {"blueprints/a.yaml": GOOD}
+
+    assert names(read_shared(world(files), registered=(registered,))) == []
+    assert names(read_shared(world(files))) == ["default/good"]
+
+
+def test_order_of_files_changes_nothing(world: Make) -> None:
+    files = {f"{n}.yaml": text for n, text in zip("cab", [GOOD, variant("b"), "a: ["], strict=True)}
+    renamed = read(world(files))
+
+    assert names(renamed) == sorted(names(renamed))
