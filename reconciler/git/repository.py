@@ -4,6 +4,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pygit2
 
@@ -298,7 +299,7 @@ class Mirror:
                 snapshot[name] = peeled
         self._snapshot = snapshot
 
-    def _object(self, oid: Oid) -> pygit2.Object | None:
+    def _object(self, oid: Oid) -> Any:
         try:
             return self._repository.get(oid)
         except _NO_OBJECT:
@@ -310,7 +311,7 @@ class Mirror:
         except (*_NO_OBJECT, pygit2.InvalidSpecError):
             return None
 
-    def _at(self, commit_or_tree: Oid, path: str) -> pygit2.Object | None:
+    def _at(self, commit_or_tree: Oid, path: str) -> Any:
         found = self._object(commit_or_tree)
         try:
             found = found.tree if isinstance(found, pygit2.Commit) else found
