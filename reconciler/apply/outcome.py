@@ -16,7 +16,6 @@ class Did(StrEnum):
     DELETED = "deleted"
     OPENED = "opened"
     UPDATED = "updated"
-    READIED = "readied"
     CLOSED = "closed"
     RECORDED = "recorded"
 

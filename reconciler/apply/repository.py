@@ -10,9 +10,10 @@ from reconciler.forge.base import Forge
 from reconciler.forge.local import LocalForge
 from reconciler.forge.record import PULLS, PullRecord
 from reconciler.forge.staging import Staging
+from reconciler.git.files import PackageRefusedError
 from reconciler.git.layout import HEADS, TAGS
 from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushStatus, push
-from reconciler.git.repository import Mirror, PackageRefusedError
+from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import Change, Effect, MoveRef
@@ -139,12 +140,6 @@ def _stage_pulls(target: Target, staged: Staging, change: Change) -> Iterator[Ef
         record = staged.ensure(wanted(change, change.pull, target.names))
         if record != before:
             yield _about(change, Did.UPDATED if before else Did.OPENED, record)
-    if change.ready:
-        head = change.pull.head if change.pull else ""
-        ready = staged.find_open(head)
-        if ready and ready.draft:
-            staged.mark_ready(ready.number)
-            yield _about(change, Did.READIED, ready)
     for close in change.close:
         before = staged.find(close.number)
         if staged.close(close.number, close.comment, withdrawn=True) != before:
@@ -158,9 +153,6 @@ def _call_forge(target: Target, change: Change) -> Result:
         if change.pull:
             pull = target.forge.ensure(wanted(change, change.pull, target.names))
             effects.append(_about(change, Did.OPENED, pull))
-            if change.ready:
-                target.forge.mark_ready(pull.number)
-                effects.append(_about(change, Did.READIED, pull))
         for close in change.close:
             target.forge.close(close.number, comment=close.comment)
             effects.append(Effect(_name(change), Did.CLOSED, f"#{close.number}"))
@@ -170,8 +162,8 @@ def _call_forge(target: Target, change: Change) -> Result:
 
 
 def wanted(change: Change, pull: PullRequest, names: Names) -> PullRequest:
-    """Return the pull request to open, its body written if the plan left that to us."""
-    return pull if pull.body else replace(pull, body=pull_body(change, names))
+    """Return the pull request to open, its body as reviewers will read it."""
+    return replace(pull, body=pull_body(change, names))
 
 
 def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:

@@ -47,7 +47,8 @@ class LocalForge:
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
         """Return every pull request, sorted by number."""
-        return tuple(record.pull() for record in self.records())
+        staged = self.stage(Pack(self.mirror))
+        return tuple(staged.pull(record) for record in staged.records.values())
 
     def records(self) -> tuple[PullRecord, ...]:
         """Return every pull request with what only this forge knows of it, sorted by number."""
@@ -59,7 +60,7 @@ class LocalForge:
 
     def ensure(self, wanted: PullRequest) -> PullRequest:
         """Open a pull request for `wanted.head`, or bring the open one up to date; return it."""
-        return self._now(lambda staged: (staged.ensure(wanted).pull(), []))
+        return self._now(lambda staged: (staged.pull(staged.ensure(wanted)), []))
 
     def mark_ready(self, number: int) -> None:
         """Mark a draft as ready for review; its branch moves to `proposed/`."""

@@ -1,6 +1,7 @@
 """Pull requests that are refs of their own repository, so that they move in the same push as its branches."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from reconciler.errors import RefusedError
@@ -51,12 +52,16 @@ class Staging:
         return MappingProxyType({n: self.observed(self._records[n]) for n in sorted(self._records)})
 
     def move(self, ref: str, oid: Oid | None, time: int = 0) -> None:
-        """Note that the same push moves a branch; an open pull request of it follows."""
-        self._moved[ref] = oid
-        if oid is None:
-            return
-        self._ages[oid] = time
+        """Note that the same push moves a branch (None: it goes); an open pull request of it follows."""
         record = self.find_open(ref.removeprefix(HEADS))
+        if oid is None:
+            merged = record is not None and self._has_content(record)
+            self._moved[ref] = None
+            if record and merged:
+                self._put(record.model_copy(update=self._merged(record)))
+            return
+        self._moved[ref] = oid
+        self._ages[oid] = time
         if record:
             self._put(record.model_copy(update={"head_oid": oid}))
 
@@ -68,7 +73,7 @@ class Staging:
         tip = head or Oid(record.head_oid)
         main = self._at(f"{HEADS}{record.base}")
         if main and tip and tip in self.mirror.ancestry(main):
-            return record.model_copy(update={"state": PullState.MERGED, "head_oid": tip, "merge_oid": main})
+            return record.model_copy(update={**self._merged(record), "head_oid": tip})
         if head is None:
             return record.model_copy(update={"state": PullState.CLOSED})
         proposed = not record.draft or self._at(record.head_refs[0]) is None
@@ -128,8 +133,8 @@ class Staging:
         if self._records[number].state is not PullState.OPEN:
             return record
         merged = record.state is PullState.MERGED or self._has_content(record)
-        update: dict[str, object] = {"state": PullState.MERGED if merged else PullState.CLOSED}
-        update["withdrawn"] = withdrawn and not merged
+        closed = {"state": PullState.CLOSED, "withdrawn": withdrawn}
+        update: dict[str, object] = self._merged(record) if merged else closed
         if comment:
             update["comments"] = {**record.comments, "close": comment}
         return self._put(record.model_copy(update=update))
@@ -139,6 +144,12 @@ class Staging:
         record = self.find(number)
         update = {"state": PullState.MERGED, "merge_oid": merge, "draft": False}
         self._put(record.model_copy(update=update), time)
+
+    def pull(self, record: PullRecord) -> PullRequest:
+        """Return a pull request as every forge has it, its head where the branch stands now."""
+        stands = (ref.removeprefix(HEADS) for ref in record.head_refs if self._at(ref))
+        open_head = next(stands, record.head) if record.state is PullState.OPEN else record.head
+        return replace(record.pull(), head=open_head)
 
     def comment(self, number: int, key: str, body: str) -> PullRecord:
         """Write or update the one comment of ours that `key` names."""
@@ -176,6 +187,10 @@ class Staging:
         if isinstance(about, DeletionHead):
             return here is None
         return here is not None and here == self.mirror.subtree(Oid(record.head_oid), about.path)
+
+    def _merged(self, record: PullRecord) -> dict[str, object]:
+        base = self._at(f"{HEADS}{record.base}") or ""
+        return {"state": PullState.MERGED, "merge_oid": record.merge_oid or base, "draft": False}
 
     def _head(self, record: PullRecord) -> Oid | None:
         return next((oid for ref in record.head_refs if (oid := self._at(ref))), None)

@@ -13,7 +13,6 @@ from reconciler.report.summary import (
     detail,
     sorted_changes,
     summary_line,
-    upstream_text,
 )
 from reconciler.report.text import shown_conflict
 
@@ -56,13 +55,12 @@ def pull_body(change: Change, names: Names) -> str:
     for note in change.conflicts:
         upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
         conflicts.append(ConflictNote(note.path, note.field, upstream, local))
+    text = change.pull.body if change.pull else ""
     return _fill(
         "pull-request.md",
         sentence=_SENTENCES.get(change.op, "Changes a package."),
         name=names.of(change),
-        variant=f"PackageVariant {change.variant}" if change.variant else "",
-        manifest=str(change.location) if change.location else "",
-        upstream=upstream_text(change),
+        text=text.strip(),
         reason=str(change.reason),
         conflicts=conflicts,
     )

@@ -11,7 +11,6 @@ from reconciler.report.redact import MASK, holds_secret
 from reconciler.report.summary import Names, arrow, detail, sorted_changes, summary_line, upstream_text
 
 Paint = Callable[[str, "Colour"], str]
-_SHORT = 8
 
 
 class Colour(StrEnum):
@@ -123,8 +122,7 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
 def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     """Return one effect in a line."""
     ref = f" {terminal(effect.ref)}" if effect.ref else ""
-    oid = f" {effect.oid[:_SHORT]}" if effect.oid else ""
-    line = f"{effect.what:<8} {terminal(effect.repository)}{ref}{oid}"
+    line = f"{effect.what:<8} {terminal(effect.repository)}{ref}"
     if effect.error:
         return f"{paint('failed:', Colour.RED)} {line}: {terminal(effect.error)}"
     return line
