@@ -1,0 +1,226 @@
+"""One suite for every forge: what the runs rely on, on the local forge and on the fake that tests use."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from reconciler.errors import ConflictError, RefusedError
+from reconciler.forge.base import Forge
+from reconciler.forge.local import LocalForge
+from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.repository import Mirrors
+from reconciler.inventory import PullRequest, PullState
+from reconciler.policy import CommitPolicy
+from tests.support.fake_forge import FakeForge
+from tests.support.world import EPOCH, git
+
+HEAD = "drafts/web/packagevariant-1"
+OTHER = "drafts/db/packagevariant-1"
+
+
+class Bench(Protocol):
+    """A forge with two draft branches, and a person who can push to them."""
+
+    forge: Forge
+
+    def again(self) -> Forge:
+        """Return the forge as another process sees it."""
+        ...
+
+    def push(self, head: str) -> str:
+        """Add a commit to a branch; return its id."""
+        ...
+
+    def delete(self, head: str) -> None:
+        """Delete a branch."""
+        ...
+
+
+class FakeBench:
+    def __init__(self) -> None:
+        self.heads = {HEAD: "1", OTHER: "2"}
+        self.forge = FakeForge(self.heads)
+
+    def again(self) -> Forge:
+        return self.forge
+
+    def push(self, head: str) -> str:
+        self.heads[head] += "+"
+        return self.heads[head]
+
+    def delete(self, head: str) -> None:
+        del self.heads[head]
+
+
+class LocalBench:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.bare = root / "edge.git"
+        create_bare(self.bare, [Snapshot("Start", {"README.md": b"edge\n"}, EPOCH)])
+        self.copy = root / "copy"
+        git(root, "clone", "-q", str(self.bare), str(self.copy))
+        for head, package in ((HEAD, "web"), (OTHER, "db")):
+            git(self.copy, "checkout", "-q", "-b", head, "main")
+            (self.copy / package).mkdir()
+            (self.copy / package / "Kptfile").write_text("kind: Kptfile\n")
+            git(self.copy, "add", "-A")
+            git(self.copy, "commit", "-qm", package)
+            git(self.copy, "push", "-q", "origin", head)
+        self.forge = self.again()
+
+    def again(self) -> LocalForge:
+        mirror = Mirrors(self.root / "cache").open(str(self.bare))
+        return LocalForge(mirror, CommitPolicy())
+
+    def push(self, head: str) -> str:
+        git(self.copy, "checkout", "-q", head)
+        git(self.copy, "commit", "-q", "--allow-empty", "-m", "A person's", when=EPOCH + 60)
+        git(self.copy, "push", "-q", "origin", head)
+        return git(self.copy, "rev-parse", head).strip()
+
+    def delete(self, head: str) -> None:
+        git(self.copy, "push", "-q", "origin", f":{head}")
+
+
+@pytest.fixture(params=["local", "fake"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
+    return LocalBench(tmp_path) if request.param == "local" else FakeBench()
+
+
+def wanted(head: str = HEAD, title: str = "Create web", *, draft: bool = True) -> PullRequest:
+    return PullRequest(head=head, base="main", title=title, body="Why.", draft=draft, labels=("reconciler",))
+
+
+def test_a_pull_request_is_opened_once(bench: Bench) -> None:
+    first = bench.forge.ensure(wanted())
+    again = bench.again().ensure(wanted())
+
+    assert (first.number, first.state, first.draft) == (1, PullState.OPEN, True)
+    assert again == first
+    assert bench.again().list_pulls() == (first,)
+
+
+def test_each_head_has_its_own(bench: Bench) -> None:
+    bench.forge.ensure(wanted())
+    bench.forge.ensure(wanted(OTHER, "Create db"))
+
+    assert [(p.number, p.head) for p in bench.again().list_pulls()] == [(1, HEAD), (2, OTHER)]
+
+
+def test_a_pull_request_keeps_what_it_was_given(bench: Bench) -> None:
+    bench.forge.ensure(wanted())
+    bench.forge.ensure(replace(wanted(), title="Update web", body="New.", labels=("a", "b")))
+
+    (pull,) = bench.again().list_pulls()
+    assert (pull.title, pull.body, pull.labels, pull.base) == ("Update web", "New.", ("a", "b"), "main")
+
+
+def test_there_is_no_pull_request_without_a_branch(bench: Bench) -> None:
+    with pytest.raises(RefusedError):
+        bench.forge.ensure(wanted("drafts/none/w"))
+
+    assert bench.again().list_pulls() == ()
+
+
+def test_a_ready_pull_request_stays_ready(bench: Bench) -> None:
+    number = bench.forge.ensure(wanted()).number
+    bench.forge.mark_ready(number)
+    bench.again().mark_ready(number)
+    bench.again().ensure(wanted(title="Update web"))
+
+    (pull,) = bench.again().list_pulls()
+    assert (pull.draft, pull.title, pull.state) == (False, "Update web", PullState.OPEN)
+
+
+def test_the_head_is_where_a_person_pushed_it(bench: Bench) -> None:
+    bench.forge.ensure(wanted())
+
+    oid = bench.push(HEAD)
+
+    assert bench.again().list_pulls()[0].head_oid == oid
+
+
+def test_a_closed_pull_request_stays_closed(bench: Bench) -> None:
+    number = bench.forge.ensure(wanted()).number
+    bench.forge.close(number, comment="Obsolete.")
+    bench.again().close(number, comment="Again.")
+
+    assert [p.state for p in bench.again().list_pulls()] == [PullState.CLOSED]
+
+
+def test_a_head_can_be_proposed_again_after_a_close(bench: Bench) -> None:
+    bench.forge.close(bench.forge.ensure(wanted()).number, comment="No.")
+
+    again = bench.again().ensure(wanted())
+
+    assert again.number == 2
+    assert [p.state for p in bench.again().list_pulls()] == [PullState.CLOSED, PullState.OPEN]
+
+
+def test_deleting_the_branch_closes_the_pull_request(bench: Bench) -> None:
+    bench.forge.ensure(wanted())
+
+    bench.delete(HEAD)
+
+    assert [p.state for p in bench.again().list_pulls()] == [PullState.CLOSED]
+
+
+def test_a_merge_happens_once(bench: Bench) -> None:
+    pull = bench.forge.ensure(wanted(draft=False))
+    merged = bench.forge.merge(pull.number, expect=pull.head_oid)
+
+    assert bench.again().merge(pull.number, expect=pull.head_oid) == merged
+    assert [p.state for p in bench.again().list_pulls()] == [PullState.MERGED]
+
+
+def test_a_head_that_moved_is_not_merged(bench: Bench) -> None:
+    pull = bench.forge.ensure(wanted(draft=False))
+    bench.push(HEAD)
+
+    with pytest.raises(ConflictError):
+        bench.again().merge(pull.number, expect=pull.head_oid)
+
+    assert [p.state for p in bench.again().list_pulls()] == [PullState.OPEN]
+
+
+def test_neither_a_draft_nor_a_closed_pull_request_is_merged(bench: Bench) -> None:
+    pull = bench.forge.ensure(wanted())
+    with pytest.raises(RefusedError):
+        bench.forge.merge(pull.number, expect=pull.head_oid)
+    bench.forge.close(pull.number, comment="")
+
+    with pytest.raises(RefusedError):
+        bench.again().merge(pull.number, expect=pull.head_oid)
+
+
+def test_commenting_changes_no_state(bench: Bench) -> None:
+    pull = bench.forge.ensure(wanted())
+
+    bench.forge.comment(pull.number, key="conflicts", body="One.")
+    bench.forge.comment(pull.number, key="conflicts", body="Two.")
+
+    assert bench.again().list_pulls() == (pull,)
+
+
+@pytest.mark.parametrize("act", ["mark_ready", "close", "comment", "merge"])
+def test_what_does_not_exist_is_refused(bench: Bench, act: str) -> None:
+    arguments = {"close": {"comment": ""}, "comment": {"key": "k", "body": ""}, "merge": {"expect": "x"}}
+
+    with pytest.raises(RefusedError):
+        getattr(bench.forge, act)(9, **arguments.get(act, {}))
+
+
+def test_git_finds_nothing_wrong(tmp_path: Path) -> None:
+    bench = LocalBench(tmp_path)
+    number = bench.forge.ensure(wanted()).number
+    bench.forge.comment(number, key="k", body="x")
+    bench.forge.close(number, comment="No.")
+
+    ran = subprocess.run(
+        ["git", "-C", str(bench.bare), "fsck", "--strict"], capture_output=True, text=True, check=True
+    )
+
+    assert "error" not in ran.stderr
