@@ -11,6 +11,7 @@ class Reason(StrEnum):
     AMBIGUOUS_DOWNSTREAM = "AmbiguousDownstream"
     AMBIGUOUS_IDENTIFIER = "AmbiguousIdentifier"
     BASE_NOT_FOUND = "BaseNotFound"
+    BRANCH_NOT_FOUND = "BranchNotFound"
     CONTENT_CHANGED = "ContentChanged"
     CONTEXT_NOT_INJECTED = "ContextNotInjected"
     DELETION_GUARD = "DeletionGuard"

@@ -1,6 +1,7 @@
 """What a downstream was last made from: its upstreamLock, found again by commit."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.ids import Oid, normalise_url
@@ -69,12 +70,5 @@ def _states(view: RepositoryView, package: PackageState) -> Iterator[tuple[str, 
 
 
 def _recorded(pin: Pin, lock: GitUpstream, record: PackageVariantRecord) -> Pin:
-    return Pin(
-        pin.package,
-        pin.remote,
-        lock.ref,
-        -1,
-        Commit(Oid(record.upstream_commit), 0),
-        Oid(record.upstream_tree),
-        pin.repo,
-    )
+    commit = Commit(Oid(record.upstream_commit), 0)
+    return replace(pin, ref=lock.ref, revision=-1, commit=commit, tree=Oid(record.upstream_tree))

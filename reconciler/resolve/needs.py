@@ -32,7 +32,7 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
         yield here, resolved.local
         yield from update_trees(resolved.base, pin)
     draft = resolved.draft
-    if draft is not None and draft.foreign:
+    if draft is not None and draft.touched:
         yield here, draft.tree
         yield from update_trees(resolved.draft_base, pin)
         if has_main_moved(resolved) and draft.base_tree and resolved.local:

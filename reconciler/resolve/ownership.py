@@ -42,9 +42,13 @@ def find_owner(
     return ObjectName(namespace, name)
 
 
-def is_foreign(header: KptfileHeader | None, instance: str) -> bool:
-    """Whether another instance's annotation stands on the package."""
-    return header is not None and bool(header.owner) and not header.owner.startswith(f"{instance}/")
+def is_foreign(
+    header: KptfileHeader | None, path: str, views: Iterable[RepositoryView], instance: str
+) -> bool:
+    """Whether the package is another instance's: its annotations name one, and this very place."""
+    if header is None or not header.owner or header.owner.startswith(f"{instance}/"):
+        return False
+    return header.location in {location_text(view, path) for view in views}
 
 
 def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory) -> tuple[Draft, ...]:
@@ -74,7 +78,7 @@ def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest])
 
     Total: true for merge, squash and rebase alike, because content is compared, not commits.
     """
-    if draft.tree == package.main_tree:
+    if draft.tree == package.main_tree or draft.base == draft.tip.oid:
         return True
     head = short_branch(draft.ref)
     if any(p.state is PullState.MERGED and p.head == head and p.head_oid == draft.tip.oid for p in pulls):

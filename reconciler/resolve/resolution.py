@@ -15,7 +15,8 @@ class Pin:
 
     `ref` is the short name a Kptfile shows (`F/v3`, `drafts/F/w`, a branch), `revision` the
     number or -1, `tree` the package's tree, `remote` the repository as git is called with it,
-    `repo` as its registration writes it: what a Kptfile shows.
+    `repo` as its registration writes it: what a Kptfile shows. `repository` is the registration's
+    name and `name` the package's in it.
     """
 
     package: PackageKey
@@ -25,6 +26,8 @@ class Pin:
     commit: Commit
     tree: Oid
     repo: str = ""
+    repository: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from reconciler.state import PackageVariantRecord
 ENGINE = 1
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
-RETRY = "reconciler.dev/retry"
-
 
 def inputs_digest(
     variant: DesiredVariant, view: RepositoryView, downstream: PackageKey, pin: Pin, inventory: Inventory
@@ -36,7 +34,6 @@ def inputs_digest(
         "deployment": view.deployment,
         "upstream": [*pin.package, pin.repo, pin.ref, pin.revision, pin.commit.oid, pin.tree],
         "spec": {name: spec[name] for name in kept if name in spec},
-        "retry": variant.annotations.get(RETRY, ""),
         "objects": list(_injected(variant, inventory)),
     }
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()

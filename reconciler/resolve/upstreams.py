@@ -77,7 +77,17 @@ def pin_at(
     """Return the pin of one package of a view at one commit."""
     git = view.manifest.spec.git
     repo = git.repo if git else view.remote
-    return Pin(PackageKey(view.url, path), view.remote, ref, revision, commit, tree, repo)
+    return Pin(
+        package=PackageKey(view.url, path),
+        remote=view.remote,
+        ref=ref,
+        revision=revision,
+        commit=commit,
+        tree=tree,
+        repo=repo,
+        repository=view.key.name,
+        name=package_name(view, path),
+    )
 
 
 def short_tag(ref: str) -> str:

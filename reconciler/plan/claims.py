@@ -1,0 +1,77 @@
+"""May a variant have the package that it wants: new, its own, another's of ours, or a stranger's."""
+
+from dataclasses import dataclass
+
+from reconciler.errors import Problem
+from reconciler.expand import DesiredVariant
+from reconciler.ids import ObjectName
+from reconciler.plan.changes import Op
+from reconciler.plan.world import PAUSED, Target, World
+from reconciler.reasons import Reason
+from reconciler.resolve.ownership import is_foreign
+from reconciler.resolve.upstreams import subject_of
+
+ADOPT_EXISTING = "adoptExisting"
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Why a variant must leave the package alone; a problem if its manifest is to blame."""
+
+    reason: Reason
+    message: str
+    problem: Problem | None = None
+
+
+def claim_package(target: Target, variant: DesiredVariant, world: World) -> Op | Denied:
+    """Return what a change of the package would be: create, update, transfer or adopt; or why not.
+
+    Source: porch packagevariant_controller.go, findAndUpdateExistingRevisions; D5.
+    Differs: adoption leaves drafts of other people alone; another instance's package is never taken.
+    """
+    owner = target.owner
+    if owner == variant.key:
+        return Op.UPDATE
+    if owner is None:
+        return _claim_unowned(target, variant, world)
+    if is_uncertain(owner, world):
+        return Denied(Reason.OWNER_STALLED, f"PackageVariant {owner} owns it and is not understood")
+    return Op.TRANSFER
+
+
+def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op | Denied:
+    package = target.package
+    if not package.exists or (package.main_tree is None and target.draft is not None):
+        return Op.CREATE
+    views = tuple(world.inventory.views_of(target.view.url))
+    if is_foreign(package.main_header, package.path, views, world.inventory.policy.instance):
+        return _exists(target, variant, "is owned by another instance", "Choose another downstream package.")
+    if variant.spec.adoption_policy == ADOPT_EXISTING:
+        return Op.ADOPT if package.main_tree is not None else Op.CREATE
+    hint = f"Set spec.adoptionPolicy to {ADOPT_EXISTING}, or choose another downstream package."
+    return _exists(target, variant, "exists and is not ours", hint)
+
+
+def is_uncertain(owner: ObjectName, world: World) -> bool:
+    """Whether the owner may still stand behind its package although nobody desires it now (law 4)."""
+    if world.is_stalled(owner):
+        return True
+    record = world.inventory.records.get(owner)
+    if record is None or world.find_desired(owner) is not None:
+        return False
+    control = world.inventory.control
+    return not control.readable or record.manifest in control.broken
+
+
+def is_paused(target: Target, variant: DesiredVariant | None, world: World) -> bool:
+    """Whether somebody asked to leave the package as it is (D17)."""
+    annotations = target.view.manifest.metadata.annotations or {}
+    stopped = annotations.get(PAUSED) == "true" or world.inventory.policy.suspend
+    return stopped or (variant is not None and variant.paused)
+
+
+def _exists(target: Target, variant: DesiredVariant, what: str, hint: str) -> Denied:
+    message = f"Package {target.package.path} in repository {target.view.key.name} {what}"
+    location = variant.source.at("spec", "downstream", "package")
+    problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint, subject_of(variant))
+    return Denied(Reason.PACKAGE_EXISTS, message, problem)

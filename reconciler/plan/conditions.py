@@ -1,0 +1,86 @@
+"""Conditions of every owner: Porch's two, and the seed's five on each variant (D18)."""
+
+from collections.abc import Iterable, Iterator
+
+from reconciler.api.meta import Condition
+from reconciler.api.porch import GROUP
+from reconciler.expand import DesiredVariant
+from reconciler.ids import ObjectKey
+from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
+from reconciler.plan.world import World
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Package
+from reconciler.resolve.upstreams import subject_of
+
+_VALID = "all validation checks passed"
+_ENSURED = "successfully ensured downstream package variant"
+_UNENSURED = frozenset({Reason.PACKAGE_EXISTS, Reason.DUPLICATE_DOWNSTREAM, Reason.NOT_OURS})
+"""Reasons to keep a package that leave its variant without its downstream."""
+
+
+def plan_conditions(world: World, changes: Iterable[Change]) -> dict[ObjectKey, tuple[Condition, ...]]:
+    """Return the conditions of every set and variant as they are once the plan is applied.
+
+    Without times and sorted by type, so that they never flap.
+    """
+    conditions = dict(world.desired.conditions)
+    by_variant = {c.variant: c for c in changes if c.variant is not None}
+    for variant in world.desired.variants:
+        key = ObjectKey(GROUP, "PackageVariant", *variant.key)
+        found = _variant(variant, by_variant.get(variant.key), world)
+        conditions[key] = tuple(sorted(found, key=lambda c: c.type))
+    return dict(sorted(conditions.items()))
+
+
+def _variant(variant: DesiredVariant, change: Change | None, world: World) -> Iterator[Condition]:
+    problem = next((p for p in world.resolution.problems if p.subject == subject_of(variant)), None)
+    if problem is not None or change is None:
+        message = problem.message if problem else "its repository could not be read"
+        yield _condition("Stalled", True, "ValidationError", message)
+        yield _condition("Ready", False, "Error", "invalid packagevariant object")
+        yield _condition("Valid", False, problem.reason if problem else "Error", message)
+        yield _condition("DownstreamEnsured", False, "Stalled", message)
+        return
+    yield _condition("Stalled", False, "Valid", _VALID)
+    yield _condition("Valid", True, "Valid", _VALID)
+    error = _error(change)
+    yield from (_ensured(type_, change, error) for type_ in ("DownstreamEnsured", "Ready"))
+    exists = _has_draft(variant, change, world)
+    yield _condition("DraftExists", exists, "DraftExists" if exists else "NoDraft", "")
+    yield from _context(variant, error, world)
+
+
+def _ensured(type_: str, change: Change, error: str) -> Condition:
+    if error:
+        return _condition(type_, False, "Error" if type_ == "Ready" else change.reason, error)
+    return _condition(type_, True, "NoErrors", _ENSURED)
+
+
+def _error(change: Change) -> str:
+    if change.op is Op.BLOCK or change.reason in _UNENSURED or change.reason is Reason.OWNER_STALLED:
+        return change.message or str(change.reason)
+    return ""
+
+
+def _has_draft(variant: DesiredVariant, change: Change, world: World) -> bool:
+    removed = {w.ref for w in change.writes if isinstance(w, MoveRef) and w.to is None}
+    if any(isinstance(write, WriteDraft) for write in change.writes):
+        return True
+    resolved = world.resolved.get(variant.key)
+    draft = resolved.draft if resolved else None
+    return draft is not None and draft.ref not in removed
+
+
+def _context(variant: DesiredVariant, error: str, world: World) -> Iterator[Condition]:
+    """Say whether what was asked for the package context is there; nothing asked, nothing said."""
+    asked = variant.spec.package_context
+    if asked is None or not (asked.data or asked.remove_keys):
+        return
+    rendered = world.rendered.variants.get(variant.key)
+    done = rendered is not None and isinstance(rendered.fresh, Package) and not error
+    reason = "ContextInjected" if done else "ContextNotInjected"
+    yield _condition("ContextInjected", done, reason, "" if done else error)
+
+
+def _condition(type_: str, holds: object, reason: str, message: str) -> Condition:
+    return Condition(type=type_, status="True" if holds else "False", reason=reason, message=message)

@@ -1,0 +1,169 @@
+"""The plan: every package in scope, once, with a reason and the exact writes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.errors import Exit, Problem
+from reconciler.expand import Desired, DesiredVariant
+from reconciler.inventory import Inventory, RepositoryView
+from reconciler.plan.changes import Change, Op, Plan, Write
+from reconciler.plan.checksum import plan_checksum
+from reconciler.plan.claims import Denied, claim_package, is_paused
+from reconciler.plan.conditions import plan_conditions
+from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
+from reconciler.plan.drafts import close_drafts, close_pulls
+from reconciler.plan.outputs import Case, decide_output, upstream_labels
+from reconciler.plan.publish import publish_tags
+from reconciler.plan.records import plan_records, plan_status, record_owners
+from reconciler.plan.safety import check_deletions
+from reconciler.plan.world import Target, World, build_world
+from reconciler.policy import OnUnavailable
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Rendered
+from reconciler.resolve.resolution import Resolution
+from reconciler.resolve.upstreams import subject_of
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One package's change, and the problems that its manifests have with it."""
+
+    change: Change
+    problems: tuple[Problem, ...] = ()
+
+
+def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution, rendered: Rendered) -> Plan:
+    """Compare what should be with what is, package by package.
+
+    Total: every package in scope yields exactly one change. Deterministic and order-free. A plan
+    made of the world after its own application keeps everything (law 1).
+    """
+    world = build_world(inventory, desired, resolution, rendered)
+    decisions = tuple(decide(target, world) for target in world.targets)
+    changes = tuple(decision.change for decision in decisions)
+    found = [problem for decision in decisions for problem in decision.problems]
+    problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
+    plan = Plan(
+        changes=changes,
+        problems=tuple(sorted(set(problems))),
+        refusals=tuple(check_deletions(world, changes)),
+        conditions=plan_conditions(world, changes),
+        records=plan_records(world, changes),
+        record_owners=record_owners(world, changes),
+    )
+    plan = replace(plan, status=plan_status(world, plan.conditions), checksum=plan_checksum(changes))
+    return replace(plan, exits=frozenset(_exits(plan, inventory)))
+
+
+def decide(target: Target, world: World) -> Decision:
+    """Decide about one package. Total: what nothing is known about is kept."""
+    wanted = world.wanted.get(target.key, ())
+    if not wanted:
+        return Decision(decide_unwanted(target, world))
+    if len(wanted) > 1:
+        return _contested(target, wanted)
+    return _wanted(target, wanted[0], world)
+
+
+def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
+    change = _blank(target, variant)
+    resolved = world.resolved.get(variant.key)
+    if is_paused(target, variant, world):
+        return Decision(replace(change, reason=Reason.PAUSED, message="Paused by annotation"))
+    if resolved is None:
+        return Decision(_unresolved(change, target, variant, world))
+    claim = claim_package(target, variant, world)
+    if isinstance(claim, Denied):
+        problems = (claim.problem,) if claim.problem else ()
+        return Decision(replace(change, reason=claim.reason, message=claim.message), problems)
+    old, new = upstream_labels(resolved)
+    change = replace(change, upstream_from=old, upstream_to=new)
+    case = Case(target, resolved, world.rendered.variants[variant.key], world, claim)
+    return Decision(_with_housekeeping(decide_output(case, change), target, world))
+
+
+def _with_housekeeping(change: Change, target: Target, world: World) -> Change:
+    """Add what is due beside the content: tags, drafts that main has, a deletion to withdraw."""
+    if change.op is Op.BLOCK:
+        return change
+    tags = tuple(publish_tags(target, world.inventory))
+    merged = close_drafts(target.merged)
+    spare = tuple(d for d in target.others if not d.touched)
+    withdrawn = tuple(withdraw_deletion(target, world))
+    refs = [write.ref for write in withdrawn]
+    closes = (
+        *close_pulls(target, [d.ref for d in spare], "Another draft of this package replaces this one."),
+        *close_pulls(target, refs, "The package is wanted again."),
+    )
+    due = (*tags, *merged, *close_drafts(spare), *withdrawn)
+    if change.op is Op.KEEP and (due or closes):
+        op, reason = _due(tags, withdrawn)
+        keeps = change.reason is not Reason.UP_TO_DATE
+        change = replace(change, op=op, reason=change.reason if keeps else reason)
+    return replace(change, writes=(*due, *change.writes), close=(*change.close, *closes))
+
+
+def _due(tags: Sequence[Write], withdrawn: Sequence[Write]) -> tuple[Op, Reason]:
+    if tags:
+        return Op.PUBLISH, Reason.PUBLISHED_BY_MERGE
+    return Op.CLOSE, Reason.DELETION_WITHDRAWN if withdrawn else Reason.DRAFT_SUPERSEDED
+
+
+def _blank(target: Target, variant: DesiredVariant) -> Change:
+    tree = target.draft.tree if target.draft else target.package.main_tree
+    return Change(
+        package=target.key,
+        repository=target.view.key,
+        op=Op.KEEP,
+        reason=Reason.UP_TO_DATE,
+        variant=variant.key,
+        location=variant.source.location,
+        before=tree,
+        after=tree,
+    )
+
+
+def _unresolved(change: Change, target: Target, variant: DesiredVariant, world: World) -> Change:
+    """A variant without upstream: what stands is kept, what does not is blocked."""
+    subject = subject_of(variant)
+    mine = [p for p in world.resolution.problems if p.subject == subject]
+    message = mine[0].message if mine else ""
+    if target.package.exists or not mine:
+        return replace(change, reason=Reason.OWNER_STALLED, message=message)
+    return replace(change, op=Op.BLOCK, reason=Reason(mine[0].reason), message=message)
+
+
+def _contested(target: Target, wanted: tuple[DesiredVariant, ...]) -> Decision:
+    """Two variants want one package: nothing happens to it, and each is told of the other."""
+    problems = []
+    for variant in wanted:
+        rivals = ", ".join(f"{v.key} ({v.source.location})" for v in wanted if v is not variant)
+        message = f"Package {target.package.path} is also the downstream of {rivals}"
+        location = variant.source.at("spec", "downstream", "package")
+        hint = "Give each PackageVariant its own downstream."
+        problems.append(Problem(location, Reason.DUPLICATE_DOWNSTREAM, message, hint, subject_of(variant)))
+    names = " and ".join(str(v.key) for v in wanted)
+    change = replace(
+        _blank(target, wanted[0]), reason=Reason.DUPLICATE_DOWNSTREAM, message=f"Wanted by {names}"
+    )
+    return Decision(change, tuple(problems))
+
+
+def _exits(plan: Plan, inventory: Inventory) -> Iterator[Exit]:
+    """Yield every class of exit that applies (D1)."""
+    reasons = {problem.reason for problem in plan.problems}
+    unavailable = {Reason.REPOSITORY_UNAVAILABLE}
+    if reasons - unavailable:
+        yield Exit.INVALID_INPUT
+    if _is_unavailable(inventory.repositories.values()):
+        yield Exit.UNAVAILABLE
+    if plan.refusals:
+        yield Exit.REFUSED
+    if any(change.waits for change in plan.changes):
+        yield Exit.WAITING
+    if not plan.is_empty:
+        yield Exit.PENDING
+
+
+def _is_unavailable(views: Iterable[RepositoryView]) -> bool:
+    return any(not v.is_available and v.unavailable is OnUnavailable.FAIL for v in views)

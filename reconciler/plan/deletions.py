@@ -1,0 +1,222 @@
+"""What happens to a package of ours that no variant wants: proposed for deletion, released, or kept."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import PullRequest, PullState
+from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
+from reconciler.plan.claims import is_paused, is_uncertain
+from reconciler.plan.drafts import close_drafts, close_pulls, draft_ref, latest_pull, next_workspace
+from reconciler.plan.messages import (
+    EDIT,
+    commit_message,
+    edit_task,
+    removal_message,
+    revision_name,
+)
+from reconciler.plan.world import Target, World
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Blocked, Package
+from reconciler.resolve.ownership import find_owner, package_name, short_branch
+from reconciler.resolve.releases import ORPHAN
+
+SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
+
+
+def decide_unwanted(target: Target, world: World) -> Change:
+    """Decide about a package that no variant wants. Total; ignorance keeps (law 4).
+
+    Source: porch packagevariant_controller.go, deleteOrOrphan.
+    Differs: evidence is needed (D3), and a deletion is a proposal that people merge.
+    """
+    change = Change(target.key, target.view.key, Op.KEEP, Reason.NOT_OURS, before=target.package.main_tree)
+    owner = target.owner or _draft_owner(target, world)
+    if owner is None:
+        return replace(change, after=change.before)
+    change = replace(change, variant=owner, before=_tree(target), after=_tree(target))
+    if is_paused(target, world.find_desired(owner), world):
+        return replace(change, reason=Reason.PAUSED, message="Paused by annotation")
+    kept = _why_kept(owner, world)
+    if kept is not None:
+        reason, message = kept
+        return replace(change, reason=reason, message=message)
+    if _policy(owner, world) == ORPHAN:
+        return _release(target, world, change)
+    return _delete(target, world, change)
+
+
+def withdraw_deletion(target: Target, world: World) -> Iterator[MoveRef]:
+    """Yield the removal of every proposal to delete a package that is wanted again."""
+    return _deletion_refs(target, world)
+
+
+def deletion_branch(instance: str, path: str) -> str:
+    """Return the head of the pull request that proposes a package's deletion, short."""
+    return f"reconciler/{instance}/delete/{path}"
+
+
+def _why_kept(owner: ObjectName, world: World) -> tuple[Reason, str] | None:
+    """Return why there is no positive evidence that the owner let go; None if there is (D3)."""
+    if is_uncertain(owner, world):
+        return Reason.OWNER_STALLED, f"PackageVariant {owner} is not understood"
+    if world.find_desired(owner) is not None:
+        if owner in world.resolved:
+            return None
+        return Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved"
+    if any(change.key == owner for change in world.diff.delete):
+        return None
+    for change in (*world.diff.keep, *world.diff.transfer):
+        if change.key == owner:
+            return change.reason, change.message
+    return Reason.OWNER_UNKNOWN, f"No record of PackageVariant {owner}: nothing proves that it was deleted"
+
+
+def _policy(owner: ObjectName, world: World) -> str:
+    desired = world.find_desired(owner)
+    if desired is not None:
+        return desired.spec.deletion_policy or "delete"
+    return world.inventory.records[owner].deletion_policy
+
+
+def _delete(target: Target, world: World, change: Change) -> Change:
+    touched = [d for d in target.drafts if d.touched]
+    untouched = [d for d in target.drafts if not d.touched]
+    change = replace(
+        change,
+        reason=Reason.NOT_DESIRED,
+        writes=close_drafts(untouched),
+        close=close_pulls(target, [d.ref for d in untouched], SUPERSEDED),
+        waits=bool(touched),
+    )
+    if target.main_owner is not None:
+        return _propose(target, world, change)
+    if touched:
+        message = "A person committed to its draft; delete the branch to let it go"
+        return replace(change, op=Op.KEEP, reason=Reason.DRAFT_EDITED, message=message)
+    return replace(change, op=Op.DELETE, after=target.package.main_tree)
+
+
+def _propose(target: Target, world: World, change: Change) -> Change:
+    """Propose the deletion of a package on main: a branch that removes it, and a pull request."""
+    view, path = target.view, target.package.path
+    head = deletion_branch(world.inventory.policy.instance, path)
+    pull = latest_pull(target, head)
+    standing = view.branches.get(head)
+    if pull is not None and pull.state is PullState.CLOSED:
+        message = "The pull request of its deletion was closed"
+        op = Op.CLOSE if change.writes else Op.KEEP
+        return replace(change, op=op, reason=Reason.REJECTED, message=message, waits=True)
+    is_open = pull is not None and pull.state is PullState.OPEN
+    if standing is not None:
+        wanted = None if is_open else _deletion_pull(target, head)
+        op = Op.DELETE if wanted or change.writes else Op.KEEP
+        return replace(change, op=op, reason=Reason.DELETION_PROPOSED, pull=wanted)
+    if view.head is None:
+        return change
+    removal = WriteRemoval(
+        ref=f"refs/heads/{head}",
+        expect=None,
+        onto=view.head.oid,
+        path=path,
+        message=removal_message(path),
+        time=_removal_time(world),
+    )
+    writes = (*change.writes, removal, *_porch_marker(target))
+    return replace(change, op=Op.DELETE, after=None, writes=writes, pull=_deletion_pull(target, head))
+
+
+def _porch_marker(target: Target) -> Iterator[MoveRef]:
+    """Yield the branch that tells Porch of the proposal, beside the latest tag."""
+    latest = target.package.latest
+    if latest is not None:
+        name = f"deletionProposed/{target.package.path}/v{latest.revision}"
+        if name not in target.view.branches:
+            yield MoveRef(f"refs/heads/{name}", None, latest.commit.oid)
+
+
+def _deletion_pull(target: Target, head: str) -> PullRequest:
+    name = package_name(target.view, target.package.path)
+    return PullRequest(head=head, base=target.view.branch, title=f"Delete {name}", body="", draft=False)
+
+
+def _release(target: Target, world: World, change: Change) -> Change:
+    """Let go of a package and keep its content: its annotations are dropped by a draft."""
+    package = world.rendered.releases.get(target.key)
+    change = replace(change, reason=Reason.ORPHANED)
+    if not isinstance(package, Package):
+        message = package.message if isinstance(package, Blocked) else "Its content was not read"
+        return replace(change, op=Op.BLOCK, message=message, waits=True)
+    change = replace(change, after=package.tree)
+    if target.main_owner is None and target.package.main_tree is not None:
+        return _delete(target, world, change)
+    if any(draft.tree == package.tree for draft in target.package.drafts):
+        return change
+    write = _release_draft(target, world, package)
+    if write is None:
+        return change
+    pull = _release_pull(target, write.ref)
+    return replace(change, op=Op.ORPHAN, writes=(write,), pull=pull)
+
+
+def _release_draft(target: Target, world: World, package: Package) -> WriteDraft | None:
+    view, path, draft = target.view, target.package.path, target.draft
+    if view.head is None:
+        return None
+    workspace = draft.workspace if draft else next_workspace(target)
+    latest = target.package.latest
+    source = revision_name(view, path, latest.workspace if latest else view.branch)
+    touched = draft is not None and draft.touched
+    time = max(_removal_time(world), draft.foreign_time if draft and touched else 0)
+    return WriteDraft(
+        ref=draft.ref if draft else draft_ref(path, workspace),
+        expect=draft.tip.oid if draft else None,
+        onto=draft.tip.oid if draft and touched else view.head.oid,
+        path=path,
+        files=package.files,
+        tree=package.tree,
+        message=commit_message(EDIT, path, workspace, edit_task(source)),
+        time=time,
+    )
+
+
+def _release_pull(target: Target, ref: str) -> PullRequest:
+    pull = latest_pull(target, ref)
+    number = pull.number if pull is not None and pull.state is PullState.OPEN else 0
+    name = package_name(target.view, target.package.path)
+    return PullRequest(
+        head=short_branch(ref),
+        base=target.view.branch,
+        title=f"Release {name}",
+        body="",
+        draft=False,
+        number=number,
+    )
+
+
+def _removal_time(world: World) -> int:
+    """Return the time of a commit that no manifest asks for any more: the control commit's.
+
+    The manifest is gone, so the commit that removed it is the newest input.
+    """
+    return world.inventory.control.commit.time
+
+
+def _deletion_refs(target: Target, world: World) -> Iterator[MoveRef]:
+    path, branches = target.package.path, target.view.branches
+    names = [deletion_branch(world.inventory.policy.instance, path)]
+    names += [name for name in branches if name.rpartition("/")[0] == f"deletionProposed/{path}"]
+    yield from (
+        MoveRef(f"refs/heads/{name}", branches[name].oid, None) for name in sorted(names) if name in branches
+    )
+
+
+def _draft_owner(target: Target, world: World) -> ObjectName | None:
+    if not target.drafts:
+        return None
+    views = tuple(world.inventory.views_of(target.view.url))
+    return find_owner(target.drafts[0].header, target.package.path, views, world.inventory.policy.instance)
+
+
+def _tree(target: Target) -> Oid | None:
+    return target.package.main_tree or (target.draft.tree if target.draft else None)

@@ -1,0 +1,141 @@
+"""Drafts: how a rendered package gets onto a branch without losing what people did there."""
+
+from collections.abc import Iterable
+
+from reconciler.ids import Lifecycle, Oid
+from reconciler.inventory import Draft, PullRequest, PullState
+from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
+from reconciler.plan.messages import (
+    CLONE,
+    EDIT,
+    UPGRADE,
+    clone_task,
+    commit_message,
+    edit_task,
+    revision_name,
+    upgrade_task,
+    upstream_label,
+)
+from reconciler.plan.world import Target
+from reconciler.policy import OpenOn
+from reconciler.render.rendered import Package
+from reconciler.resolve.ownership import WORKSPACE_PREFIX, package_name, short_branch, workspace_number
+from reconciler.resolve.resolution import Pin, ResolvedVariant
+
+
+def next_workspace(target: Target) -> str:
+    """Return `packagevariant-N` for a new draft: one more than any draft, revision or pull request has.
+
+    Source: porch packagevariant_controller.go, newWorkspaceName.
+    Differs: published revisions whose workspace nobody recorded, and the heads of ended pull
+    requests, count too, so that no name comes back.
+    """
+    package = target.package
+    names = [d.workspace for d in package.drafts]
+    for revision in package.published:
+        unknown = revision.workspace == f"v{revision.revision}"
+        names.append(f"{WORKSPACE_PREFIX}{revision.revision}" if unknown else revision.workspace)
+    prefix = f"drafts/{package.path}/"
+    names += [p.head.removeprefix(prefix) for p in target.pulls if p.head.startswith(prefix)]
+    return f"{WORKSPACE_PREFIX}{1 + max(map(workspace_number, names), default=0)}"
+
+
+def draft_ref(path: str, workspace: str) -> str:
+    """Return the branch of a draft, in full."""
+    return f"refs/heads/drafts/{path}/{workspace}"
+
+
+def write_draft(
+    target: Target, package: Package, *, draft: Draft | None, onto: Oid, message: str, time: int
+) -> WriteDraft:
+    """Return the write of one commit: of a new draft, or of `draft` if nobody moved it since (D21).
+
+    `onto` is main's head where our single commit is written or written anew, and the draft's own
+    tip where one commit is appended to a person's.
+    """
+    path = target.package.path
+    return WriteDraft(
+        ref=draft.ref if draft else draft_ref(path, next_workspace(target)),
+        expect=draft.tip.oid if draft else None,
+        onto=onto,
+        path=path,
+        files=package.files,
+        tree=package.tree,
+        message=message,
+        time=time,
+    )
+
+
+def draft_message(target: Target, resolved: ResolvedVariant, workspace: str) -> str:
+    """Return the message of a draft's commit, with the task that Porch would have recorded."""
+    path, pin = target.package.path, resolved.pin
+    new = _upstream_name(pin)
+    if resolved.local is None:
+        return commit_message(CLONE, path, workspace, clone_task(new))
+    latest = target.package.latest
+    source = revision_name(target.view, path, latest.workspace if latest else target.view.branch)
+    base = resolved.base
+    if base is None or base.commit.oid == pin.commit.oid:
+        return commit_message(EDIT, path, workspace, edit_task(source))
+    return commit_message(UPGRADE, path, workspace, upgrade_task(_upstream_name(base), new, source))
+
+
+def close_drafts(drafts: Iterable[Draft]) -> tuple[Write, ...]:
+    """Return the removal of branches that are obsolete, each only where it still stands as we saw it."""
+    return tuple(MoveRef(draft.ref, draft.tip.oid, None) for draft in drafts)
+
+
+def close_pulls(target: Target, refs: Iterable[str], comment: str) -> tuple[ClosePull, ...]:
+    """Return the closing of the open pull requests of these branches."""
+    heads = {short_branch(ref) for ref in refs}
+    return tuple(
+        ClosePull(pull.number, pull.head, comment)
+        for pull in target.pulls
+        if pull.head in heads and pull.state is PullState.OPEN
+    )
+
+
+def latest_pull(target: Target, ref: str) -> PullRequest | None:
+    """Return the newest pull request of a branch, open or ended."""
+    head = short_branch(ref)
+    return max((p for p in target.pulls if p.head == head), key=lambda p: p.number, default=None)
+
+
+def is_rejected(target: Target, draft: Draft) -> bool:
+    """Whether a person closed the pull request of this very state of a draft (D14)."""
+    pull = latest_pull(target, draft.ref)
+    closed = pull is not None and pull.state is PullState.CLOSED
+    return closed and pull is not None and pull.head_oid in ("", draft.tip.oid)
+
+
+def wanted_pull(
+    target: Target, resolved: ResolvedVariant, ref: str, *, open_on: OpenOn, proposed: bool
+) -> PullRequest | None:
+    """Return the pull request that a draft should have now, None where it should have none yet.
+
+    Its body is left to whoever opens it.
+    """
+    pull = latest_pull(target, ref)
+    is_open = pull is not None and pull.state is PullState.OPEN
+    if open_on is OpenOn.PROPOSE and not (proposed or is_open):
+        return None
+    name, label = package_name(target.view, target.package.path), upstream_label(resolved.pin)
+    verb = "Update" if resolved.local else "Create"
+    return PullRequest(
+        head=short_branch(ref),
+        base=target.view.branch,
+        title=f"{verb} {name} from {label}",
+        body="",
+        draft=not proposed if pull is None or not is_open else pull.draft,
+        number=pull.number if pull is not None and is_open else 0,
+    )
+
+
+def is_proposed(draft: Draft | None) -> bool:
+    """Whether somebody proposed the draft for review."""
+    return draft is not None and draft.lifecycle is Lifecycle.PROPOSED
+
+
+def _upstream_name(pin: Pin) -> str:
+    workspace = pin.ref.removeprefix(f"drafts/{pin.package.path}/").removeprefix(f"{pin.package.path}/")
+    return f"{pin.repository}.{pin.name.replace('/', '.')}.{workspace}"

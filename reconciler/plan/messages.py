@@ -1,0 +1,58 @@
+"""Commit messages in Porch's form, and how people name an upstream; pure text, stable, no times."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from reconciler.inventory import RepositoryView
+from reconciler.resolve.ownership import package_name
+from reconciler.resolve.resolution import Pin
+
+CLONE = "Creating new revision by cloning"
+EDIT = "Creating new revision by copying previous revision"
+UPGRADE = "Upgrading revision"
+
+
+def commit_message(title: str, path: str, workspace: str, task: Mapping[str, Any]) -> str:
+    """Return a draft commit's message: the title, two blank lines, the `kpt:` line.
+
+    Source: porch pkg/externalrepo/git/commit.go, AnnotateCommitMessage.
+    """
+    annotation = {"package": path, "workspaceName": workspace, "revision": "0", "task": dict(task)}
+    return f"{title}\n\n\nkpt:{orjson.dumps(annotation).decode()}\n"
+
+
+def clone_task(upstream: str) -> dict[str, Any]:
+    """Return the task of a first creation from the named upstream package revision."""
+    return {"type": "clone", "clone": {"upstreamRef": {"upstreamRef": {"name": upstream}}}}
+
+
+def edit_task(source: str) -> dict[str, Any]:
+    """Return the task of a draft made from the named published revision of the same package."""
+    return {"type": "edit", "edit": {"sourceRef": {"name": source}}}
+
+
+def upgrade_task(old: str, new: str, local: str) -> dict[str, Any]:
+    """Return the task of a draft that brings a new upstream revision in."""
+    refs = {"oldUpstreamRef": old, "newUpstreamRef": new, "localPackageRevisionRef": local}
+    named = {field: {"name": name} for field, name in refs.items()}
+    return {"type": "upgrade", "upgrade": {**named, "strategy": "resource-merge"}}
+
+
+def revision_name(view: RepositoryView, path: str, workspace: str) -> str:
+    """Return the name of a package revision's object: `<repository>.<path with dots>.<workspace>`.
+
+    Source: porch pkg/repository/util.go, ComposePkgRevObjName.
+    """
+    return f"{view.key.name}.{package_name(view, path).replace('/', '.')}.{workspace}"
+
+
+def removal_message(path: str) -> str:
+    """Return the message of the commit that proposes a package's deletion."""
+    return f"Delete {path}\n"
+
+
+def upstream_label(pin: Pin) -> str:
+    """Return how a person names a pinned upstream: `web/v2`, or a ref at a short commit."""
+    return pin.ref if pin.revision > 0 else f"{pin.ref}@{pin.commit.oid[:8]}"

@@ -1,0 +1,226 @@
+"""From a rendered package to its change: keep, publish, draft, update in place, close or block."""
+
+from dataclasses import dataclass, replace
+
+from reconciler.inventory import Draft, PullRequest, PullState
+from reconciler.plan.changes import Change, ConflictNote, Op
+from reconciler.plan.drafts import (
+    close_drafts,
+    close_pulls,
+    draft_message,
+    draft_ref,
+    is_proposed,
+    is_rejected,
+    latest_pull,
+    next_workspace,
+    wanted_pull,
+    write_draft,
+)
+from reconciler.plan.messages import upstream_label
+from reconciler.plan.world import Target, World
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Blocked, Package, RenderedVariant
+from reconciler.render.update import Conflict
+from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.state import PackageVariantRecord
+
+RETRY = "reconciler.dev/retry"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One resolved variant and its package; `op` is what a change of content would be called."""
+
+    target: Target
+    resolved: ResolvedVariant
+    rendered: RenderedVariant
+    world: World
+    op: Op
+
+    @property
+    def record(self) -> PackageVariantRecord | None:
+        """What was last applied for the variant."""
+        return self.world.inventory.records.get(self.resolved.variant.key)
+
+    @property
+    def is_asked_again(self) -> bool:
+        """Whether a person asks for what was rejected: the retry annotation changed."""
+        asked = self.resolved.variant.annotations.get(RETRY, "")
+        return asked != (self.record.retry if self.record else "")
+
+
+def decide_output(case: Case, change: Change) -> Change:
+    """Return the change that brings the rendered package where people can review it. Total."""
+    fresh = case.rendered.fresh
+    if isinstance(fresh, Blocked):
+        return _blocked(change, fresh.reason, fresh.message, fresh.conflicts)
+    if fresh.conflicts:
+        return _conflicted(change, fresh)
+    draft = case.target.draft
+    change = replace(change, after=fresh.tree, ready=is_proposed(draft) and fresh.ready)
+    if fresh.tree == case.target.package.main_tree:
+        return _obsolete_draft(case, change, draft) if draft else change
+    if draft is None:
+        return _new_draft(case, change, fresh)
+    return _open_draft(case, change, draft, fresh)
+
+
+def _open_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Change:
+    """Bring an open draft up to date, or find that it is."""
+    if draft.touched:
+        return _touched_draft(case, change, draft, fresh)
+    if draft.tree == fresh.tree:
+        return _standing_draft(case, change, draft)
+    return _written(case, change, draft, fresh)
+
+
+def _new_draft(case: Case, change: Change, package: Package) -> Change:
+    head = case.target.view.head
+    if head is None:
+        view = case.target.view
+        message = f"Branch {view.branch} of repository {view.key} does not exist"
+        return _blocked(change, Reason.BRANCH_NOT_FOUND, message, ())
+    if _was_reverted(case, package):
+        message = "A person took this very content back; it is proposed again when it changes"
+        return replace(change, op=Op.KEEP, reason=Reason.REJECTED, message=message, waits=True)
+    target, resolved = case.target, case.resolved
+    workspace = next_workspace(target)
+    write = write_draft(
+        target,
+        package,
+        draft=None,
+        onto=head.oid,
+        message=draft_message(target, resolved, workspace),
+        time=case.rendered.time,
+    )
+    pull = _pull(case, draft_ref(target.package.path, workspace), None)
+    return replace(change, op=case.op, reason=_reason(case, None), writes=(write,), pull=pull)
+
+
+def _was_reverted(case: Case, package: Package) -> bool:
+    """Whether we proposed exactly this for exactly these inputs before, and people ended it (D14).
+
+    Either its pull request was closed and its branch is gone, or main had it and went back.
+    """
+    record = case.record
+    if record is None or case.is_asked_again:
+        return False
+    if (record.inputs, record.output_tree) != (case.resolved.inputs, package.tree):
+        return False
+    state = case.target.package
+    was_main = package.tree in {*(r.tree for r in state.published), *(r.tree for r in state.untagged)}
+    heads = [p for p in case.target.pulls if p.head.startswith(f"drafts/{state.path}/")]
+    last = max(heads, key=lambda p: p.number, default=None)
+    was_closed = last is not None and last.state is PullState.CLOSED
+    return was_main or was_closed
+
+
+def _obsolete_draft(case: Case, change: Change, draft: Draft) -> Change:
+    """Main is what it should be: an untouched draft is closed, a person's is kept."""
+    if draft.touched:
+        message = "Main is up to date; the draft has a person's commits and is left to them"
+        return replace(change, op=Op.KEEP, reason=Reason.DRAFT_EDITED, message=message, waits=True)
+    return replace(
+        change,
+        op=Op.CLOSE,
+        reason=Reason.DRAFT_SUPERSEDED,
+        message="Main is up to date: the draft has nothing to propose",
+        writes=close_drafts([draft]),
+        close=close_pulls(case.target, [draft.ref], "Main is what it should be; nothing is left to propose."),
+    )
+
+
+def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Change:
+    """A draft with a person's commits: leave it, or append one commit with what is new on our side."""
+    if fresh.tree in (draft.written, draft.tree):
+        return _standing_draft(case, change, draft)
+    merged = case.rendered.merged
+    if merged is None:
+        return _standing_draft(case, change, draft)
+    if isinstance(merged, Blocked):
+        return _blocked(change, merged.reason, merged.message, merged.conflicts)
+    if merged.conflicts:
+        return _conflicted(change, merged)
+    if merged.tree == draft.tree:
+        return _standing_draft(case, change, draft)
+    return _written(
+        case, replace(change, after=merged.tree, ready=change.ready and merged.ready), draft, merged
+    )
+
+
+def _standing_draft(case: Case, change: Change, draft: Draft) -> Change:
+    """The draft says what it should: keep it, and see that its pull request is there."""
+    reason = Reason.DRAFT_EDITED if draft.edited else Reason.UP_TO_DATE
+    change = replace(change, op=Op.KEEP, reason=reason, after=draft.tree)
+    pull = latest_pull(case.target, draft.ref)
+    if pull is not None and pull.state is PullState.OPEN:
+        return change
+    if is_rejected(case.target, draft) and not case.is_asked_again:
+        message = "Its pull request was closed; it is proposed again when it changes"
+        return replace(change, reason=Reason.REJECTED, message=message, waits=True)
+    wanted = _pull(case, draft.ref, draft)
+    if wanted is None:
+        return change
+    return replace(change, op=Op.UPDATE, reason=Reason.PULL_REQUEST_MISSING, pull=wanted)
+
+
+def _written(case: Case, change: Change, draft: Draft, package: Package) -> Change:
+    """Write the draft in place: anew on main's head, or appended to a person's tip."""
+    head = case.target.view.head
+    onto = draft.tip.oid if draft.touched or head is None else head.oid
+    write = write_draft(
+        case.target,
+        package,
+        draft=draft,
+        onto=onto,
+        message=draft_message(case.target, case.resolved, draft.workspace),
+        time=max(case.rendered.time, draft.foreign_time if draft.touched else 0),
+    )
+    op = case.op if case.op is Op.TRANSFER else Op.UPDATE
+    pull = _pull(case, draft.ref, draft)
+    return replace(change, op=op, reason=_reason(case, draft), writes=(write,), pull=pull)
+
+
+def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:
+    open_on = case.world.inventory.policy.open_on
+    return wanted_pull(case.target, case.resolved, ref, open_on=open_on, proposed=is_proposed(draft))
+
+
+def _reason(case: Case, draft: Draft | None) -> Reason:
+    """Return why the content changes, the most telling cause first."""
+    if case.op is Op.TRANSFER:
+        return Reason.OWNER_CHANGED
+    if draft is None and case.op in _BY_OP:
+        return _BY_OP[case.op]
+    base = case.resolved.draft_base if draft else case.resolved.base
+    moved = base is None or base.commit.oid != case.resolved.pin.commit.oid
+    return Reason.UPSTREAM_CHANGED if moved else Reason.CONTENT_CHANGED
+
+
+_BY_OP = {Op.CREATE: Reason.NOT_FOUND, Op.ADOPT: Reason.ADOPTED}
+
+
+def _conflicted(change: Change, package: Package) -> Change:
+    count = len(package.conflicts)
+    message = f"{count} value{'s' if count > 1 else ''} changed on both sides; resolve upstream or locally"
+    return _blocked(change, Reason.MERGE_CONFLICT, message, package.conflicts)
+
+
+def _blocked(change: Change, reason: Reason, message: str, conflicts: tuple[Conflict, ...]) -> Change:
+    notes = tuple(ConflictNote(c.path, c.field, c.upstream or "", c.local or "") for c in conflicts)
+    return replace(
+        change,
+        op=Op.BLOCK,
+        reason=reason,
+        message=message,
+        conflicts=notes,
+        waits=True,
+        after=change.before,
+        ready=False,
+    )
+
+
+def upstream_labels(resolved: ResolvedVariant) -> tuple[str, str]:
+    """Return how a person names where the package comes from now, and where it should come from."""
+    base = resolved.base or resolved.draft_base
+    return upstream_label(base) if base else "", upstream_label(resolved.pin)

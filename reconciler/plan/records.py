@@ -1,0 +1,175 @@
+"""The files of the state and status branches as they are once the plan is applied (D3)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from reconciler.api.meta import Condition
+from reconciler.api.porch import GROUP
+from reconciler.expand.names import stable_uid
+from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.plan.changes import Change, Op, WriteDraft
+from reconciler.plan.outputs import RETRY
+from reconciler.plan.world import Target, World
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Blocked
+from reconciler.resolve.ownership import find_owner
+from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+
+_UNDECIDED = frozenset(
+    {Reason.PAUSED, Reason.OWNER_STALLED, Reason.PACKAGE_EXISTS, Reason.DUPLICATE_DOWNSTREAM}
+)
+
+
+def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
+    """Return every record after the plan: new and changed ones, and old ones that must stay.
+
+    A record leaves only when nothing that its variant owns is left; it stays while its package
+    cannot be looked at.
+    """
+    records = dict(world.inventory.records)
+    applied = {c.variant: c for c in changes if c.variant and _is_applied(c)}
+    for key, change in applied.items():
+        resolved = world.resolved.get(key)
+        if resolved is not None and resolved.downstream == change.package:
+            records[key] = _record(resolved, change, world)
+    for key in _leaving(world, changes):
+        del records[key]
+    kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(world, records.values())]
+    return {record_path(r): record_bytes(r) for r in sorted(kept, key=lambda r: (r.kind, r.key))}
+
+
+def record_owners(world: World, changes: Iterable[Change]) -> dict[str, PackageKey]:
+    """Return the package that each record, new, changed or leaving, waits for."""
+    owners = {record_path(r): PackageKey(r.url, r.path) for r in world.inventory.records.values()}
+    for change in changes:
+        resolved = world.resolved.get(change.variant) if change.variant else None
+        if resolved is not None and resolved.downstream == change.package:
+            owners[record_path(_record(resolved, change, world))] = change.package
+    return dict(sorted(owners.items()))
+
+
+def plan_status(world: World, conditions: Mapping[ObjectKey, tuple[Condition, ...]]) -> dict[str, bytes]:
+    """Return the files of the status branch: what each owner's manifest came to. No times."""
+    variants = {v.key: v for v in world.desired.variants}
+    files = {}
+    for key, found in sorted(conditions.items()):
+        value: dict[str, Any] = {
+            "kind": key.kind,
+            "namespace": key.namespace,
+            "name": key.name,
+            "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in found],
+        }
+        variant = variants.get(ObjectName(key.namespace, key.name))
+        if key.kind == "PackageVariant" and variant is not None:
+            value["labels"] = variant.spec.labels or {}
+            value["annotations"] = variant.spec.annotations or {}
+        files[f"conditions/{key.kind.lower()}s/{key.namespace}/{key.name}.json"] = _json(value)
+    return files
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    return orjson.dumps(value, option=options)
+
+
+def _is_applied(change: Change) -> bool:
+    return change.op is not Op.BLOCK and change.reason not in _UNDECIDED
+
+
+def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageVariantRecord:
+    variant = resolved.variant
+    spec = variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return PackageVariantRecord(
+        namespace=variant.key.namespace,
+        name=variant.key.name,
+        uid=variant.uid,
+        manifest=variant.source.location.path,
+        set_name=variant.set_key.name if variant.set_key else "",
+        url=resolved.downstream.url,
+        path=resolved.downstream.path,
+        repository=resolved.view.name,
+        deletion_policy=variant.spec.deletion_policy or "delete",
+        spec=spec,
+        upstream_commit=resolved.pin.commit.oid,
+        upstream_tree=resolved.pin.tree,
+        inputs=resolved.inputs,
+        local_tree=resolved.local or "",
+        output_tree=_output(resolved, change, world) or "",
+        retry=variant.annotations.get(RETRY, ""),
+    )
+
+
+def _output(resolved: ResolvedVariant, change: Change, world: World) -> Oid | None:
+    """Return the tree that we stand for: written now, or written before and still what we want."""
+    written = [write.tree for write in change.writes if isinstance(write, WriteDraft)]
+    if written:
+        return written[-1]
+    fresh = world.rendered.variants[resolved.variant.key].fresh
+    if isinstance(fresh, Blocked):
+        return None
+    draft = resolved.draft
+    if draft is None or not draft.touched or fresh.tree in (draft.written, draft.tree, resolved.local):
+        return fresh.tree
+    return draft.written
+
+
+def _leaving(world: World, changes: Iterable[Change]) -> Iterator[ObjectName]:
+    """Yield the records of variants that are gone and own nothing once the plan is applied."""
+    by_package = {change.package: change for change in changes}
+    owning: set[ObjectName] = set()
+    for target in world.targets:
+        owning.update(_owners_after(target, by_package[target.key], world))
+    readable = {view.url for view in world.inventory.repositories.values() if view.is_available}
+    for change in sorted((*world.diff.delete, *world.diff.transfer), key=lambda c: c.key):
+        record = change.record
+        if record is not None and change.key not in owning and record.url in readable:
+            yield change.key
+
+
+def _owners_after(target: Target, change: Change, world: World) -> Iterator[ObjectName]:
+    """Yield the variants that own the package on main or in a draft after the change."""
+    if target.main_owner is not None:
+        yield target.main_owner
+    moved = {write.ref for write in change.writes}
+    views = tuple(world.inventory.views_of(target.view.url))
+    for draft in target.drafts:
+        if draft.ref not in moved:
+            owner = find_owner(draft.header, target.package.path, views, world.inventory.policy.instance)
+            if owner is not None:
+                yield owner
+    if (
+        any(isinstance(w, WriteDraft) for w in change.writes)
+        and change.op is not Op.ORPHAN
+        and change.variant
+    ):
+        yield change.variant
+
+
+def _sets(world: World, variants: Iterable[PackageVariantRecord]) -> Iterator[SetRecord]:
+    """Yield a record for every set: as it is now, or as it was while anything of it is left."""
+    inventory = world.inventory
+    now = {pvs.key: pvs for pvs in inventory.sets}
+    left = {ObjectName(r.namespace, r.set_name) for r in variants if r.set_name}
+    for key in sorted({*inventory.set_records, *world.desired.targets}):
+        old, targets = inventory.set_records.get(key), world.desired.targets.get(key)
+        if targets is not None and key in now:
+            pvs = now[key]
+            uid = pvs.manifest.metadata.uid or stable_uid(inventory.policy.instance, *key)
+            yield SetRecord(
+                namespace=key.namespace,
+                name=key.name,
+                uid=uid,
+                manifest=pvs.source.location.path,
+                targets=targets,
+            )
+        elif old is not None and (key in left or key in now or not _is_known_absent(old, world)):
+            yield old
+
+
+def _is_known_absent(record: SetRecord, world: World) -> bool:
+    control = world.inventory.control
+    stalled = ObjectKey(GROUP, "PackageVariantSet", *record.key) in world.stalled
+    return control.readable and record.manifest not in control.broken and not stalled

@@ -1,0 +1,78 @@
+"""The Kptfile of a package: its name, where it came from, whose it is; no other byte changes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
+from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
+from reconciler.objects import Files
+from reconciler.reasons import Reason
+from reconciler.render.editing import edit_file
+from reconciler.render.rendered import Blocked
+from reconciler.resolve.resolution import Pin
+
+_ANNOTATIONS = ("metadata", "annotations")
+
+
+def stamp_kptfile(
+    files: Files, *, name: str | None, pin: Pin | None, owner: str, location: str
+) -> Files | Blocked:
+    """Return the package with its Kptfile naming itself, its upstream and its owner.
+
+    Idempotent. None for `name` or `pin` leaves that part alone.
+
+    Source: porch pkg/task/clone.go; kpt thirdparty/kptfile, UpdateUpstreamLockFromGit.
+    Differs: the lock's directory is the full path in the Git repository, so that kpt can use it.
+    """
+    wanted: list[tuple[tuple[str, ...], Any]] = []
+    if name is not None:
+        wanted.append((("metadata", "name"), name))
+    wanted += [((*_ANNOTATIONS, LOCATION), location), ((*_ANNOTATIONS, OWNER), owner)]
+    if pin is not None:
+        wanted += _upstream(pin)
+    return _edit(files, lambda value: _sets(value, wanted))
+
+
+def strip_ownership(files: Files) -> Files | Blocked:
+    """Return the package as nobody's: without our two annotations. Idempotent."""
+    return _edit(files, _strips)
+
+
+def _upstream(pin: Pin) -> Iterator[tuple[tuple[str, ...], Any]]:
+    git = {"repo": pin.repo or pin.remote, "directory": pin.package.path, "ref": pin.ref}
+    for field, values in (("upstream", git), ("upstreamLock", {**git, "commit": pin.commit.oid})):
+        yield (field, "type"), "git"
+        yield from (((field, "git", key), value) for key, value in values.items())
+
+
+def _edit(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Files | Blocked:
+    file = files.get(KPTFILE)
+    if file is None:
+        return Blocked(Reason.INVALID_PACKAGE, "The package has no Kptfile", "Add one at its root.")
+    try:
+        documents = load_documents(file.data, PACKAGE_LIMITS)
+        if len(documents) != 1 or not isinstance(documents[0].value, dict):
+            return Blocked(Reason.INVALID_PACKAGE, "The Kptfile is not one object")
+        edited = edit_file(file, edits(documents[0].value))
+    except YamlError as error:
+        return Blocked(Reason.INVALID_PACKAGE, f"The Kptfile cannot be edited: {error}")
+    return files if edited is file else {**files, KPTFILE: edited}
+
+
+def _sets(value: dict[str, Any], wanted: Iterable[tuple[tuple[str, ...], Any]]) -> Iterator[Edit]:
+    return (SetValue(path, new) for path, new in wanted if _at(value, path) != new)
+
+
+def _strips(value: dict[str, Any]) -> Iterator[Edit]:
+    annotations = _at(value, _ANNOTATIONS)
+    ours = [key for key in (LOCATION, OWNER) if isinstance(annotations, dict) and key in annotations]
+    if ours and len(ours) == len(annotations):
+        yield DeleteKey(_ANNOTATIONS)
+    else:
+        yield from (DeleteKey((*_ANNOTATIONS, key)) for key in ours)
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

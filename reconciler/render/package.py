@@ -1,0 +1,182 @@
+"""The order of the steps that make one package, as seed and Porch have it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.ids import Oid
+from reconciler.inventory import Draft, Inventory, RepositoryView
+from reconciler.objects import Files, tree_id
+from reconciler.reasons import Reason
+from reconciler.render.context import ensure_context
+from reconciler.render.injection import inject_config
+from reconciler.render.kptfile import stamp_kptfile, strip_ownership
+from reconciler.render.pipeline import add_functions
+from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.render.update import Conflict, UpdateRefused, UpstreamRef, update_package
+from reconciler.resolve.needs import has_main_moved, variant_trees
+from reconciler.resolve.ownership import location_text, owner_text, package_name
+from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant
+
+Contents = Mapping[Oid, Files]
+"""The package trees that were fetched, by the id of the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Draught:
+    """A package on its way: its files, and what a reviewer must hear of how they came about."""
+
+    files: Files
+    conflicts: tuple[Conflict, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def render_packages(resolution: Resolution, contents: Contents, inventory: Inventory) -> Rendered:
+    """Make every resolved variant's package, and the released ones without our annotations.
+
+    Pure, order-free, isolated: what blocks one package blocks no other. A tree that `contents`
+    does not hold could not be read; only the packages that need it are blocked.
+    """
+    return Rendered(
+        {
+            resolved.variant.key: render_variant(resolved, contents, inventory)
+            for resolved in resolution.variants
+        },
+        {release.package: render_release(release, contents) for release in resolution.releases},
+    )
+
+
+def render_variant(resolved: ResolvedVariant, contents: Contents, inventory: Inventory) -> RenderedVariant:
+    """Make one variant's package; nothing is made of what a record already tells."""
+    time = input_time(resolved, inventory)
+    key = resolved.variant.key
+    if resolved.settled is not None:
+        return RenderedVariant(key, Package(resolved.settled, is_known=True), time=time)
+    missing = [tree for _, tree in variant_trees(resolved) if tree not in contents]
+    if missing:
+        return RenderedVariant(key, _unread(missing[0]), time=time)
+    local = contents[resolved.local] if resolved.local is not None else None
+    fresh = _make(resolved, contents, inventory, local, resolved.base)
+    draft = resolved.draft
+    if draft is None or not draft.touched:
+        return RenderedVariant(key, fresh, time=time)
+    return RenderedVariant(key, fresh, _into_draft(draft, resolved, contents, inventory), time)
+
+
+def render_release(release: Release, contents: Contents) -> Package | Blocked:
+    """Return a package as it stands, without our annotations."""
+    if release.tree not in contents:
+        return _unread(release.tree)
+    files = strip_ownership(contents[release.tree])
+    return files if isinstance(files, Blocked) else Package(tree_id(files), files)
+
+
+def input_time(resolved: ResolvedVariant, inventory: Inventory) -> int:
+    """Return the newest committer time of a variant's inputs, in seconds; never the clock (law 5)."""
+    variant = resolved.variant
+    injected = [inventory.snapshot.time] if variant.spec.injectors else []
+    return max([*variant.times, variant.source.time, resolved.pin.commit.time, *injected])
+
+
+def _unread(tree: Oid) -> Blocked:
+    return Blocked(Reason.INVALID_PACKAGE, f"Tree {tree} of the package could not be read")
+
+
+def _make(
+    resolved: ResolvedVariant,
+    contents: Contents,
+    inventory: Inventory,
+    local: Files | None,
+    base: Pin | None,
+) -> Package | Blocked:
+    start = _clone(resolved, contents) if local is None else _update(resolved, contents, local, base)
+    if isinstance(start, Blocked):
+        return start
+    return _mutate(start, resolved, inventory)
+
+
+def _clone(resolved: ResolvedVariant, contents: Contents) -> _Draught | Blocked:
+    files = strip_ownership(contents[resolved.pin.tree])
+    return files if isinstance(files, Blocked) else _Draught(files)
+
+
+def _update(
+    resolved: ResolvedVariant, contents: Contents, local: Files, base: Pin | None
+) -> _Draught | Blocked:
+    pin = resolved.pin
+    if base is None and resolved.lost_base:
+        hint = "Push the lost commit again, or write the upstreamLock by hand."
+        return Blocked(Reason.BASE_NOT_FOUND, resolved.lost_base, hint)
+    if base is None:
+        return _Draught(local, notes=("There was no upstreamLock: the content was taken as it is",))
+    if base.tree == pin.tree:
+        return _Draught(local)
+    original, upstream = strip_ownership(contents[base.tree]), strip_ownership(contents[pin.tree])
+    if isinstance(original, Blocked):
+        return original
+    if isinstance(upstream, Blocked):
+        return upstream
+    return _three_way(original, upstream, local, new_upstream=_reference(pin))
+
+
+def _three_way(
+    original: Files, upstream: Files, local: Files, *, new_upstream: UpstreamRef | None = None
+) -> _Draught | Blocked:
+    try:
+        updated = update_package(original, upstream, local, new_upstream=new_upstream)
+    except UpdateRefused as refused:
+        return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
+    return _Draught(updated.files, updated.conflicts, updated.notes)
+
+
+def _into_draft(
+    draft: Draft, resolved: ResolvedVariant, contents: Contents, inventory: Inventory
+) -> Package | Blocked:
+    """Bring upstream, mutations and what main gained into a draft that people committed to."""
+    start: _Draught | Blocked = _Draught(contents[draft.tree])
+    if has_main_moved(resolved) and draft.base_tree and resolved.local:
+        start = _three_way(contents[draft.base_tree], contents[resolved.local], contents[draft.tree])
+    if isinstance(start, Blocked):
+        return start
+    updated = _update(resolved, contents, start.files, resolved.draft_base)
+    if isinstance(updated, Blocked):
+        return updated
+    both = _Draught(updated.files, start.conflicts + updated.conflicts, start.notes + updated.notes)
+    return _mutate(both, resolved, inventory)
+
+
+def _mutate(start: _Draught, resolved: ResolvedVariant, inventory: Inventory) -> Package | Blocked:
+    """Apply the variant's own changes: Kptfile, package context, pipeline, injection. Idempotent."""
+    files = start.files
+    for step in _steps(resolved, inventory):
+        changed = step(files)
+        if isinstance(changed, Blocked):
+            return changed
+        files = changed
+    context = resolved.variant.spec.package_context
+    return Package(
+        tree_id(files),
+        files,
+        conflicts=start.conflicts,
+        notes=start.notes,
+        context=True if context and (context.data or context.remove_keys) else None,
+        ready=not start.conflicts,
+    )
+
+
+def _steps(resolved: ResolvedVariant, inventory: Inventory) -> Iterator[Callable[[Files], Files | Blocked]]:
+    variant, path = resolved.variant, resolved.downstream.path
+    view: RepositoryView = inventory.repositories[resolved.view]
+    package = package_name(view, path)
+    owner = owner_text(inventory.policy.instance, variant.key)
+    place = location_text(view, path)
+    name = package.rpartition("/")[2]
+    yield lambda files: stamp_kptfile(files, name=name, pin=resolved.pin, owner=owner, location=place)
+    yield lambda files: ensure_context(
+        files, deployment=view.deployment, package=package, spec=variant.spec.package_context
+    )
+    yield lambda files: add_functions(files, variant)
+    yield lambda files: inject_config(files, variant, inventory.snapshot)
+
+
+def _reference(pin: Pin) -> UpstreamRef:
+    return UpstreamRef(pin.repo or pin.remote, pin.package.path, pin.ref, pin.commit.oid)

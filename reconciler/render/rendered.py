@@ -1,0 +1,61 @@
+"""What rendering yields: packages as they should be, or why one cannot be made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.objects import Files
+from reconciler.reasons import Reason
+from reconciler.render.update import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A rendered package: what its tree should hold.
+
+    `files` is empty where `tree` was already known and nothing had to be read (`is_known`).
+    `conflicts` wait for a person, `notes` are for the reviewer, `context` tells whether the
+    package context was injected (None: nothing was asked for). `ready` is False while a
+    required condition of the package is not met.
+    """
+
+    tree: Oid
+    files: Files = field(default_factory=dict)
+    is_known: bool = False
+    conflicts: tuple[Conflict, ...] = ()
+    notes: tuple[str, ...] = ()
+    context: bool | None = None
+    ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """A package that could not be rendered; no other package is touched by that."""
+
+    reason: Reason
+    message: str
+    hint: str = ""
+    conflicts: tuple[Conflict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedVariant:
+    """What one variant's package should be.
+
+    `fresh` is made from upstream and main alone. `merged` is the same brought into a draft that
+    others committed to, None where there is no such draft. `time` is the newest committer time
+    of the inputs of `fresh`, in seconds (law 5).
+    """
+
+    variant: ObjectName
+    fresh: Package | Blocked
+    merged: Package | Blocked | None = None
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Every resolved variant's package, and the packages that are released from our care."""
+
+    variants: Mapping[ObjectName, RenderedVariant] = field(default_factory=dict)
+    releases: Mapping[PackageKey, Package | Blocked] = field(default_factory=dict)
