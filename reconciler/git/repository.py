@@ -20,6 +20,8 @@ from reconciler.ids import Oid
 from reconciler.objects import Entry, Files, Mode, Signature
 from reconciler.policy import Limits
 
+__all__ = ["CommitData", "Mirror", "Mirrors", "PackageRefusedError", "open_repository"]
+
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")
 _TREE, _COMMIT = pygit2.enums.ObjectType.TREE, pygit2.enums.ObjectType.COMMIT

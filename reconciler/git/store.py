@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable
 
 from reconciler.git.command import run_checked
-from reconciler.git.repository import Mirror
+from reconciler.git.repository import Mirror, PackageRefusedError
 from reconciler.git.trees import RawEntry, format_tree, parse_tree
 from reconciler.ids import Oid
 from reconciler.objects import (
@@ -78,6 +78,8 @@ class Pack:
 
         Everything beside it stays as it is stored, whatever its name or mode; directories that
         become empty go. `root_tree` may be a tree of this pack; None is an empty repository.
+
+        Raises: PackageRefusedError if a person's file stands where a directory would be.
         """
         return self.graft(root_tree, path, self.files(files) if files else None)
 
@@ -108,15 +110,16 @@ class Pack:
         name = segments[0].encode()
         entries = self._entries(tree)
         old = next((entry for entry in entries if entry.name == name), None)
+        if old is not None and not old.is_tree:
+            if below is None:
+                return tree
+            raise PackageRefusedError(segments[0], "a file stands where the package would be")
         child = below
         if segments[1:]:
-            inner = Oid(old.oid.hex()) if old and old.is_tree else None
-            child = self._patch(inner, segments[1:], below)
+            child = self._patch(Oid(old.oid.hex()) if old else None, segments[1:], below)
         kept = [entry for entry in entries if entry.name != name]
-        if child is None and old is not None and segments[1:] and not old.is_tree:
-            return tree
         if child is not None:
-            kept.append(RawEntry(b"40000", name, bytes.fromhex(child)))
+            kept.append(RawEntry(old.mode if old else b"40000", name, bytes.fromhex(child)))
         if not kept:
             return None
         data = format_tree(kept)

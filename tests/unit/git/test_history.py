@@ -1,0 +1,134 @@
+"""History as a table of commits: no repository, any shape, any clock."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.git import history
+from reconciler.git.history import CommitData
+from reconciler.ids import Oid
+from reconciler.objects import Signature
+
+
+class Table:
+    """Commits by name: parents and time; the tree of a commit is its name."""
+
+    def __init__(self, commits: Mapping[str, tuple[str, int]]) -> None:
+        self.commits = {
+            Oid(name): CommitData(
+                Oid(name),
+                Oid(name),
+                tuple(Oid(p) for p in parents.split()),
+                Signature("a", "a@b", time),
+                Signature("a", "a@b", time),
+                "",
+            )
+            for name, (parents, time) in commits.items()
+        }
+
+    def find_commit(self, oid: Oid) -> CommitData | None:
+        return self.commits.get(oid)
+
+    def base(self, main: str, tip: str) -> str | None:
+        return history.merge_base(self, history.ancestors(self, Oid(main)), Oid(tip))
+
+
+LINE = {"a": ("", 1), "b": ("a", 2), "c": ("b", 3), "x": ("b", 4), "y": ("x", 5)}
+
+
+def test_a_branch_left_main_where_it_did() -> None:
+    assert Table(LINE).base("c", "y") == "b"
+    assert Table(LINE).base("c", "c") == "c"
+    assert Table(LINE).base("c", "a") == "a"
+
+
+def test_a_commit_older_than_its_parent_is_found_all_the_same() -> None:
+    ours = Table({"a": ("", 100), "b": ("a", 200), "x": ("b", 1), "y": ("x", 2)})
+
+    assert ours.base("b", "y") == "b"
+    assert history.ancestors(ours, Oid("y")) == {"a", "b", "x", "y"}
+
+
+def test_a_merge_of_main_moves_the_base() -> None:
+    assert Table({**LINE, "m": ("y c", 6)}).base("c", "m") == "c"
+    assert Table({**LINE, "m": ("c y", 6)}).base("c", "m") == "c"
+
+
+def test_unrelated_histories_share_nothing() -> None:
+    assert Table({"a": ("", 1), "x": ("", 2)}).base("a", "x") is None
+
+
+def test_a_criss_cross_has_one_answer() -> None:
+    table = Table({"a": ("", 1), "b": ("a", 2), "c": ("a", 3), "d": ("b c", 4), "e": ("c b", 5)})
+
+    assert table.base("d", "e") == "c"
+
+
+def test_a_shallow_clone_ends_history() -> None:
+    table = Table({"b": ("a", 2), "c": ("b", 3)})
+
+    assert list(history.walk(table, Oid("c"), frozenset())) == ["c", "b"]
+    assert [c.oid for c in history.first_parents(table, Oid("c"))] == ["c", "b"]
+    assert [c.oid for c in history.first_parents(table, Oid("c"), Oid("b"))] == ["c"]
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.integers(0, 30), max_size=3), st.integers(0, 5)), min_size=2, max_size=12)
+)
+def test_the_merge_base_is_shared_and_no_better_one_exists(shape: list[tuple[set[int], int]]) -> None:
+    names = "abcdefghijkl"
+    commits = {
+        names[i]: (" ".join(sorted({names[p % i] for p in parents})) if i else "", time)
+        for i, (parents, time) in enumerate(shape)
+    }
+    table = Table(commits)
+    tips = (names[len(shape) - 1], names[len(shape) - 2])
+    shared = history.ancestors(table, Oid(tips[0])) & history.ancestors(table, Oid(tips[1]))
+
+    base = table.base(*tips)
+
+    assert (base is None) == (not shared)
+    assert base is None or base in shared
+    assert not any(o != base and base in history.ancestors(table, o) for o in shared)
+
+
+class Contents(Table):
+    """Commits whose trees are known: a mapping of paths per commit."""
+
+    def __init__(
+        self, commits: Mapping[str, tuple[str, int]], trees: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        super().__init__(commits)
+        self.trees = trees
+
+    def changed(self, old: Oid, new: Oid, paths: object) -> set[str]:
+        assert isinstance(paths, set)
+        return {p for p in paths if self.trees[old].get(p) != self.trees[new].get(p)}
+
+    def touched(self, tip: str, *paths: str) -> dict[str, int]:
+        return history.last_touched(self, self.changed, Oid(tip), paths)
+
+
+def test_each_path_has_the_time_of_its_last_commit() -> None:
+    trees = {"a": {"f": "1"}, "b": {"f": "1", "g": "1"}, "c": {"f": "1", "g": "2"}}
+
+    assert Contents(LINE, trees).touched("c", "f", "g") == {"f": 1, "g": 3}
+
+
+def test_a_merge_touches_only_what_equals_neither_side() -> None:
+    commits = {"a": ("", 1), "b": ("a", 2), "x": ("a", 3), "m": ("b x", 9)}
+    trees = {
+        "a": {"f": "0", "g": "0", "h": "0"},
+        "b": {"f": "b", "g": "0", "h": "b"},
+        "x": {"f": "0", "g": "x", "h": "x"},
+        "m": {"f": "b", "g": "x", "h": "both"},
+    }
+
+    assert Contents(commits, trees).touched("m", "f", "g", "h") == {"f": 2, "g": 3, "h": 9}
+
+
+@pytest.mark.parametrize("time", [5, 50])
+def test_a_shallow_clone_gives_the_time_of_its_last_commit(time: int) -> None:
+    assert Contents({"c": ("b", time)}, {"c": {"f": "1"}}).touched("c", "f") == {"f": time}

@@ -1,0 +1,202 @@
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import UnavailableError
+from reconciler.git.command import process_count
+from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
+from reconciler.ids import Oid
+from reconciler.objects import Mode
+from reconciler.policy import Limits
+from tests.support.git import EPOCH, Repo, make_repository, run
+
+LIMITS = Limits(package_file_bytes=1000, package_files=5, path_depth=4)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repository(tmp_path / "a.git", {"p/Kptfile": "k", "README.md": "r"})
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, repo: Repo) -> Mirror:
+    return Mirrors(tmp_path / "cache").open(str(repo.path))
+
+
+def test_refs_are_whole_and_peeled(repo: Repo, mirror: Mirror) -> None:
+    head = repo.oid("main")
+    tag = repo.tag("p/v1", message="release")
+    repo.tag("p/v2")
+
+    assert mirror.refs() == {"refs/heads/main": head, "refs/tags/p/v1": head, "refs/tags/p/v2": head}
+    assert mirror.unpeeled("refs/tags/p/v1") == tag
+    assert mirror.head_branch == "main"
+
+
+def test_refs_are_one_moment_until_the_next_fetch(repo: Repo, mirror: Mirror) -> None:
+    before = dict(mirror.refs())
+    repo.commit({"x": "1"})
+
+    assert mirror.refs() == before
+    mirror.fetch()
+    assert mirror.refs()["refs/heads/main"] == repo.oid("main")
+
+
+def test_reading_a_local_repository_starts_no_process_and_writes_nothing(
+    tmp_path: Path, repo: Repo, mirror: Mirror
+) -> None:
+    before = process_count()
+    mirror.files(repo.tree("main", "p"), Limits())
+
+    assert process_count() == before
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_working_copy_is_read_through_its_git_directory(tmp_path: Path, repo: Repo) -> None:
+    run("clone", "-q", str(repo.path), str(tmp_path / "work"), cwd=tmp_path)
+
+    mirror = Mirrors(tmp_path / "cache").open(str(tmp_path / "work"))
+
+    assert mirror.refs()["refs/heads/main"] == repo.oid("main")
+
+
+def test_one_repository_has_one_mirror_however_it_is_spelled(tmp_path: Path, repo: Repo) -> None:
+    mirrors = Mirrors(tmp_path / "cache")
+
+    assert mirrors.open(str(repo.path)) is mirrors.open(f"file://{tmp_path}/a")
+    assert len(mirrors.fetch_all([str(repo.path), f"file://{repo.path}"])) == 1
+
+
+def test_two_repositories_with_one_identity_are_refused(tmp_path: Path, repo: Repo) -> None:
+    make_repository(tmp_path / "a", {"other": "1"})
+    mirrors = Mirrors(tmp_path / "cache")
+    mirrors.open(str(repo.path))
+
+    with pytest.raises(UnavailableError, match="two repositories"):
+        mirrors.open(str(tmp_path / "a"))
+
+
+def test_one_dead_repository_stops_no_other(tmp_path: Path, repo: Repo) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    dead = [str(tmp_path / name) for name in ("gone", "file", "empty")]
+
+    found = Mirrors(tmp_path / "cache").fetch_all([*dead, "ext::sh", str(repo.path)])
+
+    errors = {url for url, result in found.items() if isinstance(result, UnavailableError)}
+    assert errors == {*dead, "ext::sh"}
+    assert isinstance(found[str(tmp_path / "a")], Mirror)
+
+
+def test_a_commit_is_read_as_it_is(repo: Repo, mirror: Mirror) -> None:
+    oid = repo.commit({"x": "1"}, message="Title\n\nBody\n", time=EPOCH)
+
+    commit = mirror.commit(oid)
+
+    assert commit.message == "Title\n\nBody\n"
+    assert (commit.committer.name, commit.committer.time) == ("Kim", EPOCH)
+    assert commit.tree == repo.tree("main")
+    assert len(commit.parents) == 1
+
+
+def test_what_is_not_there_is_unavailable(mirror: Mirror) -> None:
+    nowhere = Oid("0" * 39 + "1")
+
+    with pytest.raises(UnavailableError):
+        mirror.commit(nowhere)
+    with pytest.raises(UnavailableError):
+        mirror.blob(nowhere, 10)
+    assert mirror.subtree(nowhere, "p") is None
+    assert not mirror.has(nowhere)
+
+
+def test_paths_are_directories_or_nothing(repo: Repo, mirror: Mirror) -> None:
+    head = repo.oid("main")
+
+    assert mirror.subtree(head, "") == repo.tree("main")
+    assert mirror.subtree(head, "p") == repo.tree("main", "p")
+    assert mirror.subtree(repo.tree("main"), "p") == repo.tree("main", "p")
+    assert mirror.subtree(head, "README.md") is None
+    assert mirror.subtree(head, "README.md/x") is None
+    assert mirror.subtree(head, "p/..") is None
+    assert mirror.subtree(head, "p//") is None
+    assert mirror.blob_at(head, "p/Kptfile") == repo.blob(b"k")
+    assert mirror.blob_at(head, "p") is None
+
+
+def test_a_package_keeps_bytes_and_modes(repo: Repo, mirror: Mirror) -> None:
+    repo.commit(
+        {"q/run.sh": (b"#!\r\n\xff", 0o100755), "q/d/link": (b"../run.sh", 0o120000), "q/Kptfile": ""}
+    )
+
+    files = mirror.files(repo.tree("main", "q"), Limits())
+
+    assert {path: (file.data, file.mode) for path, file in files.items()} == {
+        "Kptfile": (b"", Mode.REGULAR),
+        "d/link": (b"../run.sh", Mode.SYMLINK),
+        "run.sh": (b"#!\r\n\xff", Mode.EXECUTABLE),
+    }
+
+
+def hostile_trees(repo: Repo) -> dict[str, Oid]:
+    blob = repo.blob(b"x")
+    inner = repo.raw_tree((b"100644", b"f", blob))
+    deep = inner
+    for _ in range(6):
+        deep = repo.raw_tree((b"40000", b"d", deep))
+    return {
+        "dotdot": repo.raw_tree((b"100644", b"..", blob)),
+        "slash": repo.raw_tree((b"100644", b"a/b", blob)),
+        "git": repo.raw_tree((b"40000", b".GIT", inner)),
+        "submodule": repo.raw_tree((b"160000", b"sub", "1" * 40)),
+        "mode": repo.raw_tree((b"100600", b"f", blob)),
+        "case": repo.raw_tree((b"100644", b"README", blob), (b"100644", b"readme", blob)),
+        "unicode": repo.raw_tree((b"100644", "é".encode(), blob), (b"100644", "e\u0301".encode(), blob)),
+        "twice": repo.raw_tree((b"100644", b"f", blob), (b"100644", b"f", blob)),
+        "outside": repo.raw_tree((b"120000", b"l", repo.blob(b"../../etc/passwd"))),
+        "absolute": repo.raw_tree((b"120000", b"l", repo.blob(b"/etc/passwd"))),
+        "deep": deep,
+        "many": repo.raw_tree(*((b"100644", b"f%d" % n, blob) for n in range(6))),
+        "large": repo.raw_tree((b"100644", b"f", repo.blob(b"x" * 1001))),
+    }
+
+
+def test_a_hostile_package_is_refused_with_the_reason(repo: Repo, mirror: Mirror) -> None:
+    for name, tree in hostile_trees(repo).items():
+        with pytest.raises(PackageRefusedError) as caught:
+            mirror.files(tree, LIMITS)
+        assert caught.value.why, name
+
+
+def test_refused_entries_are_values_beside_the_others(repo: Repo, mirror: Mirror) -> None:
+    blob = repo.blob(b"x")
+    tree = repo.raw_tree((b"100644", b"..", blob), (b"100644", b"ok", blob), (b"160000", b"sub", "1" * 40))
+
+    assert [entry.name for entry in mirror.entries(tree)] == ["ok"]
+    assert [refusal.name for refusal in mirror.refusals(tree)] == ["..", "sub"]
+
+
+def test_a_malformed_tree_is_refused(repo: Repo, mirror: Mirror) -> None:
+    blob = repo.blob(b"100644 f\0short")
+
+    with pytest.raises(PackageRefusedError):
+        mirror.raw_entries(blob)
+
+
+def test_only_branches_tags_and_our_namespace_are_seen(repo: Repo, mirror: Mirror) -> None:
+    repo.point("refs/pull/1/head", repo.oid("main"))
+    repo.point("refs/reconciler/default/pulls", repo.oid("main"))
+
+    assert set(mirror.refs()) == {"refs/heads/main", "refs/reconciler/default/pulls"}
+
+
+def test_paths_that_changed(repo: Repo, mirror: Mirror) -> None:
+    old = repo.tree("main")
+    repo.commit({"p/x": "1", "q/y": "2"})
+    new = repo.tree("main")
+
+    asked = ["p", "p/x", "p/Kptfile", "q", "q/y", "README.md", "nowhere", "nowhere/x"]
+
+    assert mirror.changed_paths(old, new, asked) == {"p", "p/x", "q", "q/y"}
+    assert mirror.changed_paths(None, old, asked) == {"p", "p/Kptfile", "README.md"}
+    assert mirror.changed_paths(new, new, asked) == set()

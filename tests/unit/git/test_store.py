@@ -1,0 +1,155 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
+from reconciler.git.store import Pack
+from reconciler.ids import Oid
+from reconciler.objects import File, Files, Mode, Signature
+from reconciler.policy import Limits
+from tests.support.git import Repo, make_repository
+
+BOT = Signature("Bot", "bot@example.com", 1_767_225_600)
+NEW: Files = {"Kptfile": File.of(b"new"), "d/run.sh": File.of(b"#!", Mode.EXECUTABLE)}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repository(
+        tmp_path / "a.git", {"p/Kptfile": "k", "p/x": "1", "README.md": "r", "deep/er/q/Kptfile": ""}
+    )
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, repo: Repo) -> Mirror:
+    return Mirrors(tmp_path / "cache").open(str(repo.path))
+
+
+def saved(repo: Repo, mirror: Mirror, pack: Pack, tree: Oid) -> dict[str, bytes]:
+    """Save, and read the tree back through another opening of the mirror."""
+    pack.save()
+    again = Mirrors(mirror.place.directory.parent).open(str(repo.path))
+    return {path: file.data for path, file in again.files(tree, Limits()).items()}
+
+
+def test_a_directory_is_replaced_and_its_siblings_stay(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    root = pack.patch_tree(repo.tree("main"), "p", NEW)
+
+    assert saved(repo, mirror, pack, root) == {
+        "p/Kptfile": b"new",
+        "p/d/run.sh": b"#!",
+        "README.md": b"r",
+        "deep/er/q/Kptfile": b"",
+    }
+
+
+def test_a_directory_is_added_where_nothing_was(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    root = pack.patch_tree(repo.tree("main"), "deep/new/er/r", NEW)
+    empty = pack.patch_tree(None, "r", NEW)
+
+    assert "deep/new/er/r/d/run.sh" in saved(repo, mirror, pack, root)
+    assert sorted(saved(repo, mirror, pack, empty)) == ["r/Kptfile", "r/d/run.sh"]
+
+
+def test_removing_takes_the_empty_parents_with_it(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    root = pack.patch_tree(repo.tree("main"), "deep/er/q", None)
+
+    assert sorted(saved(repo, mirror, pack, root)) == ["README.md", "p/Kptfile", "p/x"]
+
+
+def test_adding_and_removing_gives_the_very_tree(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    before = repo.tree("main")
+
+    assert pack.patch_tree(pack.patch_tree(before, "n/e/w", NEW), "n/e/w", None) == before
+    assert pack.patch_tree(before, "not/there", None) == before
+    assert pack.patch_tree(before, "p", mirror.files(repo.tree("main", "p"), Limits())) == before
+
+
+def test_several_patches_of_one_tree(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    root = repo.tree("main")
+    for path in ("a", "b/c", "deep/er/r"):
+        root = pack.patch_tree(root, path, NEW)
+
+    assert len(saved(repo, mirror, pack, root)) == 4 + 3 * 2
+
+
+def test_what_is_beside_the_package_stays_whatever_it_is(repo: Repo, mirror: Mirror) -> None:
+    blob = repo.blob(b"x")
+    odd = (b"100664", b"\xff\xfe", blob), (b"160000", b"sub", "1" * 40), (b"040000", b"t", repo.tree("main"))
+    before = repo.raw_tree(*odd)
+    pack = Pack(mirror)
+
+    after = pack.patch_tree(before, "z", NEW)
+    pack.save()
+    mirror.fetch()
+
+    assert [e[:2] for e in mirror.raw_entries(after)] == [
+        (b"160000", b"sub"), (b"040000", b"t"), (b"40000", b"z"), (b"100664", b"\xff\xfe"),
+    ]  # fmt: skip
+
+
+def test_a_file_is_never_replaced_by_a_directory(repo: Repo, mirror: Mirror) -> None:
+    for path in ("README.md", "README.md/p"):
+        with pytest.raises(PackageRefusedError):
+            Pack(mirror).patch_tree(repo.tree("main"), path, NEW)
+    for path in ("README.md", "README.md/p"):
+        assert Pack(mirror).patch_tree(repo.tree("main"), path, None) == repo.tree("main")
+
+
+def test_what_the_repository_has_is_not_written_again(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+
+    pack.files(mirror.files(repo.tree("main", "p"), Limits()))
+    assert len(pack) == 0
+    pack.blob(b"new")
+    pack.blob(b"new")
+    assert len(pack) == 1
+
+
+def test_saving_nothing_or_twice_is_fine(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    pack.save()
+    pack.blob(b"new")
+    pack.save()
+    pack.save()
+
+    assert len(pack) == 0
+    assert mirror.blob(pack.blob(b"new"), 10) == b"new"
+
+
+def test_the_repository_itself_is_not_written(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    oid = pack.blob(b"only in the mirror")
+    pack.save()
+
+    assert oid not in repo.git
+    assert mirror.has(oid)
+
+
+def test_equal_inputs_make_equal_commits(repo: Repo, mirror: Mirror) -> None:
+    def commit(order: int) -> Oid:
+        pack = Pack(mirror)
+        files = dict(list(NEW.items())[::order])
+        root = pack.patch_tree(repo.tree("main"), "p", files)
+        return pack.commit(root, [repo.oid("main")], BOT, BOT, "Title\n")
+
+    assert commit(1) == commit(-1)
+
+
+@given(st.binary(max_size=70_000))
+def test_any_size_survives_the_pack(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    directory = tmp_path_factory.mktemp("pack")
+    repo = make_repository(directory / "a.git")
+    mirror = Mirrors(directory / "cache").open(str(repo.path))
+    pack = Pack(mirror)
+    oid = pack.blob(data)
+    pack.save()
+
+    assert mirror.blob(oid, 1 << 20) == data

@@ -1,0 +1,138 @@
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.git.trees import (
+    RawEntry,
+    Refusal,
+    folded,
+    format_tree,
+    judge_entry,
+    parse_tree,
+    refuse_link,
+    refuse_name,
+    refuse_path,
+)
+from reconciler.objects import Entry, Mode
+
+OID = b"\x01" * 20
+
+HOSTILE = [
+    "", ".", "..", ".git", ".GIT", ".Git", "git~1", "GIT~2", ".git.", ".git ", ".git...", ".g\u200cit",
+    ".\u2060git", ".gi\u200dt", "\uff0egit", ".git::$INDEX_ALLOCATION", ".gitmodules", ".GITMODULES",
+    "a/b", "a\\b", "x\n", "\x00", "a\x7f", "\x1b[31m", "x" * 256,
+]  # fmt: skip
+FINE = ["Kptfile", ".github", ".gitignore", ".gitkeep", "git", "gitea", "digit~1", "a b", "ünïcode", "日本", "-x",
+        "CON", "a:b", "..a", "a..", ".krmignore", "x" * 255]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=repr)
+def test_a_hostile_name_is_refused(name: str) -> None:
+    assert refuse_name(name)
+    if "/" not in name:
+        assert refuse_path(f"a/{name}/b")
+
+
+@pytest.mark.parametrize("name", FINE, ids=repr)
+def test_a_fine_name_is_accepted(name: str) -> None:
+    assert refuse_name(name) == ""
+
+
+def test_a_deep_path_is_refused() -> None:
+    assert refuse_path("/".join("a" * 50)) == ""
+    assert refuse_path("/".join("a" * 51))
+
+
+@pytest.mark.parametrize(
+    ("mode", "want"),
+    [
+        (b"40000", Mode.TREE),
+        (b"040000", Mode.TREE),
+        (b"100644", Mode.REGULAR),
+        (b"100664", Mode.REGULAR),
+        (b"100755", Mode.EXECUTABLE),
+        (b"120000", Mode.SYMLINK),
+        (b"160000", None),
+        (b"100600", None),
+        (b"x", None),
+        (b"", None),
+    ],
+)
+def test_modes(mode: bytes, want: Mode | None) -> None:
+    judged = judge_entry(RawEntry(mode, b"name", OID))
+
+    assert isinstance(judged, Refusal) if want is None else judged == Entry("name", want, OID.hex())
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    assert isinstance(judge_entry(RawEntry(b"100644", b"\xff\xfe", OID)), Refusal)
+
+
+class Link(NamedTuple):
+    reason: str
+    path: str
+    target: bytes
+    ok: bool
+
+
+LINKS = [
+    Link("beside it", "a", b"b", True),
+    Link("below", "a", b"b/c", True),
+    Link("one up, inside", "d/a", b"../b", True),
+    Link("itself", "a", b".", True),
+    Link("one up, outside", "a", b"../b", False),
+    Link("two up", "d/a", b"../../b", False),
+    Link("absolute", "a", b"/etc/passwd", False),
+    Link("up after a name, which may be a link", "d/a", b"x/../../b", False),
+    Link("empty", "a", b"", False),
+    Link("into git", "a", b".git/config", False),
+    Link("no text", "a", b"\xff", False),
+    Link("a control character", "a", b"b\0c", False),
+]
+
+
+@pytest.mark.parametrize("link", LINKS, ids=lambda c: c.reason)
+def test_links(link: Link) -> None:
+    assert (refuse_link(link.path, link.target) == "") is link.ok
+
+
+def test_names_that_some_file_systems_confuse() -> None:
+    assert folded("README") == folded("readme")
+    assert folded("é") == folded("e\u0301")
+    assert folded("a") != folded("b")
+
+
+entries = st.lists(
+    st.builds(
+        RawEntry,
+        st.sampled_from([b"40000", b"040000", b"100644", b"100755", b"120000", b"160000"]),
+        st.binary(min_size=1, max_size=12).map(lambda b: b.replace(b"\0", b"x").replace(b"/", b"y")),
+        st.binary(min_size=20, max_size=20),
+    ),
+    unique_by=lambda e: e.name,
+)
+
+
+@given(entries)
+def test_a_tree_survives_parsing_whatever_is_in_it(some: list[RawEntry]) -> None:
+    data = format_tree(some)
+
+    assert format_tree(parse_tree(data)) == data
+    assert sorted(parse_tree(data)) == sorted(some)
+
+
+@given(st.binary(max_size=200))
+def test_parsing_bytes_gives_entries_or_a_value_error(data: bytes) -> None:
+    try:
+        assert all(len(entry.oid) == 20 for entry in parse_tree(data))
+    except ValueError:
+        pass
+
+
+@given(st.text(max_size=30))
+def test_an_accepted_name_is_one_segment_and_never_git(name: str) -> None:
+    if not refuse_name(name):
+        assert "/" not in name
+        assert name.casefold().strip(". ") != "git" or "." not in name[:1]
