@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="reconciler")
 def main() -> None:
-    """Reconcile packages in Git with what PackageVariants and PackageVariantSets ask for.
+    r"""Reconcile packages in Git with what PackageVariants and PackageVariantSets ask for.
 
     One run reads the manifests and the cluster snapshot of a control repository, computes what
     every package should be, and proposes it: draft branches, pull requests, and a person's merge.
@@ -83,7 +83,7 @@ def main() -> None:
       cd world/control
       reconciler plan                  what would happen, and why; writes nothing
       reconciler apply                 do it
-    """  # noqa: D301 - the escape is click's mark for text that it must not wrap
+    """
 
 
 def entrypoint() -> None:

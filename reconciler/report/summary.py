@@ -91,7 +91,7 @@ def exit_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = Fals
 
 def exits_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = False) -> frozenset[Exit]:
     """Return every class of exit that applies; the process can show only the worst."""
-    exits = set(plan.exits)
+    exits = set(plan.exits) - {Exit.PENDING}
     # An unreachable repository is no one's invalid input; whether it counts is its own policy.
     if any(problem.reason != Reason.REPOSITORY_UNAVAILABLE for problem in plan.problems):
         exits.add(Exit.INVALID_INPUT)

@@ -1,0 +1,100 @@
+"""`apply`: plan, then do it."""
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import control_options, with_consent
+from reconciler.cli.output import Output, Printer, make_printer, output_options, wants_colour
+from reconciler.cli.plan import show_plan
+from reconciler.errors import Exit, RefusedError
+from reconciler.report.text import ansi, effect_line, outcome_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reconciler.plan.changes import Effect
+    from reconciler.run import Planned, Settings
+
+
+@click.command()
+@control_options
+@output_options(Output.TEXT, Output.JSON, Output.MARKDOWN)
+@click.option(
+    "--checksum", default="", metavar="SUM", help="Apply only if the plan is the one with this sum."
+)
+@click.option(
+    "--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="Consent to N deletions."
+)
+@click.option("--quiet", "-q", is_flag=True, help="Only what is wrong, and the sums.")
+def apply(
+    settings: "Settings", output: str, checksum: str, allow_deletes: int, *, no_color: bool, quiet: bool
+) -> Exit:
+    r"""Plan, then do it: write drafts, open pull requests, publish what was merged.
+
+    Safe to repeat and to interrupt: a second apply writes nothing, and a run that was killed is
+    completed by the next one. Works from the default branch only.
+
+    \b
+    Examples:
+      reconciler apply                             plan and apply
+      reconciler apply --checksum 3f8a…            only the plan that was reviewed
+      reconciler apply --allow-deletes 12          after looking at what would be deleted
+      reconciler apply -o json > outcome.json      for machines
+    """
+    from reconciler.report.summary import exit_of
+    from reconciler.run import apply_plan, make_plan
+
+    printer = make_printer(colour=not no_color)
+    planned = make_plan(with_consent(settings, allow_deletes))
+    form = Output(output)
+    if form is Output.TEXT:
+        show_plan(printer, planned, form, quiet=quiet)
+    try:
+        with _progress(printer, planned, shown=form is Output.TEXT and not quiet) as narrate:
+            outcome = apply_plan(planned, checksum=checksum, narrate=narrate)
+    except RefusedError:
+        if form is not Output.TEXT:
+            show_plan(printer, planned, form)
+        raise
+    match form:
+        case Output.TEXT:
+            printer.lines(outcome_lines(outcome, paint=printer.paint, quiet=True))
+        case Output.JSON:
+            from reconciler.report.json import outcome_value
+
+            printer.value(outcome_value(planned.plan, outcome, planned.names))
+        case _:
+            from reconciler.report.markdown import plan_markdown
+
+            printer.text(plan_markdown(planned.plan, planned.names, title="Applied"))
+            printer.lines(outcome_lines(outcome), err=True)
+    return exit_of(planned.plan, outcome=outcome)
+
+
+@contextmanager
+def _progress(printer: Printer, planned: "Planned", *, shown: bool) -> "Iterator[Callable[[Effect], None]]":
+    """Yield what to call after each effect: a bar on a terminal, a line otherwise."""
+    if not shown:
+        yield lambda _: None
+    elif not wants_colour() or printer.paint is not ansi:
+        yield lambda effect: None if effect.error else printer.lines([effect_line(effect)])
+    else:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("applying"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[what]}", markup=False),
+        )
+        with Progress(*columns, transient=True) as progress:
+            task = progress.add_task("", total=planned.steps, what="")
+
+            def advance(effect: "Effect") -> None:
+                what = printer.redactor.text(effect_line(effect))
+                progress.update(task, advance=1, what=what)
+
+            yield advance

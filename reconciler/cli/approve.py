@@ -1,0 +1,114 @@
+"""`approve`: a person's yes to a draft or a deletion, on the local forge."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from reconciler.cli.options import control_options
+from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.errors import Exit, ReconcilerError, UsageError, worst
+from reconciler.report.escape import terminal
+
+if TYPE_CHECKING:
+    from reconciler.cli.selection import Found
+    from reconciler.run import Settings
+
+
+class Approved(NamedTuple):
+    """What became of one approval."""
+
+    found: "Found"
+    commit: str = ""
+    revision: str = ""
+    error: ReconcilerError | None = None
+
+
+@click.command()
+@control_options
+@output_options(Output.TEXT, Output.JSON)
+@click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...")
+@click.option("--all", "every", is_flag=True, help="Every open pull request of every repository.")
+@click.option("--propose-only", is_flag=True, help="Only mark as ready for review; somebody else approves.")
+def approve(
+    settings: "Settings",
+    output: str,
+    names: Sequence[str],
+    *,
+    no_color: bool,
+    every: bool,
+    propose_only: bool,
+) -> Exit:
+    r"""Approve the draft or the deletion of packages on the local forge.
+
+    A draft is published as Porch does it: a commit with two parents on the main branch, the tag
+    PACKAGE/vN, and no draft any more, in one push. A proposed deletion removes the package from the
+    main branch; its tags stay as history.
+
+    \b
+    Examples:
+      reconciler approve edge-east/nginx
+      reconciler approve edge-east#3               one pull request by number
+      reconciler approve --all                     everything that is open
+      reconciler approve --propose-only edge-east/nginx
+    """
+    from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.inventory import PullState
+    from reconciler.run import read_world
+
+    if bool(names) == every:
+        raise UsageError("Name packages, or pass --all", hint="`reconciler pr list` shows what is open.")
+    found = list_found(read_world(settings))
+    chosen = [f for name in names for f in find_pulls(found, name)]
+    if every:
+        chosen = [f for f in found if f.pull.state is PullState.OPEN]
+    results = [_propose(one) if propose_only else _approve(one) for one in dict.fromkeys(chosen)]
+    printer = make_printer(colour=not no_color)
+    if output == Output.JSON:
+        printer.value({"kind": "ApprovalList", "items": [_value(result) for result in results]})
+    else:
+        printer.lines(_lines(results, propose_only=propose_only))
+    return worst(result.error.exit_code for result in results if result.error)
+
+
+def _approve(found: "Found") -> Approved:
+    try:
+        commit = found.forge.approve(found.pull.number, expect=found.pull.head_oid)
+    except ReconcilerError as error:
+        return Approved(found, error=error)
+    refs = found.forge.mirror.refs()
+    tags = (ref for ref, oid in refs.items() if oid == commit and ref.startswith("refs/tags/"))
+    return Approved(found, commit, min(tags, default="").removeprefix("refs/tags/"))
+
+
+def _propose(found: "Found") -> Approved:
+    try:
+        found.forge.mark_ready(found.pull.number)
+    except ReconcilerError as error:
+        return Approved(found, error=error)
+    return Approved(found)
+
+
+def _lines(results: Sequence[Approved], *, propose_only: bool) -> Iterator[str]:
+    if not results:
+        yield "Nothing is open."
+    for result in results:
+        name = terminal(result.found.package)
+        if result.error:
+            yield f"refused: {name}: {terminal(str(result.error))}"
+            if result.error.hint:
+                yield f"  hint: {terminal(result.error.hint)}"
+        elif propose_only:
+            yield f"proposed {name}"
+        else:
+            yield f"approved {name}: {terminal(result.revision) or 'removed'}"
+
+
+def _value(result: Approved) -> dict[str, str | int]:
+    return {
+        "package": result.found.package,
+        "pullRequest": result.found.name,
+        "commit": result.commit,
+        "revision": result.revision,
+        "error": str(result.error or ""),
+    }

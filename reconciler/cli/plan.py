@@ -1,0 +1,72 @@
+"""`plan`: show what apply would do, and why."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import control_options, with_consent
+from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.errors import Exit
+
+if TYPE_CHECKING:
+    from reconciler.cli.output import Printer
+    from reconciler.run import Planned, Settings
+
+FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
+
+
+@click.command()
+@control_options
+@output_options(*FORMS)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when changes are pending.")
+@click.option("--quiet", "-q", is_flag=True, help="Only what is wrong, and the sum.")
+@click.option("--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="As `apply` takes it.")
+def plan(
+    settings: "Settings",
+    output: str,
+    allow_deletes: int,
+    *,
+    no_color: bool,
+    detailed_exitcode: bool,
+    quiet: bool,
+) -> Exit:
+    r"""Show what `apply` would do to every package, and why. Writes nothing.
+
+    Every package of every repository that a variant targets is listed once, with a reason; what is
+    wrong follows with file and line; the last line has the counts and the plan's checksum.
+
+    \b
+    Examples:
+      reconciler plan                              of the repository around the current directory
+      reconciler plan --control https://git.example/acme/control.git
+      reconciler plan --detailed-exitcode -q       10 when something is pending: for scripts
+      reconciler plan -o json > plan.json          for machines; see docs/plan.schema.json
+      reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
+    """
+    from reconciler.report.summary import exit_of
+    from reconciler.run import make_plan
+
+    planned = make_plan(with_consent(settings, allow_deletes))
+    printer = make_printer(colour=not no_color)
+    show_plan(printer, planned, Output(output), quiet=quiet, detailed=detailed_exitcode)
+    return exit_of(planned.plan, detailed=detailed_exitcode)
+
+
+def show_plan(
+    printer: "Printer", planned: "Planned", output: Output, *, quiet: bool = False, detailed: bool = False
+) -> None:
+    """Print a plan in the form that was asked for."""
+    from reconciler.report.json import plan_value
+    from reconciler.report.markdown import plan_markdown
+    from reconciler.report.sarif import plan_sarif
+    from reconciler.report.text import plan_lines
+
+    match output:
+        case Output.TEXT:
+            printer.lines(plan_lines(planned.plan, planned.names, paint=printer.paint, quiet=quiet))
+        case Output.JSON:
+            printer.value(plan_value(planned.plan, planned.names, detailed=detailed))
+        case Output.MARKDOWN:
+            printer.text(plan_markdown(planned.plan, planned.names))
+        case Output.SARIF:
+            printer.value(plan_sarif(planned.plan, planned.names))

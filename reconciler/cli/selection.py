@@ -1,0 +1,95 @@
+"""How commands name packages and pull requests: `REPO/PACKAGE`, `REPO#3`, `3`."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from reconciler.errors import UsageError
+from reconciler.forge.approval import parse_head
+from reconciler.forge.choose import choose_forge
+from reconciler.forge.local import LocalForge
+from reconciler.inventory import PullRequest, PullState, RepositoryView
+from reconciler.run import World
+
+
+class Found(NamedTuple):
+    """A pull request, the repository it is shown under, and its forge."""
+
+    view: RepositoryView
+    pull: PullRequest
+    forge: LocalForge
+
+    @property
+    def name(self) -> str:
+        """What `pr show` takes."""
+        return f"{self.view.key.name}#{self.pull.number}"
+
+    @property
+    def package(self) -> str:
+        """What `approve` takes; the head where it is about no single package."""
+        about = parse_head(self.pull.head)
+        return f"{self.view.key.name}/{_below(self.view, about.path)}" if about else self.pull.head
+
+
+def list_found(world: World) -> list[Found]:
+    """Return the pull requests of every repository of the local forge, by repository and number."""
+    found: list[Found] = []
+    for url in sorted({view.url for view in world.inventory.repositories.values() if view.is_available}):
+        views = list(world.inventory.views_of(url))
+        forge = choose_forge(world.mirrors.open(views[0].remote), world.inventory.policy)
+        if isinstance(forge, LocalForge):
+            found += (Found(_view_of(views, pull), pull, forge) for pull in forge.list_pulls())
+    return sorted(found, key=lambda f: (f.view.key, f.pull.number))
+
+
+def find_pulls(found: Sequence[Found], text: str) -> list[Found]:
+    """Return the pull requests that `text` names.
+
+    `REPO#3` or `3` name one whatever its state; `REPO/PACKAGE` the open ones, else the newest.
+
+    Raises:
+        UsageError: It names none, or a bare number names several.
+    """
+    if text.isdecimal() or "#" in text:
+        repository, _, number = text.rpartition("#")
+        named = [f for f in found if str(f.pull.number) == number and repository in ("", f.view.key.name)]
+        if len(named) > 1:
+            raise UsageError(
+                f"{text} is ambiguous: {', '.join(f.name for f in named)}", hint="Name the repository too."
+            )
+        return _some(named, text, (f.name for f in found))
+    named = [f for f in found if text in _names(f)]
+    return [f for f in named if f.pull.state is PullState.OPEN] or _some(
+        named[-1:], text, (f.package for f in found)
+    )
+
+
+def _some(named: list[Found], text: str, known: Iterable[str]) -> list[Found]:
+    if named:
+        return named
+    raise UsageError(f"There is no pull request {text}", hint=suggest(text, known))
+
+
+def suggest(text: str, known: Iterable[str]) -> str:
+    """Return a hint that names what comes closest."""
+    close = get_close_matches(text, sorted(set(known)), n=3)
+    return f"Did you mean {' or '.join(close)}?" if close else "`reconciler pr list` shows what there is."
+
+
+def _names(found: Found) -> Iterator[str]:
+    yield found.package
+    about = parse_head(found.pull.head)
+    if about:
+        yield f"{found.view.key.name}/{about.path}"
+
+
+def _view_of(views: Sequence[RepositoryView], pull: PullRequest) -> RepositoryView:
+    """Return the most specific view that holds the pull request's package."""
+    about = parse_head(pull.head)
+    path = about.path if about else ""
+    inside = (v for v in views if not v.directory or path.startswith(f"{v.directory}/"))
+    return next(inside, views[0])
+
+
+def _below(view: RepositoryView, path: str) -> str:
+    return path.removeprefix(f"{view.directory}/") if view.directory else path

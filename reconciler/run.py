@@ -1,0 +1,161 @@
+"""The run on one page: read everything once, compute everything purely, write everything once."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from reconciler.apply.plan import apply_changes
+from reconciler.apply.repository import Target
+from reconciler.apply.state import read_branch
+from reconciler.errors import RefusedError
+from reconciler.expand import Desired, expand
+from reconciler.forge.choose import choose_forge
+from reconciler.git.repository import Mirrors
+from reconciler.inventory import Inventory
+from reconciler.plan.changes import Effect, Outcome, Plan
+from reconciler.plan.decide import plan_changes
+from reconciler.read.contents import fetch_contents
+from reconciler.read.inventory import read_inventory
+from reconciler.render.package import render_packages
+from reconciler.report.summary import Names
+from reconciler.resolve import Resolution, resolve
+
+Narrate = Callable[[Effect], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the command line says about a run; everything else stands in the control repository.
+
+    `control` is a working copy, a bare repository or a URL; `allow_deletes` a person's consent.
+    """
+
+    control: str = "."
+    cache_dir: Path | None = None
+    allow_deletes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What was read, and the repositories that it was read from."""
+
+    inventory: Inventory
+    mirrors: Mirrors
+
+    @property
+    def names(self) -> Names:
+        """How people call the packages of this world."""
+        views = self.inventory.repositories
+        return Names(self.inventory.policy.instance, {key: view.directory for key, view in views.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, and the stages that led to it."""
+
+    world: World
+    desired: Desired
+    resolution: Resolution
+    plan: Plan
+
+    @property
+    def names(self) -> Names:
+        """How people call the packages of this plan."""
+        return self.world.names
+
+    @property
+    def steps(self) -> int:
+        """How many effects applying it has, roughly: for a progress bar."""
+        changes = (change for change in self.plan.changes if change.pending)
+        return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
+
+
+def read_world(settings: Settings) -> World:
+    """Read everything that a run may know. Writes nothing."""
+    mirrors = Mirrors(settings.cache_dir or default_cache())
+    inventory = read_inventory(settings.control, mirrors, os.environ)
+    return World(_with_consent(inventory, settings.allow_deletes), mirrors)
+
+
+def make_plan(settings: Settings) -> Planned:
+    """Compute what every package should be, and what it takes. Writes nothing."""
+    world = read_world(settings)
+    inventory = world.inventory
+    desired = expand(inventory)
+    resolution = resolve(inventory, desired)
+    contents = fetch_contents(resolution.needs, world.mirrors, inventory.policy.limits)
+    rendered = render_packages(resolution, contents, inventory)
+    plan = plan_changes(inventory, desired, resolution, rendered)
+    return Planned(world, desired, resolution, plan)
+
+
+def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambda _: None) -> Outcome:
+    """Do what was planned, each effect once, in the order that makes every interruption harmless.
+
+    Raises:
+        RefusedError: Doing it would be unsafe, or is not what was reviewed; nothing was written.
+    """
+    check_applicable(planned, checksum)
+    world, inventory = planned.world, planned.world.inventory
+    mirrors = {
+        view.url: world.mirrors.open(view.remote)
+        for view in inventory.repositories.values()
+        if view.is_available
+    }
+    policy = inventory.policy
+    targets = {
+        url: Target(mirror, choose_forge(mirror, policy), policy.commits, planned.names)
+        for url, mirror in mirrors.items()
+    }
+    control = world.mirrors.open(inventory.control.remote)
+    return apply_changes(planned.plan, inventory, targets, control, narrate)
+
+
+def read_status(settings: Settings) -> list[dict[str, Any]]:
+    """Return what the status branch says of every owner, sorted by kind and name."""
+    world = read_world(settings)
+    known = world.inventory.control
+    files = read_branch(world.mirrors.open(known.remote), known.status, world.inventory.policy.limits)
+    return [orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/")]
+
+
+def check_applicable(planned: Planned, checksum: str) -> None:
+    """Refuse what must not be applied: an unreviewed plan, an unsafe one, one of another branch.
+
+    Raises:
+        RefusedError: The first of these that applies.
+    """
+    plan, control = planned.plan, planned.world.inventory.control
+    if checksum and checksum != plan.checksum:
+        raise RefusedError(
+            f"The plan now is {plan.checksum}, not the one that was reviewed",
+            hint="Something changed since: review the plan above, then pass its checksum.",
+        )
+    default = planned.world.mirrors.open(control.remote).head_branch
+    if control.branch and default and control.branch != default:
+        raise RefusedError(
+            f"Branch {control.branch} is not the default branch {default} of the control repository",
+            hint="Merge it first; `reconciler plan` and `reconciler check` show what it would do.",
+        )
+    if plan.refusals:
+        raise RefusedError(
+            "; ".join(refusal.message for refusal in plan.refusals),
+            hint=" ".join(dict.fromkeys(r.hint for r in plan.refusals if r.hint)),
+        )
+
+
+def default_cache() -> Path:
+    """Return where mirrors are kept: the user's cache directory, as XDG says."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "reconciler"
+
+
+def _with_consent(inventory: Inventory, allowed: int) -> Inventory:
+    if not allowed:
+        return inventory
+    guard = replace(inventory.policy.deletions, allowed=allowed)
+    return replace(inventory, policy=replace(inventory.policy, deletions=guard))
