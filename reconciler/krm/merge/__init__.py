@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge
 from reconciler.krm.merge.identity import Identity, identity_of
-from reconciler.krm.merge.result import Clash, Judge, Merged, Steps, Verdict, path_text
+from reconciler.krm.merge.result import Clash, Judge, Made, Merged, Part, Steps, Taken, Verdict, path_text
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.merge.view import Node, is_same, root_of
 from reconciler.krm.merge.writing import edits_of
@@ -19,11 +19,14 @@ __all__ = [
     "Hunk",
     "Identity",
     "Judge",
+    "Made",
     "Merged",
     "MergedDocument",
     "MergedText",
     "Node",
+    "Part",
     "Steps",
+    "Taken",
     "Verdict",
     "edits_of",
     "identity_of",

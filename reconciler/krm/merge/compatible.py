@@ -87,7 +87,7 @@ class CompatibleMerge:
         if not value.fields:
             return None
         for name, text in zip(shape.keys or (), key, strict=True):
-            if text and name not in value.fields:
+            if text and not name.startswith("$") and name not in value.fields:
                 sources = (
                     e.fields[name].value
                     for e in (local, base, upstream)

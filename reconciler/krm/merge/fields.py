@@ -125,7 +125,7 @@ class FieldMerge:
         self, path: Steps, base: Node | None, upstream: Node | None, local: Node | None, reason: str
     ) -> Verdict:
         verdict = self.judge(path)
-        self.clashes.append(Clash(path, base, upstream, local, reason, settled=verdict is not Verdict.OPEN))
+        self.clashes.append(Clash(path, base, upstream, local, reason, verdict))
         return verdict
 
 

@@ -54,14 +54,14 @@ Merged = Node | Taken | Made
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clash:
-    """One value that both sides changed differently; `settled` where somebody decided who wins."""
+    """One value that both sides changed differently and who wins it."""
 
     path: Steps
     base: Node | None
     upstream: Node | None
     local: Node | None
     reason: str
-    settled: bool = False
+    verdict: "Verdict"
 
 
 class Verdict(Enum):

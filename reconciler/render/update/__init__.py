@@ -1,12 +1,19 @@
 """Bring a new upstream into a package that people have edited: three-way, pure, whole or not at all."""
 
+from reconciler.krm.yaml import YamlError
 from reconciler.objects import File, Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
+from reconciler.render.update.kptfile import set_upstream, update_strategy
+from reconciler.render.update.ledger import Ledger
 from reconciler.render.update.model import Conflict, ConflictPolicy, Updated, UpdateRefused, UpstreamRef
+from reconciler.render.update.packages import KPTFILE, Sides
+from reconciler.render.update.settings import Memory, Settings
+from reconciler.render.update.strategies import STRATEGIES
 
 __all__ = [
     "Conflict",
     "ConflictPolicy",
+    "Memory",
     "UpdateRefused",
     "Updated",
     "UpstreamRef",
@@ -23,26 +30,38 @@ def update_package(
     mode: MergeMode = MergeMode.DEFAULT,
     on_conflict: OnConflict | ConflictPolicy = OnConflict.ASK,
     new_upstream: UpstreamRef | None = None,
+    memory: Memory | None = None,
 ) -> Updated:
     """Return `local` with what changed from `original` to `upstream`.
 
-    Pure and deterministic. `strategy` None is the Kptfile's own, else `resource-merge`.
+    Pure and deterministic; `memory` only saves work. `strategy` None is the Kptfile's own, else
+    `resource-merge`. With `new_upstream`, the root Kptfile says where the package now comes from.
+
+    Laws, in the default mode: an upstream that did not change leaves local alone, a local that
+    nobody edited becomes upstream, both byte for byte; what upstream did not touch stays as local has it.
 
     Raises:
         UpdateRefused: The package must not be updated; nothing of it was changed.
     """
-    del strategy, mode, on_conflict, new_upstream
-    files: dict[str, File] = {}
-    conflicts = []
-    for path in sorted(original.keys() | upstream.keys() | local.keys()):
-        base, theirs, ours = original.get(path), upstream.get(path), local.get(path)
-        kept = theirs if base == ours else ours
-        if kept is not None:
-            files[path] = kept
-        if base not in (theirs, ours) and theirs != ours:
-            conflicts.append(Conflict(path, "", "", *(_text(f) for f in (base, theirs, ours)), "BothChanged"))
-    return Updated(files, tuple(conflicts))
+    policy = on_conflict if isinstance(on_conflict, ConflictPolicy) else ConflictPolicy(on_conflict)
+    settings = Settings(mode, policy, memory if memory is not None else Memory())
+    ledger = Ledger(policy)
+    chosen = strategy or update_strategy(local.get(KPTFILE)) or Strategy.RESOURCE_MERGE
+    try:
+        files = STRATEGIES[chosen](Sides(original, upstream, local), settings, ledger)
+        if new_upstream is not None and KPTFILE in files:
+            files[KPTFILE] = _with_upstream(files[KPTFILE], new_upstream, settings, ledger)
+    except YamlError as error:
+        raise UpdateRefused("InvalidYAML", f"The package cannot be merged: {error}") from error
+    if ledger.fatal:
+        conflicts = tuple(ledger.fatal)
+        message = f"{len(conflicts)} conflicts, and the policy is to fail"
+        raise UpdateRefused("MergeConflict", message, conflicts=conflicts)
+    return ledger.updated(files)
 
 
-def _text(file: File | None) -> str | None:
-    return None if file is None else file.data.decode(errors="replace")
+def _with_upstream(file: File, upstream: UpstreamRef, settings: Settings, ledger: Ledger) -> File:
+    key = ("upstream", file.oid, upstream)
+    done, fallbacks = settings.memory.recall(key, lambda: set_upstream(file, upstream))
+    ledger.fallbacks += fallbacks
+    return done

@@ -1,0 +1,270 @@
+"""The Kptfile of a package: some of it is merged, its name and upstream are the package's own."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from reconciler.api.kptfile import LOCATION, OWNER
+from reconciler.krm.merge import FieldMerge, Made, Merged, Node, Part, Taken, edits_of, is_same, root_of
+from reconciler.krm.merge.compatible import CompatibleMerge
+from reconciler.krm.merge.elements import FUNCTION, KPT_FUNCTION, element_key
+from reconciler.krm.schema import Shape
+from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, apply_edits
+from reconciler.objects import File
+from reconciler.policy import Strategy
+from reconciler.render.update.ledger import Ledger
+from reconciler.render.update.model import UpdateRefused, UpstreamRef
+from reconciler.render.update.settings import Settings
+from reconciler.render.update.settle import judge_of
+from reconciler.render.update.sides import FileSides, is_equal
+
+_MERGED: Final = ("info", "pipeline", "inventory", "status")
+_METADATA: Final = ("labels", "annotations")
+_OURS: Final = (OWNER, LOCATION)
+
+
+def merge_kptfile(
+    path: str, sides: FileSides, settings: Settings, ledger: Ledger, *, root: bool
+) -> File | None:
+    """Return local's Kptfile with what upstream changed in metadata, info, pipeline, inventory and status.
+
+    Name, namespace, and of the root `upstream` and `upstreamLock`, are local's; so are our
+    ownership annotations.
+
+    Raises:
+        UpdateRefused: A side of it is no mapping.
+
+    Source: kpt pkg/kptfile/kptfileutil/util.go, UpdateKptfile.
+    Differs: bytes and comments are kept; functions merge one by one, whether named or not.
+    """
+    base, upstream, local = sides
+    if local is None or upstream is None or is_equal(base, upstream) or is_equal(upstream, local):
+        return upstream if local is None and base is None else local
+    old, theirs, ours = (_root(path, file) for file in sides)
+    if ours is None or theirs is None:
+        return local
+    if not settings.like_kpt and is_equal(base, local) and _same_identity(old, theirs):
+        return upstream
+    merge = _like_kpt((ours, old, theirs)) if settings.like_kpt else _Default(settings, path, ledger, ours)
+    made = _merge_root(merge, old, theirs, ours, root=root)
+    if isinstance(merge, _Default):
+        merge.report()
+    merged, fallbacks = _edited(local, ours.tree, tuple(edits_of(ours, made)))
+    ledger.fallbacks += fallbacks
+    return merged
+
+
+def set_upstream(file: File, upstream: UpstreamRef) -> tuple[File, int]:
+    """Return a Kptfile that says that it was last made from `upstream`, and how often splicing gave way.
+
+    Raises:
+        UpdateRefused: The Kptfile is no YAML mapping.
+    """
+    node = _root("Kptfile", file)
+    return (file, 0) if node is None else _edited(file, node.tree, tuple(_upstream_edits(node, upstream)))
+
+
+def update_strategy(file: File | None) -> Strategy | None:
+    """Return the strategy that a Kptfile asks for, None where it asks for none that exists."""
+    if file is None or b"updateStrategy" not in file.data:
+        return None
+    block = upstream_block(file)
+    asked = block.get("updateStrategy") if isinstance(block, dict) else None
+    return Strategy(asked) if asked in set(Strategy) else None
+
+
+class _Default:
+    """Merges parts of a Kptfile losing nothing."""
+
+    def __init__(self, settings: Settings, path: str, ledger: Ledger, local: Node) -> None:
+        self._data = local.value
+        self._path = path
+        self._ledger = ledger
+        self._work = FieldMerge(judge_of(settings.policy, self._data))
+
+    def __call__(
+        self, name: str, base: Node | None, upstream: Node | None, local: Node | None
+    ) -> Merged | None:
+        path = ("metadata", name) if name in _METADATA else (name,)
+        return self._work.merge(base, upstream, local, _SHAPE.below(name), path)
+
+    def report(self) -> None:
+        """Record what clashed."""
+        self._ledger.record(self._path, "Kptfile", self._work.clashes, self._data)
+
+
+class _LikeKpt:
+    """Merges parts of a Kptfile as kpt does."""
+
+    def __init__(self, shape: Shape, *, infer: bool) -> None:
+        self._work = CompatibleMerge(lambda _version, _kind: None, infer=infer)
+        self._shape = shape
+
+    def __call__(
+        self, name: str, base: Node | None, upstream: Node | None, local: Node | None
+    ) -> Merged | None:
+        return self._work.merge((local, base, upstream), self._shape.below(name))
+
+
+def _functions(key: str) -> Shape:
+    functions = Shape(keys=(key,))
+    return Shape(fields={"mutators": functions, "validators": functions})
+
+
+_SHAPE: Final = Shape(
+    fields={
+        "pipeline": _functions(FUNCTION),
+        "info": Shape(
+            fields={
+                "keywords": Shape(keys=()),
+                "emails": Shape(keys=()),
+                "readinessGates": Shape(keys=("conditionType",)),
+            }
+        ),
+        "status": Shape(fields={"conditions": Shape(keys=("type",))}),
+    }
+)
+
+
+def _like_kpt(sides: tuple[Node | None, ...]) -> _LikeKpt:
+    """Choose the key of functions: the image where no function has a name and no image stands twice."""
+    shape = Shape(keys=(KPT_FUNCTION,))
+    for side in sides:
+        for functions in _function_lists(side):
+            keys = [element_key(function, shape) for function in functions]
+            if len(set(keys)) < len(keys) or any("name" in function.fields for function in functions):
+                return _LikeKpt(Shape(), infer=True)
+    return _LikeKpt(Shape(fields={"pipeline": _functions(KPT_FUNCTION)}), infer=True)
+
+
+def _function_lists(side: Node | None) -> Iterator[list[Node]]:
+    pipeline = side.fields.get("pipeline") if side is not None else None
+    for name in ("mutators", "validators") if pipeline is not None else ():
+        if pipeline is not None and (functions := pipeline.value.fields.get(name)) is not None:
+            yield functions.value.items
+
+
+def _merge_root(
+    merge: "_Default | _LikeKpt", base: Node | None, upstream: Node, local: Node, *, root: bool
+) -> Made:
+    made = Made(local)
+    order = (*local.fields, *(name for name in _MERGED if name not in local.fields))
+    for name in order:
+        mine = _child(local, name)
+        value: Merged | None = mine
+        if name == "metadata" and mine is not None:
+            value = _merge_metadata(merge, _child(base, name), _child(upstream, name), mine)
+        elif name in _MERGED:
+            value = merge(name, _child(base, name), _child(upstream, name), mine)
+        elif name in ("upstream", "upstreamLock") and not root:
+            theirs = _child(upstream, name)
+            value = mine if theirs is None else Taken(theirs)
+        if value is not None:
+            made.fields[name] = Part(value)
+    return made
+
+
+def _same_identity(base: Node | None, upstream: Node) -> bool:
+    """Tell whether upstream left alone what is each package's own."""
+    metadata = (_child(base, "metadata"), _child(upstream, "metadata"))
+    pairs = [tuple(_child(node, name) for node in metadata) for name in ("name", "namespace")]
+    pairs += [(_child(base, name), _child(upstream, name)) for name in ("upstream", "upstreamLock")]
+    return all(is_same(*pair) for pair in pairs)
+
+
+def _merge_metadata(
+    merge: "_Default | _LikeKpt", base: Node | None, upstream: Node | None, local: Node
+) -> Made:
+    made = Made(local, {name: Part(field.value) for name, field in local.fields.items()})
+    for name in _METADATA:
+        mine = _child(local, name)
+        value = merge(name, _child(base, name), _child(upstream, name), mine)
+        made.fields.pop(name, None) if value is None else made.fields.__setitem__(name, Part(value))
+    annotations = made.fields.get("annotations")
+    if annotations is not None and isinstance(annotations.value, Made):
+        _keep_ours(annotations.value, _child(local, "annotations"))
+    return made
+
+
+def _keep_ours(annotations: Made, local: Node | None) -> None:
+    for name in _OURS:
+        annotations.fields.pop(name, None)
+        mine = _child(local, name)
+        if mine is not None:
+            annotations.fields[name] = Part(mine)
+
+
+def _child(node: Node | None, name: str) -> Node | None:
+    field = node.fields.get(name) if node is not None else None
+    return field.value if field is not None else None
+
+
+def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
+    wanted = {"repo": upstream.repo, "directory": upstream.directory, "ref": upstream.ref}
+    blocks = [("upstream", wanted)]
+    if upstream.commit:
+        blocks.append(("upstreamLock", {**wanted, "commit": upstream.commit}))
+    for block, git in blocks:
+        have = _child(root, block)
+        if have is None:
+            yield SetValue((block,), {"type": "git", "git": git})
+            continue
+        if _child(have, "type") is None:
+            yield SetValue((block, "type"), "git")
+        for name, value in git.items():
+            old = _child(_child(have, "git"), name)
+            if old is None or old.typed != value:
+                yield SetValue((block, "git", name), value)
+
+
+def _edited(file: File, tree: Tree, edits: tuple[Edit, ...]) -> tuple[File, int]:
+    if not edits:
+        return file, 0
+    done = apply_edits(tree.text, edits)
+    return File.of(done.text.encode(), file.mode), done.fallbacks
+
+
+def _root(path: str, file: File | None) -> Node | None:
+    if file is None:
+        return None
+    try:
+        root = root_of(Tree.parse(file.data.decode(errors="replace")))
+    except YamlError as error:
+        raise UpdateRefused("InvalidKptfile", f"{path} cannot be read: {error}", paths=(path,)) from error
+    if root is not None and not root.is_mapping:
+        raise UpdateRefused("InvalidKptfile", f"{path} is no mapping", paths=(path,))
+    return root
+
+
+def is_edited_kptfile(original: File | None, local: File | None) -> bool:
+    """Tell whether a root Kptfile differs from what it was made from in more than its own part.
+
+    A default Kptfile that was written because the original has none is no edit.
+    """
+    ours, old = _root("Kptfile", local), _root("Kptfile", original)
+    if ours is None:
+        return old is not None
+    mine = _comparable(ours.value)
+    return bool(mine != _comparable(old.value if old is not None else _DEFAULT))
+
+
+def upstream_block(file: File | None) -> Any:
+    """Return `upstream` of a Kptfile as data, None where there is none or it cannot be read."""
+    try:
+        root = _root("Kptfile", file)
+    except UpdateRefused:
+        return None
+    found = _child(root, "upstream")
+    return found.value if found is not None else None
+
+
+_DEFAULT: Final = {"apiVersion": "kpt.dev/v1", "kind": "Kptfile", "metadata": {}}
+
+
+def _comparable(kptfile: Any) -> Any:
+    """Return a Kptfile without what is each package's own."""
+    metadata = kptfile.get("metadata") or {}
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _OURS}
+    rest = {key: value for key, value in metadata.items() if key not in ("name", "annotations")}
+    own = ("upstream", "upstreamLock", "metadata")
+    top = {key: value for key, value in kptfile.items() if key not in own}
+    return {**top, "metadata": {**rest, **({"annotations": annotations} if annotations else {})}}

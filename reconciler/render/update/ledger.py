@@ -1,0 +1,73 @@
+"""What an update has to tell: conflicts, notes, how often splicing gave way."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from reconciler.krm.merge import Clash, Node, Steps, Verdict, path_text
+from reconciler.policy import OnConflict
+from reconciler.render.update.model import Conflict, ConflictPolicy, Updated
+from reconciler.render.update.settle import annotated, judge_of, policy_at
+
+_WINNERS = {Verdict.UPSTREAM: "upstream", Verdict.LOCAL: "local"}
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Collects what the merge of one part of a package has to tell."""
+
+    policy: ConflictPolicy
+    conflicts: list[Conflict] = field(default_factory=list)
+    fatal: list[Conflict] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    fallbacks: int = 0
+
+    def settle(
+        self,
+        path: str,
+        resource: str,
+        sides: tuple[str | None, str | None, str | None],
+        reason: str,
+        data: Any = None,
+    ) -> bool:
+        """Record a conflict about a whole file or resource; tell whether upstream wins it."""
+        verdict = judge_of(self.policy, data)(())
+        self._record(Conflict(path, resource, "", *sides, reason), (), verdict, data)
+        return verdict is Verdict.UPSTREAM
+
+    def record(self, path: str, resource: str, clashes: Iterable[Clash], data: Any) -> None:
+        """Record the clashes within one resource."""
+        for clash in clashes:
+            texts = (_text(clash.base), _text(clash.upstream), _text(clash.local))
+            conflict = Conflict(path, resource, path_text(clash.path), *texts, clash.reason)
+            self._record(conflict, clash.path, clash.verdict, data)
+
+    def add(self, other: "Ledger") -> None:
+        """Take over what another part has to tell."""
+        self.conflicts += other.conflicts
+        self.fatal += other.fatal
+        self.notes += other.notes
+        self.fallbacks += other.fallbacks
+
+    def updated(self, files: dict[str, Any]) -> Updated:
+        """Return the update with everything told, in a stable order."""
+        return Updated(
+            files, tuple(sorted(self.conflicts, key=_order)), tuple(sorted(self.notes)), self.fallbacks
+        )
+
+    def _record(self, conflict: Conflict, steps: Steps, verdict: Verdict, data: Any) -> None:
+        if verdict is not Verdict.OPEN:
+            place = ": ".join(part for part in (conflict.path, conflict.resource, conflict.field) if part)
+            self.notes.append(f"{place}: both sides changed it; {_WINNERS[verdict]} wins by policy")
+            return
+        default = annotated(data) or self.policy.default
+        fails = policy_at(self.policy, path_text(steps), default) is OnConflict.FAIL
+        (self.fatal if fails else self.conflicts).append(conflict)
+
+
+def _order(conflict: Conflict) -> tuple[str, str, str, str]:
+    return conflict.path, conflict.resource, conflict.field, conflict.reason
+
+
+def _text(node: Node | None) -> str | None:
+    return None if node is None else node.as_value().text
