@@ -53,6 +53,8 @@ _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect ol
           "non-fast-forward", "already exists", "reference already exists", "remote ref does not exist",
           "fail to compare")  # fmt: skip
 _SKIPPED = ("atomic push failed", "atomic transaction failed", "transaction failed")
+_LOCK_FAULT = re.compile(r"cannot lock ref '([^']+)': (.*)")
+_MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
 _NO_ATOMIC = "does not support --atomic"
 
 
@@ -129,13 +131,35 @@ def _results(mirror: Mirror, updates: Sequence[RefUpdate], ran: Ran) -> tuple[Pu
     answers = dict(_answers(ran.out.decode("utf-8", "replace")))
     if any(update.ref not in answers for update in updates):
         raise UnavailableError(f"Cannot push to {mirror.remote}: {last_line(ran.err)}")
-    results = tuple(_result(update, *answers[update.ref]) for update in updates)
+    results = _blamed([_result(update, *answers[update.ref]) for update in updates], ran.err)
     if ran.code and all(result.ok for result in results):
         raise UnavailableError(f"Push to {mirror.remote} failed: {last_line(ran.err)}")
     for update, status, _ in results:
         if status in {PushStatus.DONE, PushStatus.UP_TO_DATE}:
             mirror.record(update.ref, update.new)
     return results
+
+
+def _blamed(results: list[PushResult], said: str) -> tuple[PushResult, ...]:
+    """Tell who was at fault where the other side's transaction failed and its answer names nobody.
+
+    A ref that moved between its announcement and its lock is found there only.
+    """
+    if not any(r.status is PushStatus.SKIPPED for r in results) or any(
+        r.status in {PushStatus.STALE, PushStatus.REJECTED} for r in results
+    ):
+        return tuple(results)
+    faults = {match.group(1): match.group(2) for match in _LOCK_FAULT.finditer(said)}
+    if not any(result.update.ref in faults for result in results):
+        return tuple(r._replace(status=PushStatus.STALE) if not r.ok else r for r in results)
+    return tuple(_with_fault(result, faults.get(result.update.ref)) for result in results)
+
+
+def _with_fault(result: PushResult, fault: str | None) -> PushResult:
+    if fault is None or result.ok:
+        return result
+    moved = any(text in fault for text in _MOVED)
+    return PushResult(result.update, PushStatus.STALE if moved else PushStatus.REJECTED, fault)
 
 
 def _answers(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:
