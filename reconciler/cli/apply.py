@@ -9,7 +9,7 @@ from reconciler.cli.options import control_options, with_consent
 from reconciler.cli.output import Output, Printer, make_printer, output_options, wants_colour
 from reconciler.cli.plan import show_plan
 from reconciler.errors import Exit, RefusedError
-from reconciler.report.text import ansi, effect_line, outcome_lines
+from reconciler.report.paint import ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +44,7 @@ def apply(
       reconciler apply -o json > outcome.json      for machines
     """
     from reconciler.report.summary import exit_of
+    from reconciler.report.text import outcome_lines
     from reconciler.run import apply_plan, make_plan
 
     printer = make_printer(colour=not no_color)
@@ -76,6 +77,8 @@ def apply(
 @contextmanager
 def _progress(printer: Printer, planned: "Planned", *, shown: bool) -> "Iterator[Callable[[Effect], None]]":
     """Yield what to call after each effect: a bar on a terminal, a line otherwise."""
+    from reconciler.report.text import effect_line
+
     if not shown:
         yield lambda _: None
     elif not wants_colour() or printer.paint is not ansi:

@@ -57,12 +57,21 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name)
         if not isinstance(command, click.Command):
             raise TypeError(f"reconciler.cli.{COMMANDS[cmd_name].module}.{cmd_name} is not a click command")
-        return command
+        return _laid_out(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name].about) for name in self.list_commands(ctx)])
+
+
+def _laid_out(command: click.Command) -> click.Command:
+    r"""Let `\b` in a raw docstring mean what click wants of it: do not wrap what follows."""
+    command.help = (command.help or "").replace("\\b\n", "\b\n")
+    if isinstance(command, click.Group):
+        for sub in command.commands.values():
+            _laid_out(sub)
+    return command
 
 
 @click.group(
@@ -84,6 +93,9 @@ def main() -> None:
       reconciler plan                  what would happen, and why; writes nothing
       reconciler apply                 do it
     """
+
+
+_laid_out(main)
 
 
 def entrypoint() -> None:

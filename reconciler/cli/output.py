@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from reconciler.report.json import dump
+from reconciler.report.paint import Paint, ansi, plain
 from reconciler.report.redact import Redactor
-from reconciler.report.text import Paint, ansi, plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +43,8 @@ class Printer:
 
     def value(self, value: Any) -> None:
         """Print a JSON value in its canonical form."""
+        from reconciler.report.json import dump
+
         click.echo(dump(value, self.redactor), nl=False)
 
 

@@ -1,29 +1,14 @@
 """Plan and outcome as lines for a terminal: what happens first, then what is wrong, then the sum."""
 
-from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
+from collections.abc import Iterable, Iterator
 
 from reconciler.errors import Exit, Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan, WriteDraft
 from reconciler.reasons import Reason
 from reconciler.report.escape import terminal
+from reconciler.report.paint import Colour, Paint, plain
 from reconciler.report.redact import MASK, holds_secret
 from reconciler.report.summary import Names, arrow, detail, sorted_changes, summary_line, upstream_text
-
-Paint = Callable[[str, "Colour"], str]
-
-
-class Colour(StrEnum):
-    """The few colours of a report, as SGR parameters."""
-
-    GREEN = "32"
-    YELLOW = "33"
-    RED = "31"
-    CYAN = "36"
-    MAGENTA = "35"
-    BOLD = "1"
-    DIM = "2"
-
 
 _COLOURS = {
     Op.CREATE: Colour.GREEN,
@@ -38,16 +23,6 @@ _COLOURS = {
     Op.BLOCK: Colour.RED,
     Op.KEEP: Colour.DIM,
 }
-
-
-def plain(text: str, _: Colour) -> str:
-    """Return `text` as it is: the paint of files and pipes."""
-    return text
-
-
-def ansi(text: str, colour: Colour) -> str:
-    """Return `text` in `colour` for a terminal that understands SGR."""
-    return f"\x1b[{colour}m{text}\x1b[0m"
 
 
 def plan_lines(plan: Plan, names: Names, *, paint: Paint = plain, quiet: bool = False) -> Iterator[str]:

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.reasons import Reason
-from reconciler.report.text import ansi, change_lines, outcome_lines, plan_lines
+from reconciler.report.paint import ansi
+from reconciler.report.text import change_lines, outcome_lines, plan_lines
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, change
 
 
