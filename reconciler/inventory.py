@@ -42,6 +42,11 @@ class Source:
             return self.location
         return Location(self.location.path, *self.marks.mark(path))
 
+    def inside(self, offset: int, *path: str | int) -> Location:
+        """Return the place of one character of a field's text, as near as the marks know it."""
+        find = getattr(self.marks, "mark_inside", None)
+        return Location(self.location.path, *find(path, offset)) if find else self.at(*path)
+
 
 @dataclass(frozen=True, slots=True)
 class Sourced(Generic[M]):
