@@ -1,0 +1,381 @@
+"""The entities of every dialect: packages in versions, what they need, what they provide, who asked."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.dependencies.versions import (
+    CarvelSelection,
+    Constraint,
+    Grammar,
+    Policy,
+    Prereleases,
+    Version,
+    VersionError,
+    parse_constraint,
+    parse_digest_or_constraint,
+)
+from reconciler.errors import Location
+from reconciler.ids import GroupKind
+
+Pairs = tuple[tuple[str, str], ...]
+"""A small map as a sorted tuple, so that it can be part of an identity."""
+
+
+class Dialect(StrEnum):
+    """Whose manifests a requirement was written in; it decides how versions are read and compared."""
+
+    CROSSPLANE = "crossplane"
+    CARVEL = "carvel"
+    PORTER = "porter"
+    KPT = "kpt"
+
+    @property
+    def grammar(self) -> Grammar:
+        """The constraint grammar of this dialect; kpt packages declare needs in Carvel's words."""
+        masterminds = self in (Dialect.CROSSPLANE, Dialect.PORTER)
+        return Grammar.MASTERMINDS if masterminds else Grammar.CARVEL
+
+
+class Ecosystem(StrEnum):
+    """Where names of packages come from; no two ecosystems share a name."""
+
+    XPKG = "xpkg"
+    CARVEL = "carvel"
+    BUNDLE = "bundle"
+    KPT = "kpt"
+
+
+class PackageId(NamedTuple):
+    """A package regardless of version."""
+
+    ecosystem: Ecosystem
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.ecosystem}:{self.name}"
+
+
+class Gvk(NamedTuple):
+    """One served API."""
+
+    group: str
+    version: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{'/'.join(part for part in (self.group, self.version) if part)}/{self.kind}"
+
+    @property
+    def group_kind(self) -> GroupKind:
+        """What a single CustomResourceDefinition owns, in all of its versions."""
+        return GroupKind(self.group, self.kind)
+
+
+class Platform(StrEnum):
+    """What every package of a cluster stands on."""
+
+    KUBERNETES = "kubernetes"
+    CROSSPLANE = "crossplane"
+    KAPP_CONTROLLER = "kapp-controller"
+
+
+class InstallationType(StrEnum):
+    """How often a package may stand in one cluster, as Carvel spells it."""
+
+    ONE_PER_CLUSTER = "onePerCluster"
+    ONE_PER_NAMESPACE = "onePerNamespace"
+    NO_RESTRICTIONS = "noRestrictions"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """Which versions satisfy a requirement, in the words and by the rules of its dialect.
+
+    An empty text means any version. `releases_only` is Porter's rule for its second generation:
+    no pre-release, even where the range names one.
+    """
+
+    dialect: Dialect
+    text: str = ""
+    prereleases: Prereleases = None
+    releases_only: bool = False
+    constraint: Constraint | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.text or "any version"
+
+    def allows(self, version: Version, digest: str = "") -> bool:
+        """Whether a package of this version and content satisfies the range."""
+        if self.releases_only and version.prerelease:
+            return False
+        if self.dialect.grammar is Grammar.CARVEL:
+            return CarvelSelection(self.text, self.prereleases).keeps(version)
+        return self.constraint is None or self.constraint.allows(version, digest=digest)
+
+
+def version_range(
+    dialect: Dialect, text: str, *, prereleases: Prereleases = None, releases_only: bool = False
+) -> VersionRange:
+    """Read a requirement's version in its dialect.
+
+    Raises:
+        VersionError: The text is neither a constraint nor, for Crossplane, a digest.
+    """
+    if not text:
+        parsed = None
+    elif dialect is Dialect.CROSSPLANE:
+        parsed = parse_digest_or_constraint(text)
+    else:
+        parsed = parse_constraint(text, dialect.grammar)
+    return VersionRange(dialect, text, prereleases, releases_only, parsed)
+
+
+def exact(dialect: Dialect, text: str) -> VersionRange:
+    """Return the range of one version or digest that its author named, whatever else the grammar would admit.
+
+    Raises:
+        VersionError: The text is no version in this dialect.
+    """
+    if text.startswith("sha256:"):
+        return VersionRange(dialect, text, (), constraint=Constraint(text, Grammar.MASTERMINDS, digest=text))
+    return version_range(dialect, f"={text}" if dialect.grammar is Grammar.MASTERMINDS else text)
+
+
+@dataclass(frozen=True, slots=True)
+class PackageNeed:
+    """A package in a range of versions."""
+
+    id: PackageId
+    range: VersionRange
+
+    def __str__(self) -> str:
+        return f"{self.id.name} {self.range}" if self.range.text else self.id.name
+
+
+@dataclass(frozen=True, slots=True)
+class ApiNeed:
+    """A served API; an empty version means any version of that kind."""
+
+    gvk: Gvk
+
+    def __str__(self) -> str:
+        return f"the API {self.gvk}"
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceNeed:
+    """Any package that implements an interface: version is the interface's, not the package's."""
+
+    id: str
+    range: VersionRange
+    outputs: Pairs = ()
+    parameters: Pairs = ()
+    credentials: Pairs = ()
+
+    def __str__(self) -> str:
+        return f"the interface {self.id} {self.range}" if self.range.text else f"the interface {self.id}"
+
+
+Need = PackageNeed | ApiNeed | InterfaceNeed
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformNeed:
+    """A range of versions of what the package stands on."""
+
+    platform: Platform
+    range: VersionRange
+    location: Location = field(default=Location(""), compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.platform} {self.range}"
+
+
+class Sharing(StrEnum):
+    """Who may use the instance that a requirement creates."""
+
+    DIALECT = "dialect"
+    EXCLUSIVE = "exclusive"
+    NAMESPACE = "namespace"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which existing installation matches, and at the same time how a new one is made."""
+
+    scope: Sharing = Sharing.DIALECT
+    group: str = ""
+    labels: Pairs = ()
+    inputs: Pairs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """Which actions on a package also reach its dependency."""
+
+    upgrade: bool = True
+    invoke: bool = True
+    uninstall: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One dependency: one of several alternatives, tried in order.
+
+    `default` is the package to create where only an interface is asked for. `install` False
+    means that only what is there or planned for other reasons counts. `wired` tells that data
+    flows from the dependency, so that the two have an order.
+    """
+
+    alternatives: tuple[Need, ...]
+    alias: str = ""
+    optional: bool = False
+    install: bool = True
+    share: Share = Share()
+    actions: Actions = Actions()
+    default: PackageNeed | None = None
+    wired: bool = False
+    fields: tuple[str, ...] = ()
+    location: Location = field(default=Location(""), compare=False)
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.alternatives))
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """An interface that a package implements, with the version of what it installs."""
+
+    id: str
+    version: Version | None = None
+    outputs: Pairs = ()
+    parameters: Pairs = ()
+    credentials: Pairs = ()
+
+    def meets(self, need: InterfaceNeed) -> bool:
+        """Whether this implementation has the name, the version and the shape that is needed."""
+        if self.id != need.id:
+            return False
+        if need.range.text and (self.version is None or not need.range.allows(self.version)):
+            return False
+        given = (self.outputs, self.parameters, self.credentials)
+        wanted = (need.outputs, need.parameters, need.credentials)
+        return all(_covers(have, want) for have, want in zip(given, wanted, strict=True))
+
+
+def _covers(have: Pairs, want: Pairs) -> bool:
+    types = dict(have)
+    return all(name in types and (not kind or types[name] in ("", kind)) for name, kind in want)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One version of a package that could be installed.
+
+    `names` are further names that requirements may use. `withdrawn` means that nobody should
+    newly choose it; `unavailable` that only the lock still knows it.
+    """
+
+    id: PackageId
+    version: Version
+    digest: str = ""
+    requires: tuple[Requirement, ...] = ()
+    provides: tuple[Gvk, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
+    compositions: tuple[str, ...] = ()
+    installation: InstallationType = InstallationType.NO_RESTRICTIONS
+    platforms: tuple[PlatformNeed, ...] = ()
+    names: tuple[str, ...] = ()
+    withdrawn: str = ""
+    unavailable: bool = False
+    source: str = ""
+    labels: Pairs = ()
+    keywords: tuple[str, ...] = ()
+    location: Location = field(default=Location(""), compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.id.name} {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A user's word about one dependency: another range, or whether to install it at all."""
+
+    name: str
+    range: VersionRange | None = None
+    install: bool | None = None
+    location: Location = field(default=Location(""), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A Secret with values for one dependency, found by alias or by the package's name."""
+
+    name: str
+    secret: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """What a user asked for: a package to be present in a cluster, or one that is there already.
+
+    `kind` and `api_version` say which manifest; `external` means that nothing is installed and
+    only what it provides counts. `inherit` are settings that generated dependencies take over.
+    """
+
+    namespace: str
+    name: str
+    dialect: Dialect
+    need: PackageNeed
+    kind: str = ""
+    api_version: str = ""
+    labels: Pairs = ()
+    external: bool = False
+    interfaces: tuple[Interface, ...] = ()
+    install_dependencies: bool = True
+    skip_dependencies: bool = False
+    overrides: tuple[Override, ...] = ()
+    bindings: Pairs = ()
+    values: tuple[Values, ...] = ()
+    inherit: Pairs = ()
+    policy: Policy = Policy.HIGHEST
+    origin: Version | None = None
+    allow_downgrade: bool = False
+    ignore_platforms: frozenset[Platform] = frozenset()
+    location: Location = field(default=Location(""), compare=False)
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind or self.dialect} {where}"
+
+
+__all__ = [
+    "Actions",
+    "ApiNeed",
+    "Candidate",
+    "Dialect",
+    "Ecosystem",
+    "Gvk",
+    "Install",
+    "InstallationType",
+    "Interface",
+    "InterfaceNeed",
+    "Need",
+    "Override",
+    "PackageId",
+    "PackageNeed",
+    "Pairs",
+    "Platform",
+    "PlatformNeed",
+    "Requirement",
+    "Share",
+    "Sharing",
+    "Values",
+    "VersionError",
+    "VersionRange",
+    "exact",
+    "version_range",
+]

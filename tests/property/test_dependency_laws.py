@@ -1,0 +1,77 @@
+"""Laws of resolution: the answer is the one that trying everything singles out, in any order of the input."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from reconciler.dependencies.answer import Answer, Unsatisfiable
+from reconciler.dependencies.pose import pose
+from reconciler.dependencies.question import restrict
+from reconciler.dependencies.solve import solve
+from reconciler.dependencies.world import catalogue
+from tests.support.dependency_worlds import RULES, small_world
+from tests.support.exhaustive import answers, canonical
+
+CHUNKS = 10
+SEEDS = 250
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_the_answer_is_the_one_that_trying_everything_singles_out(chunk: int) -> None:
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        question = pose(small_world(seed)[0]).question
+        expected = canonical(question)
+        found = solve(question)
+
+        if expected is None:
+            assert isinstance(found, Unsatisfiable), seed
+        else:
+            assert isinstance(found, Answer), seed
+            assert (found.chosen, found.met, found.skipped) == (
+                expected.chosen,
+                expected.met,
+                expected.skipped,
+            ), seed
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_an_explanation_contradicts_itself_and_no_fact_of_it_is_idle(chunk: int) -> None:
+    for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
+        question = pose(small_world(seed)[0]).question
+        found = solve(question)
+        if isinstance(found, Unsatisfiable):
+            facts = frozenset(found.facts)
+            assert found.minimal, seed
+            assert not answers(restrict(question, facts)), seed
+            assert all(answers(restrict(question, facts - {fact})) for fact in facts), seed
+
+
+def test_the_worlds_exercise_every_rule_and_both_verdicts() -> None:
+    satisfiable: Counter[str] = Counter()
+    unsatisfiable: Counter[str] = Counter()
+    for seed in range(CHUNKS * SEEDS):
+        world, rules = small_world(seed)
+        verdict = satisfiable if answers(pose(world).question) else unsatisfiable
+        verdict.update(["all", *rules])
+
+    assert 0.3 <= unsatisfiable["all"] / (CHUNKS * SEEDS) <= 0.7
+    assert all(satisfiable[rule] >= 10 and unsatisfiable[rule] >= 10 for rule in RULES)
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    for seed in range(150):
+        world = small_world(seed)[0]
+        random = Random(seed)
+        candidates = [c for several in world.catalogue.packages.values() for c in several]
+        random.shuffle(candidates)
+        shuffled = replace(
+            world,
+            catalogue=catalogue(candidates),
+            installs=tuple(random.sample(world.installs, len(world.installs))),
+            pins=tuple(random.sample(world.pins, len(world.pins))),
+            chosen=tuple(random.sample(world.chosen, len(world.chosen))),
+        )
+
+        assert solve(pose(shuffled).question) == solve(pose(world).question), seed

@@ -1,0 +1,159 @@
+"""Random small worlds of packages, with every rule of resolution in some of them."""
+
+from random import Random
+
+from reconciler.dependencies.model import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    InstallationType,
+    PackageId,
+    PackageNeed,
+    Platform,
+    PlatformNeed,
+    Requirement,
+    version_range,
+)
+from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.world import (
+    Choices,
+    Instance,
+    LockedChoice,
+    Pin,
+    Presence,
+    Slot,
+    SlotKind,
+    World,
+    catalogue,
+)
+
+RULES = (
+    "or",
+    "optional",
+    "owner",
+    "installationType",
+    "lock",
+    "platform",
+    "api",
+    "present",
+    "cycle",
+    "sticky",
+)
+
+
+def small_world(seed: int) -> tuple[World, frozenset[str]]:
+    """Return a world and the rules that occur in it. The same seed gives the same world."""
+    random = Random(seed)
+    rules = frozenset(rule for rule in RULES if random.random() < 0.35)
+    crossplane = random.random() < 0.3
+    maker = _Maker(random, rules, crossplane=crossplane)
+    return maker.world(), rules
+
+
+class _Maker:
+    def __init__(self, random: Random, rules: frozenset[str], *, crossplane: bool) -> None:
+        self.random = random
+        self.rules = rules
+        self.dialect = Dialect.CROSSPLANE if crossplane else Dialect.CARVEL
+        self.ecosystem = Ecosystem.XPKG if crossplane else Ecosystem.CARVEL
+        self.names = "abcd"[: random.randint(2, 4)]
+
+    def id(self, name: str) -> PackageId:
+        return PackageId(self.ecosystem, name)
+
+    def range_(self) -> str:
+        low, high = sorted((self.random.randint(1, 3), self.random.randint(1, 3)))
+        return self.random.choice(
+            ("", f">={low}.0.0", f"<={high}.0.0", f">={low}.0.0 <={high}.0.0", f"={low}.0.0")
+        )
+
+    def need(self, name: str) -> PackageNeed:
+        return PackageNeed(self.id(name), version_range(self.dialect, self.range_()))
+
+    def requirement(self, own: str) -> Requirement:
+        later = [n for n in self.names if n > own or ("cycle" in self.rules and self.random.random() < 0.3)]
+        names = later or [self.names[-1]]
+        if "api" in self.rules and self.random.random() < 0.3:
+            return Requirement((ApiNeed(self.gvk()),))
+        several = 2 if "or" in self.rules and self.random.random() < 0.5 else 1
+        return Requirement(
+            tuple(self.need(self.random.choice(names)) for _ in range(several)),
+            optional="optional" in self.rules and self.random.random() < 0.4,
+            install=not ("present" in self.rules and self.random.random() < 0.3),
+        )
+
+    def gvk(self) -> Gvk:
+        return Gvk("example.org", "v1", self.random.choice("KL"))
+
+    def candidate(self, name: str, major: int) -> Candidate:
+        random = self.random
+        wants = (
+            random.choices((0, 1, 2), (3, 4, 2))[0] if name != self.names[-1] or "cycle" in self.rules else 0
+        )
+        provides = ("owner" in self.rules or "api" in self.rules) and random.random() < 0.5
+        strict = "installationType" in self.rules and random.random() < 0.5
+        platform = "platform" in self.rules and random.random() < 0.4
+        range_ = version_range(Dialect.CARVEL, f">={random.randint(20, 30)}.0.0", prereleases=())
+        return Candidate(
+            self.id(name),
+            parse_strict(f"{major}.0.0"),
+            requires=tuple(r for r in (self.requirement(name) for _ in range(wants))),
+            provides=(self.gvk(),) if provides else (),
+            installation=random.choice(list(InstallationType))
+            if strict
+            else InstallationType.NO_RESTRICTIONS,
+            platforms=(PlatformNeed(Platform.KUBERNETES, range_),) if platform else (),
+        )
+
+    def install(self, namespace: str, name: str) -> Install:
+        return Install(namespace, f"my-{name}", self.dialect, self.need(name), kind="Install")
+
+    def world(self) -> World:
+        random = self.random
+        candidates = [
+            self.candidate(name, major) for name in self.names for major in range(1, random.randint(1, 3) + 1)
+        ]
+        spaces = ("x", "y") if "installationType" in self.rules else ("x",)
+        roots = {self.names[0], random.choice(self.names)}
+        installs = tuple(self.install(random.choice(spaces), name) for name in sorted(roots))
+        known = catalogue(candidates)
+        return World(
+            installs,
+            known,
+            presence=Presence(
+                apis=frozenset({self.gvk()})
+                if "api" in self.rules and random.random() < 0.3
+                else frozenset(),
+                platforms=((Platform.KUBERNETES, parse_strict("25.0.0")),),
+            ),
+            pins=tuple(self.pins(candidates, installs)) if "lock" in self.rules else (),
+            chosen=tuple(self.chosen(candidates, installs)) if "sticky" in self.rules else (),
+            choices=Choices(allow_downgrade=random.random() < 0.6),
+        )
+
+    def slots(self, name: str, installs: tuple[Install, ...]) -> list[Slot]:
+        if self.ecosystem is Ecosystem.XPKG:
+            return [Slot(SlotKind.CLUSTER)]
+        own = [Slot(SlotKind.INSTALL, i.namespace, (i.name,)) for i in installs if i.need.id.name == name]
+        return own or [Slot(SlotKind.NAMESPACE, "x"), Slot(SlotKind.CLUSTER)]
+
+    def pins(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[Pin]:
+        found = []
+        for name in self.names:
+            several = [c for c in candidates if c.id.name == name]
+            if self.random.random() < 0.7:
+                slot = self.random.choice(self.slots(name, installs))
+                found.append(Pin(Instance(self.id(name), slot), self.random.choice(several)))
+        return found
+
+    def chosen(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[LockedChoice]:
+        return [
+            LockedChoice(Instance(c.id, slot), str(r), self.random.randrange(2))
+            for c in candidates
+            for r in c.requires
+            if len(r.alternatives) > 1
+            for slot in self.slots(c.id.name, installs)
+        ]

@@ -1,0 +1,174 @@
+"""Every answer of a small question, by trying everything; it knows nothing of the solver."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from reconciler.dependencies.answer import Answer
+from reconciler.dependencies.model import PackageNeed
+from reconciler.dependencies.question import PRESENT, Demand, Fact, Question, Way
+from reconciler.dependencies.world import Instance
+
+
+@dataclass(frozen=True)
+class Whole:
+    """One valid answer."""
+
+    chosen: dict[Instance, int]
+    met: dict[Fact, Way]
+
+
+def answers(question: Question) -> list[Whole]:
+    """Return every valid answer in which nothing is chosen that nobody needs."""
+    return list(_extend(question, {}, {}, list(question.roots)))
+
+
+def _extend(
+    question: Question, chosen: dict[Instance, int], met: dict[Fact, Way], todo: list[Demand]
+) -> Iterator[Whole]:
+    if _clashes(question, chosen):
+        return
+    if not todo:
+        whole = Whole(chosen, met)
+        if _is_valid(question, whole):
+            yield whole
+        return
+    demand, rest = todo[0], todo[1:]
+    if demand.optional or not demand.required:
+        yield from _extend(question, chosen, met, rest)
+    for way in demand.ways:
+        now = {**met, demand.fact: way}
+        if way.instance is None or not way.active:
+            yield from _extend(question, chosen, now, rest)
+        elif way.instance in chosen:
+            if chosen[way.instance] in way.allowed:
+                yield from _extend(question, chosen, now, rest)
+        else:
+            node = question.nodes[way.instance]
+            for place in sorted(way.allowed - set(node.banned)):
+                more = {**chosen, way.instance: place}
+                yield from _extend(question, more, now, [*rest, *node.demands[place]])
+
+
+def _clashes(question: Question, chosen: dict[Instance, int]) -> bool:
+    return any(
+        chosen.get(e.first, -1) in e.these and chosen.get(e.second, -1) in e.those
+        for e in question.exclusions
+    )
+
+
+def _is_valid(question: Question, whole: Whole) -> bool:
+    held = all(
+        whole.chosen.get(way.instance, -1) in way.allowed
+        for way in whole.met.values()
+        if way.instance is not None
+    )
+    return (
+        held and all(_fits(whole, d) for d in _demands(question, whole)) and not _bad_circle(question, whole)
+    )
+
+
+def _demands(question: Question, whole: Whole) -> list[Demand]:
+    found = list(question.roots)
+    for instance, place in whole.chosen.items():
+        found += question.nodes[instance].demands[place]
+    return found
+
+
+def _fits(whole: Whole, demand: Demand) -> bool:
+    needs = demand.requirement.alternatives
+    if not demand.optional or not demand.required or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
+        return True
+    return all(
+        w.instance is None or whole.chosen.get(w.instance, None) in (None, *w.allowed) for w in demand.ways
+    )
+
+
+def _bad_circle(question: Question, whole: Whole) -> bool:
+    edges: dict[Instance, list[tuple[Instance, bool]]] = {}
+    for instance, place in whole.chosen.items():
+        for demand in question.nodes[instance].demands[place]:
+            way = whole.met.get(demand.fact)
+            if way is not None and way.instance is not None:
+                edges.setdefault(instance, []).append((way.instance, demand.requirement.wired))
+
+    def forbidden(path: list[Instance], wired: bool) -> bool:
+        for target, is_wired in edges.get(path[-1], []):
+            if target == path[0]:
+                members = any(i.package.ecosystem in question.forbid_cycles for i in path)
+                if members or wired or is_wired:
+                    return True
+            elif target not in path and forbidden([*path, target], wired or is_wired):
+                return True
+        return False
+
+    return any(forbidden([start], False) for start in whole.chosen)
+
+
+def canonical(question: Question) -> Answer | None:
+    """Return the answer that the stated order singles out, or None if there is none."""
+    left = answers(question)
+    if not left:
+        return None
+    left = _fewest_changes(question, left)
+    chosen: dict[Instance, int] = {}
+    met: dict[Fact, Way] = {}
+    skipped: list[Fact] = []
+    queues: tuple[list[Demand], list[Demand], list[Demand]] = ([], [], [])
+
+    def enqueue(demand: Demand) -> None:
+        queues[2 if demand.optional else int(len(demand.ways) > 1)].append(demand)
+
+    for demand in question.roots:
+        enqueue(demand)
+    while any(queues):
+        demand = next(queue for queue in queues if queue).pop(0)
+        for way in sorted(demand.ways, key=lambda w: _rank(question, chosen, demand, w)):
+            fitting = [whole for whole in left if whole.met.get(demand.fact) == way]
+            if fitting:
+                break
+        else:
+            left = [whole for whole in left if demand.fact not in whole.met]
+            skipped.append(demand.fact)
+            continue
+        left, met[demand.fact] = fitting, way
+        if way.instance is not None and way.active and way.instance not in chosen:
+            node = question.nodes[way.instance]
+            place = next(p for p in node.order if any(w.chosen[way.instance] == p for w in left))
+            chosen[way.instance] = place
+            left = [whole for whole in left if whole.chosen[way.instance] == place]
+            for further in node.demands[place]:
+                enqueue(further)
+    return Answer(chosen, met, tuple(skipped))
+
+
+def _rank(
+    question: Question, chosen: dict[Instance, int], demand: Demand, way: Way
+) -> tuple[bool, bool, int]:
+    sticky = question.sticky.get(demand.fact) == way.alternative
+    there = way.instance is None or way.via in PRESENT or chosen.get(way.instance, -1) in way.allowed
+    return (not sticky, not there, way.alternative)
+
+
+def changes(question: Question, chosen: dict[Instance, int], met: dict[Fact, Way]) -> list[bool]:
+    """Return for each locked pin, by name, whether it changes."""
+    named = [
+        (str(i), i in chosen and chosen[i] != node.locked)
+        for i, node in question.nodes.items()
+        if node.locked is not None
+    ]
+    for fact, alternative in question.sticky.items():
+        known = [d for d in question.demands() if d.fact == fact and d.parent is not None]
+        if known and any(way.alternative == alternative for way in known[0].ways):
+            parent = known[0].parent
+            asked = parent in chosen and any(
+                d.fact == fact for d in question.nodes[parent].demands[chosen[parent]]
+            )
+            differs = fact not in met or met[fact].alternative != alternative
+            named.append((f"{fact.subject} {fact.detail}", asked and differs))
+    return [changed for _, changed in sorted(named)]
+
+
+def _fewest_changes(question: Question, left: list[Whole]) -> list[Whole]:
+    scored = [(changes(question, whole.chosen, whole.met), whole) for whole in left]
+    best = min((sum(score), score) for score, _ in scored)
+    return [whole for score, whole in scored if (sum(score), score) == best]
