@@ -18,14 +18,15 @@ from reconciler.krm.yaml.edits import (
     SetLineComment,
     SetValue,
 )
-from reconciler.krm.yaml.emit import emit
+from reconciler.krm.yaml.emit import Layout, emit, emit_entry, emit_item
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.json import load_json, load_json_lines
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, PACKAGE_LIMITS, SNAPSHOT_LIMITS, Aliases, YamlLimits
 from reconciler.krm.yaml.load import iterate_documents, load_documents
 from reconciler.krm.yaml.marks import Path
+from reconciler.krm.yaml.quoting import Style
 from reconciler.krm.yaml.raw import Raw
-from reconciler.krm.yaml.tree import Alias, AnyNode, Entry, Item, Mapping, Scalar, Sequence, Slot, Style, Tree
+from reconciler.krm.yaml.tree import Alias, AnyNode, Entry, Item, Mapping, Scalar, Sequence, Slot, Tree
 
 __all__ = [
     "MANIFEST_LIMITS",
@@ -45,6 +46,7 @@ __all__ = [
     "Entry",
     "InsertItem",
     "Item",
+    "Layout",
     "Mapping",
     "Path",
     "Raw",
@@ -61,6 +63,8 @@ __all__ = [
     "YamlLimits",
     "apply_edits",
     "emit",
+    "emit_entry",
+    "emit_item",
     "iterate_documents",
     "load_documents",
     "load_json",

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from yaml import MappingNode, ScalarNode
+from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, error_at
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.limits import Aliases, YamlLimits
-from reconciler.krm.yaml.scalars import ScalarError, key_text, type_plain, type_tagged
+from reconciler.krm.yaml.scalars import NUMBER_STARTS, WORDS, ScalarError, key_text, type_plain, type_tagged
 
 Path = tuple[str | int, ...]
 """A field path: keys of mappings and indexes of sequences, from the document's root."""
@@ -74,6 +74,15 @@ def typed_key(node: RawNode | AliasNode) -> str:
         raise error_at(node.start_mark, str(error)) from error
 
 
+def is_key(node: RawNode | AliasNode, name: str) -> bool:
+    """Tell whether a key node becomes the key `name`."""
+    if isinstance(node, ScalarNode):
+        text: str = node.value
+        if not node.tag or (node.tag == UNTAGGED and text not in WORDS and text[0] not in NUMBER_STARTS):
+            return text == name
+    return typed_key(node) == name
+
+
 def _find(root: RawNode, path: Path, *, of_key: bool) -> RawNode:
     """Return the node at `path`, or the deepest one on the way to it."""
     node = root
@@ -88,10 +97,11 @@ def _find(root: RawNode, path: Path, *, of_key: bool) -> RawNode:
 
 
 def _child(node: RawNode, step: str | int) -> tuple[RawNode | None, RawNode | None]:
-    if type(node) is MappingNode:
+    if isinstance(node, MappingNode):
         for key, value in node.value:
-            if typed_key(key) == step:
+            if isinstance(step, str) and is_key(key, step):
                 return key, value
-    elif type(node) is not ScalarNode and isinstance(step, int) and 0 <= step < len(node.value):
-        return None, node.value[step]
+    elif isinstance(node, SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
+        items: list[RawNode] = node.value
+        return None, items[step]
     return None, None

@@ -5,7 +5,6 @@ character offsets into `Tree.text`, which has no byte order mark.
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, cast
 
@@ -19,36 +18,25 @@ from reconciler.krm.yaml.exact import (
     compose_exact,
     content_end,
     dash_offsets,
+    is_zero_width,
     properties_end,
 )
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
 from reconciler.krm.yaml.load import construct
-from reconciler.krm.yaml.marks import Path, typed_key
+from reconciler.krm.yaml.marks import Path, is_key, typed_key
+from reconciler.krm.yaml.quoting import Style
 from reconciler.krm.yaml.raw import Raw, dedent
-
-
-class Style(StrEnum):
-    """How a node is written."""
-
-    PLAIN = "plain"
-    SINGLE = "single"
-    DOUBLE = "double"
-    LITERAL = "literal"
-    FOLDED = "folded"
-    BLOCK = "block"
-    FLOW = "flow"
-
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
 _DEEPEST: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Node:
     """What every node has."""
 
-    tree: "Tree" = field(repr=False, compare=False)
-    raw: Any = field(repr=False, compare=False)
+    tree: "Tree" = field(repr=False)
+    raw: Any = field(repr=False)
 
     @property
     def span(self) -> Span:
@@ -57,6 +45,11 @@ class Node:
         Empty where the text leaves the value out; trailing blank lines do not belong to it.
         """
         return Span(self.raw.start_mark.index, content_end(self.tree.text, self.raw))
+
+    @property
+    def is_omitted(self) -> bool:
+        """Whether the text leaves the value out, which makes it null."""
+        return is_zero_width(self.raw)
 
     @property
     def text(self) -> str:
@@ -133,12 +126,20 @@ class Mapping(Node):
     @property
     def last(self) -> "Entry | None":
         """The last entry, for a mapping in block style."""
-        return None if self.raw.flow_style else Entry(self.tree, self, len(self.raw.value) - 1)
+        return (
+            None
+            if self.raw.flow_style or not self.raw.value
+            else Entry(self.tree, self, len(self.raw.value) - 1)
+        )
 
     def find(self, name: str) -> "Entry | None":
         """Return the entry with this typed key."""
-        for index, (key, _) in enumerate(self.raw.value):
-            if typed_key(key) == name:
+        pairs = self.raw.value
+        for index, (key, _) in enumerate(pairs):
+            if key.value == name and is_key(key, name):
+                return Entry(self.tree, self, index)
+        for index, (key, _) in enumerate(pairs):
+            if is_key(key, name):
                 return Entry(self.tree, self, index)
         return None
 
@@ -167,18 +168,18 @@ class Sequence(Node):
     @property
     def last(self) -> "Item | None":
         """The last item, for a sequence in block style."""
-        return None if self.raw.flow_style else self.items[-1]
+        return None if self.raw.flow_style or not self.raw.value else self.items[-1]
 
 
 AnyNode = Scalar | Alias | Mapping | Sequence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """One key of a mapping with its value and its comments."""
 
-    tree: "Tree" = field(repr=False, compare=False)
-    parent: Mapping = field(repr=False, compare=False)
+    tree: "Tree" = field(repr=False)
+    parent: Mapping = field(repr=False)
     index: int
 
     @property
@@ -207,12 +208,12 @@ class Entry:
         return self.tree.comments.by_start.get(self.start, NO_COMMENTS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Item:
     """One item of a sequence with its comments; `start` is its dash, or in flow style the item itself."""
 
-    tree: "Tree" = field(repr=False, compare=False)
-    parent: Sequence = field(repr=False, compare=False)
+    tree: "Tree" = field(repr=False)
+    parent: Sequence = field(repr=False)
     index: int
     start: int
 
@@ -231,12 +232,13 @@ Slot = Entry | Item
 """A place that holds a value."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tree:
     """One document as nodes. `text` is the document's own text, markers and directives included."""
 
     text: str
-    raw: ExactNode | None = field(repr=False, compare=False)
+    raw: ExactNode | None = field(repr=False)
+    _slots: dict[Path, Slot | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def parse(cls, text: str, limits: YamlLimits = PACKAGE_LIMITS) -> "Tree":
@@ -271,19 +273,19 @@ class Tree:
         return index_comments(self.text, self.raw)
 
     def slot(self, path: Path) -> Slot | None:
-        """Return the entry or item at `path`, which must not be empty; aliases are not followed."""
-        slot: Slot | None = None
-        node = self.root
-        for step in path:
-            slot = None
-            if isinstance(node, Mapping) and isinstance(step, str):
-                slot = node.find(step)
-            elif isinstance(node, Sequence) and isinstance(step, int) and 0 <= step < len(node.raw.value):
-                slot = node.items[step]
-            if slot is None:
-                return None
-            node = slot.value
-        return slot
+        """Return the entry or item at `path`, if there is one; aliases are not followed."""
+        if not path:
+            return None
+        if path not in self._slots:
+            self._slots[path] = self._find_slot(self.find(path[:-1]), path[-1])
+        return self._slots[path]
+
+    def _find_slot(self, node: AnyNode | None, step: str | int) -> Slot | None:
+        if isinstance(node, Mapping) and isinstance(step, str):
+            return node.find(step)
+        if isinstance(node, Sequence) and isinstance(step, int) and 0 <= step < len(node.raw.value):
+            return node.items[step]
+        return None
 
     def find(self, path: Path) -> AnyNode | None:
         """Return the node at `path`; aliases are not followed."""
@@ -314,22 +316,25 @@ class Tree:
 
     def extent(self, slot: Slot) -> Span:
         """Return where a block entry or item stands with its comments, without the final line break."""
-        head = slot.comments.head_span
-        end = 0
-        inner: Slot | None = slot
-        while inner is not None:
-            notes = inner.comments
-            ends = (span.end for span in (notes.line_span, notes.foot_span) if span)
-            end = max(end, self.key_end(inner), *ends)
-            value = inner.value
-            end = max(end, value.span.end)
-            inner = value.last if isinstance(value, (Mapping, Sequence)) else None
-        return Span(head.start if head else slot.start, end)
+        notes = slot.comments
+        ends = (span.end for span in (notes.line_span, notes.foot_span) if span)
+        end = max(self.key_end(slot), self.body_end(slot.value), *ends)
+        return Span(notes.head_span.start if notes.head_span else slot.start, end)
+
+    def body_end(self, node: AnyNode) -> int:
+        """Return where a node ends with the comments inside it."""
+        end = node.span.end
+        inner = node.last if isinstance(node, (Mapping, Sequence)) else None
+        return end if inner is None else max(end, self.extent(inner).end)
+
+    def slot_end(self, slot: Slot) -> int:
+        """Return where an entry or item ends, without comments."""
+        return self.key_end(slot) if slot.value.is_omitted else slot.value.span.end
 
     def key_end(self, slot: Slot) -> int:
-        """Return where the `:` of an entry or the dash of an item ends."""
+        """Return where the `:` of an entry ends (its key, if it has none), or the dash of an item."""
         if isinstance(slot, Item):
-            return slot.start + 1
+            return slot.start + (slot.parent.style is Style.BLOCK)
         end = slot.key.span.end
         colon = self.text.find(":", end)
         return colon + 1 if colon >= 0 and not self.text[end:colon].strip() else end
