@@ -1,6 +1,6 @@
 """Three-way merge of one resource, and of text: decisions first, bytes last."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge
@@ -10,7 +10,7 @@ from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.merge.view import Node, is_same, root_of
 from reconciler.krm.merge.writing import edits_of
 from reconciler.krm.schema import Schemas, Shape
-from reconciler.krm.yaml import Tree, apply_edits
+from reconciler.krm.yaml import Tree, YamlError, apply_edits
 
 __all__ = [
     "Clash",
@@ -49,34 +49,51 @@ class MergedDocument:
 
 
 def merge_document(
-    base: Tree | None, upstream: Tree | None, local: Tree, *, shape: Shape | None, judge: Judge
+    base: Tree | None, upstream: Tree, local: Tree, *, shape: Shape | None, judge: Judge
 ) -> MergedDocument:
     """Return `local` with what changed from `base` to `upstream`, losing nothing.
 
-    Raises:
-        YamlError: A side has a value that cannot be read, or the result cannot be written.
+    Where anchors and aliases tie fields together, and where edits cannot be written, lines are
+    merged instead; if that is not possible either, the whole document is one clash.
     """
+    if any(_has_alias(tree) for tree in (base, upstream, local)):
+        return _by_lines(base, upstream, local, judge)
     work = FieldMerge(judge)
     root = _root(local)
     merged = work.merge(_root(base), _root(upstream), root, shape, ())
-    return _written(local, root, merged, tuple(work.clashes))
+    try:
+        return _written(local, root, merged, tuple(work.clashes))
+    except YamlError:
+        return _by_lines(base, upstream, local, judge)
 
 
 def merge_document_like_kpt(
-    base: Tree | None, upstream: Tree | None, local: Tree, *, schemas: Schemas, infer: bool = False
+    base: Tree | None, upstream: Tree, local: Tree, *, schemas: Schemas, infer: bool = False
 ) -> MergedDocument:
-    """Return what kpt makes of three documents: upstream wins every conflict, silently.
-
-    Raises:
-        YamlError: A side has a value that cannot be read, or the result cannot be written.
-    """
+    """Return what kpt makes of three documents: upstream wins every conflict, silently."""
+    if any(_has_alias(tree) for tree in (base, upstream, local)):
+        return replace(_by_lines(base, upstream, local, _upstream_wins), clashes=())
     root = _root(local)
     merged = CompatibleMerge(schemas.shape, infer=infer).merge((root, _root(base), _root(upstream)))
-    return _written(local, root, merged, ())
+    try:
+        return _written(local, root, merged, ())
+    except YamlError:
+        return replace(_by_lines(base, upstream, local, _upstream_wins), clashes=())
+
+
+def _upstream_wins(_steps: Steps) -> Verdict:
+    return Verdict.UPSTREAM
 
 
 def _root(tree: Tree | None) -> Node | None:
     return root_of(tree) if tree is not None else None
+
+
+def _has_alias(tree: Tree | None) -> bool:
+    root = _root(tree)
+    return (
+        tree is not None and root is not None and "&" in tree.text and "*" in tree.text and root.has_alias()
+    )
 
 
 def _written(
@@ -89,3 +106,26 @@ def _written(
         return MergedDocument(local.text, clashes)
     done = apply_edits(local.text, edits)
     return MergedDocument(done.text, clashes, done.fallbacks)
+
+
+def _by_lines(base: Tree | None, upstream: Tree, local: Tree, judge: Judge) -> MergedDocument:
+    """Merge two documents that cannot be taken apart."""
+    old = base.text if base is not None else ""
+    if upstream.text in (old, local.text):
+        return MergedDocument(local.text)
+    if local.text == old:
+        return MergedDocument(upstream.text)
+    merged = merge_text(old, upstream.text, local.text)
+    if merged is not None and not merged.hunks and _is_document(merged.text):
+        return MergedDocument(merged.text)
+    verdict = judge(())
+    clash = Clash((), _root(base), _root(upstream), _root(local), "BothChanged", verdict)
+    return MergedDocument(upstream.text if verdict is Verdict.UPSTREAM else local.text, (clash,))
+
+
+def _is_document(text: str) -> bool:
+    try:
+        Tree.parse(text).value  # noqa: B018 - reading it is the check
+    except YamlError:
+        return False
+    return True

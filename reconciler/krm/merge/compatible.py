@@ -74,7 +74,7 @@ class CompatibleMerge:
             key = element_key(element, plain)
             value = element if key is None else merged[key]
             if value is not None:
-                items.append(Part(value))
+                items.append(Part(value, over=element))
         items += [Part(v) for key, v in merged.items() if key not in by_key[0] and v is not None]
         made.items = items
         return made

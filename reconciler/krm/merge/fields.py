@@ -110,7 +110,7 @@ class FieldMerge:
             at = (*path, step_of(key, shape))
             value = self._element(base.get(key), upstream.get(key), ours.get(key), shape.items, at)
             if value is not None:
-                items.append(Part(value))
+                items.append(Part(value, over=ours.get(key)))
         made.items = items
         return made if items or (local is not None and upstream) else None
 

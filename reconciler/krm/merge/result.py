@@ -32,9 +32,13 @@ class Taken:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One field or element of a made collection, with the comments beside and above it."""
+    """One field or element of a made collection, with the comments beside and above it.
+
+    `over` is the local element that an element of a list continues.
+    """
 
     value: "Merged"
+    over: Node | None = None
     line: Comment = KEEP
     head: Comment = KEEP
 

@@ -157,8 +157,13 @@ class Node:
         return self.tree.view(self.raw).value
 
     def as_value(self) -> Raw:
-        """Return the node's text to be put in place of another value."""
-        return Raw(dedent(self.written, self.tree.column(self.raw.start_mark.index)))
+        """Return the node's text to be put in place of another value.
+
+        The further lines of a scalar stand relative to its key or dash, those of a block relative to
+        its start.
+        """
+        anchor = self.raw.start_mark.index if self.is_block or self.slot < 0 else self.slot
+        return Raw(dedent(self.written, self.tree.column(anchor)))
 
     def as_slot(self) -> Raw:
         """Return the key or dash that holds the node, with the node and all its comments."""

@@ -66,8 +66,7 @@ def _edit_items(local: Node, items: list[Part], path: Path) -> Iterator[Edit]:
     stays: dict[int, Part] = {}
     new: list[Part] = []
     for part in items:
-        over = part.value.over if isinstance(part.value, Made) else part.value
-        place = places.get(id(over))
+        place = places.get(id(part.over))
         if place is None or place in stays:
             new.append(part)
         else:

@@ -30,8 +30,13 @@ class Ledger:
         reason: str,
         data: Any = None,
     ) -> bool:
-        """Record a conflict about a whole file or resource; tell whether upstream wins it."""
+        """Record a conflict about a whole file or resource; tell whether upstream wins it.
+
+        One that a person deleted stays deleted, and one that a person changed stays, whatever the policy.
+        """
         verdict = judge_of(self.policy, data)(())
+        if verdict is Verdict.UPSTREAM and None in sides[1:]:
+            verdict = Verdict.LOCAL
         self._record(Conflict(path, resource, "", *sides, reason), (), verdict, data)
         return verdict is Verdict.UPSTREAM
 
