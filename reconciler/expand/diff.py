@@ -1,9 +1,13 @@
 """The set diff: PackageVariants that should exist against the records of those that do."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from reconciler.expand.evidence import Evidence
+from reconciler.expand.guard import Refused, guard_deletions
 from reconciler.expand.variants import Desired, DesiredVariant
-from reconciler.ids import ObjectName
+from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Inventory
 from reconciler.reasons import Reason
 from reconciler.state import PackageVariantRecord
@@ -26,21 +30,12 @@ class VariantChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Deletions that nobody consented to: what they owned is kept."""
-
-    reason: Reason
-    message: str
-    hint: str
-    keys: tuple[ObjectName, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class SetDiff:
     """Every desired and every recorded variant, exactly once, sorted by identity.
 
     A `delete` is a wish: the record leaves only when its effect is observed downstream (D3).
-    A `transfer` is a record whose downstream another desired variant takes over.
+    A `transfer` is a record whose downstream another desired variant takes over. `refused` are
+    the deletions that the guard turned into `keep`.
     """
 
     create: tuple[VariantChange, ...] = ()
@@ -59,26 +54,80 @@ def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
     not be looked for is kept.
 
     Source: porch packagevariantset_controller.go, ensurePackageVariants.
-    Differs: Porch deletes while it compares, in map order, and needs no consent.
+    Differs: Porch deletes while it compares, in map order, and needs neither evidence nor consent.
     """
-    create, update, keep = [], [], []
     wanted = {variant.key: variant for variant in desired.variants}
-    for key, variant in sorted(wanted.items()):
-        record = inventory.records.get(key)
-        if record is None:
-            create.append(VariantChange(key, Reason.NOT_FOUND, variant=variant))
-        elif record.spec != spec_data(variant):
-            update.append(VariantChange(key, Reason.CONTENT_CHANGED, variant=variant, record=record))
-        else:
-            keep.append(VariantChange(key, Reason.UP_TO_DATE, variant=variant, record=record))
-    keep += [
-        VariantChange(key, Reason.OWNER_UNKNOWN, record=record)
-        for key, record in sorted(inventory.records.items())
-        if key not in wanted
+    compared = [
+        _compare(variant, inventory.records.get(key), suspended=inventory.policy.suspend)
+        for key, variant in sorted(wanted.items())
     ]
-    return SetDiff(tuple(create), tuple(update), keep=tuple(keep))
+    gone = [record for key, record in sorted(inventory.records.items()) if key not in wanted]
+    transfer, kept, doomed = _settle(gone, desired, inventory)
+    guarded = guard_deletions([change.record for change in doomed if change.record], desired, inventory)
+    delete = [change for change in doomed if change.key not in guarded.kept]
+    kept += [
+        VariantChange(change.key, Reason.DELETION_GUARD, guarded.kept[change.key], record=change.record)
+        for change in doomed
+        if change.key in guarded.kept
+    ]
+    kept += [change for change in compared if change.reason in {Reason.PAUSED, Reason.UP_TO_DATE}]
+    return SetDiff(
+        create=tuple(change for change in compared if change.reason is Reason.NOT_FOUND),
+        update=tuple(change for change in compared if change.reason is Reason.CONTENT_CHANGED),
+        delete=tuple(delete),
+        transfer=tuple(transfer),
+        keep=tuple(sorted(kept, key=lambda change: change.key)),
+        refused=guarded.refused,
+    )
 
 
-def spec_data(variant: DesiredVariant) -> dict[str, object]:
+def spec_data(variant: DesiredVariant) -> dict[str, Any]:
     """Return the spec as a record holds it: camelCase, absent fields left out."""
     return variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _compare(
+    variant: DesiredVariant, record: PackageVariantRecord | None, *, suspended: bool
+) -> VariantChange:
+    reason = Reason.UP_TO_DATE
+    if suspended or variant.paused:
+        reason = Reason.PAUSED
+    elif record is None:
+        reason = Reason.NOT_FOUND
+    elif record.spec != spec_data(variant):
+        reason = Reason.CONTENT_CHANGED
+    message = "Paused by annotation or configuration" if reason is Reason.PAUSED else ""
+    return VariantChange(variant.key, reason, message, variant, record)
+
+
+def _settle(
+    gone: Iterable[PackageVariantRecord], desired: Desired, inventory: Inventory
+) -> tuple[list[VariantChange], list[VariantChange], list[VariantChange]]:
+    """Sort the records that nothing desires any more into taken over, kept and to be deleted."""
+    evidence = Evidence(desired, inventory)
+    successors = _successors(desired, inventory)
+    transfer, keep, delete = [], [], []
+    for record in gone:
+        found = evidence.why_kept(record)
+        heir = successors.get(PackageKey(record.url, record.path))
+        if found is not None:
+            keep.append(VariantChange(record.key, found.reason, found.message, record=record))
+        elif heir is not None:
+            message = f"PackageVariant {heir} has the same downstream"
+            transfer.append(
+                VariantChange(record.key, Reason.OWNER_CHANGED, message, record=record, successor=heir)
+            )
+        else:
+            delete.append(VariantChange(record.key, Reason.NOT_DESIRED, record=record))
+    return transfer, keep, delete
+
+
+def _successors(desired: Desired, inventory: Inventory) -> Mapping[PackageKey, ObjectName]:
+    found: dict[PackageKey, ObjectName] = {}
+    for variant in desired.variants:
+        downstream = variant.spec.downstream
+        name = (downstream and downstream.repo) or ""
+        view = inventory.repositories.get(ObjectName(variant.key.namespace, name))
+        if view is not None and downstream is not None:
+            found[PackageKey(view.url, view.full_path(downstream.package or ""))] = variant.key
+    return found

@@ -4,7 +4,6 @@ cel-python's parser gives the tree for the static check, Google's cel-cpp evalua
 exists, a portable walk elsewhere. What passes the check has the same answer in both.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -84,6 +83,11 @@ class Expressions:
         """Return the string that the program gives for bound variables, or why it gives none."""
         return self._engine.evaluate(program.code, bound)
 
+    def run(self, text: str, inputs: Inputs) -> Result:
+        """Compile and evaluate one expression."""
+        program = self.compile(text)
+        return program if isinstance(program, Failure) else self.evaluate(program, self.bind(inputs))
+
     def _compile(self, text: str) -> Program | Failure:
         try:
             tree = parse(text, self._limits)
@@ -98,14 +102,6 @@ class Expressions:
             return code
         constant = tree.value if isinstance(tree, Literal) and isinstance(tree.value, str) else None
         return Program(text, code, constant)
-
-
-def evaluate_once(text: str, inputs: Mapping[str, Any], expressions: Expressions) -> Result:
-    """Compile and evaluate one expression."""
-    program = expressions.compile(text)
-    if isinstance(program, Failure):
-        return program
-    return expressions.evaluate(program, expressions.bind(inputs))
 
 
 def _engine(name: EngineName, extensions: frozenset[str]) -> Engine:

@@ -1,0 +1,83 @@
+"""PackageVariants that people wrote: validated, with their defaults, where they go."""
+
+from collections.abc import Mapping
+
+from reconciler.api.meta import ObjectMeta
+from reconciler.api.porch import PackageVariant, PackageVariantSpec, Pipeline, Upstream
+from reconciler.expand.findings import Finding
+from reconciler.expand.names import stable_uid
+from reconciler.expand.owners import PAUSED, Asked, Candidate, variant_key
+from reconciler.expand.validation import check_variant, validate_variant
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import PackageKey
+from reconciler.inventory import RepositoryView, Sourced
+from reconciler.policy import Policy
+from reconciler.reasons import Reason
+
+
+def ask_variant(
+    variant: Sourced[PackageVariant], repositories: Mapping[str, RepositoryView], policy: Policy
+) -> Asked:
+    """Return what an authored PackageVariant asks for, or everything that is wrong with it."""
+    owner, spec, source = variant_key(variant.key), variant.manifest.spec, variant.source
+    findings = (*validate_variant(spec), *check_variant(variant.key.name, spec))
+    if findings:
+        return Asked(owner, source, findings=findings, valid=False)
+    downstream = spec.downstream
+    repo, package = (downstream.repo or "", downstream.package or "") if downstream else ("", "")
+    view = repositories.get(repo)
+    if view is None:
+        return Asked(owner, source, findings=(_missing_repository(repo),))
+    metadata = variant.manifest.metadata
+    desired = DesiredVariant(
+        key=variant.key,
+        uid=metadata.uid or stable_uid(policy.instance, *variant.key),
+        spec=with_defaults(spec),
+        source=source,
+        paused=is_paused(metadata) or is_paused(view.manifest.metadata),
+        times=(source.time,),
+        annotations=metadata.annotations or {},
+    )
+    place = PackageKey(view.url, view.full_path(package))
+    return Asked(owner, source, (Candidate(desired, owner, source, ("spec", "downstream"), place),))
+
+
+def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:
+    """Fill in what Porch defaults, and write aliases one way.
+
+    `spec.mutators` moves to `spec.pipeline.mutators` (D18); selectors of the upstream that are
+    empty or 0 become absent, so that nobody else has to know that Porch means nothing by them.
+    """
+    changes: dict[str, object] = {}
+    if not spec.adoption_policy:
+        changes["adoption_policy"] = "adoptNone"
+    if not spec.deletion_policy:
+        changes["deletion_policy"] = "delete"
+    if spec.mutators is not None:
+        validators = spec.pipeline.validators if spec.pipeline else None
+        changes["pipeline"] = Pipeline(mutators=spec.mutators, validators=validators)
+        changes["mutators"] = None
+    if spec.upstream is not None and (upstream := normal_upstream(spec.upstream)) != spec.upstream:
+        changes["upstream"] = upstream
+    return spec.model_copy(update=changes) if changes else spec
+
+
+def normal_upstream(upstream: Upstream) -> Upstream:
+    """Return an upstream whose empty selectors are absent; Porch's placeholders 0 and -1 are empty."""
+    empty: dict[str, None] = {
+        name: None for name in ("workspace_name", "tag", "version", "branch") if getattr(upstream, name) == ""
+    }
+    if upstream.revision is not None and upstream.revision <= 0:
+        empty["revision"] = None
+    return upstream.model_copy(update=empty) if empty else upstream
+
+
+def is_paused(metadata: ObjectMeta) -> bool:
+    """Tell whether somebody paused this object by annotation."""
+    return (metadata.annotations or {}).get(PAUSED) == "true"
+
+
+def _missing_repository(name: str) -> Finding:
+    path = ("spec", "downstream", "repo")
+    hint = "Register it as a Repository object in the same namespace"
+    return Finding(path, f'repository "{name}" could not be loaded', Reason.REPOSITORY_NOT_FOUND, hint)

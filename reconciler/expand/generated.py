@@ -1,0 +1,173 @@
+"""PackageVariants that a set generates: unrolled, rendered, named, validated; all or nothing."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
+from reconciler.expand.authored import is_paused, with_defaults
+from reconciler.expand.expressions import EXTENSIONS as KNOWN_EXTENSIONS
+from reconciler.expand.expressions import Expressions, Failure
+from reconciler.expand.findings import Finding
+from reconciler.expand.names import stable_uid, variant_identifier, variant_name
+from reconciler.expand.owners import EXTENSIONS, Asked, Candidate, set_key
+from reconciler.expand.rendering import Rendered, Renderer, RenderError, missing_repository
+from reconciler.expand.targets import Context, UnrollError, Visible, unroll
+from reconciler.expand.upstream import describe_missing, find_upstream
+from reconciler.expand.validation import check_set, validate_set, validate_variant
+from reconciler.expand.validation.extra import check_name
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import ObjectName, PackageKey
+from reconciler.inventory import Inventory, RepositoryView, Sourced
+from reconciler.reasons import Reason
+
+_SHOWN = 10
+"""How many bad targets of one set are listed before the rest is counted."""
+
+
+def ask_set(
+    pvs: Sourced[PackageVariantSet],
+    repositories: Mapping[str, RepositoryView],
+    inventory: Inventory,
+    *,
+    trace: bool = False,
+) -> Asked:
+    """Return what a set asks for, or why it stalls: then it asks for nothing at all.
+
+    Source: porch packagevariantset_controller.go, Reconcile.
+    """
+    return _Set(pvs, repositories, inventory, trace=trace).ask()
+
+
+class _Set:
+    def __init__(
+        self,
+        pvs: Sourced[PackageVariantSet],
+        repositories: Mapping[str, RepositoryView],
+        inventory: Inventory,
+        *,
+        trace: bool,
+    ) -> None:
+        self.pvs = pvs
+        self.spec = pvs.manifest.spec
+        self.owner = set_key(pvs.key)
+        self.repositories = repositories
+        self.inventory = inventory
+        self.trace = trace
+        self.paused = is_paused(pvs.manifest.metadata)
+        self.times = (pvs.source.time,)
+
+    def ask(self) -> Asked:
+        extensions, unknown = _extensions(self.pvs)
+        expressions = Expressions(self.inventory.policy.limits, extensions)
+        findings = (*unknown, *validate_set(self.spec), *check_set(self.spec, expressions))
+        if findings:
+            return self.stall(*findings, valid=False)
+        upstream = self.spec.upstream
+        view = self.repositories.get((upstream and upstream.repo) or "")
+        metadata = find_upstream(upstream, view) if upstream else None
+        if upstream is None or metadata is None:
+            return self.stall(self.missing_upstream(view))
+        try:
+            contexts = unroll(
+                self.spec, Visible(self.pvs.key.namespace, self.repositories, self.inventory.snapshot)
+            )
+        except UnrollError as error:
+            return self.stall(error.finding)
+        if len(contexts) > (most := self.inventory.policy.limits.targets_per_set):
+            return self.stall(
+                Finding(("spec", "targets"), f"the set has {len(contexts)} targets, more than {most}")
+            )
+        renderer = Renderer(upstream, metadata, self.repositories, expressions, trace=self.trace)
+        return self.render(contexts, renderer)
+
+    def render(self, contexts: tuple[Context, ...], renderer: Renderer) -> Asked:
+        candidates, findings = [], []
+        for context in contexts:
+            try:
+                candidates.append(self.candidate(context, renderer.render(context)))
+            except RenderError as error:
+                findings.append(self.blame(error.finding, context, error.failure))
+        if findings:
+            return self.stall(*findings[:_SHOWN], *_rest(findings))
+        return Asked(self.owner, self.pvs.source, tuple(candidates))
+
+    def candidate(self, context: Context, rendered: Rendered) -> Candidate:
+        downstream = rendered.spec.downstream
+        repo, package = (downstream.repo or "", downstream.package or "") if downstream else ("", "")
+        name = variant_name(variant_identifier(self.pvs.key.name, repo, package))
+        self.check(name, rendered.spec, context)
+        view = self.repositories.get(repo)
+        if view is None:
+            raise RenderError(missing_repository(repo, context))
+        key = ObjectName(self.pvs.key.namespace, name)
+        variant = DesiredVariant(
+            key=key,
+            uid=stable_uid(self.inventory.policy.instance, *key),
+            spec=with_defaults(rendered.spec),
+            source=self.pvs.source,
+            set_key=self.pvs.key,
+            paused=self.paused or is_paused(view.manifest.metadata),
+            times=(*self.times, context.selected.time) if context.selected else self.times,
+            trace=rendered.trace,
+        )
+        place = PackageKey(view.url, view.full_path(package))
+        target = _describe(context) if context.selected else ""
+        return Candidate(variant, self.owner, self.pvs.source, context.path, place, target)
+
+    def check(self, name: str, spec: PackageVariantSpec, context: Context) -> None:
+        """Refuse a variant that Porch would create and then fail.
+
+        Raises:
+            RenderError: The spec or the name is invalid.
+        """
+        has_functions = spec.pipeline is not None
+        for finding in (*validate_variant(spec), *check_name(name, has_functions=has_functions)):
+            path = ("spec", "targets", context.number)
+            raise RenderError(
+                replace(finding, path=path, message=f"the variant is invalid: {finding.message}")
+            )
+
+    def blame(self, finding: Finding, context: Context, failure: Failure | None) -> Finding:
+        """Name the target and the file of its object beside the field."""
+        message = f"target {_describe(context)}: {finding.message}"
+        return replace(finding, message=message, offset=failure.offset if failure else None)
+
+    def missing_upstream(self, view: RepositoryView | None) -> Finding:
+        path = ("spec", "upstream")
+        upstream = self.spec.upstream
+        if view is not None and view.problem is not None:
+            message = f"repository {view.key.name} could not be read: {view.problem.message}"
+            return Finding((*path, "repo"), message, Reason.REPOSITORY_UNAVAILABLE, view.problem.hint)
+        hint = "" if view else "The repository is not registered in the set's namespace"
+        message = describe_missing(upstream) if upstream else ""
+        return Finding(path, message, Reason.UPSTREAM_NOT_FOUND, hint)
+
+    def stall(self, *findings: Finding, valid: bool = True) -> Asked:
+        return Asked(self.owner, self.pvs.source, findings=findings, valid=valid)
+
+
+def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[Finding, ...]]:
+    text = (pvs.manifest.metadata.annotations or {}).get(EXTENSIONS, "")
+    wanted = frozenset(filter(None, (name.strip() for name in text.split(","))))
+    unknown = ", ".join(sorted(wanted - KNOWN_EXTENSIONS))
+    if not unknown:
+        return wanted, ()
+    known = ", ".join(sorted(KNOWN_EXTENSIONS))
+    path = ("metadata", "annotations", EXTENSIONS)
+    finding = Finding(path, f"unknown CEL extension: {unknown}", hint=f"There is {known}")
+    return wanted & KNOWN_EXTENSIONS, (finding,)
+
+
+def _rest(findings: list[Finding]) -> Iterator[Finding]:
+    if len(findings) > _SHOWN:
+        last = findings[-1]
+        yield replace(
+            last, message=f"{len(findings) - _SHOWN} more targets fail; the last one: {last.message}"
+        )
+
+
+def _describe(context: Context) -> str:
+    if context.selected is None:
+        return f"{context.repo_default}/{context.package_default}"
+    where = f"{context.selected.namespace}/{context.selected.name}".lstrip("/")
+    return f"{where} ({context.selected.location})"

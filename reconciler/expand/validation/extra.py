@@ -1,0 +1,177 @@
+"""What Porch does not check, or only after creating objects, and users need to know before a merge."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from reconciler.api.porch import (
+    Function,
+    FunctionTemplate,
+    MapExpr,
+    PackageContextTemplate,
+    PackageVariantSetSpec,
+    PackageVariantSpec,
+    Pipeline,
+    Target,
+    Upstream,
+    VariantTemplate,
+)
+from reconciler.expand.expressions import Expressions, Failure, Program
+from reconciler.expand.findings import Finding, field_name
+from reconciler.expand.names import is_object_name
+from reconciler.expand.selectors import SelectorError, compile_selector
+from reconciler.expand.template import Template, compile_template
+from reconciler.expand.validation.sets import map_entries
+from reconciler.expand.validation.variants import RESERVED_KEYS
+from reconciler.inventory import FieldPath
+from reconciler.reasons import Reason
+
+_ONE_SELECTOR = (
+    "spec.upstream may specify only one of `revision`, `workspaceName`, `tag`, `version` and `branch`,"
+    " except `revision` with `workspaceName`"
+)
+
+
+def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
+    """Return what is wrong with an authored PackageVariant beyond what Porch would say.
+
+    The name matters to the pipeline: its functions are recognised by a name of four dotted parts.
+    """
+    findings = [*_selectors(spec.upstream), *_mutators(spec)]
+    pipeline = spec.pipeline or Pipeline()
+    functions = [
+        *_paths(("spec", "pipeline", "validators"), pipeline.validators),
+        *_paths(("spec", "pipeline", "mutators"), pipeline.mutators),
+        *_paths(("spec", "mutators"), spec.mutators),
+    ]
+    for path, function in functions:
+        findings += _function(function, path)
+    findings += check_name(name, has_functions=bool(functions))
+    return tuple(findings)
+
+
+def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
+    """Return findings for a name that no object can have, or that its own pipeline could not recognise."""
+    path = ("metadata", "name")
+    if not is_object_name(name):
+        message = f'"{name}" is not a valid object name'
+        hint = "Use lower-case letters, digits, - and . only, and no / in the package name"
+        yield Finding(path, message, Reason.INVALID_NAME, hint)
+    elif "." in name and has_functions:
+        message = f"metadata.name \"{name}\" must not contain '.' where there is a pipeline"
+        hint = "The functions of the pipeline are recognised by a dotted name that contains this one"
+        yield Finding(path, message, Reason.INVALID_NAME, hint)
+
+
+def check_set(spec: PackageVariantSetSpec, expressions: Expressions) -> tuple[Finding, ...]:
+    """Return what is wrong with a set beyond what Porch would say: expressions above all.
+
+    Every expression is checked here without any object, so that a pull request shows the fault.
+    """
+    findings = [*_selectors(spec.upstream)]
+    for index, target in enumerate(spec.targets or ()):
+        findings += _target(target, ("spec", "targets", index), expressions)
+    return tuple(findings)
+
+
+def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
+    if upstream is None:
+        return
+    given = [
+        name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
+    ]
+    if len(given) > 1 and given != ["revision", "workspace_name"]:
+        yield Finding(("spec", "upstream"), _ONE_SELECTOR)
+
+
+def _mutators(spec: PackageVariantSpec) -> Iterator[Finding]:
+    if spec.mutators is not None and spec.pipeline is not None and spec.pipeline.mutators is not None:
+        message = "spec may specify only one of `mutators` and `pipeline.mutators`"
+        yield Finding(("spec", "mutators"), message)
+
+
+def _paths(path: FieldPath, functions: Sequence[Function] | None) -> Iterator[tuple[FieldPath, Function]]:
+    for index, function in enumerate(functions or ()):
+        yield (*path, index), function
+
+
+def _function(function: Function, path: FieldPath) -> Iterator[Finding]:
+    if not function.image and not function.exec:
+        yield Finding(path, f"{field_name(path)} must specify `image` or `exec`")
+    if "." in (function.name or ""):
+        yield Finding((*path, "name"), f"{field_name(path)}.name must not contain '.'")
+
+
+def _target(target: Target, path: FieldPath, expressions: Expressions) -> Iterator[Finding]:
+    for name, selector in (
+        ("repositorySelector", target.repository_selector),
+        ("objectSelector", target.object_selector),
+    ):
+        if selector is not None:
+            try:
+                compile_selector(selector)
+            except SelectorError as error:
+                where = (*path, name, *error.field)
+                yield Finding(where, f"{field_name((*path, name))}: {error}")
+    if target.template is not None:
+        template = compile_template(target.template, expressions)
+        yield from _expressions(template, path)
+        yield from _template(target.template, template, (*path, "template"))
+
+
+def _expressions(template: Template, path: FieldPath) -> Iterator[Finding]:
+    for expression in template.expressions:
+        if isinstance(expression.step, Failure):
+            message = f"{field_name(expression.path)}: {expression.step.message}"
+            where, offset = (*path, *expression.path), expression.step.offset
+            yield Finding(where, message, Reason.INVALID_EXPRESSION, offset=offset)
+
+
+def _template(template: VariantTemplate, compiled: Template, path: FieldPath) -> Iterator[Finding]:
+    constants = {
+        expression.path: expression.step.constant
+        for expression in compiled.expressions
+        if isinstance(expression.step, Program)
+    }
+    if template.package_context is not None:
+        yield from _context(template.package_context, constants, path)
+    pipeline = template.pipeline
+    for kind in ("validators", "mutators"):
+        functions: Sequence[FunctionTemplate] = (pipeline and getattr(pipeline, kind)) or ()
+        for index, function in enumerate(functions):
+            at = (*path, "pipeline", kind, index, "configMapExprs")
+            yield from map_entries(function.config_map_exprs, at)
+            yield from _empty_entries(function.config_map_exprs, at)
+    yield from _empty_entries(template.label_exprs, (*path, "labelExprs"))
+    yield from _empty_entries(template.annotation_exprs, (*path, "annotationExprs"))
+
+
+def _empty_entries(entries: Sequence[MapExpr] | None, path: FieldPath) -> Iterator[Finding]:
+    for index, entry in enumerate(entries or ()):
+        if not entry.key and entry.key_expr is None:
+            at = (*path, index)
+            yield Finding(at, f"{field_name(at)} must specify either `key` or `keyExpr`")
+
+
+def _context(
+    context: PackageContextTemplate, constants: Mapping[FieldPath, str | None], path: FieldPath
+) -> Iterator[Finding]:
+    at = (*path, "packageContext")
+    yield from _empty_entries(context.data_exprs, (*at, "dataExprs"))
+    for key in context.data or {}:
+        yield from _reserved(key, (*at, "data"), (*at, "data", key))
+    for index, entry in enumerate(context.data_exprs or ()):
+        where = (*at, "dataExprs", index)
+        side = "keyExpr" if entry.key_expr is not None else "key"
+        constant = constants.get(("template", "packageContext", "dataExprs", index, "keyExpr"))
+        yield from _reserved(constant if side == "keyExpr" else entry.key, where, (*where, side))
+    for index, key in enumerate(context.remove_keys or ()):
+        yield from _reserved(key, (*at, "removeKeys"), (*at, "removeKeys", index))
+    for index in range(len(context.remove_key_exprs or ())):
+        where = (*at, "removeKeyExprs", index)
+        yield from _reserved(
+            constants.get(("template", "packageContext", "removeKeyExprs", index)), where, where
+        )
+
+
+def _reserved(key: str | None, shown: FieldPath, path: FieldPath) -> Iterator[Finding]:
+    if key in RESERVED_KEYS:
+        yield Finding(path, f'{field_name(shown)} must not contain the key "{key}"')

@@ -1,0 +1,139 @@
+"""Porch's validation of a PackageVariantSet: its messages, its order, all at once."""
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.api.porch import (
+    FunctionTemplate,
+    InjectionSelectorTemplate,
+    MapExpr,
+    ObjectSelector,
+    PackageVariantSetSpec,
+    PipelineTemplate,
+    RepositoryTarget,
+    Target,
+    Upstream,
+    VariantTemplate,
+)
+from reconciler.expand.findings import Finding, field_name
+from reconciler.expand.validation.variants import ADOPTION, DELETION
+from reconciler.inventory import FieldPath
+
+SELECTORS = "must specify one of `repositories`, `repositorySelector`, or `objectSelector`"
+
+
+def validate_set(spec: PackageVariantSetSpec) -> tuple[Finding, ...]:
+    """Return what Porch would say about a PackageVariantSet, in its words and order.
+
+    Source: porch packagevariantset validate.go, validatePackageVariantSet.
+    Differs: tag, version and branch satisfy the last check of the upstream too.
+    """
+    findings = [*_upstream(spec.upstream)]
+    if not spec.targets:
+        findings.append(Finding(("spec", "targets"), "must specify at least one item in spec.targets"))
+    for index, target in enumerate(spec.targets or ()):
+        findings += _target(target, ("spec", "targets", index))
+    return tuple(findings)
+
+
+def _upstream(upstream: Upstream | None) -> Iterator[Finding]:
+    path: FieldPath = ("spec", "upstream")
+    if upstream is None:
+        yield Finding(path, "spec.upstream is a required field")
+        return
+    if not upstream.package:
+        yield Finding((*path, "package"), "spec.upstream.package is a required field")
+    if not upstream.repo:
+        yield Finding((*path, "repo"), "spec.upstream.repo is a required field")
+    floating = upstream.tag or upstream.version or upstream.branch
+    if not upstream.revision and not upstream.workspace_name and not floating:
+        yield Finding(path, "either spec.upstream.revision or spec.upstream.workspaceName must be specified")
+
+
+def _target(target: Target, path: FieldPath) -> Iterator[Finding]:
+    if target.repositories is not None:
+        yield from _repositories(target.repositories, (*path, "repositories"))
+    if target.object_selector is not None:
+        yield from _object_selector(target.object_selector, path)
+    given = (target.repositories, target.repository_selector, target.object_selector)
+    if sum(selector is not None for selector in given) != 1:
+        yield Finding(path, f"{field_name(path)} {SELECTORS}")
+    if target.template is not None:
+        yield from _template(target.template, (*path, "template"))
+
+
+def _repositories(repositories: Sequence[RepositoryTarget], path: FieldPath) -> Iterator[Finding]:
+    if not repositories:
+        yield Finding(path, f"{field_name(path)} must not be an empty list if specified")
+    for index, repository in enumerate(repositories):
+        if not repository.name:
+            yield _at((*path, index, "name"), "cannot be empty")
+        for place, name in enumerate(repository.package_names or ()):
+            if not name:
+                yield _at((*path, index, "packageNames", place), "cannot be empty")
+
+
+def _object_selector(selector: ObjectSelector, path: FieldPath) -> Iterator[Finding]:
+    for name, value in (("apiVersion", selector.api_version), ("kind", selector.kind)):
+        if not value:
+            message = f"{field_name(path)}.objectselector.{name} cannot be empty"
+            yield Finding((*path, "objectSelector", name), message)
+
+
+def _template(template: VariantTemplate, path: FieldPath) -> Iterator[Finding]:
+    if template.adoption_policy is not None and template.adoption_policy not in ADOPTION:
+        yield _at((*path, "adoptionPolicy"), 'can only be "adoptNone" or "adoptExisting"')
+    if template.deletion_policy is not None and template.deletion_policy not in DELETION:
+        yield _at((*path, "deletionPolicy"), 'can only be "orphan" or "delete"')
+    downstream = template.downstream
+    if downstream is not None:
+        if downstream.repo is not None and downstream.repo_expr is not None:
+            yield _both((*path, "downstream"), path, "downstream.repo", "downstream.repoExpr")
+        if downstream.package is not None and downstream.package_expr is not None:
+            yield _both((*path, "downstream"), path, "downstream.package", "downstream.packageExpr")
+    yield from map_entries(template.label_exprs, (*path, "labelExprs"))
+    yield from map_entries(template.annotation_exprs, (*path, "annotationExprs"))
+    if template.package_context is not None:
+        yield from map_entries(template.package_context.data_exprs, (*path, "packageContext", "dataExprs"))
+    yield from _injectors(template.injectors or [], (*path, "injectors"))
+    if template.pipeline is not None:
+        yield from _pipeline(template.pipeline, (*path, "pipeline"))
+
+
+def map_entries(entries: Sequence[MapExpr] | None, path: FieldPath) -> Iterator[Finding]:
+    """Return findings for entries that give one side twice."""
+    for index, entry in enumerate(entries or ()):
+        at = (*path, index)
+        if entry.key is not None and entry.key_expr is not None:
+            yield _both(at, at, "key", "keyExpr")
+        if entry.value is not None and entry.value_expr is not None:
+            yield _both(at, at, "value", "valueExpr")
+
+
+def _injectors(injectors: Sequence[InjectionSelectorTemplate], path: FieldPath) -> Iterator[Finding]:
+    for index, injector in enumerate(injectors):
+        at = (*path, index)
+        if injector.name is not None and injector.name_expr is not None:
+            yield _both(at, at, "name", "nameExpr")
+        if injector.name is None and injector.name_expr is None:
+            yield _at(at, "must specify either `name` or `nameExpr`")
+
+
+def _pipeline(pipeline: PipelineTemplate, path: FieldPath) -> Iterator[Finding]:
+    yield from _functions(pipeline.validators or [], (*path, "validators"))
+    yield from _functions(pipeline.mutators or [], (*path, "mutators"))
+
+
+def _functions(functions: Sequence[FunctionTemplate], path: FieldPath) -> Iterator[Finding]:
+    for index, function in enumerate(functions):
+        if not function.image:
+            yield _at((*path, index, "image"), "must not be empty")
+        if "." in (function.name or ""):
+            yield _at((*path, index, "name"), "must not contain '.'")
+
+
+def _at(path: FieldPath, message: str) -> Finding:
+    return Finding(path, f"{field_name(path)} {message}")
+
+
+def _both(at: FieldPath, shown: FieldPath, one: str, other: str) -> Finding:
+    return Finding(at, f"{field_name(shown)} may specify only one of `{one}` and `{other}`")
