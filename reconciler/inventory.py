@@ -260,7 +260,8 @@ class Control:
     """The control repository: where manifests, snapshot and state come from.
 
     `readable` is False if any manifest path could not be read at all; `broken` are the files
-    that did not parse: what their manifests owned is kept.
+    that did not parse, or are not read any more: what their manifests owned is kept. `published`
+    tells whether `commit` is on the branch as everybody else has it.
     """
 
     url: str
@@ -271,6 +272,7 @@ class Control:
     status: Oid | None = None
     readable: bool = True
     broken: frozenset[str] = frozenset()
+    published: bool = True
 
 
 class TreeAt(NamedTuple):
@@ -302,6 +304,7 @@ class Inventory:
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def views_of(self, url: str) -> Iterable[RepositoryView]:
         """Return the views of one Git repository, most specific directory first."""
