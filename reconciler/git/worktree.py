@@ -1,0 +1,48 @@
+"""A person's working copy: where it stands, what is checked out, and which repository it came from."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pygit2
+
+from reconciler.ids import Oid
+
+
+class WorkingCopy(NamedTuple):
+    """A working copy: its root, the checked-out commit and branch, the URL of `origin`; "" for none."""
+
+    root: Path
+    commit: Oid | None
+    branch: str
+    origin: str
+
+
+def find_working_copy(path: Path) -> WorkingCopy | None:
+    """Return the working copy that `path` is in, None if it is in none. Total."""
+    pygit2.settings.owner_validation = False
+    try:
+        found = pygit2.discover_repository(str(path))
+        repository = pygit2.Repository(found) if found else None
+    except (pygit2.GitError, OSError):
+        return None
+    if repository is None or repository.is_bare or repository.workdir is None:
+        return None
+    root = Path(repository.workdir)
+    branch = "" if repository.head_is_detached else _branch(repository)
+    commit = None if repository.head_is_unborn else Oid(str(repository.head.peel(pygit2.Commit).id))
+    return WorkingCopy(root, commit, branch, _origin(repository, root))
+
+
+def _branch(repository: pygit2.Repository) -> str:
+    target = repository.lookup_reference("HEAD").target
+    return str(target).removeprefix("refs/heads/")
+
+
+def _origin(repository: pygit2.Repository, root: Path) -> str:
+    """Return where `origin` is; a relative path is taken from the working copy, as git does."""
+    try:
+        url = repository.remotes["origin"].url or ""
+    except (KeyError, ValueError):
+        return ""
+    local = url.startswith((".", "/")) and "://" not in url
+    return str((root / url).resolve()) if local else url

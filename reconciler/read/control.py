@@ -1,0 +1,97 @@
+"""The control repository: which one it is, at which commit it is read, and what is relative to it."""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.errors import ConfigurationError, UnavailableError
+from reconciler.git.mirror import Place
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.urls import local_path, parse_remote
+from reconciler.git.worktree import WorkingCopy, find_working_copy
+from reconciler.ids import Oid
+from reconciler.inventory import Commit
+
+HEADS = "refs/heads/"
+
+_URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")
+_SCP = re.compile(r"^([^/]*:)(.*)$")
+
+
+class OpenControl(NamedTuple):
+    """The control repository, opened.
+
+    `mirror` is the repository that everybody shares, where state is kept; `objects` is where the
+    manifests are read, which differs for a working copy: its HEAD may not be pushed yet. `published`
+    tells whether `commit` is on the shared repository's branch of that name.
+    """
+
+    mirror: Mirror
+    objects: Mirror
+    commit: Commit
+    branch: str
+    published: bool
+
+
+def open_control(control: str, mirrors: Mirrors) -> OpenControl:
+    """Open the control repository that the command line names: a working copy, a bare one, or a URL.
+
+    Raises:
+        ConfigurationError: There is no commit to read.
+        UnavailableError: It cannot be reached.
+    """
+    path = local_path(control)
+    copy = find_working_copy(path) if path else None
+    if copy is not None:
+        return _open_copy(copy, mirrors)
+    mirror = mirrors.open(control)
+    mirror.fetch()
+    branch = mirror.head_branch
+    tip = mirror.refs().get(HEADS + branch)
+    if tip is None:
+        raise ConfigurationError(
+            f"The control repository {control} has no commit on its default branch {branch or '(none)'}",
+            hint="Push one; `reconciler init` writes the first files.",
+        )
+    return OpenControl(mirror, mirror, _commit(mirror, tip), branch, published=True)
+
+
+def _open_copy(copy: WorkingCopy, mirrors: Mirrors) -> OpenControl:
+    if copy.commit is None:
+        hint = "Commit something first; `reconciler init` writes the first files."
+        raise ConfigurationError(f"The control repository {copy.root} has no commit yet", hint=hint)
+    own = Mirror(Place.of(mirrors.cache_dir, parse_remote(str(copy.root)), None))
+    if not copy.origin:
+        mirror = mirrors.open(str(copy.root))
+        mirror.fetch()
+        return OpenControl(mirror, mirror, _commit(mirror, copy.commit), copy.branch, published=True)
+    mirror = mirrors.open(copy.origin)
+    mirror.fetch()
+    tip = mirror.refs().get(HEADS + copy.branch)
+    published = tip is not None and (tip == copy.commit or copy.commit in mirror.ancestry(tip))
+    return OpenControl(mirror, own, _commit(own, copy.commit), copy.branch, published)
+
+
+def _commit(mirror: Mirror, oid: Oid) -> Commit:
+    return Commit(oid, mirror.commit(oid).committer.time)
+
+
+def absolute_remote(remote: str, base: str) -> str:
+    """Return the address that a registration means; a relative path is taken from the control repository.
+
+    `../clusters.git` is the neighbour of the control repository, wherever that is: a directory or
+    a URL, as with Git's submodules. Addresses that are not relative are returned as they are.
+    """
+    text = remote.strip()
+    if local_path(text) is None or text.startswith("/") or text.lower().startswith("file:"):
+        return text
+    here = local_path(base)
+    if here is not None:
+        return posixpath.normpath(f"{Path(here).as_posix()}/{text}")
+    found = _URL.match(base) or _SCP.match(base)
+    if found is None:
+        raise UnavailableError(f"{remote} is relative, but {base} is no place to start from")
+    head, path = found.group(1), found.group(2) or ""
+    rooted = posixpath.normpath(f"/{path.strip('/')}/{text}")
+    return head + (rooted if path.startswith("/") or not path else rooted.lstrip("/"))

@@ -1,0 +1,269 @@
+"""The whole inventory of a run: configuration, manifests, snapshot, state, repositories, pull requests."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from reconciler.api.porch import REPOSITORY, Repository, Upstream
+from reconciler.api.validation import parse_model
+from reconciler.config import FILE, parse_configuration
+from reconciler.errors import Location, Problem, UnavailableError
+from reconciler.forge.choose import choose_forge
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.ids import ObjectName, Oid, normalise_url
+from reconciler.inventory import (
+    Control,
+    Inventory,
+    PullRequest,
+    RepositoryView,
+    Snapshot,
+    Source,
+    Sourced,
+    TreeAt,
+)
+from reconciler.policy import Policy
+from reconciler.read.control import OpenControl, absolute_remote, open_control
+from reconciler.read.files import is_below
+from reconciler.read.manifests import Manifests, read_manifests
+from reconciler.read.repositories import read_repositories
+from reconciler.read.snapshot import read_snapshot
+from reconciler.read.state import State, read_state, state_ref, status_ref
+from reconciler.reasons import Reason
+
+CONFIG_VARIABLE = "RECONCILER_CONFIG"
+_STATE = re.compile(r"refs/heads/reconciler/([^/]+)/state")
+
+Registration = Sourced[Repository]
+
+
+def read_inventory(control: str, mirrors: Mirrors, environment: Mapping[str, str]) -> Inventory:
+    """Return all that one run may know. Writes nothing.
+
+    One repository that cannot be read is a view with a `problem`, one manifest that is not
+    understood is a stalled owner; the others proceed.
+
+    Args:
+        control: The control repository: a working copy, whose HEAD is read, a bare one, or a URL.
+        mirrors: Where repositories are opened.
+        environment: Overrides of the configuration; see `reconciler.config`.
+
+    Raises:
+        ConfigurationError: There is no configuration, or it cannot be trusted.
+        UnavailableError: The control repository cannot be reached.
+    """
+    opened = open_control(control, mirrors)
+    policy = _read_policy(opened, environment)
+    snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
+    found = list(_registrations_of(snapshot, policy))
+    registered = [r for r in found if isinstance(r, Sourced)]
+    wrong = [p for p in found if isinstance(p, Problem)]
+    manifests = read_manifests(
+        opened.objects,
+        opened.commit.oid,
+        policy,
+        registered=[r.manifest for r in registered],
+        is_control=lambda repo: normalise_url(_address(repo, opened.mirror)) == opened.mirror.url,
+    )
+    state_tip = opened.mirror.refs().get(state_ref(policy.instance))
+    state = read_state(opened.mirror, state_tip, policy.limits)
+    registrations = _merged(manifests, registered)
+    views = _read_views(registrations, opened.mirror, mirrors, policy)
+    pulls, views = _read_pulls(views, mirrors, policy)
+    unread = tuple(_unread(opened, policy, manifests, state))
+    return Inventory(
+        policy=policy,
+        control=_control(opened, policy, state_tip, manifests, unread),
+        variants=manifests.variants,
+        sets=manifests.sets,
+        stalled=manifests.stalled,
+        repositories=views,
+        snapshot=snapshot,
+        records=state.records,
+        set_records=state.set_records,
+        pulls=pulls,
+        trees=dict(_trees(manifests, views, mirrors)),
+        problems=tuple(sorted({*manifests.problems, *snapshot.problems, *state.problems, *unread, *wrong})),
+        notes=(*manifests.notes, *_other_instances(opened, policy, state_tip)),
+    )
+
+
+def _read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
+    path = environment.get(CONFIG_VARIABLE) or FILE
+    blob = opened.objects.blob_at(opened.commit.oid, path)
+    data = None
+    if blob is not None:
+        opened.objects.ensure([blob])
+        data = opened.objects.blob(blob, Policy().limits.manifest_bytes)
+    return parse_configuration(data, path, environment)
+
+
+def _other_instances(opened: OpenControl, policy: Policy, state: Oid | None) -> Iterator[str]:
+    """Say that the instance may have been renamed, which it must not be: it owns packages by name."""
+    if state is not None:
+        return
+    for ref in sorted(opened.mirror.refs()):
+        if match := _STATE.fullmatch(ref):
+            yield (
+                f"Instance {policy.instance} has no state yet, but instance {match.group(1)} has: if it was "
+                f"renamed, name it {match.group(1)} again, as its packages stay owned under that name"
+            )
+
+
+def _control(
+    opened: OpenControl, policy: Policy, state: Oid | None, manifests: Manifests, unread: Iterable[Problem]
+) -> Control:
+    mirror = opened.mirror
+    return Control(
+        url=mirror.url,
+        remote=mirror.remote,
+        commit=opened.commit,
+        branch=opened.branch,
+        state=state,
+        status=mirror.refs().get(status_ref(policy.instance)),
+        readable=True,
+        broken=manifests.broken | {problem.location.path for problem in unread},
+        published=opened.published,
+    )
+
+
+def _registrations_of(snapshot: Snapshot, policy: Policy) -> Iterator[Registration | Problem]:
+    """Yield the repositories that the cluster has registered, and what is wrong with one of them."""
+    for (api_version, kind), objects in sorted(snapshot.objects.items()):
+        if (api_version, kind) != (REPOSITORY, "Repository"):
+            continue
+        for one in objects:
+            key = ObjectName(one.namespace or policy.default_namespace, one.name)
+            parsed = parse_model(Repository, {k: v for k, v in one.body.items() if k != "status"})
+            if isinstance(parsed, Repository):
+                yield Sourced(key, parsed, Source(one.location, snapshot.time))
+                continue
+            for fault in parsed:
+                yield Problem(one.location, fault.reason, fault.message, fault.hint, f"Repository {key}")
+
+
+def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Registration]:
+    """Return every registration; a manifest, even one that is not understood, comes before the cluster's."""
+    mine = {r.key for r in manifests.repositories}
+    mine |= {ObjectName(k.namespace, k.name) for k in manifests.stalled if k.kind == "Repository"}
+    return [*manifests.repositories, *(r for r in registered if r.key not in mine)]
+
+
+def _read_views(
+    registrations: Iterable[Registration], control: Mirror, mirrors: Mirrors, policy: Policy
+) -> dict[ObjectName, RepositoryView]:
+    """Return the views, each with its manifest as it was written and the address that it means."""
+    written = {r.key: r for r in registrations}
+    located = [_located(r, control) for r in written.values()]
+    views = read_repositories(located, mirrors, policy)
+    return {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
+
+
+def _located(registration: Registration, control: Mirror) -> Registration:
+    manifest = registration.manifest
+    if manifest.spec.git is None:
+        return registration
+    git = manifest.spec.git.model_copy(update={"repo": _address(manifest.spec.git.repo, control)})
+    spec = manifest.spec.model_copy(update={"git": git})
+    return replace(registration, manifest=manifest.model_copy(update={"spec": spec}))
+
+
+def _address(remote: str, control: Mirror) -> str:
+    try:
+        return absolute_remote(remote, control.remote)
+    except UnavailableError:
+        return remote
+
+
+def _read_pulls(
+    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, policy: Policy
+) -> tuple[dict[str, tuple[PullRequest, ...]], dict[ObjectName, RepositoryView]]:
+    """List the pull requests of every repository; one whose forge is dead is unavailable (D21)."""
+    pulls: dict[str, tuple[PullRequest, ...]] = {}
+    dead: dict[str, UnavailableError] = {}
+    for view in views.values():
+        if not view.is_available or view.url in pulls or view.url in dead:
+            continue
+        try:
+            pulls[view.url] = choose_forge(mirrors.open(view.remote), policy).list_pulls()
+        except UnavailableError as error:
+            dead[view.url] = error
+    return pulls, {k: _without(v, dead[v.url]) if v.url in dead else v for k, v in views.items()}
+
+
+def _without(view: RepositoryView, error: UnavailableError) -> RepositoryView:
+    where = view.source.at("spec", "git", "repo")
+    problem = Problem(where, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, f"Repository {view.key}")
+    return replace(view, problem=problem, head=None, packages={}, branches={}, tags={})
+
+
+def _unread(opened: OpenControl, policy: Policy, manifests: Manifests, state: State) -> Iterator[Problem]:
+    """Yield a problem for each file that declared something and was not read: it is unknown, not absent."""
+    declared = {r.manifest for r in state.records.values()} | {r.manifest for r in state.set_records.values()}
+    for path in sorted(declared - manifests.files):
+        why = next((u.why for u in manifests.unread if is_below(path, u.path)), "")
+        if not why and opened.objects.blob_at(opened.commit.oid, path):
+            why = "it is not among the manifests any more"
+        if why:
+            message = f"The file declared manifests and was not read: {why}; what they own is kept"
+            hint = f"Add it to spec.manifests of {policy.config_path}, or remove the file."
+            yield Problem(Location(path), Reason.MANIFEST_UNREADABLE, message, hint)
+    for path in manifests.missing:
+        if not any(is_below(one, path) for one in declared):
+            hint = "Correct spec.manifests, or create it."
+            message = f"Manifest path {path} does not exist"
+            yield Problem(Location(policy.config_path), Reason.MANIFEST_UNREADABLE, message, hint)
+
+
+def _trees(
+    manifests: Manifests, views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors
+) -> Iterator[tuple[TreeAt, Oid]]:
+    """Yield packages at commits that no package revision names, as far as a variant or a lock names them."""
+    seen: set[TreeAt] = set()
+    for view, commit, path in (*_followed(manifests, views), *_locked(views)):
+        at = TreeAt(view.url, commit, path)
+        if at in seen:
+            continue
+        seen.add(at)
+        mirror = mirrors.open(view.remote)
+        tree = mirror.subtree(commit, path) if mirror.find_commit(commit) else None
+        if tree:
+            yield at, tree
+
+
+def _followed(
+    manifests: Manifests, views: Mapping[ObjectName, RepositoryView]
+) -> Iterator[tuple[RepositoryView, Oid, str]]:
+    """Yield where upstreams by branch, and by tags of a whole repository, may be."""
+    named = [(v.key, v.manifest.spec.upstream) for v in manifests.variants]
+    named += [(s.key, s.manifest.spec.upstream) for s in manifests.sets]
+    for key, given in named:
+        upstream = given or Upstream()
+        view = views.get(ObjectName(key.namespace, upstream.repo or ""))
+        if view is None or not view.is_available or not upstream.package:
+            continue
+        path = view.full_path(upstream.package)
+        if upstream.branch and (tip := view.branches.get(upstream.branch)):
+            yield view, tip.oid, path
+        if upstream.tag or upstream.version:
+            for tag, commit in view.tags.items():
+                if tag == upstream.tag or (upstream.version and "/" not in tag):
+                    yield view, commit.oid, path
+
+
+def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[tuple[RepositoryView, Oid, str]]:
+    """Yield what the upstreamLocks of packages name, wherever their repository is registered."""
+    named: dict[str, list[RepositoryView]] = {}
+    available = [view for view in views.values() if view.is_available]
+    for view in available:
+        git = view.manifest.spec.git
+        for name in {view.url, normalise_url(view.remote), normalise_url(git.repo if git else "")}:
+            named.setdefault(name, []).append(view)
+    for package in (p for view in available for p in view.packages.values()):
+        for header in (package.main_header, *(draft.header for draft in package.drafts)):
+            lock = header.upstream_lock if header else None
+            if lock is None or not lock.commit:
+                continue
+            directory = lock.directory.strip("/")
+            for view in named.get(normalise_url(lock.repo), ()):
+                yield view, Oid(lock.commit), directory
+                yield view, Oid(lock.commit), view.full_path(directory)

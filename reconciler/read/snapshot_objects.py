@@ -1,0 +1,258 @@
+"""One snapshot file: bytes in, cluster objects out, the parts that nobody may see dropped on the way."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from reconciler.errors import Location, Problem
+from reconciler.inventory import SnapshotObject
+from reconciler.krm.yaml import YamlLimits
+from reconciler.read.documents import FoundObject, parse_file
+from reconciler.reasons import Reason
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+JSON_LINES = (".ndjson", ".jsonl")
+SUFFIXES = (".yaml", ".yml", ".json", *JSON_LINES)
+
+_NOTHING: dict[str, str] = {}
+_HINT = "Write what `kubectl get -o json` or `-o yaml` prints."
+
+
+class FileObjects(NamedTuple):
+    """The objects of one file, in its order, what is wrong with it, and the typed lists it consists of.
+
+    `lists` are (apiVersion, kind) of lists that name their kind even when they are empty; `partial`
+    tells that a list was cut off by the server and continues elsewhere.
+    """
+
+    objects: tuple[SnapshotObject, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    lists: tuple[tuple[str, str], ...] = ()
+    partial: bool = False
+
+
+class _Metadata(Struct, gc=False):
+    name: str | None = None
+    namespace: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Object(Struct, gc=False, rename={"api_version": "apiVersion"}):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _Metadata | None = None
+
+
+class _ListMetadata(Struct, gc=False, rename={"rest": "continue"}):
+    rest: str | None = None
+
+
+class _List(Struct, gc=False, rename={"api_version": "apiVersion"}):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _ListMetadata | None = None
+    items: list[Raw] | UnsetType | None = UNSET
+
+
+_as_object = msgspec.json.Decoder(_Object).decode
+_as_list = msgspec.json.Decoder(_List).decode
+
+
+class LazyBody(Mapping[str, Any]):
+    """The body of one object, kept as JSON until somebody looks at it: almost nobody does."""
+
+    __slots__ = ("_raw", "_value")
+
+    def __init__(self, raw: bytes | Raw) -> None:
+        self._raw: bytes | Raw | None = raw
+        self._value: dict[str, Any] = {}
+
+    def _load(self) -> dict[str, Any]:
+        if self._raw is not None:
+            self._value = drop_private(msgspec.json.decode(self._raw))
+            self._raw = None
+        return self._value
+
+    def __getitem__(self, key: str) -> Any:
+        return self._load()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._load())
+
+    def __len__(self) -> int:
+        return len(self._load())
+
+    def __repr__(self) -> str:
+        return "LazyBody(…)"
+
+
+def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a body without a Secret's data, managed fields and what kubectl applied last."""
+    kept = dict(body)
+    if kept.get("kind") == "Secret" and kept.get("apiVersion") == "v1":
+        kept.pop("data", None)
+        kept.pop("stringData", None)
+    metadata = kept.get("metadata")
+    if isinstance(metadata, Mapping):
+        metadata = {k: v for k, v in metadata.items() if k != "managedFields"}
+        annotations = metadata.get("annotations")
+        if isinstance(annotations, Mapping) and LAST_APPLIED in annotations:
+            metadata["annotations"] = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
+        kept["metadata"] = metadata
+    return kept
+
+
+def parse_snapshot_file(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
+    """Return the objects of a file: YAML documents, one JSON value, or one JSON value on each line. Total."""
+    if len(data) > limits.max_bytes:
+        message = f"The file has {len(data)} bytes; the limit is {limits.max_bytes}"
+        hint = "Split it, or raise spec.limits.snapshotFileBytes."
+        return FileObjects(problems=(Problem(Location(path), Reason.INVALID_SNAPSHOT, message, hint),))
+    if path.endswith(JSON_LINES):
+        return _parse_lines(path, data)
+    if data.lstrip()[:1] == b"{":
+        return _parse_json(path, data, limits)
+    return _parse_yaml(path, data, limits)
+
+
+def _parse_json(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
+    try:
+        top = _as_list(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        first, _, rest = data.lstrip().partition(b"\n")
+        if rest.strip() and _is_json(first):
+            return _parse_lines(path, data)
+        if path.endswith(".json"):
+            return FileObjects(problems=(_problem(Location(path), str(error)),))
+        return _parse_yaml(path, data, limits)
+    if top.items is UNSET:
+        return _merge([_one(path, 1, Raw(data), "", "")])
+    return _parse_items(path, data, top)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line, type=Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _parse_items(path: str, data: bytes, top: _List) -> FileObjects:
+    """Parse a list as kubectl prints it (`kind: List`) or the server answers it (`kind: ClusterList`)."""
+    items = top.items or []
+    kind = top.kind.removesuffix("List")
+    typed = ((top.api_version, kind),) if kind else ()
+    partial = bool(top.metadata and top.metadata.rest)
+    lines = item_lines(data, len(items)) if items else ()
+    found = _merge(
+        _one(path, line, raw, top.api_version if kind else "", kind)
+        for line, raw in zip(lines, items, strict=True)
+    )
+    return found._replace(lists=typed, partial=partial)
+
+
+def _parse_lines(path: str, data: bytes) -> FileObjects:
+    return _merge(
+        _one(path, number, Raw(line), "", "")
+        for number, line in enumerate(data.split(b"\n"), start=1)
+        if line and not line.isspace()
+    )
+
+
+def _one(path: str, line: int, raw: Raw, api_version: str, kind: str) -> SnapshotObject | Problem:
+    """Return one JSON value as an object; what the list says of its items fills in what they leave out."""
+    try:
+        found = _as_object(raw)
+        metadata = found.metadata
+        if metadata is None or not metadata.name:
+            return _problem(Location(path, line), "An object has no metadata.name")
+        if kind and not found.kind:
+            filled = {"apiVersion": api_version, "kind": kind, **msgspec.json.decode(raw)}
+            return _one(path, line, Raw(msgspec.json.encode(filled)), "", "")
+        if not found.kind or not found.api_version:
+            return _problem(Location(path, line), "An object has no apiVersion or kind")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return _problem(Location(path, line), str(error))
+    if found.kind == "Secret":
+        raw = Raw(msgspec.json.encode(drop_private(msgspec.json.decode(raw))))
+    return _snapshot_object(found, metadata, metadata.name, LazyBody(raw), Location(path, line))
+
+
+def _snapshot_object(
+    known: _Object, metadata: _Metadata, name: str, body: Mapping[str, Any], where: Location
+) -> SnapshotObject:
+    labels, annotations = metadata.labels or _NOTHING, metadata.annotations or _NOTHING
+    if LAST_APPLIED in annotations:
+        annotations = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
+    namespace = metadata.namespace or ""
+    return SnapshotObject(known.api_version, known.kind, namespace, name, labels, annotations, body, where)
+
+
+def item_lines(data: bytes, count: int) -> Sequence[int]:
+    """Return the line, from 1, on which each of `count` items of an indented JSON list starts; 0 if unclear.
+
+    Items are the only values that start a line at their depth, so that no JSON has to be read twice.
+    """
+    if b"\n" not in data.strip():
+        return [1] * count
+    for indent in (4, 8, 2, 6):
+        starts = [m.start() for m in re.finditer(rb"^ {%d}\{" % indent, data, re.MULTILINE)]
+        if len(starts) == count:
+            lines, line, last = [], 1, 0
+            for start in starts:
+                line += data.count(b"\n", last, start)
+                last = start
+                lines.append(line)
+            return lines
+    return [0] * count
+
+
+def _parse_yaml(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
+    content = parse_file(path, data, limits)
+    broken = [b.problem for b in content.broken]
+    found = _merge(chain(map(_of_value, content.objects), broken))
+    problems = tuple(_renamed(p) if p in broken else p for p in found.problems)
+    return found._replace(problems=problems)
+
+
+def _renamed(problem: Problem) -> Problem:
+    return Problem(problem.location, Reason.INVALID_SNAPSHOT, problem.message, problem.hint or _HINT)
+
+
+def _of_value(found: FoundObject) -> SnapshotObject | Problem:
+    value, place = found
+    where = place.location
+    if not isinstance(value, Mapping):
+        return _problem(where, "This is not a Kubernetes object")
+    body = drop_private(value)
+    try:
+        known = msgspec.convert(body, _Object)
+    except msgspec.ValidationError as error:
+        return _problem(where, str(error))
+    metadata = known.metadata
+    if metadata is None or not metadata.name:
+        return _problem(where, "An object has no metadata.name")
+    if not known.kind or not known.api_version:
+        return _problem(where, "An object has no apiVersion or kind")
+    return _snapshot_object(known, metadata, metadata.name, body, where)
+
+
+def _merge(found: Iterable[SnapshotObject | Problem]) -> FileObjects:
+    objects: list[SnapshotObject] = []
+    problems: list[Problem] = []
+    for one in found:
+        if isinstance(one, Problem):
+            problems.append(one)
+        else:
+            objects.append(one)
+    return FileObjects(tuple(objects), tuple(problems))
+
+
+def _problem(where: Location, message: str) -> Problem:
+    return Problem(where, Reason.INVALID_SNAPSHOT, message[:1].upper() + message[1:], _HINT)
