@@ -52,7 +52,7 @@ _OID = re.compile(r"[0-9a-f]{40}")
 _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect old value", "fetch first",
           "non-fast-forward", "already exists", "reference already exists", "remote ref does not exist",
           "fail to compare")  # fmt: skip
-_SKIPPED = ("atomic push failed", "atomic transaction failed", "transaction failed")
+_SKIPPED = ("atomic push failed", "atomic push failure", "atomic transaction failed", "transaction failed")
 _LOCK_FAULT = re.compile(r"cannot lock ref '([^']+)': (.*)")
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
 _NO_ATOMIC = "does not support --atomic"

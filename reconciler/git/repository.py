@@ -107,8 +107,14 @@ class Mirror:
     # Objects
 
     def has(self, oid: Oid) -> bool:
-        """Tell whether an object is here."""
-        return bool(self._repository.odb.exists(pygit2.Oid(hex=oid)))
+        """Tell whether an object is here.
+
+        Raises: UnavailableError if the repository cannot be read any more.
+        """
+        try:
+            return bool(self._repository.odb.exists(pygit2.Oid(hex=oid)))
+        except pygit2.GitError as error:
+            raise UnavailableError(f"Cannot read {self.remote}: {error}") from error
 
     def find_commit(self, oid: Oid) -> CommitData | None:
         """Return a commit, None if it is not here (beyond a shallow clone) or is not a commit."""
@@ -373,6 +379,15 @@ class Mirrors:
             message = f"{parsed.path} and {mirror.remote} are two repositories with one identity"
             raise UnavailableError(message, hint=hint)
         return mirror
+
+    def of(self, url: str) -> Mirror:
+        """Return the mirror, opened before, of a normalised URL.
+
+        Raises: UnavailableError if no such repository was opened.
+        """
+        if url not in self._mirrors:
+            raise UnavailableError(f"Repository {url} is not registered", hint="Register it.")
+        return self._mirrors[url]
 
     def fetch_all(self, remotes: Iterable[str]) -> Mapping[str, Mirror | UnavailableError]:
         """Fetch repositories side by side; one that is dead is an error in the result, not an exception.
