@@ -25,7 +25,7 @@ class PackageVariantRecord(_Record):
     `inputs` is a digest of all that its package was rendered from, `local_tree` the package on
     main that it was rendered onto ("" for none) and `output_tree` the result: where all three
     still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
-    what was rejected.
+    what was rejected; `deletion_proposed` tells that people were asked to delete the package.
     """
 
     api_version: str = SCHEMA
@@ -46,6 +46,7 @@ class PackageVariantRecord(_Record):
     local_tree: str = ""
     output_tree: str = ""
     retry: str = ""
+    deletion_proposed: bool = False
 
     @property
     def key(self) -> ObjectName:

@@ -24,7 +24,8 @@ def plan_conditions(world: World, changes: Iterable[Change]) -> dict[ObjectKey, 
     Without times and sorted by type, so that they never flap.
     """
     conditions = dict(world.desired.conditions)
-    by_variant = {c.variant: c for c in changes if c.variant is not None}
+    wanted = {(v.key, package) for package, variants in world.wanted.items() for v in variants}
+    by_variant = {c.variant: c for c in changes if (c.variant, c.package) in wanted}
     for variant in world.desired.variants:
         key = ObjectKey(GROUP, "PackageVariant", *variant.key)
         found = _variant(variant, by_variant.get(variant.key), world)

@@ -92,6 +92,7 @@ def _with_housekeeping(change: Change, target: Target, world: World) -> Change:
     withdrawn = tuple(withdraw_deletion(target, world))
     refs = [write.ref for write in withdrawn]
     closes = (
+        *close_pulls(target, [d.ref for d in target.merged], "Main has this content."),
         *close_pulls(target, [d.ref for d in spare], "Another draft of this package replaces this one."),
         *close_pulls(target, refs, "The package is wanted again."),
     )

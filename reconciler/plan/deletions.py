@@ -33,7 +33,7 @@ def decide_unwanted(target: Target, world: World) -> Change:
     change = Change(target.key, target.view.key, Op.KEEP, Reason.NOT_OURS, before=target.package.main_tree)
     owner = target.owner or _draft_owner(target, world)
     if owner is None:
-        return replace(change, after=change.before)
+        return _unowned(target, world, change)
     change = replace(change, variant=owner, before=_tree(target), after=_tree(target))
     if is_paused(target, world.find_desired(owner), world):
         return replace(change, reason=Reason.PAUSED, message="Paused by annotation")
@@ -44,6 +44,14 @@ def decide_unwanted(target: Target, world: World) -> Change:
     if _policy(owner, world) == ORPHAN:
         return _release(target, world, change)
     return _delete(target, world, change)
+
+
+def _unowned(target: Target, world: World, change: Change) -> Change:
+    """A stranger's package is kept; of one that is gone, what proposed its deletion is cleared away."""
+    leftovers = () if target.package.exists else tuple(_deletion_refs(target, world))
+    if leftovers:
+        return replace(change, op=Op.CLOSE, reason=Reason.ALREADY_ABSENT, writes=leftovers)
+    return replace(change, after=change.before)
 
 
 def withdraw_deletion(target: Target, world: World) -> Iterator[MoveRef]:
@@ -103,7 +111,7 @@ def _propose(target: Target, world: World, change: Change) -> Change:
     head = deletion_branch(world.inventory.policy.instance, path)
     pull = latest_pull(target, head)
     standing = view.branches.get(head)
-    if pull is not None and pull.state is PullState.CLOSED:
+    if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, world)):
         message = "The pull request of its deletion was closed"
         op = Op.CLOSE if change.writes else Op.KEEP
         return replace(change, op=op, reason=Reason.REJECTED, message=message, waits=True)
@@ -124,6 +132,11 @@ def _propose(target: Target, world: World, change: Change) -> Change:
     )
     writes = (*change.writes, removal, *_porch_marker(target))
     return replace(change, op=Op.DELETE, after=None, writes=writes, pull=_deletion_pull(target, head))
+
+
+def _was_proposed(change: Change, world: World) -> bool:
+    record = world.inventory.records.get(change.variant) if change.variant else None
+    return record is not None and record.deletion_proposed
 
 
 def _porch_marker(target: Target) -> Iterator[MoveRef]:

@@ -9,7 +9,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import Change, Op, WriteDraft
+from reconciler.plan.changes import Change, Op, WriteDraft, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
@@ -30,11 +30,14 @@ def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
     cannot be looked at.
     """
     records = dict(world.inventory.records)
-    applied = {c.variant: c for c in changes if c.variant and _is_applied(c)}
-    for key, change in applied.items():
-        resolved = world.resolved.get(key)
-        if resolved is not None and resolved.downstream == change.package:
-            records[key] = _record(resolved, change, world)
+    for change in changes:
+        resolved = world.resolved.get(change.variant) if change.variant else None
+        if resolved is not None and resolved.downstream == change.package and _is_applied(change):
+            records[resolved.variant.key] = _record(resolved, change, world)
+    for change in changes:
+        old = records.get(change.variant) if change.variant else None
+        if old is not None and _asks_to_delete(change, old):
+            records[old.key] = old.model_copy(update={"deletion_proposed": True})
     for key in _leaving(world, changes):
         del records[key]
     kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(world, records.values())]
@@ -68,6 +71,14 @@ def plan_status(world: World, conditions: Mapping[ObjectKey, tuple[Condition, ..
             value["annotations"] = variant.spec.annotations or {}
         files[f"conditions/{key.kind.lower()}s/{key.namespace}/{key.name}.json"] = _json(value)
     return files
+
+
+def _asks_to_delete(change: Change, record: PackageVariantRecord) -> bool:
+    if (record.url, record.path) != change.package:
+        return False
+    return change.reason is Reason.DELETION_PROPOSED or any(
+        isinstance(w, WriteRemoval) for w in change.writes
+    )
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -8,7 +8,7 @@ from reconciler.expand import Desired, DesiredVariant, SetDiff, diff_variants
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, RepositoryView
 from reconciler.render.rendered import Rendered
-from reconciler.resolve.ownership import find_owner, is_merged, our_drafts
+from reconciler.resolve.ownership import find_owner, is_merged, is_within, our_drafts
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 
 PAUSED = "reconciler.dev/paused"
@@ -111,12 +111,31 @@ def _targets(
             target = make_target(view, package, inventory)
             if view.key in views or target.owner or key in wanted or _is_annotated(target, inventory):
                 scope[key] = target
+    for key, view in _deleted(inventory):
+        if key not in scope:
+            scope[key] = make_target(view, view.packages.get(key.path, PackageState(key.path)), inventory)
     for key, variants in wanted.items():
         own = find_view(variants[0], inventory)
         if key not in scope and own is not None and own.is_available:
             package = own.packages.get(key.path, PackageState(key.path))
             scope[key] = make_target(own, package, inventory)
     yield from (scope[key] for key in sorted(scope))
+
+
+def _deleted(inventory: Inventory) -> Iterator[tuple[PackageKey, RepositoryView]]:
+    """Yield the packages whose deletion we once proposed, in the view that each belongs to."""
+    prefix = f"reconciler/{inventory.policy.instance}/delete/"
+    seen: set[str] = set()
+    for view in sorted(inventory.repositories.values(), key=lambda v: v.key):
+        if view.url in seen or not view.is_available:
+            continue
+        seen.add(view.url)
+        views = tuple(inventory.views_of(view.url))
+        for name in view.branches:
+            path = name.removeprefix(prefix)
+            home = next((v for v in views if is_within(path, v.directory)), None)
+            if path != name and home is not None:
+                yield PackageKey(view.url, path), home
 
 
 def make_target(view: RepositoryView, package: PackageState, inventory: Inventory) -> Target:

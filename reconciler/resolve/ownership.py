@@ -102,3 +102,8 @@ def current_draft(package: PackageState, view: RepositoryView, inventory: Invent
 def short_branch(ref: str) -> str:
     """Return a branch's short name."""
     return ref.removeprefix("refs/heads/")
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Whether a full path lies in a directory, on whole segments ("" is the root)."""
+    return not directory or path == directory or path.startswith(f"{directory}/")

@@ -1,0 +1,389 @@
+"""The laws of the plan on worlds in memory, where people do whatever people do between two runs."""
+
+import random
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.ids import ObjectName
+from reconciler.inventory import PullState
+from reconciler.plan.changes import Op, Plan, WriteDraft
+from reconciler.resolve.ownership import find_owner
+from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package
+
+CLUSTERS = ("cluster-a", "cluster-b")
+NAMES = ("one", "two", "three")
+HOW = ("merge", "squash", "rebase")
+
+
+def new_world() -> ModelWorld:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    for name in CLUSTERS:
+        world.add_repository(name, deployment=name == CLUSTERS[0])
+    for name in ("web", "db"):
+        world.publish("blueprints", name, blueprint(name, a_yaml="a: 1\n", b_yaml="b: 1\n"), 1)
+    return world
+
+
+def variant(draw: random.Random, world: ModelWorld) -> PackageVariantSpec:
+    name = draw.choice(("web", "db"))
+    tags = world.repositories["blueprints"].refs
+    revisions = [int(r.rpartition("/v")[2]) for r in tags if r.startswith(f"refs/tags/{name}/")]
+    context = draw.choice((None, PackageContext(data={"region": draw.choice("xyz")})))
+    return PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package=name, revision=draw.choice((*revisions, None))),
+        downstream=Downstream(repo=draw.choice(CLUSTERS), package=draw.choice(("web", "db", "deep/web"))),
+        adoption_policy=draw.choice((None, "adoptNone", "adoptExisting")),
+        deletion_policy=draw.choice((None, "delete", "orphan")),
+        package_context=context,
+    )
+
+
+def want(draw: random.Random, world: ModelWorld) -> None:
+    name = draw.choice(NAMES)
+    spec = variant(draw, world)
+    taken = {other.downstream for key, other in world.variants.items() if key != name}
+    if spec.downstream not in taken:
+        world.variants[name] = spec
+
+
+def forget(draw: random.Random, world: ModelWorld) -> None:
+    if world.variants:
+        del world.variants[draw.choice(sorted(world.variants))]
+
+
+def rename(draw: random.Random, world: ModelWorld) -> None:
+    if world.variants:
+        spec = world.variants.pop(draw.choice(sorted(world.variants)))
+        world.variants[f"renamed-{draw.randint(0, 99)}"] = spec
+
+
+def release(draw: random.Random, world: ModelWorld) -> None:
+    name = draw.choice(("web", "db"))
+    tags = world.repositories["blueprints"].refs
+    number = 1 + sum(ref.startswith(f"refs/tags/{name}/") for ref in tags)
+    files = {"a_yaml": f"a: {number}\n", "b_yaml": "b: 1\n", f"new{number}_yaml": "n: 1\n"}
+    world.publish("blueprints", name, blueprint(name, **files), number)
+
+
+def a_draft(draw: random.Random, world: ModelWorld) -> tuple[str, str, str] | None:
+    found = [(name, ref) for name in CLUSTERS for ref in world.drafts(name)]
+    if not found:
+        return None
+    name, ref = draw.choice(found)
+    return name, ref, ref.removeprefix("refs/heads/").partition("/")[2].rpartition("/")[0]
+
+
+def edit_draft(draw: random.Random, world: ModelWorld) -> None:
+    if found := a_draft(draw, world):
+        name, ref, path = found
+        world.edit(name, path, {draw.choice(("b.yaml", "mine.yaml")): f"b: {draw.randint(2, 9)}\n"}, ref=ref)
+
+
+def merge_draft(draw: random.Random, world: ModelWorld) -> None:
+    if found := a_draft(draw, world):
+        name, ref, _ = found
+        world.merge(name, ref, how=draw.choice(HOW), keep_branch=draw.random() < 0.5)
+
+
+def merge_deletion(draw: random.Random, world: ModelWorld) -> None:
+    for name in CLUSTERS:
+        for ref in sorted(world.repositories[name].refs):
+            if "/delete/" in ref and draw.random() < 0.5:
+                world.merge(name, ref, how=draw.choice(HOW), keep_branch=draw.random() < 0.5)
+
+
+def close_pull(draw: random.Random, world: ModelWorld) -> None:
+    found = [(n, p.head) for n in CLUSTERS for p in world.repositories[n].pulls if p.state is PullState.OPEN]
+    if found:
+        name, head = draw.choice(found)
+        world.close(name, head)
+        if draw.random() < 0.3:
+            world.repositories[name].refs.pop(f"refs/heads/{head}", None)
+
+
+def delete_branch(draw: random.Random, world: ModelWorld) -> None:
+    if found := a_draft(draw, world):
+        del world.repositories[found[0]].refs[found[1]]
+
+
+def hotfix(draw: random.Random, world: ModelWorld) -> None:
+    name = draw.choice(CLUSTERS)
+    packages = world.repositories[name].at(MAIN).packages
+    if packages:
+        path = draw.choice(sorted(packages))
+        world.edit(name, path, {"b.yaml": f"b: {draw.randint(2, 9)}\n"})
+
+
+def revert_main(draw: random.Random, world: ModelWorld) -> None:
+    name = draw.choice(CLUSTERS)
+    repository = world.repositories[name]
+    history = list(repository.first_parents(repository.refs[MAIN]))
+    packages = repository.at(MAIN).packages
+    if packages:
+        path = draw.choice(sorted(packages))
+        world.push(name, {path: draw.choice(history).packages.get(path)})
+
+
+def intrude(draw: random.Random, world: ModelWorld) -> None:
+    path = draw.choice(("web", "other"))
+    name = draw.choice(CLUSTERS)
+    if path not in world.repositories[name].at(MAIN).packages:
+        world.push(name, {path: blueprint(path, b_yaml="b: theirs\n")})
+
+
+def copy_package(draw: random.Random, world: ModelWorld) -> None:
+    name = draw.choice(CLUSTERS)
+    packages = world.repositories[name].at(MAIN).packages
+    if packages:
+        world.push(name, {"copied": packages[draw.choice(sorted(packages))]})
+
+
+def lose_state(draw: random.Random, world: ModelWorld) -> None:
+    if draw.random() < 0.3:
+        world.lose_state()
+
+
+def break_file(draw: random.Random, world: ModelWorld) -> None:
+    """A manifest stops parsing: its variant is gone, its file is named as broken."""
+    if world.variants and not world.broken:
+        name = draw.choice(sorted(world.variants))
+        del world.variants[name]
+        world.broken = frozenset({f"variants/{name}.yaml"})
+
+
+def mend_file(_: random.Random, world: ModelWorld) -> None:
+    world.broken = frozenset()
+
+
+def go_down(draw: random.Random, world: ModelWorld) -> None:
+    repository = world.repositories[draw.choice((*CLUSTERS, "blueprints"))]
+    repository.down = not repository.down
+
+
+PEOPLE: tuple[Callable[[random.Random, ModelWorld], None], ...] = (
+    want,
+    want,
+    want,
+    release,
+    edit_draft,
+    merge_draft,
+    merge_draft,
+    close_pull,
+    hotfix,
+    forget,
+    rename,
+    delete_branch,
+    revert_main,
+    merge_deletion,
+    intrude,
+    copy_package,
+    lose_state,
+    break_file,
+    mend_file,
+    go_down,
+)
+
+stories = st.lists(st.tuples(st.integers(0, len(PEOPLE) - 1), st.integers(0, 2**16)), min_size=2, max_size=14)
+Story = list[tuple[int, int]]
+
+
+def live(story: Story, after: Callable[[ModelWorld, Plan], None]) -> ModelWorld:
+    """Let people act one by one, and run after each act."""
+    world = new_world()
+    for act, seed in story:
+        PEOPLE[act](random.Random(seed), world)
+        plan = world.plan()
+        after(world, plan)
+        world.apply(plan)
+    return world
+
+
+@given(stories)
+def test_law_1_a_second_run_writes_nothing(story: Story) -> None:
+    world = new_world()
+    for act, seed in story:
+        PEOPLE[act](random.Random(seed), world)
+        world.run()
+        again = world.plan()
+        assert {c.op for c in again.changes} <= {Op.KEEP, Op.BLOCK}, [c for c in again.changes if c.pending]
+        assert again.is_empty
+        assert again.records == world.state
+        assert again.status == world.status
+
+
+@given(stories)
+def test_law_1_losing_the_state_costs_no_write_to_any_package(story: Story) -> None:
+    world = live(story, lambda *_: None)
+    told = {record.key for record in world.records.values() if record.deletion_proposed}
+    world.lose_state()
+    plan = world.plan()
+    for change in plan.changes:
+        assert change.op not in {Op.DELETE, Op.ORPHAN} or change.variant in {*_keys(world), *told}
+
+
+def _keys(world: ModelWorld) -> set[ObjectName]:
+    return {ObjectName(NAMESPACE, name) for name in world.variants}
+
+
+@given(stories, st.integers(0, 2**16))
+def test_law_2_order_changes_no_byte(story: Story, seed: int) -> None:
+    def check(world: ModelWorld, plan: Plan) -> None:
+        shuffled = deepcopy(world)
+        shuffled.shuffle = seed
+        assert shuffled.plan() == plan
+
+    live(story, check)
+
+
+@given(stories)
+def test_law_3_every_package_appears_exactly_once(story: Story) -> None:
+    def check(world: ModelWorld, plan: Plan) -> None:
+        inventory = world.inventory()
+        named = {spec.downstream.repo for spec in world.variants.values() if spec.downstream}
+        planned = [(change.package.url, change.package.path) for change in plan.changes]
+        assert len(planned) == len(set(planned))
+        for view in inventory.repositories.values():
+            if not view.is_available:
+                continue
+            for path, state in view.packages.items():
+                owner = state.main_header.owner if state.main_header else ""
+                if state.exists and (view.key.name in named or owner.startswith("fleet/")):
+                    assert (view.url, path) in planned
+        assert all(change.reason for change in plan.changes)
+
+    live(story, check)
+
+
+@given(stories)
+def test_law_4_ignorance_never_deletes(story: Story) -> None:
+    world = live(story, lambda *_: None)
+    for ignorance in (_unreadable, _all_broken, _stateless):
+        blind = deepcopy(world)
+        blind.variants.clear()
+        ignorance(blind)
+        plan = blind.plan()
+        assert {change.op for change in plan.changes} <= {Op.KEEP, Op.CLOSE}, plan.changes
+        assert set(plan.records) >= {
+            path for path, owner in plan.record_owners.items() if path in blind.state and owner
+        }
+
+
+def _unreadable(world: ModelWorld) -> None:
+    world.readable = False
+
+
+def _all_broken(world: ModelWorld) -> None:
+    world.broken = frozenset(record.manifest for record in world.records.values())
+
+
+def _stateless(world: ModelWorld) -> None:
+    world.lose_state()
+
+
+@given(stories)
+def test_law_5_the_same_inputs_give_the_same_commits(story: Story) -> None:
+    one, other = live(story, lambda *_: None), live(story, lambda *_: None)
+    for name, repository in one.repositories.items():
+        assert repository.refs == other.repositories[name].refs
+
+
+@given(stories)
+def test_law_5_a_commit_is_as_old_as_its_newest_input(story: Story) -> None:
+    """No commit of ours carries a time that none of its inputs has: not the clock's, not our own."""
+
+    def check(world: ModelWorld, plan: Plan) -> None:
+        people = {c.time for r in world.repositories.values() for c in r.commits.values() if not c.ours}
+        people.add(world.inventory().control.commit.time)
+        for change in plan.changes:
+            for write in change.writes:
+                if isinstance(write, WriteDraft):
+                    assert write.time in people
+
+    live(story, check)
+
+
+@given(stories)
+def test_law_6_no_run_drops_what_a_person_committed(story: Story) -> None:
+    """A person's commit stays reachable, or main has the content of the draft it stood on."""
+    world = new_world()
+    for act, seed in story:
+        PEOPLE[act](random.Random(seed), world)
+        before = deepcopy(world)
+        world.run()
+        for name in CLUSTERS:
+            old, new = before.repositories[name], world.repositories[name]
+            reached = set().union(*(new.ancestors(oid) for oid in new.refs.values()))
+            for ref, tip in old.refs.items():
+                lost = [old.commits[oid] for oid in old.ancestors(tip) - reached if not old.commits[oid].ours]
+                path = ref.removeprefix("refs/heads/drafts/").rpartition("/")[0]
+                contents = [commit.tree(path) for commit in new.first_parents(new.refs[MAIN])]
+                assert not lost or old.commits[tip].tree(path) in contents
+            for ref, oid in old.refs.items():
+                if ref.startswith("refs/tags/"):
+                    assert new.refs[ref] == oid, "a published revision moved"
+
+
+@given(stories)
+def test_law_7_one_bad_variant_changes_nothing_for_the_others(story: Story) -> None:
+    world = live(story, lambda *_: None)
+    plan = world.plan()
+    lame = deepcopy(world)
+    lame.variants["lame"] = PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package="nowhere", revision=1),
+        downstream=Downstream(repo=CLUSTERS[0], package="lame"),
+    )
+    with_bad = lame.plan()
+    others = tuple(change for change in with_bad.changes if change.variant != (NAMESPACE, "lame"))
+    known = {change.package for change in plan.changes}
+    assert tuple(change for change in others if change.package in known) == plan.changes
+
+
+@given(stories)
+def test_invariant_one_open_draft_and_pull_request_per_variant(story: Story) -> None:
+    world = new_world()
+    for act, seed in story:
+        PEOPLE[act](random.Random(seed), world)
+        world.run()
+        inventory = world.inventory()
+        for view in inventory.repositories.values():
+            if not view.is_available:
+                continue
+            pulls = [p.head for p in inventory.pulls[view.url] if p.state is PullState.OPEN]
+            assert len(pulls) == len(set(pulls))
+            for state in view.packages.values():
+                owners = [
+                    find_owner(d.header, state.path, [view], "fleet") for d in state.drafts if not d.touched
+                ]
+                owned = [owner for owner in owners if owner]
+                assert len(owned) <= 1
+
+
+@pytest.mark.parametrize("count", [50])
+def test_renaming_every_variant_transfers_and_deletes_nothing(count: int) -> None:
+    world = new_world()
+    for number in range(count):
+        world.variants[f"old-{number}"] = PackageVariantSpec(
+            upstream=Upstream(repo="blueprints", package="web", revision=1),
+            downstream=Downstream(repo=CLUSTERS[0], package=f"web-{number}"),
+        )
+    world.run()
+    world.variants = {name.replace("old", "new"): spec for name, spec in world.variants.items()}
+
+    plan = world.plan()
+
+    assert [change.op for change in plan.changes] == [Op.TRANSFER] * count
+
+
+def test_the_policy_of_a_guard_is_not_needed_for_a_world_of_keeps() -> None:
+    world = new_world()
+    world.policy = replace(world.policy, deletions=replace(world.policy.deletions, count=0))
+    world.push(CLUSTERS[0], {"theirs": package({"Kptfile": "kind: Kptfile\n"})})
+
+    assert world.plan().refusals == ()
