@@ -1,0 +1,106 @@
+"""State and status: written last, by compare-and-swap, only where something changed."""
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.apply.state import Branch, read_branch, surviving_records, write_branch
+from reconciler.errors import Exit
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.ids import Oid, PackageKey
+from reconciler.policy import CommitPolicy, Limits
+from tests.support.git import EPOCH, Repo, make_repository
+
+REF = "refs/heads/reconciler/demo/state"
+POLICY = CommitPolicy()
+
+packages = st.sampled_from([PackageKey("u", p) for p in "abc"])
+records = st.dictionaries(st.sampled_from("wxyz"), st.binary(max_size=2))
+
+
+@given(records, records, st.dictionaries(st.sampled_from("wxyz"), packages), st.frozensets(packages))
+def test_a_failed_package_keeps_its_record_and_no_other_does(
+    old: dict[str, bytes],
+    new: dict[str, bytes],
+    owners: dict[str, PackageKey],
+    failed: frozenset[PackageKey],
+) -> None:
+    written = surviving_records(old, new, owners, failed)
+
+    for path in old.keys() | new.keys():
+        source = old if owners.get(path) in failed else new
+        assert written.get(path) == source.get(path)
+
+
+def mirror(repo: Repo) -> Mirror:
+    found = Mirrors(repo.path.parent / "cache").open(str(repo.path))
+    found.fetch()
+    return found
+
+
+def branch(files: dict[str, bytes], expect: Oid | None = None) -> Branch:
+    return Branch(REF, expect, files, "Record\n")
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+
+    write_branch(mirror(repo), branch({"packagevariants/d/x.json": b"{}"}), POLICY, EPOCH)
+
+    found = mirror(repo)
+    assert read_branch(found, found.refs()[REF], Limits()) == {"packagevariants/d/x.json": b"{}"}
+    assert not repo.git[repo.oid(REF)].parent_ids
+    assert repo.git[repo.oid(REF)].committer.time == EPOCH
+
+
+def test_the_same_files_are_not_written_again(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
+    first = repo.oid(REF)
+
+    result = write_branch(mirror(repo), branch({"x": b"1"}, first), POLICY, EPOCH + 5)
+
+    assert result.effects == ()
+    assert repo.oid(REF) == first
+
+
+def test_history_is_kept(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
+    first = repo.oid(REF)
+
+    write_branch(mirror(repo), branch({"x": b"2"}, first), POLICY, EPOCH)
+
+    assert [str(p) for p in repo.git[repo.oid(REF)].parent_ids] == [first]
+
+
+def test_another_run_that_decided_otherwise_is_never_overwritten(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    ours = mirror(repo)
+    write_branch(mirror(repo), branch({"x": b"theirs"}), POLICY, EPOCH)
+    theirs = repo.oid(REF)
+
+    result = write_branch(ours, branch({"x": b"ours"}), POLICY, EPOCH)
+
+    assert repo.oid(REF) == theirs
+    assert result.exits == {Exit.UNAVAILABLE}
+    assert result.effects[0].error
+
+
+def test_another_run_that_wrote_the_same_did_our_work(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    ours = mirror(repo)
+    write_branch(mirror(repo), branch({"x": b"same"}), POLICY, EPOCH + 7)
+
+    result = write_branch(ours, branch({"x": b"same"}), POLICY, EPOCH)
+
+    assert result == ((), frozenset(), frozenset())
+
+
+def test_no_files_and_no_branch_is_nothing_to_do(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+
+    write_branch(mirror(repo), branch({}), POLICY, EPOCH)
+
+    assert REF not in repo.refs()
