@@ -39,7 +39,7 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
     for url, trees in sorted(needs.trees.items()):
         wanted = sorted(tree for tree in trees if tree not in files)
         try:
-            _fetch(mirrors.open(url), wanted, limits or Limits(), files, refused)
+            _fetch(mirrors.of(url), wanted, limits or Limits(), files, refused)
         except UnavailableError as error:
             refused.update({tree: str(error) for tree in wanted if tree not in files})
     return Contents(files, {tree: why for tree, why in refused.items() if tree not in files})
@@ -54,7 +54,7 @@ def _fetch(
         try:
             blobs |= mirror.list_blobs(tree, limits)
             readable.append(tree)
-        except PackageRefusedError as error:
+        except (PackageRefusedError, UnavailableError) as error:
             refused[tree] = str(error)
     mirror.ensure(blobs)
     for tree in readable:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.git.history import CommitData
 from reconciler.git.layout import RevisionRef, deletion_proposed_ref, parse_ref
 from reconciler.git.messages import parse_annotations
-from reconciler.git.history import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, PackageRevision

@@ -1,13 +1,15 @@
 """The package index: what each Kptfile says, every distinct one fetched and parsed once."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from reconciler.api.kptfile import LOCATION, OWNER, GitUpstream, KptfileHeader
+from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
-from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
+from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
 
 LARGEST_KPTFILE = 1 << 20
 """In bytes; a larger one is not understood."""
@@ -22,17 +24,15 @@ def read_header(data: bytes) -> KptfileHeader:
         documents = load_documents(data, PACKAGE_LIMITS)
     except YamlError as error:
         return KptfileHeader(error=str(error))
-    value = documents[0].value if documents else None
-    if not isinstance(value, dict) or value.get("kind") != "Kptfile":
+    if not documents or not isinstance(documents[0].value, dict) or documents[0].value.get("kind") != KPTFILE:
         return KptfileHeader(error="its first document is not a Kptfile")
-    metadata = _mapping(value, "metadata")
-    annotations = _mapping(metadata, "annotations")
+    text = _Texts(documents[0], data)
     return KptfileHeader(
-        name=_text(metadata, "name"),
-        owner=_text(annotations, OWNER),
-        location=_text(annotations, LOCATION),
-        upstream=_upstream(value, "upstream"),
-        upstream_lock=_upstream(value, "upstreamLock"),
+        name=text.at("metadata", "name"),
+        owner=text.at("metadata", "annotations", OWNER),
+        location=text.at("metadata", "annotations", LOCATION),
+        upstream=_upstream(text, "upstream"),
+        upstream_lock=_upstream(text, "upstreamLock"),
     )
 
 
@@ -41,6 +41,11 @@ class HeaderIndex:
 
     def __init__(self) -> None:
         self._headers: dict[Oid, KptfileHeader] = {}
+
+    @property
+    def parsed(self) -> int:
+        """How many distinct Kptfiles were read."""
+        return len(self._headers)
 
     def load(self, mirror: Mirror, oids: Iterable[Oid]) -> None:
         """Read the headers of these Kptfiles, fetching in one batch what is not here.
@@ -64,18 +69,31 @@ def _read(mirror: Mirror, oid: Oid) -> KptfileHeader:
         return KptfileHeader(error=error.why)
 
 
-def _upstream(kptfile: Mapping[str, Any], field: str) -> GitUpstream | None:
-    git = _mapping(_mapping(kptfile, field), "git")
-    if not git:
+def _upstream(text: "_Texts", field: str) -> GitUpstream | None:
+    if not isinstance(text.find(field, "git"), dict):
         return None
-    return GitUpstream(*(_text(git, name) for name in ("repo", "directory", "ref", "commit")))
+    return GitUpstream(*(text.at(field, "git", name) for name in ("repo", "directory", "ref", "commit")))
 
 
-def _mapping(value: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    found = value.get(field)
-    return found if isinstance(found, dict) else {}
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Fields of a document as text: a name or a commit of digits is what was written, not a number."""
 
+    document: Document
+    data: bytes
 
-def _text(value: Mapping[str, Any], field: str) -> str:
-    found = value.get(field)
-    return found if isinstance(found, str) else ""
+    def find(self, *path: str) -> Any:
+        value = self.document.value
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    def at(self, *path: str) -> str:
+        value = self.find(*path)
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, int | float):
+            return ""
+        line, column = self.document.mark(path)
+        written = self.data.decode("utf-8", "replace").splitlines()[line - 1][column - 1 :]
+        return re.split(r"[\s,}]", written, maxsplit=1)[0]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reconciler.git.layout import deletion_ref
 from reconciler.git.history import CommitData
+from reconciler.git.layout import deletion_ref
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, Draft, MainRevision, PackageRevision, PackageState

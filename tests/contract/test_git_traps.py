@@ -337,7 +337,7 @@ def test_a_full_disk_moves_no_ref(tmp_path: Path, repo: Repo) -> None:
 
 
 def test_git_sees_no_environment_of_ours(
-    tmp_path: Path, repo: Repo, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = made(mirror)
     stub = tmp_path / "bin" / "git"

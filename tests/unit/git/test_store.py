@@ -113,7 +113,7 @@ def test_what_the_repository_has_is_not_written_again(repo: Repo, mirror: Mirror
     assert len(pack) == 1
 
 
-def test_saving_nothing_or_twice_is_fine(repo: Repo, mirror: Mirror) -> None:
+def test_saving_nothing_or_twice_is_fine(mirror: Mirror) -> None:
     pack = Pack(mirror)
     pack.save()
     pack.blob(b"new")

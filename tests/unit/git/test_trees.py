@@ -25,8 +25,8 @@ HOSTILE = [
     ".\u2060git", ".gi\u200dt", "\uff0egit", ".git::$INDEX_ALLOCATION", ".gitmodules", ".GITMODULES",
     "a/b", "a\\b", "x\n", "\x00", "a\x7f", "\x1b[31m", "x" * 256,
 ]  # fmt: skip
-FINE = ["Kptfile", ".github", ".gitignore", ".gitkeep", "git", "gitea", "digit~1", "a b", "ünïcode", "日本", "-x",
-        "CON", "a:b", "..a", "a..", ".krmignore", "x" * 255]  # fmt: skip
+FINE = ["Kptfile", ".github", ".gitignore", ".gitkeep", "git", "gitea", "digit~1", "a b", "ünïcode", "日本",
+        "-x", "CON", "a:b", "..a", "a..", ".krmignore", "x" * 255]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=repr)

@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.git.repository import Mirrors
+from reconciler.read.index import HeaderIndex, read_header
+from tests.support.git import kptfile, make_repository
+
+WHOLE = b"""\
+apiVersion: kpt.dev/v1
+kind: Kptfile
+metadata:
+  name: nginx
+  annotations:
+    reconciler.dev/owner: default/default/pv
+    reconciler.dev/location: edge/nginx
+upstream:
+  type: git
+  git:
+    repo: https://example.com/blueprints.git
+    directory: /nginx
+    ref: nginx/v2
+  updateStrategy: resource-merge
+upstreamLock:
+  type: git
+  git:
+    repo: https://example.com/blueprints.git
+    directory: /nginx
+    ref: nginx/v2
+    commit: 0123456789012345678901234567890123456789
+info:
+  description: anything else is of no interest
+"""
+
+
+def test_a_whole_kptfile() -> None:
+    where = ("https://example.com/blueprints.git", "/nginx", "nginx/v2")
+
+    assert read_header(WHOLE) == KptfileHeader(
+        name="nginx",
+        owner="default/default/pv",
+        location="edge/nginx",
+        upstream=GitUpstream(*where),
+        upstream_lock=GitUpstream(*where, "0123456789012345678901234567890123456789"),
+    )
+
+
+def test_a_number_is_the_text_that_was_written() -> None:
+    header = read_header(
+        b"kind: Kptfile\nmetadata: {name: 007}\nupstream:\n  git: {repo: r, directory: 1e3, ref: 1.10}\n"
+    )
+
+    assert header.name == "007"
+    assert header.upstream == GitUpstream("r", "1e3", "1.10")
+
+
+def test_a_small_kptfile_is_nobodys_and_no_error() -> None:
+    assert read_header(kptfile("web").encode()) == KptfileHeader(name="web")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"# nothing\n",
+        b"a: [",
+        b"- list",
+        b"kind: Deployment",
+        b"kind: Kptfile\nkind: Kptfile",
+        b"\xff\xfe\x00",
+        b"kind: Kptfile\na: " + b"[" * 2000,
+    ],
+)
+def test_what_is_not_understood_says_so(data: bytes) -> None:
+    header = read_header(data)
+
+    assert header.error
+    assert header.owner == ""
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["upstream: x", "upstream: {git: []}", "upstreamLock: null", "upstream: {git: {repo: []}}", "metadata: 3"],
+)
+def test_fields_of_another_type_are_as_if_absent(more: str) -> None:
+    header = read_header(f"kind: Kptfile\n{more}\n".encode())
+
+    assert header.error == ""
+    assert header.upstream in {None, GitUpstream("", "", "")}
+
+
+@given(st.binary(max_size=200))
+def test_reading_a_header_never_fails(data: bytes) -> None:
+    read_header(data)
+    read_header(b"kind: Kptfile\nmetadata:\n" + data)
+
+
+def test_equal_kptfiles_are_parsed_once_whichever_repository_has_them(tmp_path: Path) -> None:
+    mirrors = Mirrors(tmp_path / "cache")
+    repos = [make_repository(tmp_path / name, {"p/Kptfile": WHOLE, "q/Kptfile": WHOLE}) for name in "ab"]
+    index = HeaderIndex()
+
+    for repo in repos:
+        index.load(mirrors.open(str(repo.path)), [repo.blob(WHOLE)] * 2)
+
+    assert index.parsed == 1
+    assert index.header(repos[0].blob(WHOLE)).name == "nginx"
+
+
+def test_a_kptfile_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "a")
+    large = repo.blob(b"kind: Kptfile\n" + b"#" * (1 << 20))
+    index = HeaderIndex()
+
+    index.load(Mirrors(tmp_path / "cache").open(str(repo.path)), [large])
+
+    assert "bytes" in index.header(large).error

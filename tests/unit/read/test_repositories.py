@@ -1,0 +1,498 @@
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.api.porch import Repository
+from reconciler.errors import Location
+from reconciler.git.command import process_count
+from reconciler.git.repository import Mirrors
+from reconciler.ids import Lifecycle, ObjectName, Oid
+from reconciler.inventory import Draft, PackageState, RepositoryView, Source, Sourced
+from reconciler.policy import OnUnavailable, Policy
+from reconciler.read.repositories import read_repositories
+from reconciler.reasons import Reason
+from tests.support.git import BOT, Repo, kptfile, make_repository
+
+OURS = kptfile(owner="default/default/pv", location="edge/nginx")
+W = "drafts/nginx/packagevariant-1"
+
+
+def registration(remote: str, *, name: str = "edge", **git: Any) -> Sourced[Repository]:
+    annotations = git.pop("annotations", None)
+    spec = {"type": git.pop("type", "git"), "git": {"repo": remote, **git}}
+    metadata = {"name": name, "annotations": annotations}
+    manifest = Repository.model_validate(
+        {
+            "apiVersion": "config.porch.kpt.dev/v1alpha1",
+            "kind": "Repository",
+            "metadata": metadata,
+            "spec": spec,
+        }
+    )
+    return Sourced(ObjectName("default", name), manifest, Source(Location("repositories.yaml", 3)))
+
+
+Read = Callable[..., Mapping[str, RepositoryView]]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Read registrations from scratch; views by their name."""
+
+    def views(*registrations: Sourced[Repository]) -> Mapping[str, RepositoryView]:
+        found = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())
+        assert all(key == view.key for key, view in found.items())
+        return {key.name: view for key, view in found.items()}
+
+    return views
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repository(
+        tmp_path / "edge.git", {"nginx/Kptfile": OURS, "nginx/values.yaml": "replicas: 1\n"}
+    )
+
+
+def view_of(read: Read, repo: Repo, **git: Any) -> RepositoryView:
+    return read(registration(str(repo.path), **git))["edge"]
+
+
+def package(read: Read, repo: Repo, path: str = "nginx") -> PackageState:
+    return view_of(read, repo).packages[path]
+
+
+def draft(read: Read, repo: Repo) -> Draft:
+    (only,) = package(read, repo).drafts
+    return only
+
+
+# Main
+
+
+def test_a_package_is_a_directory_with_a_kptfile_and_is_not_descended(read: Read, repo: Repo) -> None:
+    repo.commit(
+        {"a/b/Kptfile": kptfile("b"), "a/b/sub/Kptfile": kptfile("sub"), "a/README.md": "", "c/x": ""}
+    )
+
+    view = view_of(read, repo)
+
+    assert sorted(view.packages) == ["a/b", "nginx"]
+    assert view.packages["a/b"].main_tree == repo.tree("main", "a/b")
+    assert view.packages["a/b"].main_header is not None
+    assert view.packages["nginx"].main_header.owner == "default/default/pv"  # type: ignore[union-attr]
+    assert view.head is not None
+    assert (view.head.oid, view.head.time) == (repo.oid("main"), repo.time)
+
+
+def test_only_the_registered_directory_counts_on_whole_segments(read: Read, repo: Repo) -> None:
+    for path in ("cat/a", "catalog/b", "cat-alog/c"):
+        repo.commit({f"{path}/Kptfile": kptfile()})
+        repo.tag(f"{path}/v1")
+        repo.commit({f"{path}/x": "1"}, branch=f"drafts/{path}/w", start="main")
+
+    for directory in ("cat", "/cat/", "cat/."):
+        assert sorted(view_of(read, repo, directory=directory).packages) == ["cat/a"]
+    assert view_of(read, repo, directory="nowhere").packages == {}
+
+
+def test_a_kptfile_that_is_a_directory_makes_no_package(read: Read, repo: Repo) -> None:
+    repo.commit({"odd/Kptfile/x": ""})
+
+    assert "odd" not in view_of(read, repo).packages
+
+
+def test_a_kptfile_that_nobody_understands_is_nobodys(read: Read, repo: Repo) -> None:
+    repo.commit({"odd/Kptfile": "a: [", "list/Kptfile": "[]", "bin/Kptfile": b"\xff\0", "empty/Kptfile": ""})
+
+    packages = view_of(read, repo).packages
+
+    for path in ("odd", "list", "bin", "empty"):
+        header = packages[path].main_header
+        assert header is not None
+        assert header.error
+        assert header.owner == ""
+
+
+def test_hostile_neighbours_hide_no_package(read: Read, repo: Repo) -> None:
+    root = [(b"40000", b"nginx", repo.tree("main", "nginx"))]
+    evil = repo.raw_tree((b"40000", b"..", repo.tree("main")), (b"160000", b"sub", "1" * 40), *root)
+    repo.point("refs/heads/main", repo.write(evil, [repo.oid("main")]))
+
+    assert sorted(view_of(read, repo).packages) == ["nginx"]
+
+
+# One repository, many roles
+
+
+def test_a_directory_belongs_to_its_most_specific_view(read: Read, repo: Repo) -> None:
+    for path in ("clusters/a/nginx", "clusters/b/nginx", "blueprints/nginx"):
+        repo.commit({f"{path}/Kptfile": kptfile()})
+        repo.tag(f"{path}/v1")
+        repo.commit({f"{path}/x": "1"}, branch=f"drafts/{path}/w", start="main")
+    remote = str(repo.path)
+
+    views = read(
+        registration(remote, name="all"),
+        registration(remote, name="clusters", directory="clusters"),
+        registration(f"file://{remote}", name="a", directory="clusters/a"),
+    )
+
+    assert {name: sorted(view.packages) for name, view in views.items()} == {
+        "all": ["blueprints/nginx", "nginx"],
+        "clusters": ["clusters/b/nginx"],
+        "a": ["clusters/a/nginx"],
+    }
+    assert len({view.url for view in views.values()}) == 1
+    assert views["a"].packages["clusters/a/nginx"].drafts
+    assert views["a"].full_path("nginx") == "clusters/a/nginx"
+
+
+# Tags
+
+
+def test_tags_are_revisions_of_the_package_they_hold(read: Read, repo: Repo) -> None:
+    repo.tag("nginx/v1")
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"})
+    repo.tag("nginx/v2", message="annotated")
+    repo.tag("nginx/v2.0.0")
+    repo.tag("nothere/v1")
+    repo.tag("v9")
+
+    view = view_of(read, repo)
+
+    found = [(r.workspace, r.revision) for r in view.packages["nginx"].published]
+    assert found == [("v2.0.0", -1), ("v1", 1), ("v2", 2)]
+    assert view.packages["nginx"].latest == view.packages["nginx"].published[2]
+    assert view.packages["nginx"].published[2].commit.oid == repo.oid("main")
+    assert sorted(view.packages) == ["nginx"]
+    assert "v9" in view.tags
+
+
+def test_the_workspace_is_the_one_the_commit_names(read: Read, repo: Repo) -> None:
+    line = 'kpt:{"package":"nginx","workspaceName":"packagevariant-3","revision":"1"}'
+    repo.commit({"nginx/x": "1"}, message=f"Approving\n\n{line}\nkpt:{{broken\n")
+    repo.tag("nginx/v1")
+
+    assert package(read, repo).published[0].workspace == "packagevariant-3"
+
+
+def test_a_revision_whose_deletion_is_proposed(read: Read, repo: Repo) -> None:
+    repo.tag("nginx/v1")
+    repo.tag("nginx/v2")
+    repo.point("refs/heads/deletionProposed/nginx/v1", repo.oid("main"))
+    repo.point("refs/heads/reconciler/default/delete/nginx", repo.oid("main"))
+
+    found = package(read, repo)
+
+    assert [r.lifecycle for r in found.published] == [Lifecycle.DELETION_PROPOSED, Lifecycle.PUBLISHED]
+    assert found.deletion_ref == "refs/heads/reconciler/default/delete/nginx"
+
+
+def test_tags_alone_are_history(read: Read, repo: Repo) -> None:
+    repo.tag("nginx/v1")
+    repo.commit({"nginx/Kptfile": None, "nginx/values.yaml": None, "README": ""})
+
+    found = package(read, repo)
+
+    assert not found.exists
+    assert found.latest is not None
+
+
+# Drafts
+
+
+def test_our_own_draft(read: Read, repo: Repo) -> None:
+    base = repo.oid("main")
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+
+    found = draft(read, repo)
+
+    assert (found.workspace, found.lifecycle, found.ref) == (
+        "packagevariant-1", Lifecycle.DRAFT, f"refs/heads/{W}",
+    )  # fmt: skip
+    assert found.tree == found.written == repo.tree(W, "nginx")
+    assert (found.base, found.base_tree) == (base, repo.tree(base, "nginx"))
+    assert not found.foreign
+    assert not found.edited
+    assert found.header.owner == "default/default/pv"
+
+
+def test_a_new_package_was_not_on_main(read: Read, repo: Repo) -> None:
+    repo.commit({"web/Kptfile": kptfile()}, branch="drafts/web/w", start="main", who=BOT)
+
+    state = package(read, repo, "web")
+
+    assert state.drafts[0].base_tree is None
+    assert state.main_tree is None
+    assert state.exists
+
+
+def test_a_person_who_edits_a_draft_is_seen(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+    ours = repo.tree(W, "nginx")
+    repo.commit({"nginx/values.yaml": "replicas: 5\n"}, branch=W)
+
+    found = draft(read, repo)
+
+    assert found.written == ours
+    assert found.edited
+    assert found.foreign
+    assert found.foreign_time == repo.time
+
+
+def test_a_commit_outside_the_package_is_foreign_and_no_edit(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+    repo.commit({"README.md": "hello"}, branch=W)
+
+    found = draft(read, repo)
+
+    assert found.foreign
+    assert not found.edited
+
+
+def test_an_update_branch_merge_is_no_edit(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+    repo.commit({"other/x": "1"})
+    repo.merge("main", into=W)
+
+    found = draft(read, repo)
+
+    assert not found.edited
+    assert found.foreign
+    assert found.base == repo.oid("main")
+
+
+def test_an_amended_commit_is_a_persons(read: Read, repo: Repo) -> None:
+    ours = repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+    parent = repo.oid("main")
+    repo.point(f"refs/heads/{W}", repo.write(repo.tree(ours), [parent]))
+
+    found = draft(read, repo)
+
+    assert found.written is None
+    assert found.edited
+    assert found.foreign
+
+
+def test_our_commit_is_found_below_several_of_others_and_when_clocks_lie(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT, time=5)
+    ours = repo.tree(W, "nginx")
+    for time in (3, 2_000_000_000):
+        repo.commit({f"nginx/{time}": ""}, branch=W, time=time)
+
+    found = draft(read, repo)
+
+    assert found.written == ours
+    assert found.foreign_time == 2_000_000_000
+
+
+def test_another_drafts_commit_merged_in_is_not_what_we_wrote_here(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+    ours = repo.tree(W, "nginx")
+    repo.commit({"web/Kptfile": kptfile()}, branch="drafts/web/w", start="main", who=BOT)
+    merged = repo.merge("drafts/web/w", into=W)
+    flipped = repo.write(
+        repo.tree(merged), [repo.oid("drafts/web/w"), repo.git[merged].parent_ids[0].__str__()]
+    )
+    repo.point(f"refs/heads/{W}", flipped)
+
+    assert draft(read, repo).written == ours
+
+
+def test_a_branch_without_its_package_is_no_draft(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/Kptfile": None}, branch=W, start="main")
+    repo.point("refs/heads/drafts/nowhere/w", repo.oid("main"))
+
+    view = view_of(read, repo)
+
+    assert view.packages["nginx"].drafts == ()
+    assert sorted(view.packages) == ["nginx"]
+    assert W in view.branches
+
+
+def test_a_draft_with_a_history_of_its_own(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/Kptfile": OURS}, branch=W)
+
+    found = draft(read, repo)
+
+    assert (found.base, found.base_tree, found.foreign) == ("", None, True)
+
+
+def test_proposals_are_found_beside_drafts(read: Read, repo: Repo) -> None:
+    for ref in ("drafts/nginx/a", "proposed/nginx/b"):
+        repo.commit({"nginx/x": ref}, branch=ref, start="main")
+
+    found = package(read, repo).drafts
+
+    assert [(d.workspace, d.lifecycle) for d in found] == [("a", Lifecycle.DRAFT), ("b", Lifecycle.PROPOSED)]
+
+
+def test_a_merged_draft_that_was_left_is_ours_and_unedited(read: Read, repo: Repo) -> None:
+    tip = repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+    repo.merge(W)
+
+    found = draft(read, repo)
+
+    assert (found.base, found.foreign, found.edited) == (tip, False, False)
+
+
+# Merged and not tagged
+
+
+@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+def test_two_drafts_merged_between_runs_are_two_revisions(read: Read, repo: Repo, how: str) -> None:
+    repo.tag("nginx/v1")
+    merged = []
+    for number in (2, 3):
+        branch = f"drafts/nginx/packagevariant-{number}"
+        repo.commit({"nginx/values.yaml": f"replicas: {number}\n"}, branch=branch, start="main", who=BOT)
+        repo.commit({"README.md": f"{number}"})
+        merged.append(repo.merge(branch, how=how))
+        repo.delete(f"refs/heads/{branch}")
+    repo.commit({"README.md": "more"})
+
+    found = package(read, repo).untagged
+
+    assert [(s.commit.oid, s.tree) for s in found] == [(oid, repo.tree(oid, "nginx")) for oid in merged]
+    assert {s.header.owner for s in found} == {"default/default/pv"}
+
+
+def test_a_package_that_was_never_tagged_counts_from_its_creation(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"})
+
+    assert [s.tree for s in package(read, repo).untagged] == [
+        repo.tree(repo.git[repo.oid("main")].parent_ids[0].__str__(), "nginx"),
+        repo.tree("main", "nginx"),
+    ]
+
+
+def test_a_hotfix_is_a_revision_and_a_tagged_head_is_not(read: Read, repo: Repo) -> None:
+    repo.tag("nginx/v1")
+    assert package(read, repo).untagged == ()
+
+    repo.commit({"README.md": "outside"})
+    assert package(read, repo).untagged == ()
+
+    fix = repo.commit({"nginx/values.yaml": "replicas: 9\n"})
+    assert [s.commit.oid for s in package(read, repo).untagged] == [fix]
+
+
+def test_a_state_back_to_an_older_tag_is_not_named_by_it(read: Read, repo: Repo) -> None:
+    repo.tag("nginx/v1")
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"})
+    repo.tag("nginx/v2")
+    back = repo.commit({"nginx/values.yaml": "replicas: 1\n"})
+
+    assert [s.commit.oid for s in package(read, repo).untagged] == [back]
+
+
+def test_a_tag_on_the_branch_that_was_squashed_names_the_state(read: Read, repo: Repo) -> None:
+    repo.tag("nginx/v1")
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+    repo.tag("nginx/v2", W)
+    repo.merge(W, how="squash")
+    fix = repo.commit({"nginx/values.yaml": "replicas: 3\n"})
+
+    assert [s.commit.oid for s in package(read, repo).untagged] == [fix]
+
+
+def test_a_package_that_came_back_starts_anew(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/Kptfile": None, "nginx/values.yaml": None, "README.md": ""})
+    again = repo.commit({"nginx/Kptfile": OURS})
+
+    assert [s.commit.oid for s in package(read, repo).untagged] == [again]
+
+
+def test_packages_of_others_are_not_searched(read: Read, repo: Repo) -> None:
+    repo.commit({"web/Kptfile": kptfile(), "cms/Kptfile": kptfile(owner="other/default/pv")})
+
+    view = view_of(read, repo)
+
+    assert view.packages["web"].untagged == view.packages["cms"].untagged == ()
+
+
+# Repositories that cannot be read
+
+
+def test_a_dead_repository_is_a_problem_and_the_others_proceed(
+    read: Read, repo: Repo, tmp_path: Path
+) -> None:
+    views = read(registration(str(tmp_path / "gone.git"), name="gone"), registration(str(repo.path)))
+
+    gone = views["gone"]
+    assert gone.problem is not None
+    assert gone.problem.reason == Reason.REPOSITORY_UNAVAILABLE
+    assert (str(gone.problem.location), gone.problem.subject) == (
+        "repositories.yaml:3", "Repository default/gone",
+    )  # fmt: skip
+    assert gone.problem.hint
+    assert (gone.packages, gone.head) == ({}, None)
+    assert views["edge"].is_available
+
+
+@pytest.mark.parametrize("remote", ["ext::sh -c id", "--upload-pack=id", "ftp://example.com/x", ""])
+def test_an_unusable_address_is_a_problem(read: Read, remote: str) -> None:
+    assert read(registration(remote))["edge"].problem is not None
+
+
+def test_other_types_are_a_problem(read: Read, repo: Repo) -> None:
+    problem = view_of(read, repo, type="oci").problem
+
+    assert problem is not None
+    assert problem.reason == Reason.INVALID_MANIFEST
+
+
+def test_a_branch_that_is_not_there_tells_the_one_that_is(read: Read, repo: Repo) -> None:
+    view = view_of(read, repo, branch="master")
+
+    assert view.problem is not None
+    assert "main" in view.problem.hint
+    assert view.packages == {}
+
+
+def test_an_empty_repository_needs_leave_to_be_filled(read: Read, tmp_path: Path) -> None:
+    empty = make_repository(tmp_path / "empty.git")
+
+    assert view_of(read, empty).problem is not None
+    allowed = view_of(read, empty, createBranch=True)
+    assert (allowed.problem, allowed.head, allowed.packages) == (None, None, {})
+
+
+def test_registration_says_cluster_and_what_unavailable_means(read: Read, repo: Repo) -> None:
+    notes = {"reconciler.dev/cluster": "c1", "reconciler.dev/unavailable": "warn"}
+    view = view_of(read, repo, annotations=notes)
+
+    assert (view.cluster, view.unavailable) == ("c1", OnUnavailable.WARN)
+    assert (view_of(read, repo).cluster, view_of(read, repo).unavailable) == ("edge", OnUnavailable.FAIL)
+
+
+# Laws
+
+
+def test_the_order_of_registrations_changes_nothing(read: Read, repo: Repo, tmp_path: Path) -> None:
+    some = [
+        registration(str(repo.path), name=n, directory=d) for n, d in (("a", ""), ("b", "nginx"), ("c", "x"))
+    ]
+    some.append(registration(str(tmp_path / "gone"), name="d"))
+
+    assert list(read(*some).items()) == list(read(*reversed(some)).items())
+
+
+def test_reading_local_repositories_starts_no_process(read: Read, repo: Repo) -> None:
+    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
+    before = process_count()
+
+    view_of(read, repo)
+
+    assert process_count() == before
+
+
+def test_a_hidden_oid_is_never_shortened(read: Read, repo: Repo) -> None:
+    view = view_of(read, repo)
+
+    assert all(len(commit.oid) == 40 for commit in view.branches.values())
+    assert isinstance(view.packages["nginx"].main_tree, str)
+    assert view.packages["nginx"].main_tree == Oid(repo.tree("main", "nginx"))
