@@ -40,6 +40,11 @@ class Place:
         line, column = self.document.mark((*self.prefix, *path))
         return line + self.lines_above, column
 
+    def mark_inside(self, path: FieldPath, offset: int) -> tuple[int, int]:
+        """Return line and column, from 1, of the character at `offset` of the text at `path`."""
+        line, column = self.document.mark_inside((*self.prefix, *path), offset)
+        return line + self.lines_above, column
+
     def key_mark(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the key at `path`."""
         line, column = self.document.key_mark((*self.prefix, *path))

@@ -22,6 +22,10 @@ class Document:
         """Return line and column, from 1, of the value at `path`, else of its nearest ancestor there is."""
         return self.source.mark(path)
 
+    def mark_inside(self, path: Path, offset: int) -> tuple[int, int]:
+        """Return line and column, from 1, of the character at `offset` of the text at `path`."""
+        return self.source.mark_inside(path, offset)
+
     def key_mark(self, path: Path) -> tuple[int, int]:
         """Return line and column, from 1, of the key at `path`; of an item or an absent field, as `mark`."""
         return self.source.mark(path, of_key=True)

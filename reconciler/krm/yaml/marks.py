@@ -6,6 +6,7 @@ from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, error_at
 from reconciler.krm.yaml.errors import YamlError
+from reconciler.krm.yaml.inside import find_inside
 from reconciler.krm.yaml.limits import Aliases, YamlLimits
 from reconciler.krm.yaml.scalars import NUMBER_STARTS, WORDS, ScalarError, key_text, type_plain, type_tagged
 
@@ -33,16 +34,31 @@ class Source:
 
     def mark(self, path: Path, *, of_key: bool = False) -> tuple[int, int]:
         """Return line and column, from 1, of the value or key at `path`, or of the nearest ancestor."""
+        _, root = self._compose()
+        if root is None:
+            return self.line, 1
+        place = _find(root, path, of_key=of_key).start_mark
+        return place.line + self.line, place.column + 1
+
+    def mark_inside(self, path: Path, offset: int) -> tuple[int, int]:
+        """Return line and column of one character of the text at `path`, as `mark` where it is no text."""
+        text, root = self._compose()
+        node = None if root is None else _find(root, path, of_key=False)
+        if type(node) is not ScalarNode:
+            return self.mark(path)
+        start = node.start_mark.index
+        written = text[start : node.end_mark.index]
+        before = text[: start + find_inside(written, node.style, node.value, offset)]
+        return before.count("\n") + self.line, len(before) - before.rfind("\n")
+
+    def _compose(self) -> tuple[str, RawNode | None]:
         part = self.text[self.start : self.end]
         text = part if isinstance(part, str) else part.decode(errors="replace")
         try:
             roots = list(compose(text, _ANYTHING))
         except YamlError:
-            return self.line, 1
-        if self.index >= len(roots):
-            return self.line, 1
-        place = _find(roots[self.index], path, of_key=of_key).start_mark
-        return place.line + self.line, place.column + 1
+            return text, None
+        return text, roots[self.index] if self.index < len(roots) else None
 
 
 def part_source(text: str, root: RawNode) -> Source:
