@@ -62,7 +62,8 @@ def approve(
     chosen = [f for name in names for f in find_pulls(found, name)]
     if every:
         chosen = [f for f in found if f.pull.state is PullState.OPEN]
-    results = [_propose(one) if propose_only else _approve(one) for one in dict.fromkeys(chosen)]
+    once = {one.name: one for one in chosen}.values()
+    results = [_propose(one) if propose_only else _approve(one) for one in once]
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         printer.value({"kind": "ApprovalList", "items": [_value(result) for result in results]})
