@@ -1,5 +1,6 @@
 """Plan and pull request as Markdown, from the templates; every dynamic text sits in a code span."""
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 
@@ -13,6 +14,7 @@ from reconciler.report.summary import (
     detail,
     sorted_changes,
     summary_line,
+    upstream_text,
 )
 from reconciler.report.text import shown_conflict
 
@@ -55,15 +57,21 @@ def pull_body(change: Change, names: Names) -> str:
     for note in change.conflicts:
         upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
         conflicts.append(ConflictNote(note.path, note.field, upstream, local))
-    text = change.pull.body if change.pull else ""
     return _fill(
         "pull-request.md",
         sentence=_SENTENCES.get(change.op, "Changes a package."),
-        name=names.of(change),
-        text=text.strip(),
-        reason=str(change.reason),
+        facts=[(name, value) for name, value in _facts(change, names) if value],
+        text=change.pull.body.strip() if change.pull else "",
         conflicts=conflicts,
     )
+
+
+def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
+    yield "package", names.of(change)
+    yield "variant", f"PackageVariant {change.variant}" if change.variant else ""
+    yield "manifest", str(change.location) if change.location else ""
+    yield "upstream", upstream_text(change)
+    yield "reason", str(change.reason)
 
 
 def _fill(template: str, **values: object) -> str:
