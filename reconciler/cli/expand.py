@@ -1,0 +1,106 @@
+"""`expand`: print the PackageVariants that the sets expand to."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.options import control_options
+from reconciler.cli.output import make_printer
+from reconciler.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from reconciler.cli.output import Printer
+    from reconciler.expand import Desired, DesiredVariant
+    from reconciler.inventory import Inventory
+    from reconciler.run import Settings
+
+API_VERSION = "reconciler.dev/v1alpha1"
+
+
+@click.command()
+@click.argument("sets", nargs=-1, metavar="[NAMESPACE/SET]...")
+@control_options
+@click.option("--output", "-o", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option("--trace", is_flag=True, help="Say which literal or expression gave each field.")
+@click.option("--authored", is_flag=True, help="Print the PackageVariants that people wrote too.")
+def expand(settings: "Settings", sets: tuple[str, ...], output: str, *, trace: bool, authored: bool) -> Exit:
+    r"""Print the PackageVariants that the PackageVariantSets expand to. Writes nothing.
+
+    A set with anything wrong in it expands to nothing; what is wrong is printed with file and line,
+    and the exit code is 3.
+
+    \b
+    Examples:
+      reconciler expand                        every set of the repository around the current directory
+      reconciler expand default/edge --trace   one set, and where each field comes from
+      reconciler expand -o json | jq '.variants | length'
+    """
+    from reconciler.expand import expand as expand_manifests
+    from reconciler.run import read_world
+
+    inventory = read_world(settings).inventory
+    wanted = _wanted(sets, inventory)
+    desired = expand_manifests(inventory, trace=trace)
+    variants = [
+        variant
+        for variant in desired.variants
+        if (variant.set_key is not None and (not wanted or variant.set_key in wanted))
+        or (variant.set_key is None and authored)
+    ]
+    _show(make_printer(), variants, desired, inventory, as_json=output == "json", trace=trace)
+    return Exit.INVALID_INPUT if desired.problems or inventory.problems else Exit.DONE
+
+
+def _wanted(sets: "Sequence[str]", inventory: "Inventory") -> set[tuple[str, str]]:
+    known = {tuple(pvs.key) for pvs in inventory.sets}
+    default = inventory.policy.default_namespace
+    wanted = {(namespace or default, name) for namespace, _, name in (text.rpartition("/") for text in sets)}
+    for namespace, name in sorted(wanted - known):
+        listed = ", ".join(sorted("/".join(one) for one in known)) or "none"
+        raise UsageError(f"There is no PackageVariantSet {namespace}/{name}", hint=f"There is: {listed}.")
+    return wanted
+
+
+def _show(
+    printer: "Printer",
+    variants: "Sequence[DesiredVariant]",
+    desired: "Desired",
+    inventory: "Inventory",
+    *,
+    as_json: bool,
+    trace: bool,
+) -> None:
+    from reconciler.expand.manifests import to_manifest
+    from reconciler.report.json import problem_value
+
+    problems = (*inventory.problems, *desired.problems)
+    if as_json:
+        shown: dict[str, Any] = {
+            "apiVersion": API_VERSION,
+            "kind": "Expansion",
+            "variants": [to_manifest(variant, inventory) for variant in variants],
+            "problems": [problem_value(problem) for problem in problems],
+        }
+        if trace:
+            shown["trace"] = {str(variant.key): dict(variant.trace) for variant in variants}
+        printer.value(shown)
+        return
+    for variant in variants:
+        printer.lines(_document(variant, inventory, trace=trace))
+    for problem in problems:
+        hint = f"\n  {problem.hint}" if problem.hint else ""
+        printer.lines([f"{problem}{hint}"], err=True)
+
+
+def _document(variant: "DesiredVariant", inventory: "Inventory", *, trace: bool) -> "Iterator[str]":
+    from reconciler.expand.manifests import to_manifest
+    from reconciler.krm.yaml import emit
+
+    yield "---"
+    if trace:
+        yield f"# {variant.source.location}"
+        for field, origin in variant.trace.items():
+            yield from (f"# spec.{field} <- {line}" for line in origin.splitlines())
+    yield emit(to_manifest(variant, inventory))

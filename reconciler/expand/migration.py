@@ -1,0 +1,131 @@
+"""PackageVariantSets of v1alpha1, which no controller serves any more, as v1alpha2."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.api.porch import PACKAGE_VARIANT_SET
+from reconciler.krm.yaml import emit
+
+_FIELD = re.compile(
+    r"metadata\.(?:(name|namespace)|(labels|annotations)(?:\.([^\[\]]+)|\[[\"']?([^\[\]\"']+)[\"']?\]))"
+)
+
+
+def migrate_set(document: Mapping[str, Any]) -> str:
+    """Return the v1alpha2 manifest that says the same, as YAML. Total.
+
+    What v1alpha2 cannot say comes first, in comments: it needs a person.
+
+    Source: porch api/porchconfig v1alpha1 and v1alpha2 of packagevariantsets.
+    """
+    notes: list[str] = []
+    spec = _mapping(document.get("spec"))
+    migrated = {
+        "apiVersion": PACKAGE_VARIANT_SET,
+        "kind": "PackageVariantSet",
+        "metadata": _mapping(document.get("metadata")),
+        "spec": {
+            "upstream": _upstream(_mapping(spec.get("upstream"))),
+            "targets": [
+                target
+                for old in _sequence(spec.get("targets"))
+                for target in _targets(_mapping(old), spec, notes)
+            ],
+        },
+    }
+    return "".join(f"# {note}\n" for note in dict.fromkeys(notes)) + emit(migrated) + "\n"
+
+
+def _upstream(old: Mapping[str, Any]) -> dict[str, Any]:
+    package = _mapping(old.get("package"))
+    new: dict[str, Any] = {}
+    for ours, theirs in (("repo", "repo"), ("package", "name")):
+        if theirs in package:
+            new[ours] = package[theirs]
+    revision = str(old.get("revision") or "")
+    if revision.removeprefix("v").isdigit():
+        new["revision"] = int(revision.removeprefix("v"))
+    elif revision:
+        new["tag"] = revision
+    tag = old.get("tag") or old.get("ref")
+    if tag and not revision:
+        new["tag"] = tag
+    return new
+
+
+def _targets(old: Mapping[str, Any], spec: Mapping[str, Any], notes: list[str]) -> Iterator[dict[str, Any]]:
+    if "package" in old:
+        package = _mapping(old["package"])
+        repository: dict[str, Any] = {"name": package.get("repo", "")}
+        if package.get("name"):
+            repository["packageNames"] = [package["name"]]
+        yield {"repositories": [repository], **_template(old, {}, spec, notes)}
+    if "repositories" in old:
+        yield {"repositorySelector": _mapping(old["repositories"]), **_template(old, {}, spec, notes)}
+    objects = _mapping(old.get("objects"))
+    for selector in _sequence(objects.get("selectors")):
+        found = _mapping(selector)
+        labels = _mapping(found.get("labelSelector") or found.get("labels"))
+        kept = {key: found[key] for key in ("apiVersion", "kind", "name") if key in found}
+        notes += [
+            f"v1alpha2 selects only in the namespace of the set and by labels: {key} was left out"
+            for key in ("namespace", "annotations")
+            if found.get(key)
+        ]
+        template = _template(old, _mapping(objects.get("repoName")), spec, notes)
+        yield {"objectSelector": {**kept, **labels}, **template}
+
+
+def _template(
+    old: Mapping[str, Any], repo: Mapping[str, Any], spec: Mapping[str, Any], notes: list[str]
+) -> dict[str, Any]:
+    downstream = {**_choice("repo", [repo], notes), **_package(_mapping(old.get("packageName")), spec, notes)}
+    template: dict[str, Any] = {"downstream": downstream} if downstream else {}
+    for key in ("adoptionPolicy", "deletionPolicy", "labels", "annotations"):
+        if key in spec:
+            template[key] = spec[key]
+    return {"template": template} if template else {}
+
+
+def _package(name: Mapping[str, Any], spec: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    if not name:
+        return {}
+    upstream = _mapping(_mapping(spec.get("upstream")).get("package")).get("name", "")
+    base = _mapping(name.get("baseName")) or {"value": upstream}
+    parts = [_mapping(name.get("namePrefix")), base, _mapping(name.get("nameSuffix"))]
+    return _choice("package", parts, notes)
+
+
+def _choice(field: str, parts: Sequence[Mapping[str, Any]], notes: list[str]) -> dict[str, Any]:
+    """Return a literal if every part is one, else an expression that joins them."""
+    given = [part for part in parts if part.get("value") or part.get("fromField")]
+    if not given:
+        return {}
+    if all(part.get("value") for part in given):
+        return {field: "".join(str(part["value"]) for part in given)}
+    return {f"{field}Expr": " + ".join(_expression(part, notes) for part in given)}
+
+
+def _expression(part: Mapping[str, Any], notes: list[str]) -> str:
+    if part.get("value"):
+        return _quote(str(part["value"]))
+    path = str(part["fromField"]).removeprefix(".")
+    match = _FIELD.fullmatch(path)
+    if match is None:
+        notes.append(f"v1alpha2 sees only metadata of an object: {path} has no equivalent")
+        return _quote(path)
+    plain, kind, dotted, indexed = match.groups()
+    return f"target.{plain}" if plain else f"target.{kind}[{_quote(dotted or indexed)}]"
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _sequence(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else []
