@@ -28,6 +28,8 @@ class CompatibleMerge:
     def merge(self, sides: Sides, shape: Shape | None = None) -> Merged | None:
         """Return the merged value, None where it is to be gone."""
         local, base, upstream = sides
+        if local is None and base is None and upstream is not None and not upstream.has_null():
+            return Taken(upstream)
         first = next((node for node in sides if _given(node)), None)
         if first is None:
             return None
@@ -36,13 +38,14 @@ class CompatibleMerge:
         shape = shape or self._shape_of_kind(sides)
         if first.is_mapping:
             return self._mapping(sides, shape)
-        if not first.is_sequence:
-            return _scalar(local, base, upstream)
+        return self._list(sides, shape) if first.is_sequence else _scalar(local, base, upstream)
+
+    def _list(self, sides: Sides, shape: Shape | None) -> Merged | None:
         if shape is None and self.infer and (keys := infer_keys(sides)) is not None:
             shape = Shape(keys=keys)
         if shape is not None and shape.keys is not None:
             return self._keyed_list(sides, shape)
-        return _whole_list(local, base, upstream)
+        return _whole_list(*sides)
 
     def _mapping(self, sides: Sides, shape: Shape | None) -> Made | None:
         local, _, upstream = sides

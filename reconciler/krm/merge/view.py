@@ -141,10 +141,11 @@ class Node:
         return self._source
 
     @property
-    def written(self) -> str:
-        """The node's own text, without a comment behind it."""
+    def end(self) -> int:
+        """Where the node's own text ends; that of a block has the comment on its last line."""
         text = self.tree.text
-        return text[self.raw.start_mark.index : content_end(text, self.raw)]
+        end = content_end(text, self.raw)
+        return end + len(_rest_of_line(text, end)) if self.is_block else end
 
     @property
     def comments(self) -> Comments:
@@ -163,7 +164,8 @@ class Node:
         its start.
         """
         anchor = self.raw.start_mark.index if self.is_block or self.slot < 0 else self.slot
-        return Raw(dedent(self.written, self.tree.column(anchor)))
+        written = self.tree.text[self.raw.start_mark.index : self.end]
+        return Raw(dedent(written, self.tree.column(anchor)))
 
     def as_slot(self) -> Raw:
         """Return the key or dash that holds the node, with the node and all its comments."""
@@ -171,8 +173,12 @@ class Node:
         text = self.tree.text
         start = notes.head_span.start if notes.head_span else self.slot
         spans = (notes.line_span, notes.foot_span)
-        end = max(content_end(text, self.raw), *(span.end if span else _NO_END for span in spans))
+        end = max(self.end, *(span.end if span else _NO_END for span in spans))
         return Raw(dedent(text[start:end], self.tree.column(self.slot)))
+
+    def has_null(self) -> bool:
+        """Tell whether a null stands anywhere in the node."""
+        return self.is_null or any(map(Node.has_null, self._children()))
 
     def has_alias(self) -> bool:
         """Tell whether an alias or anchor stands in the node's text."""
@@ -200,6 +206,11 @@ class Field:
     def comments(self) -> Comments:
         """The comments of the field."""
         return self.value.comments
+
+
+def _rest_of_line(text: str, start: int) -> str:
+    end = text.find("\n", start)
+    return text[start : len(text) if end < 0 else end].rstrip()
 
 
 def root_of(tree: Tree) -> Node | None:

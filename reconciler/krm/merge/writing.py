@@ -49,7 +49,7 @@ def _edit_fields(local: Node, fields: dict[str, Part], path: Path) -> Iterator[E
     for name, part in fields.items():
         mine = local.fields.get(name)
         if mine is None:
-            added.append(AddKey(path, name, _slot_or_value(part.value, flow=local.is_flow), after=last))
+            added += _additions(path, name, part.value, after=last, flow=local.is_flow)
         else:
             yield from edits_of(mine.value, part.value, (*path, name))
             yield from _edit_comments(mine.value, part, (*path, name))
@@ -58,6 +58,15 @@ def _edit_fields(local: Node, fields: dict[str, Part], path: Path) -> Iterator[E
         if name not in fields:
             yield DeleteKey((*path, name))
     yield from added
+
+
+def _additions(path: Path, name: str, merged: Merged, *, after: str | None, flow: bool) -> Iterator[Edit]:
+    """Add a field; one that is made of parts is added part by part, so that each brings its comments."""
+    if isinstance(merged, Made) and merged.fields and not flow:
+        for inner, part in merged.fields.items():
+            yield from _additions((*path, name), inner, part.value, after=None, flow=flow)
+    else:
+        yield AddKey(path, name, _slot_or_value(merged, flow=flow), after=after)
 
 
 def _edit_items(local: Node, items: list[Part], path: Path) -> Iterator[Edit]:

@@ -125,7 +125,7 @@ def _file(path: str, outcomes: list[Outcome], three: FileSides, settings: Settin
         if theirs is not None and len(theirs.documents) == len(outcomes):
             return three.upstream
     ours = settings.memory.documents(three.local) if three.local is not None else None
-    pieces = _pieces(path, _ordered(path, outcomes), ours)
+    pieces = _pieces(path, _ordered(path, outcomes), ours, drop_empty=settings.like_kpt)
     windows = three.local is not None and b"\r\n" in three.local.data
     data = join_chunks(
         pieces, mark=ours.encoding_mark if ours is not None else "", line_break="\r\n" if windows else "\n"
@@ -148,15 +148,20 @@ def _ordered(path: str, outcomes: list[Outcome]) -> list[Outcome]:
     return ordered
 
 
-def _pieces(path: str, outcomes: list[Outcome], ours: Chunked | None) -> list[tuple[str, str]]:
-    """Return (marker line, text) of each document, local's chunks without content staying where they are."""
+def _pieces(
+    path: str, outcomes: list[Outcome], ours: Chunked | None, *, drop_empty: bool
+) -> list[tuple[str, str]]:
+    """Return (marker line, text) of each document.
+
+    Local's chunks without content stay where they are, unless they are to be dropped, as kpt does.
+    """
     markers: dict[int, str] = {}
     followers: dict[int, list[tuple[str, str]]] = {}
     last = -1
     for marker, text, document in ours.chunks if ours is not None else ():
-        if document is None:
+        if document is None and not drop_empty:
             followers.setdefault(last, []).append((marker, text))
-        else:
+        elif document is not None:
             last = document.index
             markers[last] = marker
     first = markers.get(0, "")

@@ -1,0 +1,34 @@
+"""kyaml's own three-way merges of one resource, in `compatible` mode."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.krm.merge import merge_document_like_kpt
+from reconciler.krm.schema import Schemas
+from reconciler.krm.yaml import Tree
+from tests.support.conformance import load_yaml, parameters, root
+from tests.support.merges import comments, documents
+
+FILE = root() / "kyaml-merge3.yaml"
+CASES = load_yaml(FILE)["cases"] if FILE.is_file() else []
+
+
+@pytest.mark.parametrize(
+    "case",
+    parameters(
+        ((f"{index:02}-{case['name']}", case) for index, case in enumerate(CASES)),
+        absent="no kyaml-merge3.yaml",
+    ),
+)
+def test_one_resource_merges_as_in_kyaml(case: dict[str, Any]) -> None:
+    base, upstream, local = (Tree.parse(case.get(side) or "") for side in ("origin", "update", "local"))
+
+    merged = merge_document_like_kpt(
+        base, upstream, local, schemas=Schemas(since=False), infer=bool(case.get("infer"))
+    )
+
+    got, want = (merged.text or "").encode(), (case.get("expected") or "").encode()
+    if got.split() != want.split():
+        assert documents(got) == documents(want)
+        assert comments(got) == comments(want)
