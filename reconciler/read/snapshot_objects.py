@@ -125,7 +125,7 @@ def _parse_json(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
         top = _as_list(data)
     except (msgspec.DecodeError, RecursionError) as error:
         first, _, rest = data.lstrip().partition(b"\n")
-        if rest.strip() and _is_json(first):
+        if rest.lstrip().startswith(b"{") and _is_json(first):
             return _parse_lines(path, data)
         if path.endswith(".json"):
             return FileObjects(problems=(_problem(Location(path), str(error)),))
