@@ -343,7 +343,6 @@ def _snapshot_header(count: int) -> str:
         metadata:
           name: management
         spec:
-          time: "2026-01-01T00:00:00Z"
           served:
           - fleet.example.com/v1 Cluster
           lists:

@@ -61,7 +61,8 @@ def test_the_printed_commands_do_what_the_walkthrough_does(layout: str, tmp_path
 
     assert every_ref(tmp_path / "fleet") == by_hand
     assert len(by_hand) == (1 if layout == "monorepo" else CLUSTERS + 2)
-    assert "othing is left to do" in said.splitlines()[-1]
+    assert "Nothing to do" in said.splitlines()[-2]
+    assert said.splitlines()[-1] == "Nothing was written."
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
