@@ -9,11 +9,12 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from reconciler.errors import UnavailableError
 from reconciler.ids import normalise_url
 
-__all__ = ["Credential", "Remote", "local_path", "normalise_url", "parse_remote"]
+__all__ = ["Credential", "Remote", "local_path", "normalise_url", "parse_remote", "without_user"]
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
 _SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
 _HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
+_USER = re.compile(r"(?<=:)//[^/]*@")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -50,6 +51,11 @@ def local_path(remote: str, base: Path | None = None) -> Path | None:
     return Path(os.path.abspath((base or Path()) / remote))  # noqa: PTH100 - resolve() follows links
 
 
+def without_user(url: str) -> str:
+    """Return a URL that may be shown: without user and password. Total."""
+    return _USER.sub("//", url, count=1)
+
+
 def parse_remote(remote: str, base: Path | None = None) -> Remote:
     """Split a configured remote into its address, its identity and the credential inside it.
 
@@ -67,18 +73,13 @@ def parse_remote(remote: str, base: Path | None = None) -> Remote:
     host = urlsplit(text).hostname or ""
     if scheme not in _SCHEMES or not host or host.startswith("-"):
         hint = "Use https, ssh, http, file or a path."
-        raise UnavailableError(f"Repository address {_without_user(text)!r} is not supported", hint=hint)
+        raise UnavailableError(f"Repository address {without_user(text)!r} is not supported", hint=hint)
     if scheme == "ssh":
         return Remote(_without_password(text), normalise_url(text))
     parts = urlsplit(text)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     credential = Credential(user, password) if user or password else None
-    return Remote(_without_user(text), normalise_url(text), credential=credential)
-
-
-def _without_user(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return Remote(without_user(text), normalise_url(text), credential=credential)
 
 
 def _without_password(url: str) -> str:

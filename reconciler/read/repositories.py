@@ -8,6 +8,7 @@ from reconciler.api.porch import GitRepository, Repository
 from reconciler.errors import Problem, UnavailableError
 from reconciler.git.layout import HEADS, TAGS
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.urls import without_user
 from reconciler.ids import ObjectName
 from reconciler.inventory import Commit, RepositoryView, Sourced
 from reconciler.policy import OnUnavailable, Policy
@@ -50,7 +51,7 @@ def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) ->
     view = RepositoryView(
         key=registration.key,
         url="",
-        remote=git.repo,
+        remote=without_user(git.repo),
         branch=git.branch,
         directory=str(PurePosixPath("/" + git.directory)).strip("/"),
         manifest=manifest,
@@ -62,7 +63,8 @@ def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) ->
         hint = "Set spec.type to git and spec.git.repo to its URL."
         return _failed(view, Reason.INVALID_MANIFEST, "Only Git repositories can be registered", hint, "spec")
     try:
-        return replace(view, url=mirrors.open(git.repo).url)
+        mirror = mirrors.open(git.repo)
+        return replace(view, url=mirror.url, remote=mirror.remote)
     except UnavailableError as error:
         return _failed(view, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
 
@@ -128,7 +130,7 @@ def _may_be_created(view: RepositoryView) -> bool:
 
 
 def _no_branch(view: RepositoryView, mirror: Mirror) -> RepositoryView:
-    message = f"Repository {view.remote} has no branch {view.branch}"
+    message = f"Repository {mirror.remote} has no branch {view.branch}"
     head = mirror.head_branch
     other = f"Its default branch is {head}. " if head and HEADS + head in mirror.refs() else ""
     hint = f"{other}Set spec.git.branch, push the branch, or set createBranch for an empty repository."

@@ -83,7 +83,13 @@ def test_what_is_not_understood_says_so(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    ["upstream: x", "upstream: {git: []}", "upstreamLock: null", "upstream: {git: {repo: []}}", "metadata: 3"],
+    [
+        "upstream: x",
+        "upstream: {git: []}",
+        "upstreamLock: null",
+        "upstream: {git: {repo: []}}",
+        "metadata: 3",
+    ],
 )
 def test_fields_of_another_type_are_as_if_absent(more: str) -> None:
     header = read_header(f"kind: Kptfile\n{more}\n".encode())

@@ -438,6 +438,14 @@ def test_an_unusable_address_is_a_problem(read: Read, remote: str) -> None:
     assert read(registration(remote))["edge"].problem is not None
 
 
+def test_a_view_shows_no_secret_of_its_address(read: Read) -> None:
+    for remote in ("ftp://me:s3cret@example.com/x", "https://me:s3cret@localhost:1/x"):
+        view = read(registration(remote))["edge"]
+
+        assert view.problem is not None
+        assert "s3cret" not in f"{view.remote} {view.problem} {view.problem.hint} {view.url}"
+
+
 def test_other_types_are_a_problem(read: Read, repo: Repo) -> None:
     problem = view_of(read, repo, type="oci").problem
 
