@@ -1,56 +1,35 @@
 """Guards: a plan that deletes too much of what we own waits for consent in Git (D17)."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from reconciler.ids import ObjectName
 from reconciler.plan.changes import Change, Op, Refusal
 from reconciler.plan.world import World
 from reconciler.reasons import Reason
 
-ALLOW_DELETES = "reconciler.dev/allow-deletes"
-
 
 def check_deletions(world: World, changes: Iterable[Change]) -> Iterator[Refusal]:
-    """Yield a refusal if the new deletions are too many for what is owned, and nobody consented.
+    """Yield why the plan must not be applied: too many deletions that nobody consented to.
 
-    Counted are deletions that this plan begins; what a set consents to in its annotation is not.
+    The set diff counts the variants that are gone. Here the packages are counted that variants
+    left behind by moving elsewhere, and only those whose deletion this plan begins.
 
     Source: octodns provider/plan.py, Plan.raise_if_unsafe.
     """
+    yield from (Refusal(r.reason, r.message, r.hint) for r in world.diff.refused)
     guard = world.inventory.policy.deletions
-    changes = tuple(changes)
-    begun = [change for change in changes if change.op is Op.DELETE and change.writes]
+    moved = [c for c in changes if c.op is Op.DELETE and c.writes and _is_moved(c, world)]
     owned = sum(1 for target in world.targets if target.owner is not None)
-    count = max(0, len(begun) - _allowed_by_sets(world, begun) - guard.allowed)
-    share = count / owned if owned else 0.0
-    hint = (
-        f'Consent with {ALLOW_DELETES}: "{len(begun)}" on the set, '
-        "or with deletions.allowed in the configuration."
-    )
-    wish = f"{count} of {owned} owned packages would be deleted"
+    count = len(moved)
+    if count <= guard.allowed:
+        return
+    wish = f"{count} of {owned} owned packages would be deleted because their variants moved"
+    hint = "Review the plan, then allow the deletions in the configuration."
     if count > guard.count:
-        message = (
-            f"{count} of {owned} owned packages would be deleted; at most {guard.count} may be in one plan"
-        )
-        yield Refusal(Reason.DELETION_GUARD, message, hint)
-    elif owned >= guard.minimum and share > guard.share:
-        message = f"{wish}; {share:.0%} is over the limit of {guard.share:.0%}"
+        yield Refusal(Reason.DELETION_GUARD, f"{wish}, more than {guard.count}", hint)
+    elif owned >= guard.minimum and count > guard.share * owned:
+        message = f"{wish}, {count / owned:.0%} is over {guard.share:.0%}"
         yield Refusal(Reason.DELETION_GUARD, message, hint)
 
 
-def _allowed_by_sets(world: World, begun: list[Change]) -> int:
-    """Return how many of the deletions the annotations of their own sets consent to."""
-    sets = {pvs.key: pvs.manifest.metadata.annotations or {} for pvs in world.inventory.sets}
-    per_set = Counter(_set_of(world, change.variant) for change in begun if change.variant)
-    allowed = 0
-    for key, deletions in per_set.items():
-        text = sets.get(key, {}).get(ALLOW_DELETES, "") if key else ""
-        if text.isascii() and text.isdigit():
-            allowed += min(deletions, int(text))
-    return allowed
-
-
-def _set_of(world: World, owner: ObjectName) -> ObjectName | None:
-    record = world.inventory.records.get(owner)
-    return ObjectName(record.namespace, record.set_name) if record and record.set_name else None
+def _is_moved(change: Change, world: World) -> bool:
+    return change.variant is not None and world.find_desired(change.variant) is not None
