@@ -3,7 +3,7 @@
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import File, Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
-from reconciler.render.update.kptfile import set_upstream, update_strategy
+from reconciler.render.update.kptfile import set_upstream, update_strategy, upstream_of
 from reconciler.render.update.ledger import Ledger
 from reconciler.render.update.model import Conflict, ConflictPolicy, Updated, UpdateRefused, UpstreamRef
 from reconciler.render.update.packages import KPTFILE, Sides
@@ -18,6 +18,7 @@ __all__ = [
     "Updated",
     "UpstreamRef",
     "update_package",
+    "upstream_of",
 ]
 
 

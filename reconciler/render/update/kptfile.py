@@ -9,7 +9,7 @@ from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.elements import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, apply_edits
-from reconciler.objects import File
+from reconciler.objects import File, Files
 from reconciler.policy import Strategy
 from reconciler.render.update.ledger import Ledger
 from reconciler.render.update.model import UpdateRefused, UpstreamRef
@@ -245,6 +245,15 @@ def is_edited_kptfile(original: File | None, local: File | None) -> bool:
         return old is not None
     mine = _comparable(ours.value)
     return bool(mine != _comparable(old.value if old is not None else _DEFAULT))
+
+
+def upstream_of(files: Files, *, ref: str, commit: str) -> UpstreamRef | None:
+    """Return the upstream that a Kptfile names, at another ref and commit; None if it names none."""
+    block = upstream_block(files.get("Kptfile"))
+    git = block.get("git") if isinstance(block, dict) else None
+    if not isinstance(git, dict):
+        return None
+    return UpstreamRef(str(git.get("repo")), str(git.get("directory")), ref or str(git.get("ref")), commit)
 
 
 def upstream_block(file: File | None) -> Any:

@@ -1,0 +1,209 @@
+"""The `package` commands: what kpt does on directories, without a cluster, a repository or a network."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.errors import Exit
+from reconciler.policy import MergeMode, OnConflict, Strategy
+
+if TYPE_CHECKING:
+    from reconciler.objects import Files
+    from reconciler.render.update import Conflict, Updated, UpdateRefused
+
+DIRECTORY = click.Path(path_type=Path)
+EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.group()
+def package() -> None:
+    """Update, render, compare and list packages in directories."""
+
+
+@package.command()
+@click.option("--original", type=EXISTING, required=True, help="The upstream that the package was made from.")
+@click.option("--upstream", type=EXISTING, required=True, help="The upstream to update to.")
+@click.option("--local", type=EXISTING, required=True, help="The package, with what people changed in it.")
+@click.option(
+    "--output", type=DIRECTORY, required=True, help="Where the result goes; may be the local directory."
+)
+@click.option(
+    "--strategy", type=click.Choice([s.value for s in Strategy]), help="[default: the Kptfile's, else resource-merge]"
+)
+@click.option("--mode", type=click.Choice([m.value for m in MergeMode]), default="default", show_default=True)
+@click.option(
+    "--on-conflict",
+    type=click.Choice([c.value for c in OnConflict]),
+    default="ask",
+    show_default=True,
+    help="Who wins where both sides changed one value; `ask` keeps local's and exits 7.",
+)
+@click.option("--ref", default="", help="The upstream's new ref, to be recorded in the Kptfile.")
+@click.option("--commit", default="", help="The upstream's new commit, to be recorded in the Kptfile.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def update(
+    original: Path, upstream: Path, local: Path, output: Path, output_format: str, **options: Any
+) -> int:
+    r"""Bring a new upstream into a package that people have edited.
+
+    Nothing is written unless the whole package could be updated.
+
+    \b
+    Exit codes: 0 done, 3 the package cannot be read, 4 refused, 7 conflicts remain.
+    """
+    from reconciler.apply.directory import check_writable, write_directory
+    from reconciler.read.directory import read_directory
+    from reconciler.render.update import UpdateRefused
+
+    check_writable(output, replaces=local)
+    sides = tuple(read_directory(side) for side in (original, upstream, local))
+    try:
+        updated = _update(*sides, **options)
+    except UpdateRefused as refused:
+        _print_refusal(refused, sides, output_format)
+        return _refusal_exit(refused)
+    write_directory(updated.files, output, replaces=local)
+    _print_update(updated, sides, output_format)
+    return Exit.WAITING if updated.conflicts else Exit.DONE
+
+
+@package.command()
+@click.argument("one", type=EXISTING)
+@click.argument("other", type=EXISTING)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when the packages differ.")
+def diff(one: Path, other: Path, *, detailed_exitcode: bool) -> int:
+    """Show what differs between two packages, as a unified diff."""
+    from difflib import unified_diff
+
+    from reconciler.read.directory import read_directory
+
+    before, after = read_directory(one), read_directory(other)
+    lines: list[str] = []
+    for path in sorted(before.keys() | after.keys()):
+        old, new = before.get(path), after.get(path)
+        if old == new:
+            continue
+        names = (f"a/{path}" if old else "/dev/null", f"b/{path}" if new else "/dev/null")
+        if old and new and old.mode != new.mode:
+            lines.append(f"mode of {path}: {old.mode:o} -> {new.mode:o}")
+        lines += (line.rstrip("\n") for line in unified_diff(_shown(old), _shown(new), *names))
+    _print(lines)
+    return Exit.PENDING if lines and detailed_exitcode else Exit.DONE
+
+
+@package.command()
+@click.argument("directory", type=EXISTING)
+def tree(directory: Path) -> int:
+    """List a package's resources and sub-packages."""
+    from reconciler.read.directory import read_directory
+    from reconciler.render.update.listing import list_package
+
+    _print(list_package(directory.resolve().name, read_directory(directory)))
+    return Exit.DONE
+
+
+def _update(
+    original: "Files", upstream: "Files", local: "Files", *, ref: str, commit: str, **options: Any
+) -> "Updated":
+    from reconciler.render.update import update_package, upstream_of
+
+    new = upstream_of(local, ref=ref, commit=commit) if ref or commit else None
+    strategy = options["strategy"]
+    return update_package(
+        original,
+        upstream,
+        local,
+        strategy=Strategy(strategy) if strategy else None,
+        mode=MergeMode(options["mode"]),
+        on_conflict=OnConflict(options["on_conflict"]),
+        new_upstream=new,
+    )
+
+
+def _refusal_exit(refused: "UpdateRefused") -> Exit:
+    if refused.reason.startswith("Invalid"):
+        return Exit.INVALID_INPUT
+    return Exit.WAITING if refused.conflicts else Exit.REFUSED
+
+
+def _print_update(updated: "Updated", sides: tuple["Files", ...], output_format: str) -> None:
+    changes = _changes(sides[2], updated.files)
+    conflicts = [_conflict_value(conflict, sides) for conflict in updated.conflicts]
+    if output_format == "json":
+        told = {"notes": list(updated.notes), "fallbacks": updated.fallbacks}
+        _print_json({"updated": True, "changes": changes, "conflicts": conflicts, **told})
+        return
+    lines = [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
+    _print([*lines, *updated.notes, *_conflict_lines(conflicts)] or ["Nothing changed"])
+
+
+def _print_refusal(refused: "UpdateRefused", sides: tuple["Files", ...], output_format: str) -> None:
+    conflicts = [_conflict_value(conflict, sides) for conflict in refused.conflicts]
+    if output_format == "json":
+        why = {"reason": refused.reason, "message": refused.message, "paths": list(refused.paths)}
+        _print_json({"updated": False, "refused": why, "conflicts": conflicts})
+        return
+    _print([f"refused: {refused.reason}: {refused.message}", *_conflict_lines(conflicts)])
+
+
+def _changes(before: "Files", after: "Files") -> dict[str, list[str]]:
+    both = before.keys() & after.keys()
+    return {
+        "added": sorted(after.keys() - before.keys()),
+        "changed": sorted(path for path in both if before[path] != after[path]),
+        "deleted": sorted(before.keys() - after.keys()),
+    }
+
+
+def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[str, str | None]:
+    from dataclasses import asdict
+
+    from reconciler.report.redact import MASK, holds_secret
+
+    value: dict[str, str | None] = asdict(conflict)
+    if any(holds_secret(side.get(conflict.path)) for side in sides):
+        value |= {side: MASK for side in ("base", "upstream", "local") if value[side] is not None}
+    return value
+
+
+def _conflict_lines(conflicts: list[dict[str, str | None]]) -> list[str]:
+    lines = []
+    for conflict in conflicts:
+        place = ": ".join(
+            part for part in (conflict["path"], conflict["resource"], conflict["field"]) if part
+        )
+        lines.append(f"conflict {place} ({conflict['reason']})")
+        for side in ("base", "upstream", "local"):
+            text = conflict[side]
+            shown = "(absent)" if text is None else text.strip().replace("\n", "\n             ")
+            lines.append(f"  {side:9} {shown}")
+    return lines
+
+
+def _shown(file: Any) -> list[str]:
+    from reconciler.report.redact import MASK, holds_secret
+
+    if file is None:
+        return []
+    if holds_secret(file):
+        return [f"{MASK} (Secret, {file.oid})\n"]
+    if b"\0" in file.data:
+        return [f"(binary, {file.oid})\n"]
+    return list(file.data.decode(errors="replace").splitlines(keepends=True))
+
+
+def _print(lines: list[str]) -> None:
+    from reconciler.cli.output import make_printer
+    from reconciler.report.escape import terminal
+
+    make_printer(colour=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
+
+
+def _print_json(value: Any) -> None:
+    import orjson
+
+    from reconciler.cli.output import make_printer
+
+    redacted = make_printer(colour=False).redactor.value(value)
+    click.echo(orjson.dumps(redacted, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
