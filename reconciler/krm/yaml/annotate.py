@@ -75,7 +75,7 @@ def _end_of_first_line(tree: Tree, slot: Slot) -> int:
     if isinstance(value, (Mapping, Sequence)) and value.style is Style.BLOCK:
         if isinstance(slot, Item):
             raise YamlError("An item that is a block collection has no line of its own")
-        return max(tree.key_end(slot), len(tree.text[: value.content_start].rstrip()))
+        return value.span.start + len(value.properties) if value.properties else tree.key_end(slot)
     if isinstance(value, Scalar) and value.style in (Style.LITERAL, Style.FOLDED):
         return line_end(tree.text, value.content_start)
     return tree.slot_end(slot)

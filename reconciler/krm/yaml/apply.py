@@ -54,8 +54,9 @@ def _edit_checked(
     wanted = canonical(intended)
     try:
         result = _splice_all(tree, todo, limits)
-        if _reads_as(result, wanted, limits):
-            return EditResult(bom + result)
+        for end in ("", "\n"):  # a block scalar at the end of the text may need its line break
+            if _reads_as(result + end, wanted, limits):
+                return EditResult(bom + result + end)
     except CannotSpliceError:
         pass
     result = edit_round_trip(tree, todo)

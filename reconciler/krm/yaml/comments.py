@@ -3,13 +3,13 @@
 libyaml drops comments, so they are recovered from the text between nodes and given to fields
 by the rules of go-yaml, which kpt's merge sees:
 
-* a comment behind content on one line is that field's line comment;
+* a comment behind content on one line is that field's line comment; a dash alone is no content;
 * comment lines directly below a field with a blank line after them are its foot comment, and so
   are indented lines before a field that stands further left;
 * all other comment lines are the head comment of the field that follows;
 * what precedes the first field by a blank line, or ends the text after a blank line, is the document's.
 
-Source: go-yaml v3 scannerc.go, yaml_parser_scan_comments; decode.go, mapping.
+Source: go-yaml v3 scannerc.go, yaml_parser_scan_comments, yaml_parser_fetch_next_token; decode.go, mapping.
 Differs: a comment inside a flow collection stays part of that collection's text.
 """
 
@@ -89,7 +89,7 @@ def index_comments(text: str, root: ExactNode | None) -> CommentIndex:
     alone: list[tuple[int, _Line]] = []
     for line in walk.comment_lines():
         after = bisect_right(starts, line.start) - 1
-        if not text[line.start - line.column : line.start].strip():
+        if not text[line.start - line.column : line.start].strip(" \t-"):
             alone.append((after, line))
         elif after >= 0:
             found = Span(line.start, line.end)
@@ -126,7 +126,7 @@ class _Walk:
             at = bisect_right(starts, found.start()) - 1
             if at < 0 or found.start() >= self._leaves[at].end:
                 column = found.start() - self.text.rfind("\n", 0, found.start()) - 1
-                yield _Line(found.start(), found.end(), column)
+                yield _Line(found.start(), found.start() + len(found[0].rstrip()), column)
 
     def _add(self, start: int, value: ExactNode, parent: int) -> int:
         column = start - self.text.rfind("\n", 0, start) - 1

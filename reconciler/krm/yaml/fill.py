@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from reconciler.krm.yaml.emit import emit, is_collection
 from reconciler.krm.yaml.layout import detect_layout
-from reconciler.krm.yaml.lines import column_of, starts_line
+from reconciler.krm.yaml.lines import column_of, line_end, starts_line
 from reconciler.krm.yaml.model import plain_value
 from reconciler.krm.yaml.quoting import Style, write_scalar
 from reconciler.krm.yaml.raw import Raw, indent
@@ -81,7 +81,7 @@ def _fill_inline(tree: Tree, slot: Slot, text: str | None, value: Any) -> Replac
         first, *rest = text.split("\n")
         text = "\n".join([f"{first} {slot.comments.line}", *rest])
         end = max(end, comment.end)
-    return Replacement(start, end, text)
+    return _over_trailing_space(tree, Replacement(start, end, text))
 
 
 def _scalar_like(tree: Tree, slot: Slot, value: Any) -> str:
@@ -141,8 +141,18 @@ def _fill_block(tree: Tree, slot: Slot, text: str, *, is_list: bool) -> Replacem
     decoration = "".join(f" {part}" for part in (anchor[0] if anchor else "", slot.comments.line) if part)
     body = indent(text, child)
     if isinstance(slot, Entry) or decoration:
-        return Replacement(start, end, f"{decoration}\n{' ' * child}{body}")
-    return Replacement(start, end, " " * (child - column - 1) + body)
+        new = f"{decoration}\n{' ' * child}{body}"
+    else:
+        new = " " * (child - column - 1) + body
+    return _over_trailing_space(tree, Replacement(start, end, new))
+
+
+def _over_trailing_space(tree: Tree, replacement: Replacement) -> Replacement:
+    """Take in spaces that end the line, which would become part of a block scalar that is put before them."""
+    end = line_end(tree.text, replacement.end)
+    if "\n" in replacement.new and not tree.text[replacement.end : end].strip():
+        return replacement._replace(end=end)
+    return replacement
 
 
 def _child_column(tree: Tree, slot: Slot, *, is_list: bool) -> int:
