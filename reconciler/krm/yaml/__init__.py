@@ -6,6 +6,7 @@ document with `apply_edits`, which leaves every other byte as it is; write new t
 
 from reconciler.krm.yaml.apply import apply_edits
 from reconciler.krm.yaml.comments import CommentIndex, Comments, Span
+from reconciler.krm.yaml.compose import decode
 from reconciler.krm.yaml.document import Document
 from reconciler.krm.yaml.edits import (
     AddKey,
@@ -62,6 +63,7 @@ __all__ = [
     "YamlError",
     "YamlLimits",
     "apply_edits",
+    "decode",
     "emit",
     "emit_entry",
     "emit_item",

@@ -53,8 +53,8 @@ _MAYBE_ANCHOR: Final = re.compile(r"&(?<![^\s\[{,]&)[A-Za-z0-9_-]")
 _ANCHOR_OF_NODE: Final = re.compile(r"(?:![^\s]*\s+)?&")
 
 
-def decode(data: bytes, limits: YamlLimits) -> tuple[str, str]:
-    """Return the text without its byte order mark, and the name of its encoding.
+def decode(data: bytes, limits: YamlLimits) -> tuple[str, str, bytes]:
+    """Return the text without its byte order mark, the name of its encoding, and the mark (or nothing).
 
     Raises:
         YamlError: The data is too large or is not text.
@@ -66,7 +66,7 @@ def decode(data: bytes, limits: YamlLimits) -> tuple[str, str]:
         )
     bom, encoding = next(((b, e) for b, e in _ENCODINGS if data.startswith(b)), (b"", "utf-8"))
     try:
-        return data[len(bom) :].decode(encoding), encoding
+        return data[len(bom) :].decode(encoding), encoding, bom
     except UnicodeDecodeError as error:
         before = data[len(bom) :][: error.start]
         line = before.count(b"\n") + 1 if encoding == "utf-8" else 0

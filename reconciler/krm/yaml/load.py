@@ -35,7 +35,7 @@ def load_documents(data: bytes, limits: YamlLimits = MANIFEST_LIMITS) -> tuple[D
             return (load_json(data, limits),)
         except YamlError:  # flow style, or JSON that YAML reads and Go's JSON does not
             pass
-    text, _ = decode(data, limits)
+    text, _, _ = decode(data, limits)
     return tuple(iterate_documents(text, limits))
 
 

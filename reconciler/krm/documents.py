@@ -1,0 +1,205 @@
+"""A package file as documents, split so that joining them gives back the same bytes.
+
+A document is *KRM* when it names an object (or is a kustomization), *data* when it is YAML
+otherwise, *empty* when only comments are in it. A file that is not YAML, such as a Helm
+template, is one *opaque* document: kept byte for byte, never edited.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Self
+
+from reconciler.krm.yaml import (
+    PACKAGE_LIMITS,
+    Edit,
+    YamlError,
+    YamlLimits,
+    apply_edits,
+    decode,
+    iterate_documents,
+)
+
+
+class Kind(StrEnum):
+    """What a document of a package file is to us."""
+
+    KRM = "krm"
+    DATA = "data"
+    EMPTY = "empty"
+    OPAQUE = "opaque"
+
+
+class ResourceId(NamedTuple):
+    """What a resource calls itself; empty where it does not say."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def group(self) -> str:
+        """The API group, empty for the core group."""
+        return self.api_version.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One document: the `---` line that opens it (or ""), its text, and what it holds.
+
+    `resource` is set whenever apiVersion and kind are; `line` is the line, from 1, where the
+    text starts in the file.
+    """
+
+    marker: str
+    text: str
+    kind: Kind
+    value: Any = field(default=None, repr=False)
+    resource: ResourceId | None = None
+    line: int = 1
+
+    @property
+    def is_sops(self) -> bool:
+        """Whether the document is encrypted by SOPS: its MAC covers all of it, so it is one atom."""
+        sops = self.value.get("sops") if isinstance(self.value, dict) else None
+        return isinstance(sops, dict) and ("mac" in sops or "version" in sops)
+
+    @property
+    def is_sealed_secret(self) -> bool:
+        """Whether the document is a SealedSecret, whose encryptedData may be merged key by key only."""
+        found = self.resource
+        return found is not None and found.group == "bitnami.com" and found.kind == "SealedSecret"
+
+
+@dataclass(frozen=True, slots=True)
+class PackageFile:
+    """A file of a package as documents. `problem` says why a file is opaque, if it is because of an error."""
+
+    parts: tuple[Part, ...]
+    bom: bytes = b""
+    encoding: str = "utf-8"
+    problem: YamlError | None = field(default=None, compare=False)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file."""
+        text = "".join(part.marker + part.text for part in self.parts)
+        return self.bom + text.encode(self.encoding, "surrogateescape")
+
+    def with_parts(self, parts: Iterable[Part]) -> Self:
+        """Return the file with other documents."""
+        return replace(self, parts=tuple(parts))
+
+    def edit(self, index: int, edits: Iterable[Edit], path: str = "") -> tuple[Self, int]:
+        """Return the file with one document edited, and how many fallbacks that took (0 or 1).
+
+        Raises:
+            YamlError: As `apply_edits`, or the document is opaque.
+        """
+        part = self.parts[index]
+        if part.kind is Kind.OPAQUE:
+            raise YamlError("The file is not YAML and is kept as it is")
+        result = apply_edits(part.text, edits)
+        new = _part(part.marker, result.text, part.line, path, PACKAGE_LIMITS)
+        return self.with_parts((*self.parts[:index], new, *self.parts[index + 1 :])), result.fallbacks
+
+
+def split_file(data: bytes, path: str = "", limits: YamlLimits = PACKAGE_LIMITS) -> PackageFile:
+    """Split a file into documents. Total: what is not YAML is one opaque document, with the problem.
+
+    `path` matters only for the name of a kustomization.
+
+    Source: kyaml kio/byteio_reader.go, splitDocuments.
+    Differs: kyaml also splits at `---text`, which YAML takes for content, and turns CRLF into LF.
+    """
+    try:
+        text, encoding, bom = decode(data, limits)
+        chunks = _split(text)
+        parts = tuple(_part(chunk.marker, chunk.text, chunk.line, path, limits) for chunk in chunks)
+    except YamlError as error:
+        whole = Part("", data.decode("utf-8", "surrogateescape"), Kind.OPAQUE)
+        return PackageFile((whole,), problem=error)
+    return PackageFile(parts, bom, encoding)
+
+
+class _Chunk(NamedTuple):
+    marker: str
+    text: str
+    line: int
+
+
+_BOUNDARY: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_MARKER: Final = re.compile(r"---[ \t]*(?:#[^\n]*)?(?:\n|\r\n|\Z)")
+_DIRECTIVES: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
+
+
+def _split(text: str) -> list[_Chunk]:
+    """Cut before every `---` line; directives stay with the document that they introduce."""
+    starts = [0, *(found.start() for found in _BOUNDARY.finditer(text) if found.start())]
+    chunks: list[_Chunk] = []
+    held = 0
+    line = 1
+    for number, start in enumerate(starts):
+        end = starts[number + 1] if number + 1 < len(starts) else len(text)
+        begin = start - held
+        piece = text[begin:end]
+        if _DIRECTIVES.match(piece) and not held and end < len(text):
+            held = end - begin
+            continue
+        found = _MARKER.match(piece)
+        marker = found[0] if found else ""
+        chunks.append(_Chunk(marker, piece[len(marker) :], line + marker.count("\n")))
+        line += piece.count("\n")
+        held = 0
+    return chunks
+
+
+def _part(marker: str, text: str, line: int, path: str, limits: YamlLimits) -> Part:
+    try:
+        documents = tuple(iterate_documents(text, limits))
+    except YamlError as error:
+        where = error.line + line - 1 if error.line else 0
+        raise YamlError(error.message, line=where, column=error.column, hint=error.hint) from error
+    if len(documents) > 1:
+        raise YamlError(
+            "A document ends without a --- line after it",
+            line=documents[1].line + line - 1,
+            column=1,
+        )
+    if not documents:
+        return Part(marker, text, Kind.EMPTY, line=line)
+    value = documents[0].value
+    resource = _identify(value)
+    krm = (resource is not None and bool(resource.name)) or _is_kustomization(value, path)
+    return Part(marker, text, Kind.KRM if krm else Kind.DATA, value, resource, line)
+
+
+def _identify(value: Any) -> ResourceId | None:
+    if not isinstance(value, dict):
+        return None
+    api_version, kind = _text(value.get("apiVersion")), _text(value.get("kind"))
+    if not api_version or not kind:
+        return None
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return ResourceId(api_version, kind, _text(metadata.get("namespace")), _text(metadata.get("name")))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+_KUSTOMIZATION_FILES: Final = frozenset(("kustomization.yaml", "kustomization.yml", "Kustomization"))
+
+
+def _is_kustomization(value: Any, path: str) -> bool:
+    if not isinstance(value, dict):
+        return False
+    api_version = _text(value.get("apiVersion"))
+    return (
+        path.rpartition("/")[2] in _KUSTOMIZATION_FILES
+        or api_version.startswith("kustomize.config.k8s.io/")
+        or (not api_version and value.get("kind") == "Kustomization")
+    )
