@@ -164,11 +164,7 @@ def _complete(
     header: Header, kinds: Mapping[tuple[str, str], Iterable[SnapshotObject]]
 ) -> tuple[frozenset[tuple[GroupKind, str]], list[Problem]]:
     """Return the lists that are complete and have as many objects as they say; the others are problems."""
-    counts: Counter[tuple[GroupKind, str]] = Counter()
-    named = {(group_of(v), k, o.namespace, o.name) for (v, k), objects in kinds.items() for o in objects}
-    for group, kind, namespace, _ in named:
-        counts[GroupKind(group, kind), namespace] += 1
-        counts[GroupKind(group, kind), ALL_NAMESPACES] += 1
+    counts = _counts(kinds)
     complete: set[tuple[GroupKind, str]] = set()
     problems: list[Problem] = []
     for one, where in header.lists:
@@ -180,6 +176,23 @@ def _complete(
         elif one.complete:
             complete.add(key)
     return frozenset(complete), problems
+
+
+def _counts(kinds: Mapping[tuple[str, str], Iterable[SnapshotObject]]) -> Counter[tuple[GroupKind, str]]:
+    """Count the objects of each kind by namespace, one that stands there in two versions once."""
+    counts: Counter[tuple[GroupKind, str]] = Counter()
+    versions = Counter(GroupKind(group_of(v), kind) for v, kind in kinds)
+    seen: set[tuple[GroupKind, str, str]] = set()
+    for (api_version, kind_name), objects in kinds.items():
+        kind = GroupKind(group_of(api_version), kind_name)
+        spaces = [o.namespace for o in objects]
+        if versions[kind] > 1:
+            names = {(kind, o.namespace, o.name) for o in objects} - seen
+            seen |= names
+            spaces = [namespace for _, namespace, _ in names]
+        counts.update({(kind, namespace): count for namespace, count in Counter(spaces).items()})
+        counts[kind, ALL_NAMESPACES] += len(spaces)
+    return counts
 
 
 def _oldest(header: Header) -> int | None:

@@ -1,6 +1,5 @@
 """One snapshot file: bytes in, cluster objects out, the parts that nobody may see dropped on the way."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -202,15 +201,20 @@ def item_lines(data: bytes, count: int) -> Sequence[int]:
     if b"\n" not in data.strip():
         return [1] * count
     for indent in (4, 8, 2, 6):
-        starts = [m.start() for m in re.finditer(rb"^ {%d}\{" % indent, data, re.MULTILINE)]
-        if len(starts) == count:
-            lines, line, last = [], 1, 0
-            for start in starts:
-                line += data.count(b"\n", last, start)
-                last = start
-                lines.append(line)
-            return lines
+        opening = b"\n" + b" " * indent + b"{"
+        if data.count(opening) == count:
+            return list(_lines_of(data, opening))
     return [0] * count
+
+
+def _lines_of(data: bytes, opening: bytes) -> Iterator[int]:
+    line, last = 1, 0
+    start = data.find(opening)
+    while start >= 0:
+        line += data.count(b"\n", last, start + 1)
+        yield line
+        last = start + 1
+        start = data.find(opening, last)
 
 
 def _parse_yaml(path: str, data: bytes, limits: YamlLimits) -> FileObjects:

@@ -1,0 +1,96 @@
+"""Reading a snapshot of 100,000 objects, against orjson that only parses it.
+
+Run as `python tests/bench/bench_snapshot.py [OBJECTS]`; CPU seconds, and peak memory of a process of its own.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import orjson
+
+from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.repository import Mirrors
+from reconciler.policy import Policy
+from reconciler.read.snapshot import read_snapshot
+
+LIMIT = 0.8
+"""Reading may cost at most this share of what orjson needs to build every object."""
+
+
+def objects(count: int) -> list[dict[str, object]]:
+    return [
+        {
+            "apiVersion": "infra.example.com/v1",
+            "kind": "Cluster",
+            "metadata": {
+                "name": f"cluster-{n:06}",
+                "namespace": "default",
+                "uid": f"6f0f5f4e-0000-4000-8000-{n:012}",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"region": f"r{n % 7}", "tier": "edge", "site": f"s{n}"},
+                "annotations": {"example.com/owner": f"team-{n % 13}"},
+            },
+            "spec": {"nodes": [{"size": 1, "zone": "a"}] * 3, "network": {"cidr": "10.0.0.0/8"}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        for n in range(count)
+    ]
+
+
+def create(directory: Path, count: int) -> None:
+    value = {"apiVersion": "v1", "items": objects(count), "kind": "List"}
+    data = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+    create_bare(
+        directory / "control.git", [Snapshot("objects", {"snapshot/clusters.json": data}, 1_700_000_000)]
+    )
+
+
+def measure(what: str, directory: Path) -> None:
+    mirror = Mirrors(directory / "cache").open(str(directory / "control.git"))
+    commit = mirror.refs()["refs/heads/main"]
+    before = peak_kib()
+    start = time.process_time()
+    if what == "orjson":
+        blob = mirror.blob_at(commit, "snapshot/clusters.json")
+        assert blob
+        found = len(orjson.loads(mirror.blob(blob, 1 << 30))["items"])
+    elif what == "snapshot":
+        found = len(read_snapshot(mirror, commit, Policy()).of_kind("infra.example.com/v1", "Cluster"))
+    else:
+        found = 0
+    cpu = time.process_time() - start
+    sys.stdout.write(json.dumps({"cpu": cpu, "mib": (peak_kib() - before) / 1024, "objects": found}))
+
+
+def peak_kib() -> int:
+    """Return the peak memory of this process alone; getrusage would count the parent's before the exec."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def main(count: int) -> int:
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        create(directory, count)
+        rows = {}
+        for what in ("nothing", "orjson", "snapshot"):
+            command = [sys.executable, __file__, "--measure", what, name]
+            runs = [json.loads(subprocess.check_output(command)) for _ in range(3)]
+            rows[what] = min(runs, key=lambda r: r["cpu"])
+        print(f"{'':10} {'CPU s':>8} {'MiB':>6} {'objects':>9}")
+        for what, row in rows.items():
+            print(f"{what:10} {row['cpu']:8.3f} {row['mib']:6.0f} {row['objects']:9}")
+        ratio = rows["snapshot"]["cpu"] / rows["orjson"]["cpu"]
+        print(f"snapshot / orjson: {ratio:.2f} (at most {LIMIT})")
+        return int(ratio > LIMIT)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        measure(sys.argv[2], Path(sys.argv[3]))
+    else:
+        sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 100_000))
