@@ -1,16 +1,16 @@
 """The fallback: a ruamel.yaml round trip of one document, for edits that no splice can express."""
 
 from io import StringIO
-from typing import Any
-
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from typing import TYPE_CHECKING, Any
 
 from reconciler.krm.yaml.edits import AddKey, DeleteItem, DeleteKey, Edit, InsertItem, SetValue
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.layout import detect_layout
 from reconciler.krm.yaml.model import plain_value
 from reconciler.krm.yaml.tree import Tree
+
+if TYPE_CHECKING:
+    from ruamel.yaml import YAML
 
 
 def edit_round_trip(tree: Tree, edits: tuple[Edit, ...]) -> str:
@@ -21,6 +21,8 @@ def edit_round_trip(tree: Tree, edits: tuple[Edit, ...]) -> str:
     Raises:
         YamlError: ruamel.yaml cannot read, edit or write the document.
     """
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - rarely needed, and slow to import
+
     yaml = _yaml(tree)
     try:
         data = yaml.load(tree.text)
@@ -33,7 +35,9 @@ def edit_round_trip(tree: Tree, edits: tuple[Edit, ...]) -> str:
     return out.getvalue()
 
 
-def _yaml(tree: Tree) -> YAML:
+def _yaml(tree: Tree) -> "YAML":
+    from ruamel.yaml import YAML  # noqa: PLC0415 - rarely needed, and slow to import
+
     layout = detect_layout(tree.raw)
     yaml = YAML(typ="rt")
     yaml.preserve_quotes = True
