@@ -27,10 +27,17 @@ class Place:
 
     @classmethod
     def of(cls, cache: Path, remote: Remote, credential: Credential | None) -> "Place":
-        """Return the place of `remote` in a cache: a readable name, made unique by its identity."""
+        """Return the place of `remote` in a cache: a readable name, made unique by its identity.
+
+        Raises: UnavailableError if a secret would be sent in the clear.
+        """
+        known = credential or remote.credential
+        if known and known.password and remote.is_clear:
+            message = f"A credential for {remote.address} would be sent in the clear"
+            raise UnavailableError(message, hint="Use https.")
         digest = hashlib.sha256(remote.url.encode()).hexdigest()[:16]
         name = _UNSAFE.sub("-", remote.url.rpartition("/")[2])[:40].strip(".-")
-        return cls(remote, cache / f"{name}-{digest}.git", credential or remote.credential)
+        return cls(remote, cache / f"{name}-{digest}.git", known)
 
 
 def create_mirror(place: Place) -> None:

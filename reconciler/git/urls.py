@@ -12,6 +12,7 @@ from reconciler.ids import normalise_url
 __all__ = ["Credential", "Remote", "local_path", "normalise_url", "parse_remote", "without_user"]
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
 _HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
 _USER = re.compile(r"(?<=:)//[^/]*@")
@@ -35,6 +36,12 @@ class Remote:
     url: str
     path: Path | None = None
     credential: Credential | None = None
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether what is sent there can be read on the way: plain http beyond this machine."""
+        host = urlsplit(self.address).hostname if self.address.lower().startswith("http://") else None
+        return host is not None and host not in _LOOPBACK
 
 
 def local_path(remote: str, base: Path | None = None) -> Path | None:

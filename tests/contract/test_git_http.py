@@ -1,0 +1,201 @@
+"""Repositories elsewhere, over HTTP on the loopback: partial mirrors, batches of blobs, secrets."""
+
+import base64
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import UnavailableError
+from reconciler.git.command import process_count
+from reconciler.git.push import PushStatus, RefUpdate, push
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.store import Pack
+from reconciler.git.urls import Credential
+from reconciler.objects import File, Signature
+from reconciler.policy import Limits
+from reconciler.read.contents import fetch_contents
+from reconciler.resolve.resolution import Needs
+from tests.support.git import Repo, make_repository, run
+from tests.support.http_git import HttpGit, serve
+
+BOT = Signature("Bot", "bot@example.com", 1_767_225_600)
+DRAFT = "refs/heads/drafts/q/w"
+TOKEN = "c4n4ry-t0ken"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    files = {f"p{n}/{name}": f"{n} {name}" for n in range(5) for name in ("Kptfile", "a", "b")}
+    repo = make_repository(tmp_path / "served" / "a.git", files)
+    for name, value in (("uploadpack.allowFilter", "true"), ("http.receivepack", "true")):
+        run("config", name, value, cwd=repo.path)
+    return repo
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[HttpGit]:
+    with serve(tmp_path / "served") as running:
+        yield running
+
+
+def opened(tmp_path: Path, server: HttpGit, credential: Credential | None = None) -> Mirror:
+    return Mirrors(tmp_path / "cache", lambda _: credential).open(server.url("a.git"))
+
+
+def present(mirror: Mirror) -> int:
+    """Return how many objects the mirror holds."""
+    listed = run("count-objects", "-v", cwd=mirror.place.directory)
+    counts = dict(line.split(": ") for line in listed.splitlines())
+    return int(counts["count"]) + int(counts["in-pack"])
+
+
+def test_a_mirror_is_partial_and_packages_come_in_one_batch(
+    tmp_path: Path, repo: Repo, server: HttpGit
+) -> None:
+    mirrors = Mirrors(tmp_path / "cache")
+    mirror = mirrors.open(server.url("a.git"))
+    mirror.fetch()
+    trees = frozenset(repo.tree("main", f"p{n}") for n in range(3))
+    assert not mirror.has(repo.blob(b"0 a"))
+    before, had = process_count(), present(mirror)
+
+    contents = fetch_contents(Needs({mirror.url: trees}), mirrors)
+
+    assert process_count() - before == 1
+    assert {file.data for file in contents[repo.tree("main", "p1")].values()} == {
+        b"1 Kptfile",
+        b"1 a",
+        b"1 b",
+    }
+    assert present(mirror) - had == 9
+    assert not mirror.has(repo.blob(b"4 a"))
+
+
+def test_a_second_fetch_follows_moved_and_deleted_refs(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+    repo.commit({"x": "1"}, branch="drafts/p0/w", start="main")
+    repo.tag("p0/v1")
+    mirror = opened(tmp_path, server)
+    assert set(mirror.refs()) == {"refs/heads/main", "refs/heads/drafts/p0/w", "refs/tags/p0/v1"}
+
+    moved = repo.commit({"x": "2"})
+    repo.tag("p0/v1")
+    repo.delete("refs/heads/drafts/p0/w")
+    mirror.fetch()
+
+    assert mirror.refs() == {"refs/heads/main": moved, "refs/tags/p0/v1": moved}
+    assert mirror.head_branch == "main"
+
+
+def test_a_branch_that_becomes_a_directory_is_followed(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+    repo.point("refs/heads/drafts", repo.oid("main"))
+    mirror = opened(tmp_path, server)
+    mirror.fetch()
+    repo.delete("refs/heads/drafts")
+    repo.commit({"x": "1"}, branch="drafts/p0/w", start="main")
+
+    mirror.fetch()
+
+    assert set(mirror.refs()) == {"refs/heads/main", "refs/heads/drafts/p0/w"}
+
+
+def test_a_push_from_a_partial_mirror(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+    mirror = opened(tmp_path, server)
+    head = mirror.refs()["refs/heads/main"]
+    pack = Pack(mirror)
+    root = pack.patch_tree(mirror.commit(head).tree, "q", {"Kptfile": File.of(b"new")})
+    new = pack.commit(root, [head], BOT, BOT, "Ours\n")
+    pack.save()
+
+    assert [r.status for r in push(mirror, [RefUpdate(DRAFT, None, new)])] == [PushStatus.DONE]
+    theirs = repo.commit({"q/x": "1"}, branch="drafts/q/w")
+    assert [r.status for r in push(mirror, [RefUpdate(DRAFT, new, head)])] == [PushStatus.STALE]
+    assert repo.find(DRAFT) == theirs
+    repo.fsck()
+
+
+def test_stale_locks_of_a_killed_fetch_are_removed(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+    mirror = opened(tmp_path, server)
+    mirror.fetch()
+    for lock in ("refs/heads/main.lock", "packed-refs.lock", "shallow.lock", "HEAD.lock"):
+        (mirror.place.directory / lock).touch()
+    moved = repo.commit({"x": "2"})
+
+    mirror.fetch()
+
+    assert mirror.refs()["refs/heads/main"] == moved
+
+
+def test_two_processes_share_a_cache(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+    script = (
+        "import sys; from pathlib import Path; from reconciler.git.repository import Mirrors\n"
+        "for _ in range(5):\n"
+        "    mirror = Mirrors(Path(sys.argv[1])).open(sys.argv[2]); mirror.fetch()\n"
+        "print(mirror.refs()['refs/heads/main'])"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "cache"), server.url("a.git")]
+    project = Path(__file__).resolve().parents[2]
+    running = [subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+
+    assert [process.communicate(timeout=60)[0].strip() for process in running] == [repo.oid("main")] * 2
+
+
+def test_a_token_is_sent_to_its_host_and_stands_nowhere_else(tmp_path: Path, repo: Repo) -> None:
+    with serve(tmp_path / "served", password=TOKEN) as server:
+        mirror = opened(tmp_path, server, Credential(password=TOKEN))
+
+        assert mirror.refs()["refs/heads/main"] == repo.oid("main")
+
+    written = [path for path in mirror.place.directory.rglob("*") if path.is_file()]
+    assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
+
+
+def test_without_a_token_a_private_repository_is_unavailable_at_once(tmp_path: Path, repo: Repo) -> None:
+    assert repo
+    with serve(tmp_path / "served", password=TOKEN) as server:
+        with pytest.raises(UnavailableError) as caught:
+            opened(tmp_path, server).fetch()
+        with pytest.raises(UnavailableError):
+            opened(tmp_path, server, Credential(password="wrong")).fetch()
+    assert TOKEN not in str(caught.value)
+
+
+def test_a_redirect_to_another_host_gets_no_token(tmp_path: Path, repo: Repo) -> None:
+    assert repo
+    with (
+        serve(tmp_path / "served", password="another") as other,
+        serve(tmp_path / "served", redirect=other.address.replace("127.0.0.1", "localhost")) as server,
+    ):
+        with pytest.raises(UnavailableError):
+            opened(tmp_path, server, Credential(password=TOKEN)).fetch()
+
+        sent = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
+        assert other.requests
+        assert not [seen for *_, seen in other.requests if sent in seen]
+
+
+def test_a_secret_never_travels_in_the_clear(tmp_path: Path) -> None:
+    for remote in ("http://me:secret@git.example/a.git", "HTTP://me:secret@git.example/a.git"):
+        with pytest.raises(UnavailableError, match="in the clear"):
+            Mirrors(tmp_path / "cache").open(remote)
+
+
+def test_hostile_trees_arrive_and_refuse_their_package_only(
+    tmp_path: Path, repo: Repo, server: HttpGit
+) -> None:
+    blob = repo.blob(b"x")
+    evil = repo.raw_tree((b"100644", b"..", blob), (b"100644", b"Kptfile", blob))
+    root = repo.raw_tree((b"40000", b"evil", evil), (b"40000", b"p0", repo.tree("main", "p0")))
+    repo.point("refs/heads/main", repo.write(root, [repo.oid("main")]))
+
+    mirrors = Mirrors(tmp_path / "cache")
+    mirror = mirrors.open(server.url("a.git"))
+    trees = {name: mirror.subtree(mirror.refs()["refs/heads/main"], name) for name in ("evil", "p0")}
+    contents = fetch_contents(
+        Needs({mirror.url: frozenset(t for t in trees.values() if t)}), mirrors, Limits()
+    )
+
+    assert set(contents) == {trees["p0"]}
+    assert set(contents.refused) == {trees["evil"]}

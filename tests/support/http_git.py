@@ -1,0 +1,112 @@
+"""Repositories over HTTP on the loopback: git's own server program behind a small handler."""
+
+import base64
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+@dataclass
+class HttpGit:
+    """A server of the repositories below `root`; `requests` has method, path and authorization of each."""
+
+    root: Path
+    address: str = ""
+    password: str = ""
+    redirect: str = ""
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def url(self, name: str) -> str:
+        return f"{self.address}/{name}"
+
+
+@contextmanager
+def serve(root: Path, *, password: str = "", redirect: str = "") -> Iterator[HttpGit]:
+    """Serve `root` until the block ends; with a password only to who has it, or redirect everything."""
+    state = HttpGit(root, password=password, redirect=redirect)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        def do_POST(self) -> None:
+            self._answer()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+        def _answer(self) -> None:
+            sent = self.headers.get("Authorization", "")
+            body = self._body()
+            state.requests.append((self.command, self.path, sent))
+            if state.redirect:
+                return self._say(301, {"Location": state.redirect + self.path}, b"")
+            wanted = "Basic " + base64.b64encode(f"x-access-token:{state.password}".encode()).decode()
+            if state.password and sent != wanted:
+                return self._say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
+            return self._say(*_backend(state.root, self, body))
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding", "") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            chunks = []
+            while size := int(self.rfile.readline(), 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(chunks)
+
+        def _say(self, code: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response(code)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _backend(root: Path, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    path, _, query = request.path.partition("?")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_PROJECT_ROOT": str(root),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
+        "HTTP_CONTENT_ENCODING": request.headers.get("Content-Encoding", ""),
+        "REMOTE_USER": "tester",
+        "REMOTE_ADDR": "127.0.0.1",
+        "REQUEST_METHOD": request.command,
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+        "CONTENT_LENGTH": str(len(body)),
+    }
+    ran = subprocess.run(
+        ["git", "http-backend"], input=body, env=environment, capture_output=True, check=False
+    )
+    head, _, content = ran.stdout.partition(b"\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
+    status = int(headers.pop("Status", "200").split()[0])
+    headers.pop("Content-Length", None)
+    return status, headers, content
