@@ -1,0 +1,99 @@
+"""kill -9 before and after every effect: a plain run afterwards ends where an undisturbed one does."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.git import failpoints
+from tests.faults.world import EDGES, PROJECT, FaultWorld, Runner, live, make_world
+
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    made = Runner(tmp_path_factory.mktemp("runner") / "points")
+    yield made
+    made.stop()
+
+
+def first(world: FaultWorld) -> None:
+    """Nothing was ever applied."""
+    del world
+
+
+def later(world: FaultWorld) -> None:
+    """Everything that can happen to a fleet happened since the last run."""
+    assert world.run("apply").code == 0
+    live(world)
+
+
+def opened(world: FaultWorld) -> None:
+    """Drafts and deletions wait for approval."""
+    later(world)
+    assert world.run("apply", "--allow-deletes", "9").code in (0, 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("moment", "line"),
+    [
+        (first, ("apply",)),
+        (later, ("apply", "--allow-deletes", "9")),
+        (opened, ("approve", "--all")),
+    ],
+    ids=["first-apply", "later-apply", "approve-all"],
+)
+def test_killed_anywhere_a_plain_run_completes_it(
+    moment: Callable[[FaultWorld], None],
+    line: tuple[str, ...],
+    runner: Runner,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = make_world(tmp_path / "w", runner)
+    moment(world)
+    world.save()
+    undisturbed = world.run(*line)
+    wanted, points = world.refs(), runner.points()
+    with capsys.disabled():
+        print(f"\n{' '.join(line)}: {len(points)} points over {len(EDGES)} repositories")
+
+    for number, _ in enumerate(points, start=1):
+        world.restore()
+        killed = world.run(*line, point=f"{number}:kill")
+        assert killed.code == KILLED, f"{points[number - 1]}: {killed.out}"
+
+        again = world.run(*line)
+
+        assert again.code == undisturbed.code, f"after {points[number - 1]}: {again.out}"
+        assert world.refs() == wanted, f"after {points[number - 1]}"
+    world.fsck()
+
+
+def test_the_number_of_points_grows_with_the_world(runner: Runner, tmp_path: Path) -> None:
+    counts = []
+    for size in (1, 2, 3):
+        world = make_world(tmp_path / f"w{size}", runner, EDGES[:size])
+        world.run("apply")
+        counts.append(len(runner.points()))
+
+    assert counts[0] < counts[1] < counts[2]
+
+
+def test_the_plain_command_is_killed_and_completes(runner: Runner, tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", runner, EDGES[:1])
+    line = [sys.executable, "-m", "reconciler.cli.main", "apply", "-q"]
+    line += ["--control", str(world.root / "control.git"), "--cache-dir", str(world.root / "cache")]
+
+    killed = subprocess.run(line, cwd=PROJECT, env={**os.environ, failpoints.VARIABLE: "5:kill"}, check=False)
+    again = subprocess.run(line, cwd=PROJECT, check=False, capture_output=True, text=True)
+
+    assert killed.returncode == KILLED
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "refs/heads/drafts/web/packagevariant-1" in world.refs()["edge-1.git"]

@@ -1,0 +1,204 @@
+"""A small world in two moments of its life, and runs of it that can be killed at any effect."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.git import Repo, kptfile, make_repository
+
+PROJECT = Path(__file__).resolve().parents[2]
+EDGES = ("edge-1", "edge-2", "edge-3")
+
+
+class Ran(NamedTuple):
+    """How one run ended: its exit code, or minus the signal that killed it."""
+
+    code: int
+    out: str
+
+
+@dataclass
+class Runner:
+    """The forking process; `points` numbers the failpoints that a run passes."""
+
+    log: Path
+    process: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.runner"],
+            cwd=PROJECT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *line: str, point: str = "") -> Ran:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.log.unlink(missing_ok=True)
+        self.process.stdin.write(json.dumps({"line": line, "point": point, "log": str(self.log)}) + "\n")
+        self.process.stdin.flush()
+        return Ran(**json.loads(self.process.stdout.readline()))
+
+    def points(self) -> list[str]:
+        """Return the points that the last run passed."""
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def stop(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait(10)
+        assert self.process.stdout
+        self.process.stdout.close()
+
+
+@dataclass
+class FaultWorld:
+    """Repositories at one place, which can be put back as they were."""
+
+    root: Path
+    runner: Runner
+
+    @property
+    def saved(self) -> Path:
+        return self.root.with_name(f"{self.root.name}.saved")
+
+    def save(self) -> None:
+        shutil.rmtree(self.saved, ignore_errors=True)
+        shutil.copytree(self.root, self.saved)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.root)
+        shutil.copytree(self.saved, self.root)
+
+    def run(self, *line: str, point: str = "") -> Ran:
+        places = ("--control", str(self.root / "control.git"), "--cache-dir", str(self.root / "cache"))
+        return self.runner.run(*line, *places, point=point)
+
+    def repo(self, name: str) -> Repo:
+        return Repo(self.root / f"{name}.git", time=1_767_300_000)
+
+    def refs(self) -> dict[str, dict[str, str]]:
+        return {path.name: Repo(path).refs() for path in sorted(self.root.glob("*.git"))}
+
+    def fsck(self) -> None:
+        for path in sorted(self.root.glob("*.git")):
+            Repo(path).fsck()
+
+
+def make_world(root: Path, runner: Runner, edges: tuple[str, ...] = EDGES) -> FaultWorld:
+    """Make control, blueprints and downstream repositories: two packages wanted in each."""
+    root.mkdir()
+    blueprints = make_repository(root / "blueprints.git", _blueprint("web", 1) | _blueprint("db", 1))
+    blueprints.tag("web/v1")
+    blueprints.tag("db/v1")
+    blueprints.commit(_blueprint("web", 2), message="web v2\n")
+    blueprints.tag("web/v2")
+    for edge in edges:
+        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
+    files = {"reconciler.yaml": _CONFIGURATION}
+    for name in ("blueprints", *edges):
+        files[f"manifests/repositories/{name}.yaml"] = _repository(name)
+    for edge in edges:
+        files |= {_manifest(edge, p): variant(edge, p) for p in ("web", "db")}
+    make_repository(root / "control.git", files)
+    return FaultWorld(root, runner)
+
+
+def live(world: FaultWorld) -> None:
+    """Let people do everything at once to a world that was applied.
+
+    A draft approved, one merged with git, one squashed, a hotfix, a draft edited, a package no
+    longer wanted that is published and one that never was, and a new upstream revision.
+    """
+    assert world.run("approve", "edge-1/web", "edge-1/db", "edge-2/web").code == 0
+    second, third = world.repo("edge-2"), world.repo("edge-3")
+    second.merge("drafts/db/packagevariant-1")
+    third.merge("drafts/web/packagevariant-1", how="squash")
+    world.repo("edge-2").commit({"web/app.yaml": _app("web", 1).replace("replicas: 1", "replicas: 7")})
+    control = world.repo("control")
+    control.commit(
+        {
+            **{_manifest(edge, "web"): variant(edge, "web", revision=2) for edge in EDGES},
+            _manifest("edge-1", "db"): None,
+            _manifest("edge-3", "db"): None,
+        },
+        message="Change the fleet\n",
+    )
+
+
+def variant(edge: str, package: str, *, revision: int = 1) -> str:
+    return f"""\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariant
+metadata:
+  name: {package}-{edge}
+  namespace: default
+spec:
+  upstream:
+    repo: blueprints
+    package: {package}
+    revision: {revision}
+  downstream:
+    repo: {edge}
+    package: {package}
+"""
+
+
+def _manifest(edge: str, package: str) -> str:
+    return f"manifests/{edge}-{package}.yaml"
+
+
+def _blueprint(package: str, revision: int) -> dict[str, str]:
+    return {f"{package}/Kptfile": kptfile(package), f"{package}/app.yaml": _app(package, revision)}
+
+
+def _app(package: str, revision: int) -> str:
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {package}
+spec:
+  replicas: 1
+  template:
+    metadata:
+      labels:
+        app: {package}
+    spec:
+      containers:
+      - name: main
+        image: registry.example/{package}:v{revision}
+"""
+
+
+def _repository(name: str) -> str:
+    return f"""\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata:
+  name: {name}
+  namespace: default
+spec:
+  type: git
+  deployment: {str(name != "blueprints").lower()}
+  git:
+    repo: ../{name}.git
+    branch: main
+"""
+
+
+_CONFIGURATION = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata:
+  name: fleet
+spec:
+  manifests:
+  - manifests
+"""
