@@ -14,6 +14,8 @@ from reconciler.inventory import RepositoryView, Sourced
 from reconciler.policy import Policy
 from reconciler.reasons import Reason
 
+DEFAULTS: Mapping[str, str] = {"adoption_policy": "adoptNone", "deletion_policy": "delete"}
+
 
 def ask_variant(
     variant: Sourced[PackageVariant], repositories: Mapping[str, RepositoryView], policy: Policy
@@ -48,11 +50,7 @@ def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:
     `spec.mutators` moves to `spec.pipeline.mutators` (D18); selectors of the upstream that are
     empty or 0 become absent, so that nobody else has to know that Porch means nothing by them.
     """
-    changes: dict[str, object] = {}
-    if not spec.adoption_policy:
-        changes["adoption_policy"] = "adoptNone"
-    if not spec.deletion_policy:
-        changes["deletion_policy"] = "delete"
+    changes: dict[str, object] = {name: value for name, value in DEFAULTS.items() if not getattr(spec, name)}
     if spec.mutators is not None:
         validators = spec.pipeline.validators if spec.pipeline else None
         changes["pipeline"] = Pipeline(mutators=spec.mutators, validators=validators)

@@ -76,9 +76,9 @@ def _claims(group: Sequence[Candidate]) -> str:
 
 
 def _of(candidate: Candidate) -> str:
-    return f", target {candidate.target}" if candidate.target else ""
+    return f", target {candidate.selected}" if candidate.selected else ""
 
 
 def _place(candidate: Candidate) -> tuple[ObjectKey, tuple[tuple[int, str], ...], str]:
     steps = tuple((step, "") if isinstance(step, int) else (0, step) for step in candidate.path)
-    return candidate.owner, steps, candidate.target
+    return candidate.owner, steps, str(candidate.selected or "")

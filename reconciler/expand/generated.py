@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
-from reconciler.expand.authored import is_paused, with_defaults
+from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
 from reconciler.expand.expressions import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.expand.expressions import Expressions, Failure
 from reconciler.expand.findings import Finding
@@ -77,7 +77,14 @@ class _Set:
             return self.stall(
                 Finding(("spec", "targets"), f"the set has {len(contexts)} targets, more than {most}")
             )
-        renderer = Renderer(upstream, metadata, self.repositories, expressions, trace=self.trace)
+        renderer = Renderer(
+            normal_upstream(upstream),
+            metadata,
+            self.repositories,
+            expressions,
+            defaults=DEFAULTS,
+            trace=self.trace,
+        )
         return self.render(contexts, renderer)
 
     def render(self, contexts: tuple[Context, ...], renderer: Renderer) -> Asked:
@@ -103,7 +110,7 @@ class _Set:
         variant = DesiredVariant(
             key=key,
             uid=stable_uid(self.inventory.policy.instance, *key),
-            spec=with_defaults(rendered.spec),
+            spec=rendered.spec,
             source=self.pvs.source,
             set_key=self.pvs.key,
             paused=self.paused or is_paused(view.manifest.metadata),
@@ -111,8 +118,7 @@ class _Set:
             trace=rendered.trace,
         )
         place = PackageKey(view.url, view.full_path(package))
-        target = _describe(context) if context.selected else ""
-        return Candidate(variant, self.owner, self.pvs.source, context.path, place, target)
+        return Candidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
 
     def check(self, name: str, spec: PackageVariantSpec, context: Context) -> None:
         """Refuse a variant that Porch would create and then fail.
@@ -169,5 +175,4 @@ def _rest(findings: list[Finding]) -> Iterator[Finding]:
 def _describe(context: Context) -> str:
     if context.selected is None:
         return f"{context.repo_default}/{context.package_default}"
-    where = f"{context.selected.namespace}/{context.selected.name}".lstrip("/")
-    return f"{where} ({context.selected.location})"
+    return str(context.selected)

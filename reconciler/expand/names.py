@@ -37,8 +37,16 @@ def variant_name(identifier: str) -> str:
 
 
 def stable_uid(instance: str, namespace: str, name: str) -> str:
-    """Return the UID of a manifest that has none: a UUIDv5 of (instance, namespace, name) (D18)."""
-    return str(uuid.uuid5(_NAMESPACE, f"{instance}\0{namespace}\0{name}"))
+    """Return the UID of a manifest that has none: a UUIDv5 of (instance, namespace, name) (D18).
+
+    The same as `uuid.uuid5`, which spends most of its time on an object that nobody needs.
+    """
+    name = f"{instance}\0{namespace}\0{name}"
+    digest = bytearray(hashlib.sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def is_object_name(name: str) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.api.porch import GROUP
 from reconciler.expand.findings import Finding
+from reconciler.expand.targets import Selected
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Source
@@ -30,14 +31,14 @@ def describe(owner: ObjectKey) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A variant that its owner asks for, where it goes, the field and the target to blame."""
+    """A variant that its owner asks for, where it goes, the field and the object to blame."""
 
     variant: DesiredVariant
     owner: ObjectKey
     source: Source
     path: FieldPath
     package: PackageKey
-    target: str = ""
+    selected: Selected | None = None
 
     @property
     def downstream(self) -> tuple[str, str]:

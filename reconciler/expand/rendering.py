@@ -35,6 +35,8 @@ class Rendered:
 class Renderer:
     """Renders the contexts of one set: every template is compiled once, every Repository looked up once.
 
+    `defaults` are fields of the spec where no template gives them.
+
     Source: porch packagevariantset render.go, renderPackageVariantSpec.
     """
 
@@ -45,9 +47,14 @@ class Renderer:
         repositories: Mapping[str, RepositoryView],
         expressions: Expressions,
         *,
+        defaults: Mapping[str, str] | None = None,
         trace: bool = False,
     ) -> None:
-        self._upstream = upstream
+        self._blank = {
+            **dict.fromkeys(PackageVariantSpec.model_fields),
+            **(defaults or {}),
+            "upstream": upstream,
+        }
         self._upstream_input = upstream_input
         self._repositories = repositories
         self._expressions = expressions
@@ -84,8 +91,7 @@ class Renderer:
             "target": context.target_input(),
         }
         bind, origins = self._expressions.bind, trace if self._trace else None
-        needs_early = template.repo.expression is not None
-        scope = Scope(self._expressions, bind(inputs) if needs_early else None, origins)
+        scope = Scope(self._expressions, None if template.repo.is_fixed else bind(inputs), origins)
         repo = template.repo.render(scope, context.repo_default)
         scope.bound = bind({**inputs, "repository": self._repository(repo, context)})
         package = template.package.render(scope, context.package_default)
@@ -94,7 +100,7 @@ class Renderer:
 
     def _spec(self, repo: str, package: str, fields: Mapping[str, Any]) -> PackageVariantSpec:
         downstream = Downstream.model_construct(repo=repo, package=package)
-        return PackageVariantSpec.model_construct(upstream=self._upstream, downstream=downstream, **fields)
+        return PackageVariantSpec.model_construct(**{**self._blank, **fields, "downstream": downstream})
 
     def _template(self, template: VariantTemplate) -> Template:
         found = self._templates.get(id(template))

@@ -26,6 +26,10 @@ class Selected(NamedTuple):
     location: Location
     time: int = 0
 
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{where} ({self.location})"
+
     def as_input(self) -> Mapping[str, Any]:
         """Return the value of a CEL variable: metadata only, by Porch's reasons of safety."""
         return {

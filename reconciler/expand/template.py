@@ -70,11 +70,6 @@ class Scope:
             step = result
         raise TemplateError(expression.path, step)
 
-    def note(self, name: str, origin: str) -> None:
-        """Remember where a field came from."""
-        if self.trace is not None:
-            self.trace[name] = origin
-
 
 @dataclass(frozen=True, slots=True)
 class MapStep:
@@ -96,16 +91,15 @@ class MapTemplate:
     def render(self, scope: Scope) -> dict[str, str] | None:
         """Return the map for one variant."""
         result = dict(self.literals)
-        for name in result if scope.trace is not None else ():
-            scope.note(f"{self.name}.{name}", "literal")
+        if scope.trace is not None:
+            scope.trace |= {f"{self.name}.{name}": "literal" for name in result}
         for step in self.steps:
             key = step.key if isinstance(step.key, str) else scope.evaluate(step.key)
             value = step.value if isinstance(step.value, str) else scope.evaluate(step.value)
             result[key] = value
             if scope.trace is not None:
-                scope.note(
-                    f"{self.name}.{key}", step.literal if isinstance(step.value, str) else step.value.origin
-                )
+                origin = step.literal if isinstance(step.value, str) else step.value.origin
+                scope.trace[f"{self.name}.{key}"] = origin
         return result or None
 
 
@@ -119,14 +113,16 @@ class Choice:
 
     def render(self, scope: Scope, default: str, origin: str = "default") -> str:
         """Return the string for one variant."""
-        if self.expression is not None:
-            scope.note(self.name, self.expression.origin)
-            return scope.evaluate(self.expression)
-        if self.literal:
-            scope.note(self.name, "literal")
-            return self.literal
-        scope.note(self.name, origin)
-        return default
+        if scope.trace is not None:
+            literal = "literal" if self.literal else origin
+            scope.trace[self.name] = self.expression.origin if self.expression else literal
+        return scope.evaluate(self.expression) if self.expression else self.literal or default
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether rendering it needs no variables."""
+        step = self.expression.step if self.expression else None
+        return step is None or (isinstance(step, Program) and step.constant is not None)
 
 
 @dataclass(frozen=True, slots=True)

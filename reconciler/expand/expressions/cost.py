@@ -4,16 +4,14 @@ The bound is the reason why evaluation needs no watch: what passes ends soon in 
 Sizes that are only known at run time are assumed; an object far beyond them fails at run time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.expand.expressions.errors import ExpressionError
 from reconciler.expand.expressions.tree import (
     Call,
-    ListOf,
     Literal,
     Macro,
-    MapOf,
     Name,
     Node,
     Select,
@@ -50,7 +48,11 @@ def check_cost(node: Node, limits: Limits) -> None:
 
 
 def _bound(node: Node, scope: Mapping[str, Bound], limits: Limits) -> Bound:
-    bound = _estimate(node, scope, limits)
+    """Return the bound of one node; every node is visited once."""
+    if isinstance(node, Macro):
+        bound = _macro(node, scope, limits)
+    else:
+        bound = _combine(node, scope, [_bound(child, scope, limits) for child in children(node)])
     if bound.iterations > ITERATIONS:
         raise ExpressionError(f"Comprehensions may turn more than {ITERATIONS} times", node.offset)
     if bound.characters > CHARACTERS or bound.elements > CHARACTERS:
@@ -58,42 +60,27 @@ def _bound(node: Node, scope: Mapping[str, Bound], limits: Limits) -> Bound:
     return bound
 
 
-def _estimate(node: Node, scope: Mapping[str, Bound], limits: Limits) -> Bound:  # noqa: PLR0911
+def _combine(node: Node, scope: Mapping[str, Bound], parts: Sequence[Bound]) -> Bound:
+    characters = sum(part.characters for part in parts)
+    steps = 1 + sum(part.steps for part in parts)
+    iterations = sum(part.iterations for part in parts)
     match node:
         case Literal(value=value):
             size = len(value) if isinstance(value, str | bytes) else 8
             return Bound(size, size, 1)
         case Name(name=name):
             return scope.get(name, Bound(_ENTRIES, _TEXT, 1))
-        case Select(operand=operand):
-            below = _bound(operand, scope, limits)
-            return Bound(_ENTRIES, min(below.characters, _TEXT), below.steps + 1, below.iterations)
-        case ListOf() | MapOf():
-            return _sum(node, scope, limits, elements=max(1, len(tuple(children(node)))))
-        case Macro():
-            return _macro(node, scope, limits)
-        case Call(function=function):
-            total = _sum(node, scope, limits, elements=0)
-            operands = [_bound(argument, scope, limits) for argument in node.arguments]
-            elements = sum(b.elements for b in operands) if function in {"_+_", "join"} else 0
-            if function == "replace":
-                total = total._replace(characters=total.characters * max(1, operands[-1].characters))
-            return total._replace(
-                elements=max(elements, *(b.elements for b in operands)) if operands else 0,
-                steps=total.steps + total.characters // 64,
-            )
+        case Select():
+            return Bound(_ENTRIES, min(characters, _TEXT), steps, iterations)
+        case Call(function="replace"):
+            grown = characters * max(1, parts[-1].characters)
+            return Bound(grown, grown, steps + grown // 64, iterations)
+        case Call(function=function) if parts:
+            sizes = [part.elements for part in parts]
+            elements = sum(sizes) if function in {"_+_", "join", "split"} else max(sizes)
+            return Bound(elements, characters, steps + characters // 64, iterations)
         case _:
-            return _sum(node, scope, limits, elements=1)
-
-
-def _sum(node: Node, scope: Mapping[str, Bound], limits: Limits, *, elements: int) -> Bound:
-    parts = [_bound(child, scope, limits) for child in children(node)]
-    return Bound(
-        elements,
-        sum(part.characters for part in parts),
-        1 + sum(part.steps for part in parts),
-        sum(part.iterations for part in parts),
-    )
+            return Bound(max(1, len(parts)), characters, steps, iterations)
 
 
 def _macro(node: Macro, scope: Mapping[str, Bound], limits: Limits) -> Bound:
@@ -101,10 +88,9 @@ def _macro(node: Macro, scope: Mapping[str, Bound], limits: Limits) -> Bound:
     turns = max(1, over.elements)
     inner = {**scope, node.variable: Bound(_ENTRIES, -(-over.characters // turns), 1)}
     bodies = [_bound(argument, inner, limits) for argument in node.arguments]
-    grown = turns * bodies[-1].characters if node.macro == "map" else over.characters
     return Bound(
         turns,
-        grown,
+        turns * bodies[-1].characters if node.macro == "map" else over.characters,
         over.steps + turns * (1 + sum(body.steps for body in bodies)),
         over.iterations + turns * (1 + sum(body.iterations for body in bodies)),
     )

@@ -27,7 +27,7 @@ _WORDS = (
     (re.compile(r"divide by zero"), "division by zero"),
     (re.compile(r"No matching overloads found : .*", re.DOTALL), "no such overload"),
 )
-_STATUS = re.compile(r"^[A-Z_]+: ")
+_STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 
 
 class GoogleEngine:
@@ -45,7 +45,7 @@ class GoogleEngine:
         except Exception as error:  # noqa: BLE001 - the binding raises RuntimeError, ValueError and its own
             first = str(error).split("\n", 1)[0]
             message = re.sub(r"^.*?ERROR: <input>:-?\d+:-?\d+: ", "", first)
-            return Failure(_STATUS.sub("", message).removesuffix(" [INVALID_ARGUMENT]"), tree.offset)
+            return Failure(_STATUS.sub("", message), tree.offset)
 
     def bind(self, inputs: Inputs) -> Any:
         """Return an activation."""

@@ -48,7 +48,9 @@ def scan(text: str, limits: Limits) -> tuple[Token, ...]:
         ExpressionError: The text is too long, nests too deeply, has too many tokens, or a
             character starts none.
     """
-    if len(text.encode()) > limits.expression_bytes:
+    if len(text) <= limits.expression_bytes and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ExpressionError("Syntax error: an unpaired surrogate is no character", 0)
+    if len(text) > limits.expression_bytes or len(text.encode()) > limits.expression_bytes:
         raise ExpressionError(f"The expression is longer than {limits.expression_bytes} bytes", 0)
     tokens = []
     position = 0
