@@ -101,6 +101,11 @@ class VersionRange:
     prereleases: Prereleases = None
     releases_only: bool = False
     constraint: Constraint | None = field(default=None, compare=False, repr=False)
+    selection: CarvelSelection | None = field(init=False, default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.dialect.grammar is Grammar.CARVEL:
+            object.__setattr__(self, "selection", CarvelSelection(self.text, self.prereleases))
 
     def __str__(self) -> str:
         return self.text or "any version"
@@ -109,8 +114,8 @@ class VersionRange:
         """Whether a package of this version and content satisfies the range."""
         if self.releases_only and version.prerelease:
             return False
-        if self.dialect.grammar is Grammar.CARVEL:
-            return CarvelSelection(self.text, self.prereleases).keeps(version)
+        if self.selection is not None:
+            return self.selection.keeps(version)
         return self.constraint is None or self.constraint.allows(version, digest=digest)
 
 

@@ -209,11 +209,16 @@ def _height(candidate: Candidate) -> tuple[object, ...]:
 
 def _add_passive(shelf: Shelf, nodes: dict[Instance, Node]) -> None:
     for instance, node in list(nodes.items()):
-        demands = tuple(
-            tuple(replace(d, ways=(*d.ways, *passive_ways(d, nodes, shelf))) for d in several)
-            for several in node.demands
+        extended = tuple(
+            tuple(_with_passive(shelf, demand, nodes) for demand in several) for several in node.demands
         )
-        nodes[instance] = replace(node, demands=demands)
+        if extended != node.demands:
+            nodes[instance] = replace(node, demands=extended)
+
+
+def _with_passive(shelf: Shelf, demand: Demand, nodes: dict[Instance, Node]) -> Demand:
+    passive = tuple(passive_ways(demand, nodes, shelf))
+    return replace(demand, ways=(*demand.ways, *passive)) if passive else demand
 
 
 def _same_package(nodes: dict[Instance, Node]) -> Iterator[Exclusion]:

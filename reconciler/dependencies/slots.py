@@ -1,5 +1,6 @@
 """Where an instance stands, who can see it, and whether two requirements share one."""
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -85,7 +86,7 @@ def slots(
     package: PackageId, candidates: tuple[Candidate, ...], requirement: Requirement, site: Site
 ) -> Iterator[tuple[Slot, frozenset[int]]]:
     """Yield the slots that a new instance may take, with the candidates that may stand there."""
-    everything = frozenset(range(len(candidates)))
+    everything = places_of(candidates)
     match package.ecosystem:
         case Ecosystem.XPKG:
             yield Slot(SlotKind.CLUSTER), everything
@@ -106,6 +107,16 @@ def _porter_slot(requirement: Requirement, site: Site) -> Slot:
     words = [f"{name}={value}" for name, value in (*share.labels, *share.inputs)]
     namespace = "" if share.scope in (Sharing.GLOBAL, Sharing.DIALECT) else site.namespace
     return Slot(SlotKind.SHARED, namespace, (*([share.group] if share.group else []), *words))
+
+
+@functools.lru_cache(maxsize=1024)
+def _first(count: int) -> frozenset[int]:
+    return frozenset(range(count))
+
+
+def places_of(candidates: tuple[Candidate, ...]) -> frozenset[int]:
+    """Return every place of a list of candidates."""
+    return _first(len(candidates))
 
 
 def once_per_cluster(candidates: tuple[Candidate, ...]) -> frozenset[int]:

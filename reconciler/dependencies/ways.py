@@ -188,35 +188,33 @@ def _implementations(asked: _Asked, need: InterfaceNeed) -> Iterator[Way]:
 
 def passive_ways(demand: Demand, nodes: Mapping[Instance, Node], shelf: Shelf) -> Iterator[Way]:
     """Yield the ways that create nothing: what stands there for other reasons."""
-    for number, need in enumerate(demand.requirement.alternatives):
-        if isinstance(need, PackageNeed) and demand.requirement.install:
-            continue
+    needs = demand.requirement.alternatives
+    if demand.requirement.install and all(isinstance(need, PackageNeed) for need in needs):
+        return
+    bound = any(way.via is Via.BINDING for way in demand.ways)
+    for number, need in enumerate(() if bound else needs):
         held = {way.instance for way in demand.ways if way.alternative == number}
         for instance, node in nodes.items():
-            if instance in held or any(way.via is Via.BINDING for way in demand.ways):
-                continue
-            places = frozenset(
-                place
-                for place, candidate in enumerate(node.candidates)
-                if _meets(need, demand, instance, candidate, shelf) and _admits(need, instance, place, shelf)
-            )
-            if places:
-                yield Way(Via.PLANNED, number, instance, places, active=False)
+            if instance not in held:
+                places = _standing(need, demand, node, shelf)
+                if places is not None:
+                    yield Way(Via.PLANNED, number, instance, places, active=False)
 
 
-def _meets(need: Need, demand: Demand, instance: Instance, candidate: Candidate, shelf: Shelf) -> bool:
+def _standing(need: Need, demand: Demand, node: Node, shelf: Shelf) -> frozenset[int] | None:
+    """Return the candidates of a node that would meet a need, or None if the node is none of its business."""
+    instance = node.instance
     match need:
-        case ApiNeed():
-            return any(_same_api(need.gvk, api) for api in candidate.provides)
-        case InterfaceNeed():
-            return _implements(candidate, need) and instance.slot.kind is not SlotKind.FOR
         case PackageNeed():
             near = demand.parent is not None and instance.slot.namespace in (demand.parent.slot.namespace, "")
-            return near and shelf.find(need.id) == instance.package
-
-
-def _admits(need: Need, instance: Instance, place: int, shelf: Shelf) -> bool:
-    return not isinstance(need, PackageNeed) or place in shelf.allowed(instance, need.range)
+            wanted = near and not demand.requirement.install and shelf.find(need.id) == instance.package
+            return shelf.allowed(instance, need.range) if wanted else None
+        case ApiNeed():
+            gvk = need.gvk
+            return shelf.places(instance, lambda c: any(_same_api(gvk, api) for api in c.provides)) or None
+        case InterfaceNeed():
+            exclusive = instance.slot.kind is SlotKind.FOR
+            return None if exclusive else shelf.places(instance, lambda c: _implements(c, need)) or None
 
 
 def _same_api(needed: Gvk, served: Gvk) -> bool:

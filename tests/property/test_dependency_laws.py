@@ -9,7 +9,9 @@ import pytest
 from reconciler.dependencies.answer import Answer, Unsatisfiable
 from reconciler.dependencies.pose import pose
 from reconciler.dependencies.question import restrict
+from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.solve import solve
+from reconciler.dependencies.verify import verify
 from reconciler.dependencies.world import catalogue
 from tests.support.dependency_worlds import RULES, small_world
 from tests.support.exhaustive import answers, canonical
@@ -46,6 +48,23 @@ def test_an_explanation_contradicts_itself_and_no_fact_of_it_is_idle(chunk: int)
             assert found.minimal, seed
             assert not answers(restrict(question, facts)), seed
             assert all(answers(restrict(question, facts - {fact})) for fact in facts), seed
+
+
+def test_the_verifier_accepts_every_answer_and_no_damaged_one() -> None:
+    damaged = 0
+    for seed in range(400):
+        world = small_world(seed)[0]
+        solution = resolve(world)
+        assert verify(world, solution) == (), seed
+        for instance, one in solution.resolved.items():
+            without = {i: other for i, other in solution.resolved.items() if i != instance}
+            assert verify(world, replace(solution, resolved=without)), seed
+            for edge in one.edges:
+                kept = tuple(other for other in one.edges if other is not edge)
+                less = {**solution.resolved, instance: replace(one, edges=kept)}
+                assert verify(world, replace(solution, resolved=less)) or edge.requirement.optional, seed
+            damaged += 1
+    assert damaged > 400
 
 
 def test_the_worlds_exercise_every_rule_and_both_verdicts() -> None:

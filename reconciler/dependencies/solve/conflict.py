@@ -23,10 +23,15 @@ def find_conflict(question: Question) -> tuple[tuple[Fact, ...], bool]:
             return tuple(search.smallest), False
 
 
+_TRIES = 300
+"""A conflict of more facts than this can separate is not one that a person reads."""
+
+
 @dataclass(slots=True)
 class _Search:
     oracle: Oracle
     smallest: tuple[Fact, ...]
+    tries: int = 0
 
     def explain(self, background: list[Fact], changed: bool, facts: list[Fact]) -> list[Fact]:  # noqa: FBT001 - QuickXplain's own
         if changed and self._contradict(background):
@@ -40,8 +45,13 @@ class _Search:
         return [*early, *late]
 
     def _contradict(self, facts: list[Fact]) -> bool:
+        self.tries += 1
+        if self.tries > _TRIES:
+            raise BudgetError(_TRIES)
         guards = self.oracle.formula.guards
         contradiction = not self.oracle.ask(*(guards[fact] for fact in facts if fact in guards))
-        if contradiction and len(facts) < len(self.smallest):
-            self.smallest = tuple(facts)
+        if contradiction:
+            core = set(self.oracle.core())
+            named = tuple(fact for fact in self.smallest if guards.get(fact) in core)
+            self.smallest = named if len(named) < len(self.smallest) else self.smallest
         return contradiction

@@ -1,5 +1,6 @@
 """The range grammar of Carvel, which is blang/semver's with build metadata in the order."""
 
+import functools
 import re
 
 from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Op
@@ -16,6 +17,7 @@ _CORE = re.compile(r"[^-+]*")
 _WHOLE_CORE = 3
 
 
+@functools.lru_cache(maxsize=16384)
 def parse(text: str, grammar: Grammar = Grammar.CARVEL) -> Constraint:
     """Read a range: a space is "and", ` || ` with spaces around it is "or".
 

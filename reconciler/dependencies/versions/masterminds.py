@@ -1,5 +1,6 @@
 """The constraint grammar of Masterminds/semver v3, which Crossplane and Porter use."""
 
+import functools
 import re
 
 from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Group, Op, Wildcard
@@ -33,6 +34,7 @@ _SPELLINGS = {
 _OPEN = frozenset({"", "x", "X", "*"})
 
 
+@functools.lru_cache(maxsize=16384)
 def parse(text: str) -> Constraint:
     """Read a constraint: comma or space is "and", `||` is "or", `a - b` is a closed range.
 

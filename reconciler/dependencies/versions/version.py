@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import semver
@@ -23,10 +23,16 @@ class VersionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version in its original spelling; `number` is what it means."""
+    """A version in its original spelling, which is its identity; `number` is what it means."""
 
     text: str
-    number: semver.Version
+    number: semver.Version = field(compare=False)
+    height: tuple[Any, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        pre = self.prerelease
+        key = (*self.core, not pre, _identifiers(pre), _identifiers(self.build))
+        object.__setattr__(self, "height", key)
 
     def __str__(self) -> str:
         return self.text
@@ -116,17 +122,15 @@ def _identifiers(parts: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
 
 def precedence(version: Version) -> tuple[Any, ...]:
     """SemVer's precedence: a pre-release sorts before its release, build metadata does not count."""
-    pre = version.prerelease
-    return (*version.core, not pre, _identifiers(pre))
+    return version.height[:-1]
 
 
-@functools.lru_cache(maxsize=65536)
 def precedence_with_build(version: Version) -> tuple[Any, ...]:
     """SemVer's precedence, then build metadata, numbers before words; the tie-break of every dialect.
 
     Source: kapp-controller as vendored, carvel-dev/semver Version.Compare.
     """
-    return (*precedence(version), _identifiers(version.build))
+    return version.height
 
 
 def carvel_head_order(version: Version) -> Any:
