@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.git import failpoints
-from tests.faults.world import EDGES, PROJECT, FaultWorld, Runner, live, make_world
+from tests.faults.world import PROJECT, FaultWorld, Runner, live, make_world
+from tests.support.small_world import EDGES
 
 KILLED = -signal.SIGKILL
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.git import Repo, kptfile, make_repository
+from tests.support.git import Repo
+from tests.support.small_world import EDGES, app, manifest, variant, write_world
 
 PROJECT = Path(__file__).resolve().parents[2]
-EDGES = ("edge-1", "edge-2", "edge-3")
 
 
 class Ran(NamedTuple):
@@ -92,21 +92,8 @@ class FaultWorld:
 
 
 def make_world(root: Path, runner: Runner, edges: tuple[str, ...] = EDGES) -> FaultWorld:
-    """Make control, blueprints and downstream repositories: two packages wanted in each."""
-    root.mkdir()
-    blueprints = make_repository(root / "blueprints.git", _blueprint("web", 1) | _blueprint("db", 1))
-    blueprints.tag("web/v1")
-    blueprints.tag("db/v1")
-    blueprints.commit(_blueprint("web", 2), message="web v2\n")
-    blueprints.tag("web/v2")
-    for edge in edges:
-        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
-    files = {"reconciler.yaml": _CONFIGURATION}
-    for name in ("blueprints", *edges):
-        files[f"manifests/repositories/{name}.yaml"] = _repository(name)
-    for edge in edges:
-        files |= {_manifest(edge, p): variant(edge, p) for p in ("web", "db")}
-    make_repository(root / "control.git", files)
+    """Make a small world whose runs can be killed."""
+    write_world(root, edges)
     return FaultWorld(root, runner)
 
 
@@ -120,85 +107,13 @@ def live(world: FaultWorld) -> None:
     second, third = world.repo("edge-2"), world.repo("edge-3")
     second.merge("drafts/db/packagevariant-1")
     third.merge("drafts/web/packagevariant-1", how="squash")
-    world.repo("edge-2").commit({"web/app.yaml": _app("web", 1).replace("replicas: 1", "replicas: 7")})
+    world.repo("edge-2").commit({"web/app.yaml": app("web", 1).replace("replicas: 1", "replicas: 7")})
     control = world.repo("control")
     control.commit(
         {
-            **{_manifest(edge, "web"): variant(edge, "web", revision=2) for edge in EDGES},
-            _manifest("edge-1", "db"): None,
-            _manifest("edge-3", "db"): None,
+            **{manifest(edge, "web"): variant(edge, "web", revision=2) for edge in EDGES},
+            manifest("edge-1", "db"): None,
+            manifest("edge-3", "db"): None,
         },
         message="Change the fleet\n",
     )
-
-
-def variant(edge: str, package: str, *, revision: int = 1) -> str:
-    return f"""\
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: PackageVariant
-metadata:
-  name: {package}-{edge}
-  namespace: default
-spec:
-  upstream:
-    repo: blueprints
-    package: {package}
-    revision: {revision}
-  downstream:
-    repo: {edge}
-    package: {package}
-"""
-
-
-def _manifest(edge: str, package: str) -> str:
-    return f"manifests/{edge}-{package}.yaml"
-
-
-def _blueprint(package: str, revision: int) -> dict[str, str]:
-    return {f"{package}/Kptfile": kptfile(package), f"{package}/app.yaml": _app(package, revision)}
-
-
-def _app(package: str, revision: int) -> str:
-    return f"""\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: {package}
-spec:
-  replicas: 1
-  template:
-    metadata:
-      labels:
-        app: {package}
-    spec:
-      containers:
-      - name: main
-        image: registry.example/{package}:v{revision}
-"""
-
-
-def _repository(name: str) -> str:
-    return f"""\
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: Repository
-metadata:
-  name: {name}
-  namespace: default
-spec:
-  type: git
-  deployment: {str(name != "blueprints").lower()}
-  git:
-    repo: ../{name}.git
-    branch: main
-"""
-
-
-_CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests:
-  - manifests
-"""

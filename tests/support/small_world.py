@@ -1,0 +1,98 @@
+"""A small world as real repositories: control, blueprints, a few downstreams with two packages each."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.git import kptfile, make_repository
+
+EDGES = ("edge-1", "edge-2", "edge-3")
+
+
+def write_world(root: Path, edges: tuple[str, ...] = EDGES, *, more: Mapping[str, str] | None = None) -> None:
+    """Make the repositories below `root`; `more` are further files of the control repository."""
+    root.mkdir()
+    blueprints = make_repository(root / "blueprints.git", _blueprint("web", 1) | _blueprint("db", 1))
+    blueprints.tag("web/v1")
+    blueprints.tag("db/v1")
+    blueprints.commit(_blueprint("web", 2), message="web v2\n")
+    blueprints.tag("web/v2")
+    for edge in edges:
+        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
+    files = {"reconciler.yaml": _CONFIGURATION}
+    for name in ("blueprints", *edges):
+        files[f"manifests/repositories/{name}.yaml"] = repository(name)
+    for edge in edges:
+        files |= {manifest(edge, p): variant(edge, p) for p in ("web", "db")}
+    make_repository(root / "control.git", files | dict(more or {}))
+
+
+def variant(edge: str, package: str, *, revision: int = 1) -> str:
+    return f"""\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariant
+metadata:
+  name: {package}-{edge}
+  namespace: default
+spec:
+  upstream:
+    repo: blueprints
+    package: {package}
+    revision: {revision}
+  downstream:
+    repo: {edge}
+    package: {package}
+"""
+
+
+def manifest(edge: str, package: str) -> str:
+    return f"manifests/{edge}-{package}.yaml"
+
+
+def _blueprint(package: str, revision: int) -> dict[str, str]:
+    return {f"{package}/Kptfile": kptfile(package), f"{package}/app.yaml": app(package, revision)}
+
+
+def app(package: str, revision: int) -> str:
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {package}
+spec:
+  replicas: 1
+  template:
+    metadata:
+      labels:
+        app: {package}
+    spec:
+      containers:
+      - name: main
+        image: registry.example/{package}:v{revision}
+"""
+
+
+def repository(name: str) -> str:
+    return f"""\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata:
+  name: {name}
+  namespace: default
+spec:
+  type: git
+  deployment: {str(name != "blueprints").lower()}
+  git:
+    repo: ../{name}.git
+    branch: main
+"""
+
+
+_CONFIGURATION = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata:
+  name: fleet
+spec:
+  manifests:
+  - manifests
+"""
