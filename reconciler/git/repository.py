@@ -47,6 +47,7 @@ class Mirror:
         self._unpeeled: dict[str, Oid] = {}
         self._commits: dict[Oid, CommitData | None] = {}
         self._judged: dict[Oid, tuple[Entry | Refusal, ...]] = {}
+        self._entries: dict[Oid, tuple[Entry, ...]] = {}
         self._ancestry: dict[Oid, frozenset[Oid]] = {}
 
     @property
@@ -142,7 +143,10 @@ class Mirror:
 
     def entries(self, tree: Oid) -> tuple[Entry, ...]:
         """Return the entries of a tree whose names and modes are safe."""
-        return tuple(entry for entry in self.judged(tree) if isinstance(entry, Entry))
+        if tree not in self._entries:
+            judged = self.judged(tree)
+            self._entries[tree] = tuple(entry for entry in judged if isinstance(entry, Entry))
+        return self._entries[tree]
 
     def refusals(self, tree: Oid) -> tuple[Refusal, ...]:
         """Return the entries of a tree that are refused, with the reason."""
@@ -230,21 +234,19 @@ class Mirror:
         """Return those of `paths` at which two trees differ; equal directories are not descended."""
         if old == new:
             return set()
-        below: dict[str, list[str]] = {}
-        changed = set()
+        below: dict[str, set[str]] = {}
         for path in paths:
             head, _, rest = path.partition("/")
-            below.setdefault(head, []).append(rest)
-        before, after = self._by_name(old), self._by_name(new)
+            below.setdefault(head, set()).add(rest)
+        before, after = self._by_name(old, below), self._by_name(new, below)
+        changed = set()
         for head, rests in below.items():
             a, b = before.get(head), after.get(head)
             if a == b:
                 continue
-            changed |= {head for rest in rests if not rest}
-            deeper = [rest for rest in rests if rest]
-            if deeper:
-                found = self.changed_paths(_tree_of(a), _tree_of(b), deeper)
-                changed |= {f"{head}/{rest}" for rest in found}
+            changed |= {head} if "" in rests else set()
+            deeper = self.changed_paths(_tree_of(a), _tree_of(b), rests - {""})
+            changed |= {f"{head}/{rest}" for rest in deeper}
         return changed
 
     # Inside
@@ -331,8 +333,8 @@ class Mirror:
             return None
         return found
 
-    def _by_name(self, tree: Oid | None) -> Mapping[str, Entry]:
-        return {entry.name: entry for entry in self.entries(tree)} if tree else {}
+    def _by_name(self, tree: Oid | None, names: Container[str]) -> Mapping[str, Entry]:
+        return {entry.name: entry for entry in self.entries(tree) if entry.name in names} if tree else {}
 
     def _read(self, oid: Oid, max_bytes: int) -> bytes:
         key = pygit2.Oid(hex=oid)

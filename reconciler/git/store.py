@@ -1,11 +1,10 @@
 """Objects that we make: one pack per repository, written in a single pass."""
 
-import hashlib
-import struct
-import zlib
 from collections.abc import Iterable
 
-from reconciler.git.command import run_checked
+from reconciler.errors import UnavailableError
+from reconciler.git.failpoints import effect
+from reconciler.git.packfile import pack_record, write_pack
 from reconciler.git.repository import Mirror, PackageRefusedError
 from reconciler.git.trees import RawEntry, format_tree, parse_tree
 from reconciler.ids import Oid
@@ -18,9 +17,6 @@ from reconciler.objects import (
     object_id,
     tree_bytes,
 )
-
-_TYPES = {"commit": 1, "tree": 2, "blob": 3}
-_LEVEL = 1
 
 
 class Pack:
@@ -70,7 +66,7 @@ class Pack:
         if self._mirror.has(oid):
             self._present.add(oid)
             return oid
-        self._records[oid] = _header(_TYPES[kind], len(data)) + zlib.compress(data, _LEVEL)
+        self._records[oid] = pack_record(kind, data)
         return oid
 
     def patch_tree(self, root_tree: Oid | None, path: str, files: Files | None) -> Oid:
@@ -92,13 +88,15 @@ class Pack:
 
         Raises: UnavailableError if it cannot be written.
         """
-        target = mirror or self._mirror
-        directory = target.attach_store()
+        directory = (mirror or self._mirror).attach_store()
         if not self._records:
             return
-        body = b"".join((b"PACK", struct.pack(">II", 2, len(self._records)), *self._records.values()))
-        checksum = hashlib.sha1(body, usedforsecurity=False).digest()
-        run_checked(["index-pack", "--stdin"], directory=directory, stdin=body + checksum)
+        try:
+            with effect("write pack"):
+                write_pack(directory / "objects", self._records)
+        except OSError as error:
+            hint = "Check the disk and the permissions of the cache directory."
+            raise UnavailableError(f"Cannot write to {directory}: {error.strerror}", hint=hint) from error
         self._present.update(self._records)
         self._records.clear()
 
@@ -131,15 +129,3 @@ class Pack:
         if tree in self._trees:
             return parse_tree(self._trees[tree])
         return self._mirror.raw_entries(tree)
-
-
-def _header(kind: int, size: int) -> bytes:
-    first = (kind << 4) | (size & 0x0F)
-    size >>= 4
-    out = bytearray()
-    while size:
-        out.append(first | 0x80)
-        first = size & 0x7F
-        size >>= 7
-    out.append(first)
-    return bytes(out)

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.ids import Oid
@@ -80,6 +81,7 @@ def judge_entry(raw: RawEntry) -> Entry | Refusal:
     return Entry(name, _KNOWN_MODES[mode], Oid(raw.oid.hex()))
 
 
+@lru_cache(maxsize=1 << 16)
 def refuse_name(name: str) -> str:
     """Return why `name` cannot be one segment of a path, "" if it can.
 

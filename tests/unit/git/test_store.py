@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.errors import UnavailableError
 from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
 from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.objects import File, Files, Mode, Signature
 from reconciler.policy import Limits
-from tests.support.git import Repo, make_repository
+from tests.support.git import Repo, make_repository, run
 
 BOT = Signature("Bot", "bot@example.com", 1_767_225_600)
 NEW: Files = {"Kptfile": File.of(b"new"), "d/run.sh": File.of(b"#!", Mode.EXECUTABLE)}
@@ -141,6 +142,37 @@ def test_equal_inputs_make_equal_commits(repo: Repo, mirror: Mirror) -> None:
         return pack.commit(root, [repo.oid("main")], BOT, BOT, "Title\n")
 
     assert commit(1) == commit(-1)
+
+
+def test_git_accepts_the_pack_and_would_index_it_alike(repo: Repo, mirror: Mirror) -> None:
+    pack = Pack(mirror)
+    for size in (0, 1, 15, 16, 2047, 2048, 300_000):
+        pack.blob(b"x" * size)
+    pack.commit(pack.patch_tree(repo.tree("main"), "q", NEW), [repo.oid("main")], BOT, BOT, "Title\n")
+    pack.save()
+
+    (written,) = (mirror.place.directory / "objects" / "pack").glob("*.pack")
+    index = written.with_suffix(".idx")
+    run("verify-pack", str(index), cwd=mirror.place.directory)
+    again = written.with_name("again.idx")
+    run("index-pack", "-o", str(again), str(written), cwd=mirror.place.directory)
+    assert again.read_bytes() == index.read_bytes()
+
+
+def test_nothing_half_written_is_left(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    pack = Pack(mirror)
+    oid = pack.blob(b"new")
+    with monkeypatch.context() as broken:
+        broken.setattr("os.fsync", full)
+        with pytest.raises(UnavailableError, match="No space"):
+            pack.save()
+
+    assert list((mirror.place.directory / "objects" / "pack").iterdir()) == []
+    pack.save()
+    assert mirror.blob(oid, 10) == b"new"
 
 
 @given(st.binary(max_size=70_000))
