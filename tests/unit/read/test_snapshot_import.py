@@ -1,0 +1,330 @@
+"""What kubectl prints becomes files that differ only where the cluster does, and vouch for what is absent."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.apply.snapshot import read_directory, write_directory
+from reconciler.errors import ConfigurationError, RefusedError, UsageError
+from reconciler.ids import GroupKind
+from reconciler.inventory import Snapshot
+from reconciler.policy import Limits, Policy
+from reconciler.read.api_resources import guess_plural, parse_api_resources
+from reconciler.read.snapshot import format_time, read_snapshot, snapshot_limits
+from reconciler.read.snapshot_import import ImportOptions, KindCount, SnapshotFiles, parse_kinds, plan_import
+from tests.support.control import World
+
+CLUSTER = GroupKind("example.com", "Cluster")
+SECRET = GroupKind("", "Secret")
+LIMITS = snapshot_limits(Limits())
+T1, T2 = 1_767_225_600, 1_767_312_000
+Files = dict[str, bytes]
+
+
+def obj(name: str, namespace: str = "default", kind: GroupKind = CLUSTER, **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "resourceVersion": "12", "managedFields": [{}]}
+    return {
+        "apiVersion": f"{kind.group}/v1" if kind.group else "v1",
+        "kind": kind.kind,
+        "metadata": {k: v for k, v in metadata.items() if v},
+        **more,
+    }
+
+
+def listing(*items: dict[str, Any], **more: Any) -> bytes:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items, **more}, indent=4).encode()
+
+
+def options(time: int = T1, **more: Any) -> ImportOptions:
+    return ImportOptions(time, **more)
+
+
+def imported(existing: Files, data: bytes, given: ImportOptions | None = None) -> tuple[Files, SnapshotFiles]:
+    planned = plan_import([("kubectl", data)], existing, given or options(), LIMITS)
+    after = {path: content for path, content in existing.items() if path not in planned.remove}
+    return after | dict(planned.write), planned
+
+
+def test_one_file_per_kind_and_namespace() -> None:
+    files, planned = imported(
+        {}, listing(obj("b"), obj("a"), obj("c", "east"), obj("n", "", GroupKind("", "Node")))
+    )
+
+    assert sorted(files) == [
+        "Cluster.example.com/default.json",
+        "Cluster.example.com/east.json",
+        "Node/_cluster.json",
+        "snapshot.yaml",
+    ]
+    items = json.loads(files["Cluster.example.com/default.json"])["items"]
+    assert [item["metadata"] for item in items] == [
+        {"name": "a", "namespace": "default"},
+        {"name": "b", "namespace": "default"},
+    ]
+    assert planned.counts == (
+        KindCount(GroupKind("", "Node"), 1, 0, complete=True),
+        KindCount(CLUSTER, 3, 0, complete=True),
+    )
+
+
+def test_the_order_of_the_input_changes_no_byte() -> None:
+    items = [obj("b"), obj("a"), obj("c", "east"), obj("s", kind=SECRET)]
+
+    assert imported({}, listing(*items))[0] == imported({}, listing(*reversed(items)))[0]
+
+
+def test_importing_the_same_again_writes_nothing_but_the_time() -> None:
+    files, _ = imported({}, listing(obj("a"), obj("s", kind=SECRET)))
+
+    _, same = imported(files, listing(obj("a"), obj("s", kind=SECRET)))
+    assert (same.write, same.remove) == ({}, frozenset())
+
+    _, later = imported(files, listing(obj("a"), obj("s", kind=SECRET)), options(T2))
+    old, new = (
+        files["snapshot.yaml"].decode().splitlines(),
+        later.write["snapshot.yaml"].decode().splitlines(),
+    )
+    assert later.write.keys() == {"snapshot.yaml"}
+    assert [b for a, b in zip(old, new, strict=True) if a != b] == ['  time: "2026-01-02T00:00:00Z"']
+
+
+def test_one_change_is_one_line() -> None:
+    files, _ = imported({}, listing(*[obj(f"c{n}", spec={"size": n}) for n in range(9)]))
+    after, _ = imported(files, listing(*[obj(f"c{n}", spec={"size": n * (n != 4)}) for n in range(9)]))
+
+    path = "Cluster.example.com/default.json"
+    pairs = zip(files[path].splitlines(), after[path].splitlines(), strict=True)
+    assert [b for a, b in pairs if a != b] == [b'        "size": 0']
+
+
+def test_an_imported_kind_is_replaced_whole_and_the_others_stay() -> None:
+    files, _ = imported({}, listing(obj("a"), obj("c", "east"), obj("s", kind=SECRET)))
+    after, planned = imported(files, listing(obj("new", "west")), options(T2))
+
+    assert sorted(after) == ["Cluster.example.com/west.json", "Secret/default.json", "snapshot.yaml"]
+    assert planned.remove == {"Cluster.example.com/default.json", "Cluster.example.com/east.json"}
+    assert after["Secret/default.json"] == files["Secret/default.json"]
+    assert planned.counts == (KindCount(CLUSTER, 1, 2, complete=True),)
+
+
+def read(files: Files, world: Callable[..., World]) -> Snapshot:
+    made = world({f"snapshot/{path}": data for path, data in files.items()})
+    return read_snapshot(made.mirror, made.commit, Policy())
+
+
+def test_what_is_written_is_read(world: Callable[..., World]) -> None:
+    first, _ = imported({}, listing(obj("s", kind=SECRET, data={"a": "Yg=="})), options(cluster="mgmt"))
+    files, _ = imported(first, listing(obj("a"), obj("c", "east")), options(T2))
+    snapshot = read(files, world)
+
+    assert snapshot.problems == ()
+    assert [o.name for o in snapshot.of_kind("example.com/v1", "Cluster")] == ["a", "c"]
+    assert snapshot.is_complete(CLUSTER, "default")
+    assert snapshot.is_complete(CLUSTER, "anywhere")
+    assert snapshot.is_complete(SECRET, "default")
+    assert not snapshot.is_complete(GroupKind("", "ConfigMap"), "default")
+    assert (snapshot.cluster, snapshot.taken) == ("mgmt", T1)
+    assert b"Yg==" not in b"".join(files.values())
+
+
+def test_a_kind_that_was_asked_for_and_is_not_there_is_empty(world: Callable[..., World]) -> None:
+    files, _ = imported({}, listing(obj("a")))
+    after, planned = imported(files, listing(), options(kinds=(CLUSTER,)))
+
+    assert planned.counts == (KindCount(CLUSTER, 0, 1, complete=True),)
+    snapshot = read(after, world)
+    assert snapshot.objects == {}
+    assert snapshot.is_complete(CLUSTER, "default")
+
+
+def test_the_servers_own_list_names_its_kind_even_if_it_is_empty() -> None:
+    text = json.dumps({"apiVersion": "example.com/v1", "kind": "ClusterList", "metadata": {}, "items": []})
+
+    _, planned = imported({}, text.encode())
+
+    assert planned.counts == (KindCount(CLUSTER, 0, 0, complete=True),)
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [
+        (listing(obj("a"), metadata={"continue": "abc"}), options()),
+        (listing(obj("a")), options(partial=True)),
+    ],
+    ids=["cut off by the server", "said to be partial"],
+)
+def test_a_list_that_is_not_whole_is_not_complete(
+    data: bytes, given: ImportOptions, world: Callable[..., World]
+) -> None:
+    files, planned = imported({}, data, given)
+
+    assert planned.counts == (KindCount(CLUSTER, 1, 0, complete=False),)
+    assert not read(files, world).is_complete(CLUSTER, "default")
+
+
+def test_one_namespace_replaces_only_its_own(world: Callable[..., World]) -> None:
+    files, _ = imported({}, listing(obj("a"), obj("c", "east")))
+    after, _ = imported(files, listing(obj("d", "east")), options(T2, namespace="east"))
+    snapshot = read(after, world)
+
+    assert [o.name for o in snapshot.of_kind("example.com/v1", "Cluster")] == ["a", "d"]
+    assert snapshot.is_complete(CLUSTER, "east")
+    assert snapshot.is_complete(CLUSTER, "default")
+    assert not snapshot.is_complete(CLUSTER, "elsewhere")
+    assert snapshot.taken is not None
+    assert format_time(snapshot.taken) == format_time(T1)
+
+
+TABLE = """\
+NAME         SHORTNAMES   APIVERSION         NAMESPACED   KIND      VERBS         CATEGORIES
+configmaps   cm           v1                 true         ConfigMap create,list
+clusters                  example.com/v1     true         Cluster   create,list   all
+nodes        no           v1                 false        Node      list
+"""
+SERVED = {("v1", "ConfigMap"), ("example.com/v1", "Cluster"), ("v1", "Node")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TABLE,
+        TABLE.partition("\n")[2],
+        "\n".join(line[:67] for line in TABLE.splitlines()),
+    ],
+    ids=["wide", "no headers", "plain"],
+)
+def test_the_served_apis_come_from_the_table(text: str, world: Callable[..., World]) -> None:
+    resources = parse_api_resources(text)
+    files, _ = imported({}, listing(obj("a")), options(resources=resources))
+
+    assert resources.plurals["clusters.example.com"] == CLUSTER
+    assert read(files, world).served == SERVED
+    again, _ = imported(files, listing(obj("a")), options(T2))
+    assert read_served(again) == read_served(files)
+
+
+def read_served(files: Files) -> list[str]:
+    return [
+        line
+        for line in files["snapshot.yaml"].decode().splitlines()
+        if line.startswith("  - ") and "/" in line
+    ]
+
+
+CRD = obj(
+    "things.example.org",
+    "",
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"),
+    spec={
+        "group": "example.org",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": True}, {"name": "v0", "served": False}],
+    },
+)
+
+
+def test_names_are_enough_where_objects_or_definitions_say_the_kind(world: Callable[..., World]) -> None:
+    names = "clusters.example.com\nthings.example.org\ncustomresourcedefinitions.apiextensions.k8s.io\n"
+    files, planned = imported({}, listing(obj("a"), CRD), options(resources=parse_api_resources(names)))
+
+    assert planned.notes == ()
+    assert read(files, world).served == {
+        ("example.com/v1", "Cluster"),
+        ("example.org/v1", "Thing"),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+    }
+
+
+def test_names_that_nobody_knows_are_said_and_record_nothing(world: Callable[..., World]) -> None:
+    files, planned = imported({}, listing(obj("a")), options(resources=parse_api_resources("pods\n")))
+
+    assert "pods" in planned.notes[0]
+    assert read(files, world).served is None
+
+
+def test_kinds_are_named_as_kubectl_takes_them() -> None:
+    resources = parse_api_resources(TABLE)
+
+    assert parse_kinds("Cluster.example.com, Secret", resources) == (CLUSTER, SECRET)
+    assert parse_kinds("clusters.example.com,configmaps", resources) == (CLUSTER, GroupKind("", "ConfigMap"))
+    with pytest.raises(UsageError):
+        parse_kinds("things.example.com", resources)
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural"),
+    [("Cluster", "clusters"), ("NetworkPolicy", "networkpolicies"), ("Ingress", "ingresses")],
+)
+def test_plurals_are_guessed_as_kubernetes_does(kind: str, plural: str) -> None:
+    assert guess_plural(GroupKind("g", kind)) == f"{plural}.g"
+
+
+@pytest.mark.parametrize("data", [b"", b" \n", b"error: no server\n", b'{"items": [', listing({"kind": "X"})])
+def test_what_is_not_understood_changes_nothing(data: bytes) -> None:
+    with pytest.raises(ConfigurationError):
+        imported({}, data, options(kinds=(CLUSTER,)))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        obj("a", "../../etc"),
+        obj("a", kind=GroupKind("example.com", "../Cluster")),
+        obj("a", kind=GroupKind("../..", "Cluster")),
+        obj("a", "_cluster"),
+    ],
+)
+def test_no_name_leads_out_of_the_directory(one: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        imported({}, listing(one))
+
+
+def test_nothing_to_import_says_how_to_import_nothing() -> None:
+    with pytest.raises(UsageError) as caught:
+        imported({}, listing())
+
+    assert "--kinds" in caught.value.hint
+
+
+def test_objects_that_somebody_keeps_by_hand_are_not_doubled() -> None:
+    with pytest.raises(RefusedError) as caught:
+        imported({"mine.yaml": json.dumps(obj("a")).encode()}, listing(obj("a")))
+
+    assert "mine.yaml" in str(caught.value)
+    assert "Cluster.example.com/default.json" in caught.value.hint
+
+
+def test_the_snapshot_of_another_cluster_is_not_overwritten() -> None:
+    files, _ = imported({}, listing(obj("a")), options(cluster="east"))
+
+    with pytest.raises(RefusedError):
+        imported(files, listing(obj("a")), options(cluster="west"))
+
+
+def test_a_header_that_is_not_understood_is_not_overwritten() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        imported({"snapshot.yaml": b"spec: 1\n"}, listing(obj("a")))
+
+    assert caught.value.location is not None
+    assert caught.value.location.path == "snapshot.yaml"
+
+
+def test_a_directory_is_read_as_it_was_written(tmp_path: Path) -> None:
+    files, planned = imported({}, listing(obj("a"), obj("c", "east")))
+    write_directory(tmp_path / "snapshot", planned)
+    assert read_directory(tmp_path / "snapshot") == files
+
+    after, planned = imported(files, listing(obj("a")), options(T2))
+    write_directory(tmp_path / "snapshot", planned)
+    assert read_directory(tmp_path / "snapshot") == after
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside.json").write_bytes(listing(obj("a")))
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "link.json").symlink_to(tmp_path / "outside.json")
+
+    assert read_directory(tmp_path / "snapshot") == {}
