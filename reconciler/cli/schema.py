@@ -1,0 +1,50 @@
+"""`schema`: the JSON schema of what users write and machines read."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.output import make_printer
+from reconciler.errors import Exit
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+NAMES = ("Reconciler", "PackageVariant", "PackageVariantSet", "Repository", "Snapshot")
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(NAMES, case_sensitive=False), default=NAMES[0])
+def schema(kind: str) -> Exit:
+    r"""Print the JSON schema of a manifest; that of reconciler.yaml unless a kind is named.
+
+    Editors take it for completion and checks. Unknown fields are refused by the schema as they are
+    by a run.
+
+    \b
+    Example:
+      reconciler schema > reconciler.schema.json
+      echo '# yaml-language-server: $schema=reconciler.schema.json' | cat - reconciler.yaml
+    """
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_model(kind).model_json_schema(by_alias=True),
+        "title": kind,
+    }
+    make_printer().value(document)
+    return Exit.DONE
+
+
+def _model(kind: str) -> "type[BaseModel]":
+    from reconciler.api.configuration import Configuration
+    from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
+    from reconciler.api.snapshot import SnapshotHeader
+
+    models: tuple[type[BaseModel], ...] = (
+        Configuration,
+        PackageVariant,
+        PackageVariantSet,
+        Repository,
+        SnapshotHeader,
+    )
+    return dict(zip(NAMES, models, strict=True))[kind]

@@ -1,0 +1,26 @@
+"""`schema` prints what an editor needs."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from reconciler.cli.schema import NAMES, schema
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_schema_refuses_unknown_fields(name: str) -> None:
+    result = CliRunner().invoke(schema, [name.lower()], standalone_mode=False)
+
+    document = json.loads(result.output)
+    assert document["title"] == name
+    assert document["additionalProperties"] is False
+    assert {"apiVersion", "kind", "spec"} <= document["properties"].keys()
+
+
+def test_the_configuration_is_the_first() -> None:
+    result = CliRunner().invoke(schema, [], standalone_mode=False)
+
+    spec = json.loads(result.output)["$defs"]["Spec"]
+    assert "defaultNamespace" in spec["properties"]
+    assert spec["properties"]["instance"]["description"].startswith("Name of the instance")
