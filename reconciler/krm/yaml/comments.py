@@ -122,11 +122,15 @@ class _Walk:
     def comment_lines(self) -> Iterator[_Line]:
         """Yield every comment in order, one line each."""
         starts = [leaf.start for leaf in self._leaves]
-        for found in _COMMENT.finditer(self.text):
-            at = bisect_right(starts, found.start()) - 1
-            if at < 0 or found.start() >= self._leaves[at].end:
-                column = found.start() - self.text.rfind("\n", 0, found.start()) - 1
-                yield _Line(found.start(), found.start() + len(found[0].rstrip()), column)
+        position = 0
+        while found := _COMMENT.search(self.text, position):
+            start, position = found.span()
+            at = bisect_right(starts, start) - 1
+            if at >= 0 and start < self._leaves[at].end:
+                position = self._leaves[at].end
+                continue
+            column = start - self.text.rfind("\n", 0, start) - 1
+            yield _Line(start, start + len(found[0].rstrip()), column)
 
     def _add(self, start: int, value: ExactNode, parent: int) -> int:
         column = start - self.text.rfind("\n", 0, start) - 1

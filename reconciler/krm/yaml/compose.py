@@ -50,6 +50,7 @@ _SAFE_OPENERS: Final = 1_000
 _DEEP_LINE: Final = re.compile(r"\n[ \t?:-]{500}")
 _DEEP_FIRST_LINE: Final = re.compile(r"[ \t?:-]{500}")
 _MAYBE_ANCHOR: Final = re.compile(r"&(?<![^\s\[{,]&)[A-Za-z0-9_-]")
+_NON_SPECIFIC: Final = re.compile(r"!(?<![^\s\[{,]!)(?=\s)")
 _ANCHOR_OF_NODE: Final = re.compile(r"(?:![^\s]*\s+)?&")
 
 
@@ -86,11 +87,14 @@ def compose(text: str, limits: YamlLimits) -> Iterator[RawNode]:
         YamlError: The text is not YAML, or goes over a limit.
     """
     suspicious = may_have_anchor(text)
+    exclaimed = _NON_SPECIFIC.search(text) is not None
     large = _most_nodes(text) > limits.max_nodes
     count = 0
     for root in _roots(text, limits):
         if _is_empty(root):
             continue
+        if exclaimed:
+            _clear_non_specific(text, root)
         count += 1
         if count > limits.max_documents:
             raise error_at(root.start_mark, f"The file has more than {limits.max_documents} documents")
@@ -222,18 +226,28 @@ def _children(node: RawNode) -> Iterator[RawNode]:
             yield value
 
 
-def _has_anchor(text: str, root: RawNode) -> bool:
-    """Tell whether any node of a tree has an anchor; without one there is no alias either."""
+def _clear_non_specific(text: str, root: RawNode) -> None:
+    """Make strings of scalars with the tag `!`, which the composer shows as if they had none."""
+    for node in _walk(root):
+        start = node.start_mark.index
+        if node.tag == UNTAGGED and _NON_SPECIFIC.match(text, start) and node.end_mark.index > start:
+            node.tag = ""
+
+
+def _walk(root: RawNode) -> Iterator[RawNode]:
     seen: set[int] = set()
     todo = [root]
     while todo:
         node = todo.pop()
-        if text[node.start_mark.index : node.start_mark.index + 1] in "&!" and _is_anchored(text, node):
-            return True
+        yield node
         if id(node) not in seen:
             seen.add(id(node))
             todo.extend(_children(node))
-    return False
+
+
+def _has_anchor(text: str, root: RawNode) -> bool:
+    """Tell whether any node of a tree has an anchor; without one there is no alias either."""
+    return any(_is_anchored(text, node) for node in _walk(root))
 
 
 def _is_anchored(text: str, node: RawNode) -> bool:

@@ -83,7 +83,8 @@ class _EventComposer:
         return AliasNode(event.anchor, self._anchors[event.anchor], event.start_mark, event.end_mark)
 
     def _scalar(self, event: Any) -> ScalarNode:
-        tag = event.tag if event.tag and event.tag != "!" else UNTAGGED if event.implicit[0] else ""
+        plain = event.implicit[0] and not event.tag
+        tag = UNTAGGED if plain else "" if event.tag in (None, "!") else event.tag
         node = ScalarNode(tag, event.value, event.start_mark, event.end_mark, event.style)
         if event.anchor:
             self._anchors[event.anchor] = node

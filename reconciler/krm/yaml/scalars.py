@@ -37,6 +37,7 @@ _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0
 _TIMESTAMP: Final = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}.*)?\Z"
 )
+_STANDARD: Final = "tag:yaml.org,2002:"
 _INT64: Final = range(-(2**63), 2**63)
 _INT64_FLOAT: Final = 2.0**63
 _UINT64_MAX: Final = 2**64 - 1
@@ -84,7 +85,9 @@ def type_tagged(tag: str, text: str) -> Scalar:
     Raises:
         ScalarError: The text is no value of that type.
     """
-    kind = tag.removeprefix("tag:yaml.org,2002:")
+    kind = tag.removeprefix(_STANDARD)
+    if kind == tag:
+        return text
     if kind == "binary":
         return _decode_binary(text)
     if kind == "timestamp" and _TIMESTAMP.match(text):

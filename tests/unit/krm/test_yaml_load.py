@@ -1,0 +1,213 @@
+"""Loading: documents, places, JSON, and texts that mean harm."""
+
+import threading
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.krm.yaml import (
+    MANIFEST_LIMITS,
+    PACKAGE_LIMITS,
+    Aliases,
+    Path,
+    YamlError,
+    YamlLimits,
+    load_documents,
+    load_json,
+    load_json_lines,
+)
+
+TEXT = b"""# a comment
+a: 1
+b:
+- x: on
+  "y z": [p, {q: r}]
+---
+# only a comment
+---
+on: push
+"""
+
+
+class Place(NamedTuple):
+    document: int
+    path: Path
+    value: tuple[int, int]
+    key: tuple[int, int]
+
+
+PLACES = [
+    Place(0, (), (2, 1), (2, 1)),
+    Place(0, ("a",), (2, 4), (2, 1)),
+    Place(0, ("b",), (4, 1), (3, 1)),
+    Place(0, ("b", 0), (4, 3), (4, 3)),
+    Place(0, ("b", 0, "x"), (4, 6), (4, 3)),
+    Place(0, ("b", 0, "y z", 1, "q"), (5, 18), (5, 15)),
+    Place(0, ("b", 0, "absent", "below"), (4, 3), (4, 3)),
+    Place(0, ("b", 7), (4, 1), (4, 1)),
+    Place(1, ("true",), (9, 5), (9, 1)),
+]
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("prefix", [b"", b"\xef\xbb\xbf"], ids=["no-bom", "bom"])
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: repr(place.path))
+def test_a_field_is_found_where_it_stands(place: Place, prefix: bytes, newline: bytes) -> None:
+    documents = load_documents(prefix + TEXT.replace(b"\n", newline))
+
+    found = documents[place.document]
+
+    assert (found.mark(place.path), found.key_mark(place.path)) == (place.value, place.key)
+
+
+def test_empty_and_comment_only_documents_are_left_out() -> None:
+    documents = load_documents(TEXT)
+
+    assert [(document.value, document.line) for document in documents] == [
+        ({"a": 1, "b": [{"x": True, "y z": ["p", {"q": "r"}]}]}, 2),
+        ({"true": "push"}, 9),
+    ]
+    assert load_documents(b"") == load_documents(b"\n---\n# c\n---\n") == ()
+
+
+def test_places_are_right_where_directives_tie_documents_together() -> None:
+    text = b"%TAG !k! tag:k,2000:\n---\na: !k!x 1\n...\n%TAG !l! tag:l,2000:\n---\nb: !l!x 2\n"
+
+    first, second = load_documents(text)
+
+    assert (first.mark(("a",)), second.mark(("b",))) == ((3, 4), (7, 4))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
+def test_text_with_a_byte_order_mark_is_read_in_its_encoding(encoding: str) -> None:
+    (document,) = load_documents("a: é😀\n".encode(encoding))
+
+    assert document.value == {"a": "é😀"}
+
+
+def test_json_has_values_and_places_too() -> None:
+    document = load_json(b'{\n "a": {"b": [1e3, "\\ud83d\\ude00"]}\n}\n')
+
+    assert document.value == {"a": {"b": [1000.0, "😀"]}}
+    (line,) = load_json_lines(b'\n{"a": {"b": 1}}\n')
+    assert (line.line, line.mark(("a", "b")), line.key_mark(("a", "b"))) == (2, (2, 13), (2, 8))
+
+
+@pytest.mark.parametrize("data", [b'{"a": 1', b"[1,]", b'{"a": 1}{"a": 2}', b"{'a': 1}", b"\xff", b""])
+def test_what_is_not_json_is_an_error(data: bytes) -> None:
+    with pytest.raises(YamlError):
+        load_json(data)
+
+
+def test_json_keys_set_twice_are_refused_where_asked() -> None:
+    data = b'{"a": {"b": 1, "b": 2}}'
+
+    with pytest.raises(YamlError, match="'b' is set twice"):
+        load_json(data)
+    with pytest.raises(YamlError, match="'b' is set twice"):
+        load_documents(data)
+    assert load_json(data, check_duplicates=False).value == {"a": {"b": 2}}
+
+
+class Hostile(NamedTuple):
+    reason: str
+    data: bytes
+    line: int
+
+
+def _bomb(levels: int) -> bytes:
+    lines = ["a0: &a0 [x, x]"]
+    lines += [f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}, *a{n - 1}]" for n in range(1, levels)]
+    return "\n".join(lines).encode()
+
+
+HOSTILE = [
+    Hostile("1,000 levels of lists", b"a: " + b"[" * 1000 + b"]" * 1000, 1),
+    Hostile("100,000 open brackets", b"[" * 100_000, 1),
+    Hostile("100,000 open braces", b"{a: " * 100_000, 1),
+    Hostile("100,000 dashes", b"- " * 100_000, 1),
+    Hostile("100,000 question marks", b"? " * 100_000, 1),
+    Hostile("1,000 levels of blocks", b"".join(b" " * n + b"a:\n" for n in range(1000)), 0),
+    Hostile("JSON, 1,000 levels", b'{"a":' * 1000 + b"1" + b"}" * 1000, 1),
+    Hostile("a value that contains itself", b"a: &a [*a]", 1),
+    Hostile("an alias bomb", _bomb(30), 0),
+    Hostile("an alias to nothing", b"a: *b", 1),
+    Hostile("a key set twice", b"a: 1\nb: 2\na: 3", 3),
+    Hostile("a key set twice in other words", b"1: 1\n'1': 2", 2),
+    Hostile("a NUL byte", b"a: 1\nb: \x00", 2),
+    Hostile("a control character", b"a: 1\nb: \x07", 2),
+    Hostile("invalid UTF-8", b"a: 1\nb: \xff\xfe", 2),
+    Hostile("half a UTF-16 character", b"\xff\xfea", 0),
+    Hostile("a Helm template", b"{{- if .Values.x }}\na: {{ .Values.y }}\n{{- end }}\n", 1),
+    Hostile("a tab as indentation", b"a:\n\tb: 1", 2),
+    Hostile("50 MB", b"#" * (50 << 20), 0),
+    Hostile("a merge of a scalar", b"<<: 1", 1),
+    Hostile("an unknown directive's tag", b"a: !x!y 1", 1),
+    Hostile("an unterminated string", b'a: "x', 1),
+    Hostile("binary", bytes(range(256)), 2),
+]
+
+
+@pytest.mark.parametrize("aliases", list(Aliases))
+@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.reason)
+def test_hostile_input_is_an_error_with_a_place(case: Hostile, aliases: Aliases) -> None:
+    limits = PACKAGE_LIMITS if aliases is Aliases.BOUNDED else MANIFEST_LIMITS
+
+    with pytest.raises(YamlError) as caught:
+        load_documents(case.data, limits)
+
+    assert caught.value.message
+    assert not case.line or caught.value.line == case.line
+
+
+def test_deep_input_does_not_crash_a_thread_with_its_smaller_stack() -> None:
+    caught: list[str] = []
+
+    def load() -> None:
+        for data in (b"[" * 900, b"- " * 900, b"{a: " * 100_000):
+            try:
+                load_documents(data, PACKAGE_LIMITS)
+            except YamlError as error:
+                caught.append(error.message)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    thread.join()
+
+    assert len(caught) == 3
+
+
+def test_anchors_are_refused_in_manifests_and_followed_in_packages() -> None:
+    data = b"a: &x {b: 1}\nc: *x\n'd&e': \"&f\"\n"
+
+    with pytest.raises(YamlError) as caught:
+        load_documents(data, MANIFEST_LIMITS)
+    (document,) = load_documents(data, PACKAGE_LIMITS)
+
+    assert (caught.value.line, caught.value.column) == (1, 4)
+    assert document.value == {"a": {"b": 1}, "c": {"b": 1}, "d&e": "&f"}
+
+
+@pytest.mark.parametrize(
+    "text", ["a: x &b c", "a: '&b'", "a: |\n  &b\n", "# &b\na: 1", "a: b&c", "a: x\n  &b c"]
+)
+def test_an_ampersand_in_a_text_is_no_anchor(text: str) -> None:
+    assert len(load_documents(text.encode(), MANIFEST_LIMITS)) == 1
+
+
+def test_the_number_of_documents_and_nodes_is_bounded() -> None:
+    small = YamlLimits(max_bytes=10_000, max_documents=2, max_nodes=10)
+
+    assert len(load_documents(b"a: 1\n---\nb: 1\n", small)) == 2
+    with pytest.raises(YamlError, match="more than 2 documents"):
+        load_documents(b"a: 1\n---\nb: 1\n---\nc: 1\n", small)
+    with pytest.raises(YamlError, match="more than 10 nodes"):
+        load_documents(b"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", small)
+
+
+def test_an_error_says_where_and_what_to_do() -> None:
+    with pytest.raises(YamlError) as caught:
+        load_documents(b"a: 1\nb: &x 2\n", MANIFEST_LIMITS)
+
+    assert str(caught.value) == "line 2, column 4: Anchors and aliases are not allowed here"
+    assert caught.value.hint == "Write the value out."
