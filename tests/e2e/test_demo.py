@@ -97,4 +97,9 @@ def test_the_readme_shows_what_the_demo_prints(tmp_path: Path, project_root: Pat
 
     said = shell(command.removeprefix("$ "), tmp_path / "fleet/control", tmp_path / "cache")
 
-    assert said == expected
+    assert without_checksum(said) == without_checksum(expected)
+
+
+def without_checksum(text: str) -> str:
+    """Leave out the checksum: it covers the addresses of repositories, which differ here."""
+    return re.sub(r"checksum [0-9a-f]{64}", "checksum", text)
