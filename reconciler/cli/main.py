@@ -117,9 +117,8 @@ def invoke(arguments: Sequence[str]) -> int:
     except click.Abort:
         click.echo("interrupted", err=True)
         return 130
-    except BrokenPipeError:
-        # The reader of our output left (`plan | head`); nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # So click leaves when the reader of our output left (`plan | head`): nothing more can be said.
         return 141
     except Exception as error:  # noqa: BLE001 - the one boundary of the process
         return _explain(error, redactor)

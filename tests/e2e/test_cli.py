@@ -1,0 +1,482 @@
+"""The command line as its users meet it: exit codes, forms of output, refusals, what is never printed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+
+from reconciler.cli.main import COMMANDS, invoke, main
+from tests.support.git import Repo
+from tests.support.schema import violations
+from tests.support.small_world import EDGES, manifest, repository, variant, write_world
+from tests.support.world import World, git
+
+PROJECT = Path(__file__).resolve().parents[2]
+DRAFT = "refs/heads/drafts/web/packagevariant-1"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    write_world(tmp_path / "w")
+    return World(tmp_path / "w")
+
+
+def control(world: World) -> Repo:
+    return Repo(world.control, time=1_767_300_000)
+
+
+def process(*line: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "reconciler.cli.main", *line]
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# Help
+
+
+def test_help_lists_every_command_and_nothing_else() -> None:
+    said = process("--help")
+
+    listed = re.findall(r"^  ([a-z]+)  +[A-Z]", said.stdout.partition("Commands:")[2], flags=re.MULTILINE)
+    assert said.returncode == 0
+    assert listed == main.list_commands(click.Context(main))
+    assert set(listed) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["plan", "apply", "approve", "pr", "status", "explain"])
+def test_help_of_a_command_teaches_by_example(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+
+    assert command is not None
+    assert f"  reconciler {name}" in command.get_help(click.Context(command))
+
+
+def test_help_imports_no_stage() -> None:
+    code = "import sys; from reconciler.cli.main import invoke; invoke(['plan', '--help']);"
+    code += "print([m for m in ('pygit2', 'celpy', 'pydantic', 'yaml') if m in sys.modules])"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT
+    )
+
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+# Exit codes
+
+
+class Wrong(NamedTuple):
+    reason: str
+    line: tuple[str, ...]
+    code: int
+    hint: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Wrong("no such command", ("plant",), 2, ""),
+        Wrong("no such option", ("plan", "--nope"), 2, ""),
+        Wrong("nothing to approve is named", ("approve",), 2, "hint: "),
+        Wrong("a package that has no pull request", ("approve", "edge-1/wep"), 2, "Did you mean edge-1/web"),
+        Wrong("a package that is not in the plan", ("explain", "edge-1/wep"), 2, "Did you mean edge-1/web"),
+        Wrong("a pull request that is ambiguous", ("pr", "show", "1"), 2, "hint: "),
+    ],
+    ids=lambda c: c.reason,
+)
+def test_a_wrong_call_says_so(case: Wrong, world: World) -> None:
+    world.run("apply")
+
+    said = world.run(*case.line)
+
+    assert said.code == case.code
+    assert case.hint in said.err
+    assert "Traceback" not in said.err
+
+
+def test_planning_writes_nothing_and_tells_what_is_pending(world: World) -> None:
+    before = world.all_refs()
+
+    assert world.run("plan").code == 0
+    assert world.run("plan", "--detailed-exitcode").code == 10
+    assert world.all_refs() == before
+
+    assert world.run("apply").code == 0
+    assert world.run("plan", "--detailed-exitcode").code == 0
+
+
+def test_a_second_apply_from_nothing_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reconciler.git import push
+
+    world.run("apply")
+    before = world.all_refs()
+    pushes = []
+    original = push.run_git
+    monkeypatch.setattr(push, "run_git", lambda *a, **k: pushes.append(a) or original(*a, **k))
+
+    said = world.run("apply", cache="another-cache")
+
+    assert (said.code, pushes) == (0, [])
+    assert world.all_refs() == before
+    assert "Nothing was written." in said.out
+
+
+def test_a_missing_configuration_is_invalid_input(world: World) -> None:
+    control(world).commit({"reconciler.yaml": None})
+
+    said = world.run("plan")
+
+    assert said.code == 3
+    assert "hint: " in said.err
+
+
+def test_a_bad_manifest_stalls_its_owner_and_no_other(world: World) -> None:
+    control(world).commit({manifest("edge-2", "web"): "kind: [\n"})
+
+    said = world.run("apply")
+
+    assert said.code == 3
+    assert f"{manifest('edge-2', 'web')}:" in said.out
+    refs = world.all_refs()
+    assert DRAFT in refs["edge-1.git"]
+    assert DRAFT not in refs["edge-2.git"]
+
+
+def test_a_dead_repository_is_unavailable_and_the_others_proceed(world: World) -> None:
+    (world.root / "edge-2.git").rename(world.root / "gone")
+
+    said = world.run("apply")
+
+    assert said.code == 5
+    assert "RepositoryUnavailable" in said.out
+    assert DRAFT in world.all_refs()["edge-1.git"]
+
+
+def test_a_repository_that_only_warns_is_no_failure(world: World) -> None:
+    note = "  annotations:\n    reconciler.dev/unavailable: warn\n"
+    text = repository("edge-2").replace("  namespace: default\n", f"  namespace: default\n{note}")
+    control(world).commit({"manifests/repositories/edge-2.yaml": text})
+    (world.root / "edge-2.git").rename(world.root / "gone")
+
+    assert world.run("apply").code == 0
+
+
+def test_a_control_repository_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+    said = World(tmp_path).run("plan")
+
+    assert said.code == 5
+    assert said.err.startswith("error: ")
+    assert "hint: " in said.err
+
+
+def test_an_unforeseen_error_is_a_bug_with_versions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reconciler import run
+
+    monkeypatch.setenv("FORGE_TOKEN", "s3cr3t-in-a-frame")
+    monkeypatch.setattr(run, "expand", lambda _: (_ for _ in ()).throw(KeyError("s3cr3t-in-a-frame")))
+
+    said = world.run("plan")
+
+    assert said.code == 1
+    assert "Traceback" in said.err
+    assert "pygit2 " in said.err
+    assert "s3cr3t-in-a-frame" not in said.err
+
+
+def test_a_reader_that_leaves_is_no_error(world: World) -> None:
+    line = (
+        f"{sys.executable} -m reconciler.cli.main plan --control {world.control} --cache-dir {world.root}/c"
+    )
+
+    ran = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line} | true"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode in (0, 141)
+    assert ran.stderr == ""
+
+
+# Refusals
+
+
+def test_only_the_reviewed_plan_is_applied(world: World) -> None:
+    before = world.all_refs()
+    reviewed = json.loads(world.run("plan", "-o", "json").out)["checksum"]
+
+    said = world.run("apply", "--checksum", "0" * 64)
+
+    assert said.code == 4
+    assert "create  edge-1/web" in said.out
+    assert world.all_refs() == before
+    assert world.run("apply", "--checksum", reviewed).code == 0
+
+
+def test_too_many_deletions_are_shown_then_refused(world: World) -> None:
+    world.run("apply")
+    world.run("approve", "--all")
+    world.run("apply")
+    control(world).commit(
+        {
+            "reconciler.yaml": control(world).read("main", "reconciler.yaml").decode()
+            + "  deletions:\n    minimum: 1\n    share: 0.1\n",
+            manifest("edge-1", "db"): None,
+            manifest("edge-2", "db"): None,
+        }
+    )
+    before = world.all_refs()
+
+    refused = world.run("apply")
+    assert refused.code == 4
+    assert re.search(r"edge-1/db +DeletionGuard", refused.out)
+    assert "refused: DeletionGuard: " in refused.out
+    assert "hint: " in refused.err
+    assert world.all_refs() == before
+    assert world.run("plan").code == 4
+
+    assert world.run("apply", "--allow-deletes", "2").code == 0
+    assert "refs/heads/reconciler/fleet/delete/db" in world.all_refs()["edge-1.git"]
+
+
+def test_only_the_default_branch_is_applied(world: World) -> None:
+    copy = world.root / "copy"
+    git(world.root, "clone", "-q", str(world.control), str(copy))
+    git(copy, "checkout", "-q", "-b", "feature")
+    before = world.all_refs()
+    places = ["--cache-dir", str(world.root / "cache")]
+
+    assert invoke(["plan", "-q", "--control", str(copy), *places]) == 0
+    assert invoke(["apply", "-q", "--control", str(copy), *places]) == 4
+    assert world.all_refs() == before
+
+    git(copy, "checkout", "-q", "main")
+    assert invoke(["apply", "-q", "--control", str(copy), *places]) == 0
+    assert "refs/heads/reconciler/fleet/state" in world.all_refs()["control.git"]
+
+
+# Forms of output
+
+
+def test_the_json_of_a_plan_is_as_its_schema_says(world: World) -> None:
+    control(world).commit({manifest("edge-2", "web"): "kind: [\n"})
+    schema = json.loads((PROJECT / "docs/plan.schema.json").read_text())
+
+    for line in (("plan",), ("apply",), ("plan", "--detailed-exitcode")):
+        value = json.loads(world.run(*line, "-o", "json").out)
+        assert violations(schema, value) == []
+        assert value["exitCode"] == 3
+        assert value["exits"][0] == "invalid_input"
+
+
+def test_sarif_names_file_and_line(world: World) -> None:
+    control(world).commit({manifest("edge-2", "web"): "kind: [\n"})
+
+    value = json.loads(world.run("plan", "-o", "sarif").out)
+
+    (result,) = value["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert value["version"] == "2.1.0"
+    assert place["artifactLocation"]["uri"] == manifest("edge-2", "web")
+    assert place["region"]["startLine"] >= 1
+
+
+def test_markdown_is_a_job_summary(world: World) -> None:
+    text = world.run("plan", "-o", "markdown").out
+
+    assert text.startswith("## Plan\n")
+    assert "| create | `edge-1/web` | NotFound |" in text
+
+
+def test_quiet_says_only_the_sum(world: World) -> None:
+    assert len(world.run("plan", "-q").out.splitlines()) == 1
+    assert len(world.run("apply", "-q").out.splitlines()) == 2
+
+
+def test_no_colour_reaches_a_pipe(world: World) -> None:
+    said = process(
+        "plan", "--control", str(world.control), "--cache-dir", str(world.root / "c"), FORCE_COLOR="1"
+    )
+
+    assert said.returncode == 0
+    assert "\x1b" not in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "coloured"),
+    [
+        ({}, (), True),
+        ({"NO_COLOR": "1"}, (), False),
+        ({"TERM": "dumb"}, (), False),
+        ({}, ("--no-color",), False),
+    ],
+)
+def test_colours_are_for_terminals(
+    world: World, environment: dict[str, str], options: tuple[str, ...], coloured: bool
+) -> None:
+    import pty
+
+    leader, follower = pty.openpty()
+    line = ["plan", *options, "--control", str(world.control), "--cache-dir", str(world.root / "c")]
+    ran = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", *line],
+        cwd=PROJECT,
+        env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", **environment},
+        stdout=follower,
+        check=False,
+    )
+    os.close(follower)
+    shown = os.read(leader, 1 << 16)
+    os.close(leader)
+
+    assert ran.returncode == 0
+    assert (b"\x1b[" in shown) is coloured
+
+
+# What is never printed
+
+
+def test_a_token_in_an_address_is_never_printed(tmp_path: Path) -> None:
+    said = process("plan", "--control", "https://bob:t0pSecretValue@127.0.0.1:9/x.git", cwd=tmp_path)
+
+    assert said.returncode == 5
+    assert "t0pSecretValue" not in said.stdout + said.stderr
+
+
+def test_a_hostile_name_cannot_drive_the_terminal(world: World) -> None:
+    control(world).commit({"manifests/evil.yaml": 'kind: "\\e[2J\\e[31mowned\\u202e"\napiVersion: v9\n'})
+
+    said = world.run("plan")
+
+    assert "\x1b" not in said.out + said.err
+    assert "\u202e" not in said.out + said.err
+
+
+# Pull requests
+
+
+def test_a_pull_request_is_listed_shown_and_closed_for_good(world: World) -> None:
+    world.run("apply")
+    assert re.search(r"edge-1#2 +draft +edge-1/web +Create web from web/v1", world.run("pr", "list").out)
+    shown = world.run("pr", "show", "edge-1/web").out
+    assert "head: drafts/web/packagevariant-1" in shown
+    assert world.run("pr", "show", "edge-1#2").out == shown
+
+    assert world.run("pr", "close", "edge-1/web", "--comment", "Not now").code == 0
+    again = world.run("apply")
+
+    assert again.code == 7
+    assert re.search(r"keep +edge-1/web +Rejected", again.out)
+    assert "edge-1#2" not in world.run("pr", "list").out
+    assert re.search(r"edge-1#2 +closed", world.run("pr", "list", "--all").out)
+
+
+def test_proposing_and_merging_are_two_steps(world: World) -> None:
+    world.run("apply")
+    assert world.run("pr", "merge", "edge-1/web").code == 4
+
+    assert world.run("approve", "--propose-only", "edge-1/web").out == "proposed edge-1/web\n"
+    assert "refs/heads/proposed/web/packagevariant-1" in world.all_refs()["edge-1.git"]
+    assert world.run("apply").out.endswith("Nothing was written.\n")
+    assert world.run("pr", "merge", "edge-1/web").code == 0
+
+    assert "refs/tags/web/v1" in world.all_refs()["edge-1.git"]
+    assert world.run("apply").code == 0
+
+
+def test_json_of_pull_requests_is_for_machines(world: World) -> None:
+    world.run("apply")
+
+    items = json.loads(world.run("pr", "list", "-o", "json").out)["items"]
+
+    assert [(i["name"], i["package"]) for i in items[:2]] == [
+        ("edge-1#1", "edge-1/db"),
+        ("edge-1#2", "edge-1/web"),
+    ]
+    assert json.loads(world.run("pr", "show", "edge-1#2", "-o", "json").out)["items"][0]["body"]
+
+
+def test_approving_everything_reports_each(world: World) -> None:
+    world.run("apply")
+
+    said = world.run("approve", "--all", "-o", "json")
+
+    items = json.loads(said.out)["items"]
+    assert said.code == 0
+    assert [i["revision"] for i in items] == ["db/v1", "web/v1"] * len(EDGES)
+    assert world.run("approve", "--all").out == "Nothing is open.\n"
+
+
+def test_a_refused_approval_does_not_stop_the_others(world: World) -> None:
+    world.run("apply")
+    Repo(world.root / "edge-1.git").commit({"web/hotfix.yaml": "a: 1\n"}, time=1_767_300_000)
+
+    said = world.run("approve", "--all")
+
+    assert said.code == 4
+    assert "refused: edge-1/web: " in said.out
+    assert "approved edge-3/web: web/v1" in said.out
+
+
+# Status and explanation
+
+
+def test_status_shows_what_was_recorded(world: World) -> None:
+    assert "Nothing was recorded yet" in world.run("status").out
+    control(world).commit({manifest("edge-1", "web"): variant("edge-1", "web", revision=9)})
+    world.run("apply")
+
+    said = world.run("status")
+
+    assert said.code == 3
+    assert re.search(r"PackageVariant +default/web-edge-1 +True +False", said.out)
+    assert re.search(r"PackageVariant +default/web-edge-2 +False +True", said.out)
+    assert len(json.loads(world.run("status", "default/web-edge-2", "-o", "json").out)["items"]) == 1
+
+
+def test_an_explanation_says_why_and_from_where(world: World) -> None:
+    said = world.run("explain", "edge-1/web")
+
+    assert said.code == 0
+    assert "edge-1/web: create (NotFound)" in said.out
+    assert f"manifest: {manifest('edge-1', 'web')}:1" in said.out
+    assert "upstream: web/v1" in said.out
+    assert json.loads(world.run("explain", "edge-1/web", "-o", "json").out)["reason"] == "NotFound"
+
+
+# Two at once
+
+
+def test_two_runs_at_once_end_where_one_does(tmp_path: Path) -> None:
+    write_world(tmp_path / "w")
+    alone = World(tmp_path / "w")
+    alone.run("apply")
+    wanted = alone.all_refs()
+    (tmp_path / "w").rename(tmp_path / "done")
+    write_world(tmp_path / "w")
+    world = World(tmp_path / "w")
+    line = ("apply", "-q", "--control", str(world.control), "--cache-dir")
+
+    with ThreadPoolExecutor(2) as pool:
+        caches = [str(tmp_path / name) for name in ("one", "two")]
+        runs = list(pool.map(lambda cache: process(*line, cache), caches))
+    last = world.run("apply")
+
+    assert {ran.returncode for ran in runs} <= {0, 5}, [ran.stderr for ran in runs]
+    assert last.code == 0
+    assert world.all_refs() == wanted
