@@ -41,7 +41,11 @@ def mirror(tmp_path: Path, repo: Repo) -> Mirror:
 
 def made(mirror: Mirror, text: str = "new") -> Oid:
     """Make a commit on main in the mirror, not pushed."""
-    head = mirror.refs()["refs/heads/main"]
+    return made_on(mirror, "refs/heads/main", text)
+
+
+def made_on(mirror: Mirror, ref: str, text: str = "new") -> Oid:
+    head = mirror.refs()[ref]
     pack = Pack(mirror)
     root = pack.patch_tree(mirror.commit(head).tree, "q", {"Kptfile": File.of(text.encode())})
     oid = pack.commit(root, [head], BOT, BOT, "Ours\n")
@@ -377,6 +381,8 @@ def test_a_persons_configuration_does_not_reach_us(
     hooks.mkdir()
     (hooks / "pre-push").write_text(f"#!/bin/sh\ntouch {marker}\nexit 1\n")
     (hooks / "pre-push").chmod(0o755)
+    (home / ".config" / "git").mkdir(parents=True)
+    (home / ".config" / "git" / "config").write_text("[broken\n")
     (home / ".gitconfig").write_text(
         textwrap.dedent(f"""\
             [core]
@@ -389,6 +395,7 @@ def test_a_persons_configuration_does_not_reach_us(
     )
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    mirror.fetch()
 
     assert statuses(mirror, RefUpdate(DRAFT, None, made(mirror))) == [PushStatus.DONE]
     assert not marker.exists()
@@ -422,3 +429,36 @@ def sparse_blob(repo: Repo, size: int) -> Oid:
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"".join(packed) + deflate.flush())
     return Oid(oid)
+
+
+def test_a_broken_ref_hides_no_other(repo: Repo, mirror: Mirror) -> None:
+    """A machine that lost power leaves empty files."""
+    repo.point("refs/heads/a", repo.oid("main"))
+    for name, text in (("empty", ""), ("text", "not an id\n"), ("gone", "1" * 40 + "\n")):
+        (repo.path / "refs" / "heads" / name).write_text(text)
+
+    mirror.fetch()
+
+    assert {"refs/heads/a", "refs/heads/main"} <= set(mirror.refs())
+    assert not {"refs/heads/empty", "refs/heads/text"} & set(mirror.refs())
+
+
+def test_a_linked_working_tree_is_read_and_pushed_to(tmp_path: Path, repo: Repo) -> None:
+    run("clone", "-q", str(repo.path), "work", cwd=tmp_path)
+    run("worktree", "add", "-q", "../linked", "-b", "linked", cwd=tmp_path / "work")
+    mirror = Mirrors(tmp_path / "cache").open(str(tmp_path / "linked"))
+
+    assert mirror.head_branch == "linked"
+    assert statuses(mirror, RefUpdate(DRAFT, None, made_on(mirror, "refs/heads/linked"))) == [PushStatus.DONE]
+
+
+def test_a_shallow_clone_is_read_and_pushed_to(tmp_path: Path, repo: Repo) -> None:
+    for number in range(3):
+        repo.commit({"p/x": f"{number}"})
+    run("clone", "-q", "--depth=1", f"file://{repo.path}", "shallow", cwd=tmp_path)
+    mirror = Mirrors(tmp_path / "cache").open(str(tmp_path / "shallow"))
+    head = mirror.refs()["refs/heads/main"]
+
+    assert [commit.oid for commit in mirror.first_parents(head)] == [head]
+    assert mirror.last_touched(head, ["p/Kptfile"]) == {"p/Kptfile": repo.time}
+    assert statuses(mirror, RefUpdate(DRAFT, None, made(mirror))) == [PushStatus.DONE]

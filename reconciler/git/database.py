@@ -1,0 +1,263 @@
+"""The objects of a repository: read in place, judged, remembered for the run."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pygit2
+
+from reconciler.errors import UnavailableError
+from reconciler.git import history
+from reconciler.git.files import PackageRefusedError, list_files, read_files
+from reconciler.git.history import CommitData
+from reconciler.git.trees import RawEntry, Refusal, judge_entry, parse_tree
+from reconciler.ids import Oid
+from reconciler.objects import Entry, Files, Mode, Signature
+from reconciler.policy import Limits
+
+NO_OBJECT = (KeyError, ValueError, pygit2.GitError)
+_FILE_MODES = frozenset({0o100644, 0o100664, 0o100755})
+_LARGEST_TREE = 64 << 20
+
+
+class Database:
+    """Commits, trees and blobs by id. An object never changes, so what was read once is kept."""
+
+    remote: str
+
+    def __init__(self) -> None:
+        self._commits: dict[Oid, CommitData] = {}
+        self._judged: dict[Oid, tuple[Entry | Refusal, ...]] = {}
+        self._entries: dict[Oid, tuple[Entry, ...]] = {}
+        self._ancestry: dict[Oid, frozenset[Oid]] = {}
+
+    def open(self) -> pygit2.Repository:
+        """Return the repository that holds the objects.
+
+        Raises: UnavailableError if it cannot be opened.
+        """
+        raise NotImplementedError
+
+    def ensure(self, oids: Iterable[Oid]) -> None:
+        """Fetch the objects that are not here yet, all in one batch.
+
+        Raises: UnavailableError if they cannot be fetched.
+        """
+        raise NotImplementedError
+
+    def has(self, oid: Oid) -> bool:
+        """Tell whether an object is here.
+
+        Raises: UnavailableError if the repository cannot be read any more.
+        """
+        try:
+            return bool(self.open().odb.exists(pygit2.Oid(hex=oid)))
+        except pygit2.GitError as error:
+            raise UnavailableError(f"Cannot read {self.remote}: {error}") from error
+
+    def find_commit(self, oid: Oid) -> CommitData | None:
+        """Return a commit, None if it is not here (beyond a shallow clone) or is not a commit."""
+        if oid in self._commits:
+            return self._commits[oid]
+        found = self._object(oid)
+        if not isinstance(found, pygit2.Commit):
+            return None
+        self._commits[oid] = _commit_data(found)
+        return self._commits[oid]
+
+    def commit(self, oid: Oid) -> CommitData:
+        """Return a commit.
+
+        Raises: UnavailableError if it is not in the repository.
+        """
+        if (commit := self.find_commit(oid)) is None:
+            raise UnavailableError(f"Commit {oid} is not in {self.remote}", hint="Fetch its whole history.")
+        return commit
+
+    def judged(self, tree: Oid) -> tuple[Entry | Refusal, ...]:
+        """Return every entry of a tree in its order, those that nobody should touch as refusals."""
+        if tree not in self._judged:
+            self._judged[tree] = tuple(judge_entry(raw) for raw in self.raw_entries(tree))
+        return self._judged[tree]
+
+    def entries(self, tree: Oid) -> tuple[Entry, ...]:
+        """Return the entries of a tree whose names and modes are safe."""
+        if tree not in self._entries:
+            judged = self.judged(tree)
+            self._entries[tree] = tuple(entry for entry in judged if isinstance(entry, Entry))
+        return self._entries[tree]
+
+    def refusals(self, tree: Oid) -> tuple[Refusal, ...]:
+        """Return the entries of a tree that are refused, with the reason."""
+        return tuple(entry for entry in self.judged(tree) if isinstance(entry, Refusal))
+
+    def raw_entries(self, tree: Oid) -> list[RawEntry]:
+        """Return the entries of a tree as they are stored.
+
+        Raises: UnavailableError if the tree is not here; PackageRefusedError if it is malformed.
+        """
+        try:
+            return parse_tree(self._read(tree, _LARGEST_TREE))
+        except ValueError as error:
+            raise PackageRefusedError("", f"tree {tree} is malformed") from error
+
+    def subtree(self, commit_or_tree: Oid, path: str) -> Oid | None:
+        """Return the tree at `path` ("" is the root), None if there is no directory."""
+        found = self._at(commit_or_tree, path)
+        return Oid(str(found.id)) if isinstance(found, pygit2.Tree) else None
+
+    def blob_at(self, commit_or_tree: Oid, path: str) -> Oid | None:
+        """Return the id of the regular file at `path`, None if there is none; its content may not be here."""
+        found = self._at(commit_or_tree, path)
+        return Oid(str(found.id)) if found is not None and found.filemode in _FILE_MODES else None
+
+    def blob(self, oid: Oid, max_bytes: int) -> bytes:
+        """Return a blob's bytes; its size is looked at before anything is read.
+
+        Raises: PackageRefusedError if it is larger than `max_bytes`; UnavailableError if it is missing.
+        """
+        return self._read(oid, max_bytes)
+
+    def files(self, tree: Oid, limits: Limits) -> Files:
+        """Return the files of a package.
+
+        Raises: PackageRefusedError, see `git.files.read_files`.
+        """
+        return read_files(self, tree, limits)
+
+    def list_blobs(self, tree: Oid, limits: Limits) -> frozenset[Oid]:
+        """Return the blobs of a package without reading one.
+
+        Raises: PackageRefusedError, see `git.files.list_files`.
+        """
+        return frozenset(entry.oid for _, entry in list_files(self, tree, limits))
+
+    # History
+
+    def merge_base(self, main: Oid, tip: Oid) -> Oid | None:
+        """Return the best common commit; `main` is the long-lived side, whose ancestry is kept."""
+        return history.merge_base(self, self.ancestry(main), tip)
+
+    def ancestry(self, tip: Oid) -> frozenset[Oid]:
+        """Return `tip` and all its ancestors; computed once per tip."""
+        if tip not in self._ancestry:
+            self._ancestry[tip] = history.ancestors(self, tip)
+        return self._ancestry[tip]
+
+    def first_parents(self, tip: Oid, until: Oid | None = None) -> Iterator[CommitData]:
+        """Yield `tip` and its first parents, newest first, up to but without `until`."""
+        return history.first_parents(self, tip, until)
+
+    def walk(self, tip: Oid, hidden: Container[Oid] = frozenset()) -> Iterator[Oid]:
+        """Yield what is reachable from `tip` without passing `hidden`, nearest first."""
+        return history.walk(self, tip, hidden)
+
+    def last_touched(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, int]:
+        """Return for each path the committer time of the commit that last touched it, in one walk."""
+        return history.last_touched(self, self.changed_paths, commit, paths)
+
+    def changed_paths(self, old: Oid | None, new: Oid | None, paths: Iterable[str]) -> set[str]:
+        """Return those of `paths` at which two trees differ; equal directories are not descended."""
+        if old == new:
+            return set()
+        below: dict[str, set[str]] = {}
+        for path in paths:
+            head, _, rest = path.partition("/")
+            below.setdefault(head, set()).add(rest)
+        before, after = self._by_name(old, below), self._by_name(new, below)
+        changed = set()
+        for head, rests in below.items():
+            a, b = before.get(head), after.get(head)
+            if a == b:
+                continue
+            changed |= {head} if "" in rests else set()
+            deeper = self.changed_paths(_tree_of(a), _tree_of(b), rests - {""})
+            changed |= {f"{head}/{rest}" for rest in deeper}
+        return changed
+
+    # Inside
+
+    def _object(self, oid: Oid) -> Any:
+        try:
+            return self.open().get(oid)
+        except NO_OBJECT:
+            return None
+
+    def _at(self, commit_or_tree: Oid, path: str) -> Any:
+        found = self._object(commit_or_tree)
+        try:
+            found = found.tree if isinstance(found, pygit2.Commit) else found
+            for segment in path.split("/") if path else ():
+                if not isinstance(found, pygit2.Tree) or segment not in found:
+                    return None
+                found = found[segment]
+        except NO_OBJECT:
+            return None
+        return found
+
+    def _by_name(self, tree: Oid | None, names: Container[str]) -> Mapping[str, Entry]:
+        return {entry.name: entry for entry in self.entries(tree) if entry.name in names} if tree else {}
+
+    def _read(self, oid: Oid, max_bytes: int) -> bytes:
+        key = pygit2.Oid(hex=oid)
+        try:
+            _, size = self.open().odb.read_header(key)
+            if size > max_bytes:
+                raise PackageRefusedError("", f"it has {size} bytes, more than {max_bytes}")
+            return bytes(self.open().odb.read(key)[1])
+        except NO_OBJECT as error:
+            raise UnavailableError(f"Object {oid} is not in {self.remote}") from error
+
+
+def open_repository(path: Path) -> pygit2.Repository:
+    """Open a repository exactly where git would: at `path`, its `.git`, or `path` with `.git` added.
+
+    Raises: pygit2.GitError if there is none.
+    """
+    for candidate in (path, path.with_name(path.name + ".git")):
+        if candidate.is_dir():
+            return pygit2.Repository(str(candidate))
+    raise pygit2.GitError(f"{path} does not exist")
+
+
+def objects_directory(repository: pygit2.Repository) -> Path:
+    """Return where a repository keeps its objects; a linked working tree has them elsewhere."""
+    directory = Path(repository.path)
+    shared = directory / "commondir"
+    if shared.is_file():
+        directory /= shared.read_text().strip()
+    return directory.resolve() / "objects"
+
+
+def _isolate() -> None:
+    """Keep a person's configuration away from libgit2, as `git.command` does from git."""
+    pygit2.settings.owner_validation = False
+    for level in ("SYSTEM", "XDG", "GLOBAL", "PROGRAMDATA"):
+        pygit2.settings.search_path[getattr(pygit2.enums.ConfigLevel, level)] = ""
+
+
+_isolate()
+
+
+def _tree_of(entry: Entry | None) -> Oid | None:
+    return entry.oid if entry and entry.mode == Mode.TREE else None
+
+
+def _commit_data(found: pygit2.Commit) -> CommitData:
+    try:
+        message = found.raw_message.decode(found.message_encoding or "utf-8", "replace")
+    except LookupError:  # an encoding that nobody knows
+        message = found.raw_message.decode("utf-8", "replace")
+    return CommitData(
+        Oid(str(found.id)),
+        Oid(str(found.tree_id)),
+        tuple(Oid(str(parent)) for parent in found.parent_ids),
+        _signature(found.author),
+        _signature(found.committer),
+        message,
+    )
+
+
+def _signature(found: pygit2.Signature) -> Signature:
+    name, email = (raw.decode("utf-8", "replace") for raw in (found.raw_name, found.raw_email))
+    return Signature(name, email, found.time)

@@ -1,0 +1,227 @@
+"""How long reading, packing and pushing take, beside git itself in the same run.
+
+Run as `python tests/bench/bench_git.py [repositories ...]`, by default 50 and 500.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+if __package__ in {None, ""}:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from reconciler.api.porch import Repository
+from reconciler.errors import Location
+from reconciler.git.command import process_count
+from reconciler.git.push import RefUpdate, push, split_updates
+from reconciler.git.repository import Mirrors
+from reconciler.git.store import Pack
+from reconciler.ids import ObjectName
+from reconciler.inventory import Source, Sourced
+from reconciler.objects import File, Signature
+from reconciler.policy import Limits, Policy
+from reconciler.read.repositories import read_repositories
+from tests.support.git import BOT, Repo, kptfile, make_repository
+
+T = TypeVar("T")
+SIGNATURE = Signature(*BOT, 1_767_225_600)
+
+
+class Row(NamedTuple):
+    """One line of the table: ours and the baseline in seconds, the processes that ours started."""
+
+    what: str
+    ours: float
+    baseline: float
+    processes: int
+
+
+def timed(action: Callable[[], T]) -> tuple[float, T, int]:
+    """Return seconds, result and git processes of an action."""
+    before, start = process_count(), time.perf_counter()
+    result = action()
+    return time.perf_counter() - start, result, process_count() - before
+
+
+def git(*arguments: str, cwd: Path, stdin: bytes = b"") -> None:
+    subprocess.run(["git", *arguments], cwd=cwd, input=stdin, capture_output=True, check=True)
+
+
+def fleet(root: Path, count: int) -> list[Repo]:
+    """Make repositories with four packages each, two tags and a draft of ours."""
+    repos = []
+    for number in range(count):
+        files = {f"p{i}/{f}": kptfile(f"p{i}-{number}") for i in range(4) for f in ("Kptfile", "a.yaml")}
+        repo = make_repository(root / f"{number}.git", files)
+        repo.tag("p0/v1")
+        repo.tag("p1/v1")
+        repo.commit({"p0/a.yaml": "x"}, branch="drafts/p0/w", start="main", who=BOT)
+        repos.append(repo)
+    return repos
+
+
+def registrations(repos: Sequence[Repo]) -> list[Sourced[Repository]]:
+    return [
+        Sourced(
+            ObjectName("default", f"r{number}"),
+            Repository.model_validate(
+                {"apiVersion": "v1", "kind": "Repository", "spec": {"git": {"repo": str(repo.path)}}}
+            ),
+            Source(Location("r.yaml")),
+        )
+        for number, repo in enumerate(repos)
+    ]
+
+
+def bench_fleet(root: Path, count: int) -> list[Row]:
+    """Read and write a fleet of small repositories; the baseline is one git process per repository."""
+    repos = fleet(root / "repos", count)
+    mirrors = Mirrors(root / "cache")
+    remotes = [str(repo.path) for repo in repos]
+    fetch, _, processes = timed(lambda: mirrors.fetch_all(remotes))
+    listed, _, _ = timed(lambda: [git("for-each-ref", cwd=repo.path) for repo in repos])
+    rows = [Row(f"fetch {count} repositories / git for-each-ref", fetch, listed, processes)]
+
+    read, views, processes = timed(
+        lambda: read_repositories(registrations(repos), Mirrors(root / "c2"), Policy())
+    )
+    assert all(len(view.packages) == 4 for view in views.values())
+    rows.append(Row(f"read {count} views / git ls-tree -r", read, bench_ls_tree(repos), processes))
+
+    write, _, processes = timed(lambda: [write_draft(mirrors, repo) for repo in repos])
+    pushed = bench_plain_push(root, repos)
+    rows.append(Row(f"draft in {count} repositories / git push", write, pushed, processes))
+    return rows
+
+
+def bench_ls_tree(repos: Sequence[Repo]) -> float:
+    return timed(lambda: [git("ls-tree", "-r", "main", cwd=repo.path) for repo in repos])[0]
+
+
+def write_draft(mirrors: Mirrors, repo: Repo) -> None:
+    mirror = mirrors.open(str(repo.path))
+    head = mirror.refs()["refs/heads/main"]
+    pack = Pack(mirror)
+    root = pack.patch_tree(mirror.commit(head).tree, "new", {"Kptfile": File.of(b"x"), "a": File.of(b"y")})
+    commit = pack.commit(root, [head], SIGNATURE, SIGNATURE, "Draft\n")
+    pack.save()
+    assert push(mirror, [RefUpdate("refs/heads/drafts/new/w", None, commit)])[0].ok
+
+
+def bench_plain_push(root: Path, repos: Sequence[Repo]) -> float:
+    """Push an existing commit from a clone of each repository: the least that git can do."""
+    for number, repo in enumerate(repos):
+        git("clone", "-q", "--bare", "--shared", str(repo.path), str(root / f"clone-{number}"), cwd=root)
+
+    def run() -> None:
+        for number, repo in enumerate(repos):
+            git("push", "-q", str(repo.path), "main:refs/heads/bench", cwd=root / f"clone-{number}")
+
+    return timed(run)[0]
+
+
+def bench_drafts(root: Path, count: int) -> list[Row]:
+    """Write many drafts into one repository; the baseline is git fast-import of the same."""
+    repo = make_repository(root / "one.git", {"README.md": "x"})
+    mirror = Mirrors(root / "cache").open(str(repo.path))
+    head = mirror.refs()["refs/heads/main"]
+    tree = mirror.commit(head).tree
+    shared = {f"{n}.yaml": File.of(b"kind: ConfigMap\n" * 100 + b"%d" % n) for n in range(9)}
+    packages = [{**shared, "Kptfile": File.of(b"name: p%d\n" % n * 50)} for n in range(count)]
+    pack = Pack(mirror)
+
+    def commits() -> list[RefUpdate]:
+        made = []
+        for number, files in enumerate(packages):
+            root_tree = pack.patch_tree(tree, f"c{number}/web", files)
+            oid = pack.commit(root_tree, [head], SIGNATURE, SIGNATURE, f"Draft {number}\n")
+            made.append(RefUpdate(f"refs/heads/drafts/c{number}/web/w", None, oid))
+        return made
+
+    packed, updates, _ = timed(commits)
+    saved, _, processes = timed(pack.save)
+    pushed, _, pushes = timed(lambda: [push(mirror, batch) for batch in split_updates(updates)])
+    imported = bench_fast_import(root, packages)
+    plain = bench_push_all(root, repo)
+    git("fsck", "--strict", cwd=repo.path)
+    return [
+        Row(f"pack {count} drafts of 10 files / git fast-import", packed + saved, imported, processes),
+        Row(f"push {count} drafts / git push of as many refs", pushed, plain, pushes),
+    ]
+
+
+def bench_fast_import(root: Path, packages: Sequence[dict[str, File]]) -> float:
+    target = root / "import.git"
+    git("init", "-q", "--bare", str(target), cwd=root)
+    stream = [b"commit refs/heads/main\ncommitter a <a@b> 1 +0000\ndata 0\nM 100644 inline r\ndata 0\n\n"]
+    for number, files in enumerate(packages):
+        stream.append(
+            b"commit refs/heads/d%d\ncommitter a <a@b> 1 +0000\ndata 0\nfrom refs/heads/main\n" % number
+        )
+        for name, file in files.items():
+            path = f"c{number}/web/{name}".encode()
+            stream.append(b"M 100644 inline %b\ndata %d\n%b\n" % (path, len(file.data), file.data))
+    data = b"".join(stream)
+    return timed(lambda: git("fast-import", "--quiet", cwd=target, stdin=data))[0]
+
+
+def bench_push_all(root: Path, repo: Repo) -> float:
+    """Push the same branches to an empty repository with one wildcard."""
+    git("init", "-q", "--bare", "empty.git", cwd=root)
+    spec = "refs/heads/*:refs/heads/*"
+    return timed(lambda: git("push", "-q", str(root / "empty.git"), spec, cwd=repo.path))[0]
+
+
+def bench_monorepo(root: Path, count: int) -> list[Row]:
+    """Read one repository with many packages and drafts; the baseline is git ls-tree and for-each-ref."""
+    files = {f"c{n // 100}/p{n}/{f}": kptfile(f"p{n}") for n in range(count) for f in ("Kptfile", "a.yaml")}
+    repo = make_repository(root / "mono.git", files)
+    for n in range(0, count, 10):
+        ref = f"drafts/c{n // 100}/p{n}/w"
+        repo.commit({f"c{n // 100}/p{n}/a.yaml": "edited"}, branch=ref, start="main", who=BOT)
+    git("pack-refs", "--all", cwd=repo.path)
+    git("gc", "-q", cwd=repo.path)
+    views = registrations([repo])
+    ours, found, processes = timed(lambda: read_repositories(views, Mirrors(root / "cache"), Policy()))
+    (view,) = found.values()
+    assert len(view.packages) == count
+    listed, _, _ = timed(lambda: git("ls-tree", "-r", "main", cwd=repo.path))
+    refs, _, _ = timed(lambda: git("for-each-ref", cwd=repo.path))
+    mirror = Mirrors(root / "cache").open(str(repo.path))
+    trees = [state.main_tree for state in view.packages.values() if state.main_tree]
+    contents, _, _ = timed(lambda: [mirror.files(tree, Limits()) for tree in trees])
+    oids = b"".join(b"%b\n" % e.oid.encode() for t in trees for e in mirror.entries(t))
+    batch, _, _ = timed(lambda: git("cat-file", "--batch", cwd=repo.path, stdin=oids))
+    return [
+        Row(f"read {count} packages, {count // 10} drafts / git ls-tree", ours, listed + refs, processes),
+        Row(f"contents of {count} packages / git cat-file", contents, batch, 0),
+    ]
+
+
+def main(counts: Sequence[int]) -> None:
+    """Print the table."""
+    rows: list[Row] = []
+    root = Path(tempfile.mkdtemp(prefix="bench-git-"))
+    try:
+        for count in counts:
+            (root / str(count)).mkdir()
+            rows += bench_fleet(root / str(count), count)
+        (root / "drafts").mkdir()
+        rows += bench_drafts(root / "drafts", 2000)
+        (root / "mono").mkdir()
+        rows += bench_monorepo(root / "mono", 2000)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    print(f"{'':62} {'ours':>8} {'git':>8} {'ratio':>6} processes")
+    for row in rows:
+        ratio = row.ours / row.baseline
+        print(f"{row.what:62} {row.ours:7.3f}s {row.baseline:7.3f}s {ratio:6.2f} {row.processes:9}")
+
+
+if __name__ == "__main__":
+    main([int(argument) for argument in sys.argv[1:]] or [50, 500])
