@@ -1,0 +1,152 @@
+"""Carvel's packaging manifests, with the dependency fields that were proposed for them."""
+
+from pydantic import Field
+
+from reconciler.api.foreign import ForeignManifest, ForeignModel
+
+
+class GroupVersionKind(ForeignModel):
+    """An API; both spellings of the proposal are brought into this one before it is read."""
+
+    api_version: str
+    kind: str
+
+
+class PackageReference(ForeignModel):
+    """A package and a range of its versions."""
+
+    ref_name: str
+    version: str = ""
+
+
+class Dependency(ForeignModel):
+    """One dependency: exactly one of a package, an API, or alternatives of which one is enough."""
+
+    package: PackageReference | None = None
+    gvk: GroupVersionKind | None = None
+    or_: tuple["Dependency", ...] | None = Field(default=None, alias="or")
+    optional: bool = False
+    alias: str = ""
+    install: bool | None = None
+
+
+class Constraints(ForeignModel):
+    """A range of versions of something that a package stands on."""
+
+    constraints: str = ""
+
+
+class PackageSpec(ForeignModel):
+    """One version of a package."""
+
+    ref_name: str
+    version: str
+    installation_type: str = "noRestrictions"
+    dependencies: tuple[Dependency, ...] = ()
+    provides: tuple[GroupVersionKind, ...] = ()
+    licenses: tuple[str, ...] = ()
+    released_at: str | None = None
+    release_notes: str = ""
+    capacity_requirements_description: str = ""
+    included_software: tuple[dict[str, object], ...] = ()
+    template: dict[str, object] | None = None
+    values_schema: dict[str, object] | None = None
+    kubernetes_version_selection: Constraints | None = None
+    kapp_controller_version_selection: Constraints | None = None
+
+
+class Package(ForeignManifest):
+    """`data.packaging.carvel.dev/v1alpha1 Package`, also stored as InternalPackage."""
+
+    spec: PackageSpec
+
+
+class PackageMetadataSpec(ForeignModel):
+    """What is said about every version of a package."""
+
+    display_name: str = ""
+    short_description: str = ""
+    long_description: str = ""
+    categories: tuple[str, ...] = ()
+    provider_name: str = ""
+    maintainers: tuple[dict[str, object], ...] = ()
+    support_description: str = ""
+    icon_svg_base64: str = Field(default="", alias="iconSVGBase64")
+
+
+class PackageMetadata(ForeignManifest):
+    """`data.packaging.carvel.dev/v1alpha1 PackageMetadata`; it never affects resolution."""
+
+    spec: PackageMetadataSpec = PackageMetadataSpec()
+
+
+class PrereleaseSelection(ForeignModel):
+    """Which pre-releases to admit: all, or those with one of these identifiers."""
+
+    identifiers: tuple[str, ...] = ()
+
+
+class VersionSelection(ForeignModel):
+    """A range of versions, with its own rule for pre-releases."""
+
+    constraints: str = ""
+    prereleases: PrereleaseSelection | None = None
+
+
+class PackageRef(ForeignModel):
+    """Which package to install."""
+
+    ref_name: str
+    version_selection: VersionSelection | None = None
+
+
+class SecretRef(ForeignModel):
+    """A Secret and the key in it."""
+
+    name: str
+    key: str = ""
+
+
+class DependencyOverride(ForeignModel):
+    """The user's word about one dependency."""
+
+    ref_name: str
+    version_selection: VersionSelection | None = None
+    install: bool | None = None
+
+
+class DependencyValues(ForeignModel):
+    """Values for one dependency."""
+
+    alias: str = ""
+    ref_name: str = ""
+    secret_ref: SecretRef
+
+
+class InstallDependencies(ForeignModel):
+    """What the user says about dependencies."""
+
+    install: bool = True
+    override: tuple[DependencyOverride, ...] = ()
+    values: tuple[DependencyValues, ...] = ()
+
+
+class PackageInstallSpec(ForeignModel):
+    """What to install and how."""
+
+    package_ref: PackageRef
+    service_account_name: str = ""
+    cluster: dict[str, object] | None = None
+    default_namespace: str = ""
+    values: tuple[dict[str, object], ...] = ()
+    paused: bool = False
+    canceled: bool = False
+    sync_period: str | None = None
+    no_delete: bool = Field(default=False, alias="noopDelete")
+    dependencies: InstallDependencies = InstallDependencies()
+
+
+class PackageInstall(ForeignManifest):
+    """`packaging.carvel.dev/v1alpha1 PackageInstall`."""
+
+    spec: PackageInstallSpec
