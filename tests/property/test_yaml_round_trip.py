@@ -1,0 +1,307 @@
+"""The laws of YAML: what is written is read, edits do what they say, and no other byte moves."""
+
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path as FilePath
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.krm.documents import Kind, split_file
+from reconciler.krm.yaml import (
+    PACKAGE_LIMITS,
+    AddKey,
+    DeleteItem,
+    DeleteKey,
+    Edit,
+    InsertItem,
+    Layout,
+    Path,
+    Scalar,
+    SetHeadComment,
+    SetLineComment,
+    SetValue,
+    Style,
+    Tree,
+    YamlError,
+    apply_edits,
+    emit,
+    load_documents,
+)
+from reconciler.krm.yaml.model import edited
+from tests.support.corpus import CORPUS
+
+FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
+_WORDS = "on y 0777 1e3 2001-01-01 1:30 null ~ << = .inf --- ... - ? : #a a#b &a *a !a %a @a `a 'a \"a [a {a"
+TRICKY = _WORDS.split()
+TEXTS = st.one_of(
+    st.text(st.characters(codec="utf-8"), max_size=12),
+    st.text("ab \n#:-'\"[]{},\t|>&*!%@0123456789.eE_+~<=\u2028\x85\ufeff\r", max_size=10),
+    st.sampled_from(
+        [*TRICKY, "- a", "? a", ": a", "a: b", "a #b", "--flag", "a:", " a", "a ", "a\nb\n", "\na", ""]
+    ),
+)
+SCALARS = st.one_of(
+    TEXTS,
+    st.integers(-(2**63), 2**63 - 1),
+    st.booleans(),
+    st.none(),
+    st.floats(allow_nan=False, allow_infinity=False).filter(lambda number: not number.is_integer()),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
+    max_leaves=12,
+)
+LAYOUTS = st.builds(Layout, st.sampled_from([2, 3, 4]), st.booleans())
+
+
+def _same(left: Any, right: Any) -> bool:
+    return orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
+
+
+@given(VALUES, LAYOUTS, st.booleans())
+def test_what_is_written_is_read(value: Any, layout: Layout, flow: bool) -> None:
+    text = emit(value, layout, flow=flow)
+
+    (document,) = load_documents(f"{text}\n".encode())
+
+    assert orjson.dumps(document.value) == orjson.dumps(value)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    """Draw a text with comments, blank lines, flow parts, odd ends and either kind of line break."""
+    text = emit(draw(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4)), draw(LAYOUTS))
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if re.match(r"[ -]*[a-b]+:", line) and draw(st.booleans()):
+            pad = " " * (len(line) - len(line.lstrip(" ")))
+            lines += draw(st.sampled_from([[f"{pad}# head"], [""], [f"{pad}# one", "", f"{pad}# two"]]))
+        lines.append(line)
+        if re.fullmatch(r"[ -]*[a-b]+: (?:[a-b0-9]+|\{\}|\[\])", line) and draw(st.booleans()):
+            lines[-1] += draw(st.sampled_from([" # line", "   # far", " "]))
+    text = "\n".join(lines) + draw(st.sampled_from(["", "\n", "\n\n", "\n# end\n"]))
+    return text.replace("\n", draw(st.sampled_from(["\n", "\r\n"]))) if "\r" not in text else text
+
+
+def _paths(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    yield path, value
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _paths(child, (*path, key))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _paths(child, (*path, index))
+
+
+@st.composite
+def edits_of(draw: st.DrawFn, value: Any) -> Edit:
+    """Draw an edit that means something for this value."""
+    path, found = draw(st.sampled_from(list(_paths(value))))
+    kinds: list[Edit] = [SetValue(path, draw(VALUES))]
+    if isinstance(found, dict):
+        key = draw(TEXTS.filter(lambda text: text not in found))
+        kinds.append(AddKey(path, key, draw(VALUES), before=draw(st.sampled_from([None, *found]))))
+        kinds.append(AddKey(path, key, draw(VALUES), after=draw(st.sampled_from([None, *found]))))
+    if isinstance(found, list):
+        kinds.append(InsertItem(path, draw(st.integers(0, len(found))), draw(VALUES)))
+    if path:
+        kinds.append(DeleteKey(path) if isinstance(path[-1], str) else DeleteItem(path))
+    return draw(st.sampled_from(kinds))
+
+
+@given(st.data())
+def test_an_edited_text_reads_as_the_edited_data(data: st.DataObject) -> None:
+    text = data.draw(documents())
+    try:
+        value = Tree.parse(text).value
+    except YamlError:
+        return  # a comment that was put into a folded text
+    edits: list[Edit] = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        edits.append(data.draw(edits_of(value)))
+        value = edited(value, edits[-1])
+
+    result = apply_edits(text, edits)
+
+    assert _same(Tree.parse(result.text).value, value)
+
+
+@given(st.data())
+def test_comments_are_set_and_taken_away_without_touching_data(data: st.DataObject) -> None:
+    text = data.draw(documents())
+    try:
+        tree = Tree.parse(text)
+        path, _ = data.draw(st.sampled_from(list(_paths(tree.value))[1:]))
+        kind = data.draw(st.sampled_from([SetLineComment, SetHeadComment]))
+        added = apply_edits(text, [kind(path, "new")])
+    except YamlError:
+        return  # no YAML, or a place that has no comment of its own
+    after = Tree.parse(added.text)
+    removed = Tree.parse(apply_edits(added.text, [kind(path, None)]).text)
+
+    assert _same(after.value, tree.value)
+    found = after.slot(path)
+    assert found is not None
+    assert "# new" in (found.comments.line if kind is SetLineComment else found.comments.head)
+    left = removed.slot(path)
+    assert left is not None
+    assert (left.comments.line if kind is SetLineComment else left.comments.head) == ""
+
+
+@given(
+    st.one_of(st.binary(max_size=60), documents().map(str.encode)),
+    st.sampled_from([b"", b"---\n", b"# x\n---\n"]),
+)
+def test_documents_join_to_the_bytes_that_were_split(data: bytes, head: bytes) -> None:
+    assert split_file(head + data).data == head + data
+
+
+# The same laws on real packages.
+
+
+def _corpus_files() -> list[FilePath]:
+    if not CORPUS.is_dir():
+        return []
+    return sorted(
+        path for path in CORPUS.rglob("*") if path.name == "Kptfile" or path.suffix in (".yaml", ".yml")
+    )
+
+
+def _corpus_documents() -> Iterator[tuple[str, str]]:
+    files = _corpus_files()
+    if not files:
+        pytest.skip(f"the folder of real packages is not here: {CORPUS}")
+    for path in files:
+        for part in split_file(path.read_bytes(), path.name).parts:
+            if part.kind in (Kind.KRM, Kind.DATA):
+                yield str(path.relative_to(CORPUS)), part.text
+
+
+def _sample(items: list[Any], size: int, seed: str) -> list[Any]:
+    """Take all of a few and some of many, the same ones each time."""
+    return items if len(items) <= size else random.Random(seed).sample(items, size)
+
+
+def test_real_files_are_split_without_loss() -> None:
+    files = _corpus_files()
+    if not files:
+        pytest.skip(f"the folder of real packages is not here: {CORPUS}")
+
+    for path in files:
+        data = path.read_bytes()
+        file = split_file(data, path.name)
+        assert file.problem is None, path
+        assert file.data == data, path
+
+
+def _leaves(node: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield from _leaves(value, (*path, key.value))
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _leaves(value, (*path, index))
+    else:
+        yield path, node
+
+
+def _expected(text: str, node: Any, new: str) -> str:
+    """Say what a single-field edit must give, from PyYAML's own marks."""
+    start, end = node.start_mark.index, node.end_mark.index
+    if start == end:
+        return f"{text[:start]} {new}{text[end:]}"
+    quote = node.style if node.style in ("'", '"') else ""
+    return f"{text[:start]}{quote}{new}{quote}{text[end:]}"
+
+
+def test_each_single_field_edit_of_a_real_file_changes_exactly_the_expected_bytes() -> None:
+    edits = 0
+    for name, text in _corpus_documents():
+        leaves = list(_leaves(yaml.compose(text, yaml.CSafeLoader)))
+        size = 10_000 if len(text) < 2_000 else max(2, 60_000 // len(text)) * FUZZ
+        for path, node in _sample(leaves, size, name):
+            if node.style in ("|", ">") or text[node.start_mark.index : node.start_mark.index + 1] in "&!*":
+                continue
+            result = apply_edits(text, [SetValue(path, "edited")])
+            edits += 1
+            assert result.text == _expected(text, node, "edited"), (name, path)
+    assert edits > 1_000
+
+
+def _mix(tree: Tree, seed: str) -> Iterator[Edit]:
+    """Yield the fixed mix of edits of one document: every kind, at places chosen by its name."""
+    spots = list(_paths(tree.value))
+    for path, found in _sample(spots, 4 * FUZZ, seed):
+        if isinstance(found, dict):
+            yield AddKey(path, "added", {"a": ["b"]})
+        elif isinstance(found, list):
+            yield InsertItem(path, 0, {"a": "b"})
+        else:
+            yield SetValue(path, "first\nsecond\n")
+            yield SetValue(path, ["a", {"b": "on"}])
+        if path:
+            yield DeleteKey(path) if isinstance(path[-1], str) else DeleteItem(path)
+            yield SetHeadComment(path, "about this")
+
+
+def _allowed(tree: Tree, edit: Edit) -> tuple[int, int]:
+    """Return the lines that an edit may touch: its field's, or those of the collection that it empties."""
+    slot = tree.slot(edit.path)
+    siblings = len(slot.parent.raw.value) if slot else 0
+    if isinstance(edit, (DeleteKey, DeleteItem)) and siblings == 1:
+        slot = tree.slot(edit.path[:-1])
+    if slot is None or slot.parent.style is Style.FLOW:
+        return 0, len(tree.text)
+    start, end = tree.extent(slot)
+    start = max(tree.text.rfind("\n", 0, start), 0)
+    end = tree.text.find("\n", end) + 1 or len(tree.text)
+    if (
+        isinstance(edit, (DeleteKey, DeleteItem)) and slot.index == 0
+    ):  # its successor may move behind the dash
+        end += len(tree.text[end:]) - len(tree.text[end:].lstrip(" "))
+    return start, end
+
+
+def test_every_kind_of_edit_stays_in_its_field_and_hardly_ever_needs_the_fallback() -> None:
+    files: set[str] = set()
+    fallen: set[str] = set()
+    refused = edits = 0
+    for name, text in _corpus_documents():
+        tree = Tree.parse(text)
+        files.add(name)
+        for edit in _mix(tree, name):
+            try:
+                result = apply_edits(text, [edit])
+            except YamlError:
+                assert isinstance(edit, SetHeadComment), (name, edit)
+                refused += 1  # within flow style
+                continue
+            edits += 1
+            fallen |= {name} if result.fallbacks else set()
+            start, end = _allowed(tree, edit)
+            assert result.text.startswith(text[:start]), (name, edit)
+            assert result.text.endswith(text[end:]), (name, edit)
+            wanted = edited(tree.value, edit)
+            assert _same(Tree.parse(result.text).value, wanted), (name, edit)
+    assert edits > 1_000
+    assert refused < edits * 0.05
+    assert len(fallen) <= 0.01 * len(files)
+
+
+def test_every_real_scalar_is_understood_as_a_node() -> None:
+    for name, text in _corpus_documents():
+        tree = Tree.parse(text, PACKAGE_LIMITS)
+        for path, found in _sample(list(_paths(tree.value)), 50, name):
+            node = tree.find(path)
+            assert node is not None, (name, path)
+            assert _same(node.value, found), (name, path)
+            if isinstance(node, Scalar) and node.style in (Style.SINGLE, Style.DOUBLE):
+                assert node.text[0] == node.text[-1], (name, path)
