@@ -160,16 +160,20 @@ def _release(target: Target, world: World, change: Change) -> Change:
     if not isinstance(package, Package):
         message = package.message if isinstance(package, Blocked) else "Its content was not read"
         return replace(change, op=Op.BLOCK, message=message, waits=True)
-    change = replace(change, after=package.tree)
     if target.main_owner is None and target.package.main_tree is not None:
         return _delete(target, world, change)
+    withdrawn = tuple(_deletion_refs(target, world))
+    change = replace(change, after=package.tree, writes=withdrawn)
+    if withdrawn:
+        closes = close_pulls(target, [w.ref for w in withdrawn], "The package is kept after all.")
+        change = replace(change, op=Op.ORPHAN, close=closes)
     if any(draft.tree == package.tree for draft in target.package.drafts):
         return change
     write = _release_draft(target, world, package)
     if write is None:
         return change
     pull = _release_pull(target, write.ref)
-    return replace(change, op=Op.ORPHAN, writes=(write,), pull=pull)
+    return replace(change, op=Op.ORPHAN, writes=(*withdrawn, write), pull=pull)
 
 
 def _release_draft(target: Target, world: World, package: Package) -> WriteDraft | None:

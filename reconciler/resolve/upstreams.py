@@ -22,6 +22,8 @@ from reconciler.resolve.ownership import package_name, short_branch
 from reconciler.resolve.resolution import Pin
 
 _SHOWN = 5
+_PLACEHOLDER = -1
+"""The revision that Porch gives to a package as it stands on the repository's branch."""
 
 
 def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
@@ -114,6 +116,8 @@ class _Lookup:
         yield upstream.branch, _Lookup.by_branch
 
     def by_revision(self, number: str) -> Pin | Problem:
+        if int(number) == _PLACEHOLDER:
+            return self.by_branch(self.view.branch)
         for revision in self.package.published:
             if revision.revision == int(number):
                 workspace = (self.variant.spec.upstream or Upstream()).workspace_name
