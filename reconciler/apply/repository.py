@@ -71,7 +71,7 @@ def _apply_batch(target: Target, changes: Sequence[Change]) -> Result:
             after = [] if pushed.staged else [_call_forge(target, change) for change in changes]
             return joined([*failures, Result(tuple(pushed.effects)), *after])
         target.mirror.fetch()
-        blamed = _blame(pushed, refused)
+        blamed = _blame(pushed, refused, target.mirror)
         failures += [failure(_name(c), error, {c.package}, ref) for c, ref, error in blamed]
         lost = {change.package for change, _, _ in blamed}
         changes = [change for change in changes if change.package not in lost]
@@ -112,16 +112,20 @@ def _refused(results: Iterable[PushResult]) -> dict[str, PushResult]:
     return guilty or failed
 
 
-def _blame(pushed: _Push, refused: dict[str, PushResult]) -> list[tuple[Change, str, ReconcilerError]]:
+def _blame(
+    pushed: _Push, refused: dict[str, PushResult], mirror: Mirror
+) -> list[tuple[Change, str, ReconcilerError]]:
     """Return the changes that cannot be done as planned, one reason each.
 
-    A pull request's ref that somebody moved blames nobody: it is staged again from what it is now.
+    A ref that another run moved where we would have moved it is done, not lost: the same inputs make
+    the same commits. A pull request that somebody moved is staged again from what it is now.
     """
     blamed: dict[str, tuple[Change, str, ReconcilerError]] = {}
     for change, composed in pushed.composed:
-        result = refused.get(composed.update.ref)
-        if result:
-            blamed.setdefault(str(change.package), (change, result.update.ref, _error(result)))
+        ref, _, new = composed.update
+        result = refused.get(ref)
+        if result and mirror.refs().get(ref) != new:
+            blamed.setdefault(str(change.package), (change, ref, _error(result)))
     stuck = [r for ref, r in refused.items() if ref.startswith(PULLS) and r.status is PushStatus.REJECTED]
     if stuck and not blamed:
         raise _error(stuck[0])

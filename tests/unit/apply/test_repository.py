@@ -95,6 +95,18 @@ def test_a_draft_that_somebody_moved_fails_alone(edge: Edge) -> None:
     assert [bool(e.error) for e in result.effects] == [True, False, False]
 
 
+def test_another_run_that_was_faster_did_our_work(edge: Edge) -> None:
+    target = edge.target()
+    Edge.apply(edge, edge.created(), edge.created("other"))
+    before = edge.repo.refs()
+
+    result = edge.apply(edge.created(), edge.created("third"), target=target)
+
+    assert not result.failed
+    assert "refs/heads/drafts/third/packagevariant-1" in edge.repo.refs()
+    assert before.items() <= edge.repo.refs().items()
+
+
 def test_a_new_draft_replaces_our_single_commit(edge: Edge) -> None:
     edge.apply(edge.created())
     first = edge.repo.oid(DRAFT)
