@@ -129,6 +129,13 @@ def test_a_merge_touches_only_what_equals_neither_side() -> None:
     assert Contents(commits, trees).touched("m", "f", "g", "h") == {"f": 2, "g": 3, "h": 9}
 
 
+def test_a_change_that_both_sides_made_counts_once_for_the_first() -> None:
+    commits = {"a": ("", 1), "b": ("a", 3), "x": ("a", 2), "m": ("b x", 9)}
+    trees = {"a": {"f": "0"}, "b": {"f": "1"}, "x": {"f": "1"}, "m": {"f": "1"}}
+
+    assert Contents(commits, trees).touched("m", "f") == {"f": 3}
+
+
 @pytest.mark.parametrize("time", [5, 50])
 def test_a_shallow_clone_gives_the_time_of_its_last_commit(time: int) -> None:
     assert Contents({"c": ("b", time)}, {"c": {"f": "1"}}).touched("c", "f") == {"f": time}
