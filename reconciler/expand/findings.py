@@ -31,9 +31,18 @@ def joined(findings: Iterable[Finding]) -> str:
 def problems_of(findings: Iterable[Finding], source: Source, subject: str) -> tuple[Problem, ...]:
     """Turn findings into problems that name file, line and column."""
     return tuple(
-        Problem(locate(finding, source), finding.reason, finding.message, finding.hint, subject)
+        Problem(locate(finding, source), finding.reason, finding.message, hint_of(finding), subject)
         for finding in findings
     )
+
+
+def hint_of(finding: Finding) -> str:
+    """Return what to do about a finding: its own hint, else where what is right is written down."""
+    if finding.hint:
+        return finding.hint
+    if finding.reason is Reason.INVALID_EXPRESSION:
+        return "Correct it here; docs/manifests.md lists what an expression may use."
+    return f"Set {field_name(finding.path)} as docs/manifests.md describes it."
 
 
 def locate(finding: Finding, source: Source) -> Location:
