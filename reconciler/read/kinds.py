@@ -9,6 +9,7 @@ from reconciler.api import porch
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import suggest
+from reconciler.expand.migration import migrate_set
 from reconciler.ids import GroupKind, group_of
 from reconciler.reasons import Reason
 
@@ -48,12 +49,7 @@ class Misfit:
 
 def _migrate_set(value: Mapping[str, Any]) -> str:
     """Return how a set of the version that no Porch serves any more is written today."""
-    del value
-    return (
-        f"Write it as {porch.PACKAGE_VARIANT_SET}: upstream.package.repo and .name become upstream.repo and "
-        "upstream.package, each target becomes repositories, repositorySelector or objectSelector, and "
-        "policies, labels and annotations move to targets[].template."
-    )
+    return f"Write it as {porch.PACKAGE_VARIANT_SET}:\n{migrate_set(value)}"
 
 
 REGISTERED: Mapping[GroupKind, Registration] = {
