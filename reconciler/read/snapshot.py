@@ -72,7 +72,7 @@ def read_snapshot(objects: Objects, commit: Oid, policy: Policy) -> Snapshot:
         found, header = _read_files(objects, tree, path, policy)
         kinds = found.by_kind()
     complete, wrong = _complete(header, kinds)
-    problems = (*header.problems, *found.problems, *wrong)
+    problems = (*header.problems, *(found.problems or wrong))
     return Snapshot(
         present=True,
         objects=kinds,
