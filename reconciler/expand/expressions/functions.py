@@ -41,7 +41,7 @@ def call(functions: Mapping[str, Callable[..., Any]], name: str, arguments: list
         raise FaultError(f"undeclared reference to '{name}'")
     try:
         return function(*arguments)
-    except (TypeError, ValueError, OverflowError, KeyError) as error:
+    except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as error:
         raise FaultError(_OVERLOAD) from error
 
 
@@ -71,19 +71,23 @@ def _add(left: Any, right: Any) -> Any:
     kinds = (kind_of(left), kind_of(right))
     if kinds in {("string", "string"), ("bytes", "bytes"), ("list", "list")}:
         return left + right
-    if set(kinds) == {"timestamp", "duration"}:
+    if kinds == ("duration", "timestamp"):
+        left, right, kinds = right, left, ("timestamp", "duration")
+    if kinds == ("timestamp", "duration"):
         return times.timestamp(left.nanoseconds + right.nanoseconds)
     if kinds == ("duration", "duration"):
-        return times.duration(left.nanoseconds + right.nanoseconds)
+        return Duration(fit_int(times.clamp(left) + times.clamp(right)))
     return _arithmetic(operator.add)(left, right)
 
 
 def _subtract(left: Any, right: Any) -> Any:
     kinds = (kind_of(left), kind_of(right))
     if kinds == ("timestamp", "duration"):
-        return times.timestamp(left.nanoseconds - right.nanoseconds)
-    if kinds in {("timestamp", "timestamp"), ("duration", "duration")}:
-        return times.duration(left.nanoseconds - right.nanoseconds)
+        return times.timestamp(left.nanoseconds - times.clamp(right))
+    if kinds == ("timestamp", "timestamp"):
+        return Duration(fit_int(left.nanoseconds - right.nanoseconds))
+    if kinds == ("duration", "duration"):
+        return Duration(fit_int(times.clamp(left) - times.clamp(right)))
     return _arithmetic(operator.sub)(left, right)
 
 
@@ -186,7 +190,7 @@ def _to_int(value: Any) -> int:
         return int(digits)
     if isinstance(value, Timestamp):
         return value.nanoseconds // times.SECOND
-    if kind_of(value) not in NUMBERS:
+    if kind_of(value) not in {*NUMBERS, "bool"}:
         raise FaultError(_OVERLOAD)
     return fit_int(_truncate(value, INT_MIN, INT_MAX))
 

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime
 
+from reconciler.expand.expressions.literals import INT_MAX, INT_MIN
 from reconciler.expand.expressions.values import Duration, FaultError, Timestamp
 
 SECOND = 1_000_000_000
@@ -10,6 +11,7 @@ _MOST_DURATION = 315_576_000_000 * SECOND
 _FIRST = -62_135_596_800 * SECOND
 _LAST = 253_402_300_800 * SECOND - 1
 
+_EPOCH = 719_163  # the ordinal of 1 January 1970
 _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d+)?(?:([Zz])|([+-])(\d\d):(\d\d))", re.ASCII
 )
@@ -29,6 +31,11 @@ def duration(nanoseconds: int) -> Duration:
     if abs(nanoseconds) <= _MOST_DURATION:
         return Duration(nanoseconds)
     raise FaultError("Duration is out of range")
+
+
+def clamp(length: Duration) -> int:
+    """Return nanoseconds as arithmetic takes them: at most 64 bits, some 292 years."""
+    return max(INT_MIN, min(INT_MAX, length.nanoseconds))
 
 
 def parse_timestamp(text: str) -> Timestamp:
@@ -69,12 +76,9 @@ def format_timestamp(moment: Timestamp) -> str:
     """Return RFC 3339 in UTC, with as many decimals as needed in groups of three."""
     seconds, rest = divmod(moment.nanoseconds, SECOND)
     days, clock = divmod(seconds, 86400)
-    date = datetime.fromordinal(719_163 + days)
-    return (
-        f"{date:%Y-%m-%d}T{clock // 3600:02}:{clock // 60 % 60:02}:{clock % 60:02}{_decimals(rest)}Z".rjust(
-            20, "0"
-        )
-    )
+    date = datetime.fromordinal(_EPOCH + days)
+    time = f"{clock // 3600:02}:{clock // 60 % 60:02}:{clock % 60:02}"
+    return f"{date.year:04}-{date.month:02}-{date.day:02}T{time}{_decimals(rest)}Z"
 
 
 def format_duration(length: Duration) -> str:
@@ -90,7 +94,7 @@ def field_of(name: str, moment: Timestamp | Duration) -> int:
         return (abs(moment.nanoseconds) // unit) * (-1 if moment.nanoseconds < 0 else 1)
     seconds, rest = divmod(moment.nanoseconds, SECOND)
     days, clock = divmod(seconds, 86400)
-    date = datetime.fromordinal(719_163 + days)
+    date = datetime.fromordinal(_EPOCH + days)
     return {
         "getFullYear": date.year,
         "getMonth": date.month - 1,
@@ -106,7 +110,7 @@ def field_of(name: str, moment: Timestamp | Duration) -> int:
 
 
 def _seconds(moment: datetime) -> int:
-    return (moment.toordinal() - 719_163) * 86400 + moment.hour * 3600 + moment.minute * 60 + moment.second
+    return (moment.toordinal() - _EPOCH) * 86400 + moment.hour * 3600 + moment.minute * 60 + moment.second
 
 
 def _decimals(nanoseconds: int) -> str:

@@ -60,6 +60,8 @@ def join(left: Type, right: Type) -> Type | None:
         return left
     if DYN in (left, right):
         return DYN
+    if left.name == right.name == "type":
+        return type_of(DYN)
     if left.name != right.name or len(left.parameters) != len(right.parameters) or not left.parameters:
         return None
     joined = [join(one, other) for one, other in zip(left.parameters, right.parameters, strict=True)]
