@@ -1,6 +1,7 @@
 """Where a field stands: found by composing one document again, so that loading keeps no nodes."""
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
@@ -90,7 +91,20 @@ def typed_key(node: RawNode | AliasNode) -> str:
         raise error_at(node.start_mark, str(error)) from error
 
 
-def is_key(node: RawNode | AliasNode, name: str) -> bool:
+def index_of(node: RawNode | AliasNode, step: str | int) -> int:
+    """Return which entry of a mapping has the key `step`, or which item of a sequence it is; -1 for none."""
+    if isinstance(node, MappingNode) and isinstance(step, str):
+        keys = [key for key, _ in node.value]
+        for index, key in enumerate(keys):
+            if key.value == step and _is_key(key, step):
+                return index
+        return next((index for index, key in enumerate(keys) if _is_key(key, step)), -1)
+    if isinstance(node, SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
+        return step
+    return -1
+
+
+def _is_key(node: RawNode | AliasNode, name: str) -> bool:
     """Tell whether a key node becomes the key `name`."""
     if isinstance(node, ScalarNode):
         text: str = node.value
@@ -101,23 +115,16 @@ def is_key(node: RawNode | AliasNode, name: str) -> bool:
 
 def _find(root: RawNode, path: Path, *, of_key: bool) -> RawNode:
     """Return the node at `path`, or the deepest one on the way to it."""
-    node = root
+    node: Any = root
     for depth, step in enumerate(path, 1):
-        key, child = _child(node, step)
-        if child is None:
-            return node
-        if of_key and key is not None and depth == len(path):
-            return key
-        node = child
-    return node
-
-
-def _child(node: RawNode, step: str | int) -> tuple[RawNode | None, RawNode | None]:
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            if isinstance(step, str) and is_key(key, step):
-                return key, value
-    elif isinstance(node, SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
-        items: list[RawNode] = node.value
-        return None, items[step]
-    return None, None
+        index = index_of(node, step)
+        if index < 0:
+            return cast("RawNode", node)
+        if isinstance(node, SequenceNode):
+            node = node.value[index]
+            continue
+        key, value = node.value[index]
+        if of_key and depth == len(path):
+            return cast("RawNode", key)
+        node = value
+    return cast("RawNode", node)

@@ -23,7 +23,7 @@ from reconciler.krm.yaml.exact import (
 )
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
 from reconciler.krm.yaml.load import construct
-from reconciler.krm.yaml.marks import Path, is_key, typed_key
+from reconciler.krm.yaml.marks import Path, index_of, typed_key
 from reconciler.krm.yaml.quoting import Style
 from reconciler.krm.yaml.raw import Raw, dedent
 
@@ -31,7 +31,7 @@ _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERA
 _DEEPEST: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: made in hot loops, and assigned nowhere
 class Node:
     """What every node has."""
 
@@ -134,14 +134,8 @@ class Mapping(Node):
 
     def find(self, name: str) -> "Entry | None":
         """Return the entry with this typed key."""
-        pairs = self.raw.value
-        for index, (key, _) in enumerate(pairs):
-            if key.value == name and is_key(key, name):
-                return Entry(self.tree, self, index)
-        for index, (key, _) in enumerate(pairs):
-            if is_key(key, name):
-                return Entry(self.tree, self, index)
-        return None
+        index = index_of(self.raw, name)
+        return None if index < 0 else Entry(self.tree, self, index)
 
 
 class Sequence(Node):
@@ -174,7 +168,7 @@ class Sequence(Node):
 AnyNode = Scalar | Alias | Mapping | Sequence
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: made in hot loops, and assigned nowhere
 class Entry:
     """One key of a mapping with its value and its comments."""
 
@@ -208,7 +202,7 @@ class Entry:
         return self.tree.comments.by_start.get(self.start, NO_COMMENTS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # not frozen: made in hot loops, and assigned nowhere
 class Item:
     """One item of a sequence with its comments; `start` is its dash, or in flow style the item itself."""
 
@@ -238,7 +232,6 @@ class Tree:
 
     text: str
     raw: ExactNode | None = field(repr=False)
-    _slots: dict[Path, Slot | None] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def parse(cls, text: str, limits: YamlLimits = PACKAGE_LIMITS) -> "Tree":
@@ -274,18 +267,22 @@ class Tree:
 
     def slot(self, path: Path) -> Slot | None:
         """Return the entry or item at `path`, if there is one; aliases are not followed."""
-        if not path:
+        holder: Any = None
+        index = -1
+        node: Any = self.raw
+        for step in path:
+            holder, index = node, index_of(node, step)
+            if index < 0:
+                return None
+            node = node.value[index][1] if isinstance(node, MappingNode) else node.value[index]
+        if holder is None:
             return None
-        if path not in self._slots:
-            self._slots[path] = self._find_slot(self.find(path[:-1]), path[-1])
-        return self._slots[path]
-
-    def _find_slot(self, node: AnyNode | None, step: str | int) -> Slot | None:
-        if isinstance(node, Mapping) and isinstance(step, str):
-            return node.find(step)
-        if isinstance(node, Sequence) and isinstance(step, int) and 0 <= step < len(node.raw.value):
-            return node.items[step]
-        return None
+        parent = self.view(holder)
+        return (
+            parent.items[index]
+            if isinstance(parent, Sequence)
+            else Entry(self, cast("Mapping", parent), index)
+        )
 
     def find(self, path: Path) -> AnyNode | None:
         """Return the node at `path`; aliases are not followed."""
