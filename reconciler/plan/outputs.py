@@ -94,7 +94,9 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
         time=case.rendered.time,
     )
     pull = _pull(case, draft_ref(target.package.path, workspace), None)
-    return replace(change, op=case.op, reason=_reason(case, None), writes=(write,), pull=pull)
+    reason = _reason(case, None)
+    op = Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op
+    return replace(change, op=op, reason=reason, writes=(write,), pull=pull)
 
 
 def _was_reverted(case: Case, package: Package) -> bool:
@@ -176,9 +178,9 @@ def _written(case: Case, change: Change, draft: Draft, package: Package) -> Chan
         message=draft_message(case.target, case.resolved, draft.workspace),
         time=max(case.rendered.time, draft.foreign_time if draft.touched else 0),
     )
-    op = case.op if case.op is Op.TRANSFER else Op.UPDATE
-    pull = _pull(case, draft.ref, draft)
-    return replace(change, op=op, reason=_reason(case, draft), writes=(write,), pull=pull)
+    reason = _reason(case, draft)
+    op = {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE)
+    return replace(change, op=op, reason=reason, writes=(write,), pull=_pull(case, draft.ref, draft))
 
 
 def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:
