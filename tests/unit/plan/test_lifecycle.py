@@ -391,6 +391,15 @@ def test_a_misspelt_downstream_repository_deletes_nothing(world: ModelWorld) -> 
     assert [problem.reason for problem in plan.problems] == [Reason.REPOSITORY_NOT_FOUND]
 
 
+def test_a_moved_variant_that_cannot_be_resolved_deletes_nothing(world: ModelWorld) -> None:
+    published(world)
+    world.variants["web"] = spec(9, package="site")
+
+    former = the_change(world)
+
+    assert (former.op, former.reason) == (Op.KEEP, Reason.OWNER_STALLED)
+
+
 @pytest.mark.parametrize(("policy", "op"), [("adoptNone", Op.KEEP), ("adoptExisting", Op.ADOPT)])
 def test_an_existing_package_is_adopted_only_if_asked(world: ModelWorld, policy: str, op: Op) -> None:
     world.push("edge", {"web": blueprint("web", a_yaml="a: theirs\n")})

@@ -1,0 +1,113 @@
+"""Resolution: bases by commit, and trees that are needed only where something has to be made."""
+
+import pytest
+
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.expand import expand
+from reconciler.inventory import Inventory
+from reconciler.resolve import Resolution, resolve
+from tests.support.model import MAIN, ModelWorld, blueprint
+
+
+@pytest.fixture
+def world() -> ModelWorld:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge")
+    for number in (1, 2):
+        world.publish("blueprints", "web", blueprint("web", a_yaml=f"a: {number}\n"), number)
+    want(world, 1)
+    return world
+
+
+def want(world: ModelWorld, revision: int) -> None:
+    world.variants["web"] = PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package="web", revision=revision),
+        downstream=Downstream(repo="edge", package="web"),
+    )
+
+
+def resolved(world: ModelWorld, inventory: Inventory | None = None) -> Resolution:
+    inventory = inventory or world.inventory()
+    return resolve(inventory, expand(inventory))
+
+
+def test_a_first_creation_reads_the_upstream_alone(world: ModelWorld) -> None:
+    resolution = resolved(world)
+
+    (one,) = resolution.variants
+    assert dict(resolution.needs.trees) == {"git.example/blueprints": {one.pin.tree}}
+
+
+def test_what_a_record_vouches_for_reads_nothing(world: ModelWorld) -> None:
+    world.run()
+    assert dict(resolved(world).needs.trees) == {}
+
+    world.merge("edge", world.drafts("edge")[0])
+    world.run()
+
+    assert dict(resolved(world).needs.trees) == {}
+
+
+def test_without_a_record_everything_is_read_again(world: ModelWorld) -> None:
+    world.run()
+    world.lose_state()
+
+    assert set(resolved(world).needs.trees) == {"git.example/blueprints"}
+
+
+def test_an_update_reads_base_upstream_and_local(world: ModelWorld) -> None:
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    world.run()
+    want(world, 2)
+
+    resolution = resolved(world)
+
+    (one,) = resolution.variants
+    assert one.base is not None
+    assert one.base.ref == "web/v1"
+    assert dict(resolution.needs.trees) == {
+        "git.example/blueprints": {one.base.tree, one.pin.tree},
+        "git.example/edge": {one.local},
+    }
+
+
+def test_a_base_whose_tag_moved_is_found_by_its_commit(world: ModelWorld) -> None:
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    refs = world.repositories["blueprints"].refs
+    was = refs["refs/tags/web/v1"]
+    refs["refs/tags/web/v1"] = refs["refs/tags/web/v2"]
+
+    (one,) = resolved(world).variants
+
+    assert one.base is not None
+    assert one.base.commit.oid == was
+    assert one.pin.commit.oid == refs["refs/tags/web/v2"]
+
+
+def test_a_lock_of_an_unknown_commit_says_so(world: ModelWorld) -> None:
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    kptfile = world.repositories["edge"].at(MAIN).packages["web"]["Kptfile"].data.decode()
+    commit = world.repositories["blueprints"].refs["refs/tags/web/v1"]
+    world.edit("edge", "web", {"Kptfile": kptfile.replace(commit, "e" * 40)})
+    world.lose_state()
+
+    (one,) = resolved(world).variants
+
+    assert one.base is None
+    assert "e" * 40 in one.lost_base
+
+
+def test_one_unresolvable_variant_stalls_alone(world: ModelWorld) -> None:
+    world.variants["bad"] = PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package="web", revision=9),
+        downstream=Downstream(repo="edge", package="bad"),
+    )
+
+    resolution = resolved(world)
+
+    assert [one.variant.key.name for one in resolution.variants] == ["web"]
+    assert [key.name for key in resolution.stalled] == ["bad"]
