@@ -45,16 +45,22 @@ def problem_lines(problems: Iterable[Problem], *, paint: Paint = plain) -> Itera
         yield f"{head} {terminal(str(problem.location))}: {problem.reason}: {terminal(problem.message)}"
         if problem.subject:
             yield f"  stalls: {terminal(problem.subject)}"
-        if problem.hint:
-            yield f"  hint: {terminal(problem.hint)}"
+        yield from _hint_lines(problem.hint)
 
 
 def refusal_lines(plan: Plan, *, paint: Paint = plain) -> Iterator[str]:
     """Return why the plan may not be applied as it is."""
     for refusal in plan.refusals:
         yield f"{paint('refused:', Colour.RED)} {refusal.reason}: {terminal(refusal.message)}"
-        if refusal.hint:
-            yield f"  hint: {terminal(refusal.hint)}"
+        yield from _hint_lines(refusal.hint)
+
+
+def _hint_lines(hint: str) -> Iterator[str]:
+    """Yield a hint; one of several lines, a manifest to write say, keeps them."""
+    first, *rest = hint.splitlines() or [""]
+    if first:
+        yield f"  hint: {terminal(first)}"
+    yield from (f"    {terminal(line)}" for line in rest)
 
 
 def change_lines(change: Change, names: Names, *, paint: Paint = plain) -> Iterator[str]:
