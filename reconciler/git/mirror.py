@@ -5,6 +5,7 @@ import hashlib
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from pathlib import Path
 from reconciler.errors import UnavailableError
 from reconciler.git.urls import Credential, Remote
 
+MANY_PACKS = 50
+"""More packs than this slow every look-up down."""
+_KEPT_S = 24 * 3600
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 _LOCKED_FILES = ("*.lock", "refs/**/*.lock", "objects/info/*.lock")
 
@@ -78,6 +82,28 @@ def locked(directory: Path) -> Iterator[None]:
     with directory.with_suffix(".flock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def count_packs(directory: Path) -> int:
+    """Return how many packs a mirror has."""
+    return sum(1 for _ in (directory / "objects" / "pack").glob("*.pack"))
+
+
+def drop_old_packs(directory: Path) -> int:
+    """Remove the packs of earlier days from the mirror of a repository on this machine.
+
+    Nothing is lost: what was pushed is in the repository itself, what was not is made again.
+
+    Returns: how many were removed.
+    """
+    if count_packs(directory) <= MANY_PACKS:
+        return 0
+    old = time.time() - _KEPT_S
+    packs = [path for path in (directory / "objects" / "pack").glob("*.pack") if path.stat().st_mtime < old]
+    for pack in packs:
+        pack.with_suffix(".idx").unlink(missing_ok=True)
+        pack.unlink(missing_ok=True)
+    return len(packs)
 
 
 def recover_locks(directory: Path) -> int:

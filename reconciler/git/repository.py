@@ -12,7 +12,15 @@ from reconciler.git.command import last_line, run_git
 from reconciler.git.database import NO_OBJECT, Database, objects_directory, open_repository
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.history import CommitData
-from reconciler.git.mirror import Place, create_mirror, locked, recover_locks
+from reconciler.git.mirror import (
+    MANY_PACKS,
+    Place,
+    count_packs,
+    create_mirror,
+    drop_old_packs,
+    locked,
+    recover_locks,
+)
 from reconciler.git.urls import Credential, parse_remote
 from reconciler.ids import Oid
 
@@ -133,6 +141,7 @@ class Mirror(Database):
         if not directory.is_dir():
             create_mirror(self.place)
         if self.is_local:
+            drop_old_packs(directory)
             alternates = directory / "objects" / "info" / "alternates"
             wanted = f"{objects_directory(self._repository)}\n"
             if not alternates.is_file() or alternates.read_text() != wanted:
@@ -146,6 +155,8 @@ class Mirror(Database):
         with locked(self.place.directory):
             recover_locks(self.place.directory)
             self._ask(["fetch", *options, "origin", *_REFSPECS])
+            if count_packs(self.place.directory) > MANY_PACKS:
+                run_git(["gc", "--quiet"], directory=self.place.directory)
 
     def _ask(self, arguments: list[str], stdin: bytes = b"") -> bytes:
         place = self.place

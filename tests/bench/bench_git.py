@@ -114,13 +114,16 @@ def write_draft(mirrors: Mirrors, repo: Repo) -> None:
 
 
 def bench_plain_push(root: Path, repos: Sequence[Repo]) -> float:
-    """Push an existing commit from a clone of each repository: the least that git can do."""
+    """Push one new commit of as many objects from a clone of each repository: the least git can do."""
     for number, repo in enumerate(repos):
-        git("clone", "-q", "--bare", "--shared", str(repo.path), str(root / f"clone-{number}"), cwd=root)
+        clone = root / f"clone-{number}"
+        git("clone", "-q", "--bare", "--shared", str(repo.path), str(clone), cwd=root)
+        files = {"new/Kptfile": f"x{number}", "new/a": f"y{number}"}
+        Repo(clone).commit(files, branch="bench", start="main")
 
     def run() -> None:
         for number, repo in enumerate(repos):
-            git("push", "-q", str(repo.path), "main:refs/heads/bench", cwd=root / f"clone-{number}")
+            git("push", "-q", str(repo.path), "bench", cwd=root / f"clone-{number}")
 
     return timed(run)[0]
 

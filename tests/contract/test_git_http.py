@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.errors import UnavailableError
 from reconciler.git.command import process_count
+from reconciler.git.mirror import MANY_PACKS, count_packs
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.store import Pack
@@ -126,6 +127,21 @@ def test_stale_locks_of_a_killed_fetch_are_removed(tmp_path: Path, repo: Repo, s
     mirror.fetch()
 
     assert mirror.refs()["refs/heads/main"] == moved
+
+
+def test_a_mirror_with_many_packs_is_repacked(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+    mirror = opened(tmp_path, server)
+    mirror.fetch()
+    for number in range(MANY_PACKS + 1):
+        pack = Pack(mirror)
+        pack.blob(b"%d" % number)
+        pack.save()
+    repo.commit({"x": "2"})
+
+    mirror.fetch()
+
+    assert count_packs(mirror.place.directory) < 5
+    assert mirror.subtree(mirror.refs()["refs/heads/main"], "p0") == repo.tree("main", "p0")
 
 
 def test_two_processes_share_a_cache(tmp_path: Path, repo: Repo, server: HttpGit) -> None:

@@ -1,10 +1,13 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import UnavailableError
 from reconciler.git.command import process_count
+from reconciler.git.mirror import MANY_PACKS
 from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
+from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.objects import Mode
 from reconciler.policy import Limits
@@ -188,6 +191,23 @@ def test_only_branches_tags_and_our_namespace_are_seen(repo: Repo, mirror: Mirro
     repo.point("refs/reconciler/default/pulls", repo.oid("main"))
 
     assert set(mirror.refs()) == {"refs/heads/main", "refs/reconciler/default/pulls"}
+
+
+def test_packs_of_earlier_days_go(repo: Repo, mirror: Mirror) -> None:
+    directory = mirror.attach_store()
+    for number in range(MANY_PACKS + 2):
+        pack = Pack(mirror)
+        pack.blob(b"%d" % number)
+        pack.save()
+    packs = sorted((directory / "objects" / "pack").glob("*.pack"))
+    for path in packs[1:]:
+        os.utime(path, (1, 1))
+
+    mirror.attach_store()
+
+    assert sorted((directory / "objects" / "pack").iterdir()) == [packs[0].with_suffix(".idx"), packs[0]]
+    mirror.fetch()
+    assert mirror.files(repo.tree("main", "p"), Limits())
 
 
 def test_paths_that_changed(repo: Repo, mirror: Mirror) -> None:
