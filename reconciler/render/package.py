@@ -174,7 +174,7 @@ def _steps(resolved: ResolvedVariant, inventory: Inventory) -> Iterator[Callable
     yield lambda files: ensure_context(
         files, deployment=view.deployment, package=package, spec=variant.spec.package_context
     )
-    yield lambda files: add_functions(files, variant)
+    yield lambda files: add_functions(files, variant.spec, variant.key.name)
     yield lambda files: inject_config(files, variant, inventory.snapshot)
 
 
