@@ -309,7 +309,8 @@ def _syntax_error(text: str, tokens: tuple[Lexeme, ...], error: Any) -> Expressi
     lines = text.split("\n")
     line, column = error.line or -1, error.column or -1
     offset = len(text)
-    if 1 <= line <= len(lines) and column >= 1:
+    at_end = getattr(getattr(error.__context__, "token", None), "type", "") == "$END"
+    if not at_end and 1 <= line <= len(lines) and column >= 1:
         offset = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
     found = next((token for token in tokens if token.start >= offset), None)
     if found is None:

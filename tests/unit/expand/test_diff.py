@@ -1,0 +1,240 @@
+"""The set diff: what is created, updated, taken over, deleted; and everything that keeps."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconciler.expand import SetDiff, diff_variants, expand
+from reconciler.ids import GroupKind, ObjectName
+from reconciler.inventory import Inventory, Snapshot
+from reconciler.policy import DeletionGuard, Policy
+from reconciler.reasons import Reason
+from tests.support.sets import (
+    blueprints,
+    cluster,
+    package_set,
+    record_all,
+    repository,
+    select,
+    snapshot,
+    variant,
+    world,
+)
+
+BY_NAME = {"downstream": {"repo": "edge", "packageExpr": "target.name"}}
+REGION = select(BY_NAME, region="eu")
+CLUSTERS = tuple(cluster(f"c{n}", region="eu") for n in range(4))
+KEY = ObjectName("default", "fleet")
+
+
+def diff(inventory: Inventory) -> SetDiff:
+    return diff_variants(expand(inventory), inventory)
+
+
+def applied(**fields: Any) -> Inventory:
+    """Return a set over four clusters that was applied."""
+    inventory = world(package_set(targets=[REGION]), snapshot=snapshot(*CLUSTERS), **fields)
+    return replace(inventory, records=record_all(inventory))
+
+
+def counts(found: SetDiff) -> tuple[int, int, int, int, int]:
+    return tuple(map(len, (found.create, found.update, found.delete, found.transfer, found.keep)))  # type: ignore[return-value]
+
+
+def without(inventory: Inventory, *gone: str, **fields: Any) -> Inventory:
+    """Return the same world with some clusters gone."""
+    left = [c for c in CLUSTERS if c.name not in gone]
+    return replace(inventory, snapshot=snapshot(*left, **fields))
+
+
+def test_what_was_applied_is_kept() -> None:
+    assert counts(diff(applied())) == (0, 0, 0, 0, 4)
+
+
+def test_a_new_target_is_created_and_a_changed_spec_updated() -> None:
+    inventory = applied()
+    more = replace(inventory, snapshot=snapshot(*CLUSTERS, cluster("c9", region="eu")))
+    changed = replace(
+        more, sets=(package_set(targets=[select({**BY_NAME, "deletionPolicy": "orphan"}, region="eu")]),)
+    )
+
+    found = diff(changed)
+
+    assert counts(found) == (1, 4, 0, 0, 0)
+    assert [c.key.name for c in found.create] == ["fleet-edge-c9"]
+    assert {c.reason for c in found.update} == {Reason.CONTENT_CHANGED}
+
+
+def test_a_target_that_went_is_deleted() -> None:
+    found = diff(without(applied(), "c1"))
+
+    assert [c.key.name for c in found.delete] == ["fleet-edge-c1"]
+    assert counts(found) == (0, 0, 1, 0, 3)
+
+
+def test_a_set_that_went_takes_its_variants_along() -> None:
+    found = diff(replace(applied(), sets=()))
+
+    assert counts(found) == (0, 0, 4, 0, 0)
+
+
+def test_renaming_a_set_transfers_and_deletes_nothing() -> None:
+    found = diff(replace(applied(), sets=(package_set("renamed", targets=[REGION]),)))
+
+    assert counts(found) == (4, 0, 0, 4, 0)
+    assert {(c.reason, str(c.successor)) for c in found.transfer} >= {
+        (Reason.OWNER_CHANGED, "default/renamed-edge-c0"),
+    }
+
+
+class Kept(NamedTuple):
+    reason: str
+    world: Inventory
+    want: Reason
+
+
+def all_gone(inventory: Inventory) -> Inventory:
+    return replace(inventory, sets=())
+
+
+def paused(inventory: Inventory) -> Inventory:
+    stopped = package_set(targets=[REGION], annotations={"reconciler.dev/paused": "true"})
+    return replace(inventory, sets=(stopped,))
+
+
+STALE = snapshot(*CLUSTERS[1:], taken=1)
+KEEPS = [
+    Kept("the set is stalled", replace(applied(), sets=(package_set(targets=[{}]),)), Reason.OWNER_STALLED),
+    Kept(
+        "a manifest path could not be read",
+        all_gone(replace(applied(), control=replace(applied().control, readable=False))),
+        Reason.MANIFEST_UNREADABLE,
+    ),
+    Kept(
+        "its file did not parse",
+        all_gone(replace(applied(), control=replace(applied().control, broken=frozenset({"sets.yaml"})))),
+        Reason.MANIFEST_UNREADABLE,
+    ),
+    Kept("the run is suspended", all_gone(applied(policy=Policy(suspend=True))), Reason.PAUSED),
+    Kept("the set is paused", without(paused(applied()), "c0"), Reason.PAUSED),
+    Kept(
+        "the kind is not listed completely",
+        without(applied(), "c0", complete=False),
+        Reason.SNAPSHOT_INCOMPLETE,
+    ),
+    Kept(
+        "a file of the snapshot is broken",
+        without(applied(), "c0", unreadable=True),
+        Reason.SNAPSHOT_INCOMPLETE,
+    ),
+    Kept("the snapshot is old", replace(applied(), snapshot=STALE), Reason.SNAPSHOT_STALE),
+    Kept("the snapshot is gone", replace(applied(), snapshot=Snapshot()), Reason.OWNER_STALLED),
+    Kept("the selector was emptied", without(applied(), "c0", "c1", "c2", "c3"), Reason.DELETION_GUARD),
+]
+
+
+@pytest.mark.parametrize("case", KEEPS, ids=lambda c: c.reason)
+def test_ignorance_never_deletes(case: Kept) -> None:
+    found = diff(case.world)
+
+    assert found.delete == ()
+    assert case.want in {change.reason for change in found.keep}
+
+
+def test_a_broken_file_keeps_only_what_it_declared() -> None:
+    inventory = world(variant("here"), variant("there", downstream={"repo": "edge", "package": "there"}))
+    records = record_all(inventory)
+    here = ObjectName("default", "here")
+    records[here] = records[here].model_copy(update={"manifest": "broken.yaml"})
+    control = replace(inventory.control, broken=frozenset({"broken.yaml"}))
+
+    found = diff(replace(inventory, variants=(), records=records, control=control))
+
+    assert [c.key.name for c in found.delete] == ["there"]
+    assert [c.key for c in found.keep] == [here]
+
+
+@pytest.mark.parametrize(("consent", "deleted"), [("4", 4), ("3", 0), ("many", 0), ("", 0)])
+def test_an_emptied_selector_needs_consent_on_the_set(consent: str, deleted: int) -> None:
+    pvs = package_set(targets=[REGION], annotations={"reconciler.dev/allow-deletes": consent})
+    inventory = replace(without(applied(), "c0", "c1", "c2", "c3"), sets=(pvs,))
+
+    found = diff(inventory)
+
+    assert len(found.delete) == deleted
+    assert [r.message for r in found.refused] == (
+        [] if deleted else ["PackageVariantSet default/fleet selects nothing any more; it had 4 variants"]
+    )
+
+
+def test_the_configuration_can_consent_too() -> None:
+    policy = Policy(deletions=DeletionGuard(allowed=4))
+
+    assert len(diff(without(applied(policy=policy), "c0", "c1", "c2", "c3")).delete) == 4
+
+
+@pytest.mark.parametrize(
+    ("guard", "message"),
+    [
+        (DeletionGuard(share=0.3, minimum=4), "2 of 4 PackageVariants would be deleted, 50% is over 30%"),
+        (DeletionGuard(share=0.5, minimum=4), ""),
+        (DeletionGuard(share=0.3, minimum=5), ""),
+        (DeletionGuard(share=1.0, count=1), "2 of 4 PackageVariants would be deleted, more than 1"),
+    ],
+)
+def test_share_and_count_of_deletions(guard: DeletionGuard, message: str) -> None:
+    found = diff(without(applied(policy=Policy(deletions=guard)), "c0", "c1"))
+
+    assert [r.message for r in found.refused] == ([message] if message else [])
+    assert len(found.delete) == (0 if message else 2)
+    assert sum(counts(found)) == 4
+
+
+def test_consent_on_a_set_takes_its_deletions_out_of_the_count() -> None:
+    policy = Policy(deletions=DeletionGuard(share=0.3, minimum=4))
+    pvs = package_set(targets=[REGION], annotations={"reconciler.dev/allow-deletes": "2"})
+
+    found = diff(replace(without(applied(policy=policy), "c0", "c1"), sets=(pvs,)))
+
+    assert len(found.delete) == 2
+
+
+def test_transfers_are_no_deletions_to_the_guard() -> None:
+    policy = Policy(deletions=DeletionGuard(share=0.0, minimum=1))
+
+    found = diff(replace(applied(policy=policy), sets=(package_set("renamed", targets=[REGION]),)))
+
+    assert found.refused == ()
+    assert len(found.transfer) == 4
+
+
+def by_repository(*views: Any, **fields: Any) -> Inventory:
+    target = {"repositorySelector": {"matchLabels": {"tier": "edge"}}}
+    return world(package_set(targets=[target]), views=(blueprints(), *views), **fields)
+
+
+def test_a_repository_that_is_registered_and_not_selected_any_more_is_evidence() -> None:
+    old = by_repository(repository("r1", labels={"tier": "edge"}), repository("r2", labels={"tier": "edge"}))
+    new = by_repository(repository("r1", labels={"tier": "edge"}), repository("r2"), records=record_all(old))
+
+    assert [c.key.name for c in diff(new).delete] == ["fleet-r2-app"]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_repository_that_is_gone_is_evidence_if_it_was_looked_for(listed: bool) -> None:
+    old = by_repository(repository("r1", labels={"tier": "edge"}), repository("r2", labels={"tier": "edge"}))
+    kinds = {(GroupKind("config.porch.kpt.dev", "Repository"), "default")} if listed else set()
+    held = Snapshot(present=True, complete=frozenset(kinds))
+
+    found = diff(
+        by_repository(repository("r1", labels={"tier": "edge"}), records=record_all(old), snapshot=held)
+    )
+
+    assert len(found.delete) == (1 if listed else 0)
+
+
+def test_a_paused_variant_is_neither_created_nor_updated() -> None:
+    stopped = variant(metadata={"annotations": {"reconciler.dev/paused": "true"}})
+
+    assert [c.reason for c in diff(world(stopped)).keep] == [Reason.PAUSED]

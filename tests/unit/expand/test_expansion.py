@@ -1,0 +1,471 @@
+"""Expansion as a whole: targets, templates, names, who stalls and why."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconciler.errors import Location, Problem
+from reconciler.expand import Desired, expand
+from reconciler.expand.owners import set_key, variant_key
+from reconciler.ids import GroupKind, ObjectName
+from reconciler.inventory import Inventory, Source
+from reconciler.krm.yaml import load_documents
+from reconciler.policy import Limits, Policy
+from reconciler.reasons import Reason
+from tests.support.sets import (
+    KIND,
+    blueprints,
+    cluster,
+    package_set,
+    repository,
+    select,
+    snapshot,
+    source,
+    variant,
+    world,
+)
+
+BY_NAME = {"downstream": {"repoExpr": "'edge'", "packageExpr": "target.name"}}
+THREE = (
+    cluster("b", region="eu"),
+    cluster("a", region="eu"),
+    cluster("c", region="us"),
+)
+
+
+def names(desired: Desired) -> list[str]:
+    return [v.key.name for v in desired.variants]
+
+
+def conditions(desired: Desired, name: str = "fleet") -> dict[str, tuple[str, str, str]]:
+    found = desired.conditions[set_key(ObjectName("default", name))]
+    return {c.type: (c.status, c.reason, c.message) for c in found}
+
+
+class Case(NamedTuple):
+    reason: str
+    targets: list[dict[str, Any]]
+    want: list[str]
+
+
+CASES = [
+    Case(
+        "explicit repositories default to the upstream package",
+        [{"repositories": [{"name": "edge"}]}],
+        ["fleet-edge-app"],
+    ),
+    Case(
+        "explicit packages",
+        [{"repositories": [{"name": "edge", "packageNames": ["x", "y"]}]}],
+        ["fleet-edge-x", "fleet-edge-y"],
+    ),
+    Case(
+        "a repository selector goes by labels",
+        [{"repositorySelector": {"matchLabels": {"tier": "edge"}}}],
+        ["fleet-edge-app"],
+    ),
+    Case(
+        "an object selector goes by labels", [select(BY_NAME, region="eu")], ["fleet-edge-a", "fleet-edge-b"]
+    ),
+    Case(
+        "targets add up",
+        [select(BY_NAME, region="us"), {"repositories": [{"name": "edge"}]}],
+        ["fleet-edge-app", "fleet-edge-c"],
+    ),
+    Case(
+        "objectSelector.name is honoured",
+        [{"objectSelector": {"apiVersion": KIND[0], "kind": KIND[1], "name": "b"}, "template": BY_NAME}],
+        ["fleet-edge-b"],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
+def test_targets(case: Case) -> None:
+    views = (
+        blueprints(),
+        repository("edge", labels={"tier": "edge"}),
+        repository("core", labels={"tier": "core"}),
+    )
+
+    desired = expand(world(package_set(targets=case.targets), views=views, snapshot=snapshot(*THREE)))
+
+    assert names(desired) == case.want
+    assert conditions(desired)["Ready"][:2] == ("True", "Reconciled")
+
+
+def test_objects_of_another_namespace_are_never_seen_and_cluster_scoped_ones_are() -> None:
+    held = snapshot(cluster("mine"), cluster("theirs", namespace="other"), cluster("shared", namespace=""))
+
+    desired = expand(world(package_set(targets=[select(BY_NAME)]), snapshot=held))
+
+    assert names(desired) == ["fleet-edge-mine", "fleet-edge-shared"]
+
+
+def test_a_repository_of_another_namespace_is_not_registered() -> None:
+    views = (blueprints(), repository("edge", namespace="other"))
+
+    desired = expand(world(package_set(targets=[{"repositories": [{"name": "edge"}]}]), views=views))
+
+    assert desired.variants == ()
+    assert desired.problems[0].message == 'target edge/app: repository "edge" could not be loaded'
+
+
+def test_a_generated_variant_has_defaults_an_owner_and_the_times_of_its_inputs() -> None:
+    held = snapshot(*THREE, time=77)
+    pvs = package_set(targets=[select(BY_NAME, region="us")], at=source(time=55))
+
+    (found,) = expand(world(pvs, snapshot=held)).variants
+
+    assert (found.spec.adoption_policy, found.spec.deletion_policy) == ("adoptNone", "delete")
+    assert found.set_key == pvs.key
+    assert found.times == (55, 77)
+
+
+def test_a_uid_of_the_manifest_is_kept() -> None:
+    desired = expand(world(variant(metadata={"uid": "given"})))
+
+    assert [v.uid for v in desired.variants] == ["given"]
+
+
+def test_mutators_are_an_alias_of_pipeline_mutators() -> None:
+    (found,) = expand(world(variant(mutators=[{"image": "x"}]))).variants
+
+    assert found.spec.mutators is None
+    assert found.spec.pipeline is not None
+    assert [f.image for f in found.spec.pipeline.mutators or ()] == ["x"]
+
+
+def test_empty_selectors_of_the_upstream_become_absent() -> None:
+    upstream = {"repo": "blueprints", "package": "app", "revision": 0, "workspaceName": "", "tag": "v1"}
+
+    (found,) = expand(world(variant(upstream=upstream))).variants
+
+    assert found.spec.upstream is not None
+    assert found.spec.upstream.model_dump(exclude_none=True) == {
+        "repo": "blueprints",
+        "package": "app",
+        "tag": "v1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("manifest", "views"),
+    [
+        (
+            package_set(
+                targets=[{"repositories": [{"name": "edge"}]}], annotations={"reconciler.dev/paused": "true"}
+            ),
+            None,
+        ),
+        (
+            package_set(targets=[{"repositories": [{"name": "edge"}]}]),
+            (blueprints(), repository("edge", annotations={"reconciler.dev/paused": "true"})),
+        ),
+        (variant(metadata={"annotations": {"reconciler.dev/paused": "true"}}), None),
+    ],
+    ids=["set", "repository", "variant"],
+)
+def test_a_pause_reaches_the_variants(manifest: Any, views: Any) -> None:
+    desired = expand(world(manifest, views=views))
+
+    assert [v.paused for v in desired.variants] == [True]
+
+
+EVERYTHING = (
+    "spec.upstream is a required field; spec.targets[0] must specify one of `repositories`,"
+    " `repositorySelector`, or `objectSelector`; spec.targets[0].template.adoptionPolicy can only be"
+    ' "adoptNone" or "adoptExisting"'
+)
+
+
+def test_an_invalid_set_says_everything_at_once_in_the_words_of_porch() -> None:
+    desired = expand(world(package_set(spec={"targets": [{"template": {"adoptionPolicy": "x"}}]})))
+
+    assert conditions(desired)["Stalled"] == ("True", "ValidationError", EVERYTHING)
+    assert len(desired.problems) == 3
+    assert desired.stalled == {set_key(ObjectName("default", "fleet"))}
+    assert desired.targets == {}
+
+
+def test_an_invalid_variant_stalls_alone() -> None:
+    desired = expand(world(variant("bad", downstream={}), variant("good")))
+
+    assert names(desired) == ["good"]
+    found = {
+        c.type: (c.status, c.reason) for c in desired.conditions[variant_key(ObjectName("default", "bad"))]
+    }
+    assert found == {"Stalled": ("True", "ValidationError"), "Ready": ("False", "Error")}
+
+
+class Stall(NamedTuple):
+    reason: str
+    world: Inventory
+    condition: str
+    problem: Reason
+    message: str
+
+
+def one(target: dict[str, Any], **fields: Any) -> Inventory:
+    return world(package_set(targets=[target]), **fields)
+
+
+UNREAD = Problem(
+    Location("repositories.yaml", 3), Reason.REPOSITORY_UNAVAILABLE, "Connection refused", "Wait"
+)
+STALLS = [
+    Stall(
+        "the upstream does not exist",
+        world(
+            package_set(
+                spec={
+                    "upstream": {"repo": "blueprints", "package": "app", "revision": 9},
+                    "targets": [{"repositories": [{"name": "edge"}]}],
+                }
+            )
+        ),
+        "UpstreamNotFound",
+        Reason.UPSTREAM_NOT_FOUND,
+        "could not find upstream package revision 'app/9' in repo 'blueprints'",
+    ),
+    Stall(
+        "the upstream repository cannot be read",
+        one(
+            {"repositories": [{"name": "edge"}]}, views=(replace(blueprints(), packages={}, problem=UNREAD),)
+        ),
+        "UnexpectedError",
+        Reason.REPOSITORY_UNAVAILABLE,
+        "repository blueprints could not be read: Connection refused",
+    ),
+    Stall(
+        "there is no snapshot",
+        one(select(BY_NAME)),
+        "NoMatchingTargets",
+        Reason.NO_MATCHING_TARGETS,
+        'no matches for kind "Cluster" in version "example.dev/v1"',
+    ),
+    Stall(
+        "the kind is not served",
+        one(select(BY_NAME), snapshot=snapshot(*THREE, served=frozenset({("v1", "Pod")}))),
+        "NoMatchingTargets",
+        Reason.NO_MATCHING_TARGETS,
+        'no matches for kind "Cluster" in version "example.dev/v1"',
+    ),
+    Stall(
+        "nothing is known of the kind",
+        one(select(BY_NAME), snapshot=snapshot(complete=False)),
+        "NoMatchingTargets",
+        Reason.NO_MATCHING_TARGETS,
+        'no matches for kind "Cluster" in version "example.dev/v1"',
+    ),
+    Stall(
+        "an expression fails on one object",
+        one(
+            select({**BY_NAME, "labelExprs": [{"key": "r", "valueExpr": "target.labels.region"}]}),
+            snapshot=snapshot(*THREE, cluster("d", line=40)),
+        ),
+        "UnexpectedError",
+        Reason.INVALID_EXPRESSION,
+        "target default/d (snapshot/clusters.yaml:40): template.labelExprs[0].valueExpr: no such key: region",
+    ),
+    Stall(
+        "the repository of an object is not registered",
+        one(select({}), snapshot=snapshot(cluster("nowhere", line=7))),
+        "UnexpectedError",
+        Reason.REPOSITORY_NOT_FOUND,
+        'target default/nowhere (snapshot/clusters.yaml:7): repository "nowhere" could not be loaded',
+    ),
+    Stall(
+        "the name of a variant is no object name",
+        one({"repositories": [{"name": "edge", "packageNames": ["a/b"]}]}),
+        "ValidationError",
+        Reason.INVALID_NAME,
+        'target edge/a/b: the variant is invalid: "fleet-edge-a/b" is not a valid object name',
+    ),
+    Stall(
+        "an expression gives an empty package",
+        one({"repositories": [{"name": "edge"}], "template": {"downstream": {"packageExpr": "''"}}}),
+        "ValidationError",
+        Reason.VALIDATION_ERROR,
+        "target edge/app: the variant is invalid: missing required field spec.downstream.package",
+    ),
+    Stall(
+        "there are too many targets",
+        one(select(BY_NAME), snapshot=snapshot(*THREE), policy=Policy(limits=Limits(targets_per_set=2))),
+        "ValidationError",
+        Reason.VALIDATION_ERROR,
+        "the set has 3 targets, more than 2",
+    ),
+    Stall(
+        "an extension is unknown",
+        world(
+            package_set(
+                targets=[{"repositories": [{"name": "edge"}]}],
+                annotations={"reconciler.dev/cel-extensions": "math"},
+            )
+        ),
+        "ValidationError",
+        Reason.VALIDATION_ERROR,
+        "unknown CEL extension: math",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", STALLS, ids=lambda c: c.reason)
+def test_one_bad_target_stalls_the_set_and_nothing_else(case: Stall) -> None:
+    inventory = replace(case.world, variants=(variant(),))
+    if "cannot be read" in case.reason:
+        inventory = replace(case.world, variants=())
+
+    desired = expand(inventory)
+
+    assert conditions(desired)["Stalled"] == ("True", case.condition, case.message)
+    assert [(p.reason, p.message) for p in desired.problems] == [(case.problem, case.message)]
+    assert names(desired) == [v.key.name for v in inventory.variants]
+
+
+def test_many_bad_targets_are_counted_after_the_first_ten() -> None:
+    held = snapshot(*(cluster(f"c{n:02}") for n in range(25)))
+    bad = {**BY_NAME, "labelExprs": [{"key": "r", "valueExpr": "target.labels.region"}]}
+
+    desired = expand(one(select(bad), snapshot=held))
+
+    assert len(desired.problems) == 11
+    assert desired.problems[-1].message.startswith("15 more targets fail; the last one: target default/c24")
+
+
+def test_a_selection_that_is_empty_is_ready_with_a_warning() -> None:
+    desired = expand(one(select(BY_NAME, region="nowhere"), snapshot=snapshot(*THREE)))
+
+    assert conditions(desired)["Ready"][2].endswith("warning: no target is selected")
+    assert desired.problems == ()
+    assert desired.targets == {ObjectName("default", "fleet"): 0}
+
+
+def test_a_kind_that_its_definition_or_a_complete_list_proves_is_served() -> None:
+    listed = snapshot(complete=False)
+    listed = replace(listed, complete=frozenset({(GroupKind("example.dev", "Cluster"), "*")}))
+
+    assert expand(one(select(BY_NAME), snapshot=listed)).problems == ()
+
+
+class Collision(NamedTuple):
+    reason: str
+    world: Inventory
+    problem: Reason
+    stalled: set[str]
+    parts: tuple[str, ...]
+
+
+EDGE = {"repositories": [{"name": "edge", "packageNames": ["mine"]}]}
+COLLISIONS = [
+    Collision(
+        "two targets of one set",
+        world(package_set(targets=[EDGE, EDGE])),
+        Reason.DUPLICATE_DOWNSTREAM,
+        {"fleet"},
+        ("PackageVariantSet default/fleet (sets.yaml:1)", "package mine in repository edge"),
+    ),
+    Collision(
+        "two objects of one set",
+        one(select({"downstream": {"repo": "edge", "package": "same"}}), snapshot=snapshot(*THREE[:2])),
+        Reason.DUPLICATE_DOWNSTREAM,
+        {"fleet"},
+        ("target default/a (snapshot/clusters.yaml:1)", "target default/b"),
+    ),
+    Collision(
+        "a set and a variant",
+        world(package_set(targets=[EDGE]), variant()),
+        Reason.DUPLICATE_DOWNSTREAM,
+        {"fleet", "mine"},
+        ("PackageVariant default/mine (variants.yaml:1)", "PackageVariantSet default/fleet (sets.yaml:1)"),
+    ),
+    Collision(
+        "two variants by two views of one place",
+        world(
+            variant("a", downstream={"repo": "edge", "package": "x/y"}),
+            variant("b", downstream={"repo": "edge-x", "package": "y"}),
+            views=(blueprints(), repository("edge"), repository("edge-x", url="host/edge", directory="x")),
+        ),
+        Reason.DUPLICATE_DOWNSTREAM,
+        {"a", "b"},
+        ("PackageVariant default/a (variants.yaml:1)", "PackageVariant default/b"),
+    ),
+    Collision(
+        "two sets whose parts give one name",
+        world(
+            package_set("a", targets=[{"repositories": [{"name": "b-c", "packageNames": ["d"]}]}]),
+            package_set("a-b", targets=[{"repositories": [{"name": "c", "packageNames": ["d"]}]}]),
+            views=(blueprints(), repository("b-c"), repository("c")),
+        ),
+        Reason.AMBIGUOUS_IDENTIFIER,
+        {"a", "a-b"},
+        ("a-b-c-d is d in b-c and d in c",),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", COLLISIONS, ids=lambda c: c.reason)
+def test_collisions_stall_both_sides_and_name_both(case: Collision) -> None:
+    desired = expand(case.world)
+
+    assert desired.variants == ()
+    assert {owner.name for owner in desired.stalled} == case.stalled
+    assert {p.reason for p in desired.problems} == {case.problem}
+    for part in case.parts:
+        assert all(part in p.message for p in desired.problems), desired.problems
+
+
+def test_who_stalled_while_reading_is_not_expanded() -> None:
+    inventory = world(
+        package_set(targets=[EDGE]), variant("other", downstream={"repo": "edge", "package": "o"})
+    )
+    key = set_key(ObjectName("default", "fleet"))
+
+    desired = expand(replace(inventory, stalled=frozenset({key})))
+
+    assert names(desired) == ["other"]
+    assert key in desired.stalled
+
+
+def test_a_fault_in_a_block_scalar_is_found_on_its_line() -> None:
+    text = b"""apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {name: fleet}
+spec:
+  upstream: {repo: blueprints, package: app, revision: 1}
+  targets:
+  - repositories: [{name: edge}]
+    template:
+      downstream:
+        packageExpr: |
+          'a' +
+            cluster.name
+"""
+    document = load_documents(text)[0]
+    pvs = package_set(spec=document.value["spec"], at=Source(Location("sets.yaml", 1), marks=document))
+
+    (problem,) = expand(world(pvs)).problems
+
+    assert problem.location == Location("sets.yaml", 12, 13)
+
+
+def test_a_trace_says_which_literal_or_expression_gave_each_field() -> None:
+    template = {
+        **BY_NAME,
+        "labels": {"a": "b"},
+        "labelExprs": [{"key": "region", "valueExpr": "target.labels.region"}],
+    }
+    inventory = one(select(template, region="us"), snapshot=snapshot(*THREE))
+
+    (found,) = expand(inventory, trace=True).variants
+
+    assert dict(found.trace) == {
+        "downstream.repo": "template.downstream.repoExpr: 'edge'",
+        "downstream.package": "template.downstream.packageExpr: target.name",
+        "labels.a": "literal",
+        "labels.region": "template.labelExprs[0].valueExpr: target.labels.region",
+    }
+    assert expand(inventory).variants[0].trace == {}
+    assert expand(inventory).variants[0].spec == found.spec

@@ -1,0 +1,58 @@
+"""Names and UIDs of generated variants."""
+
+import uuid
+
+import pytest
+
+from reconciler.expand.names import is_object_name, stable_uid, variant_identifier, variant_name
+
+
+def test_a_name_of_63_bytes_stays_as_it_is() -> None:
+    assert variant_name("x" * 63) == "x" * 63
+
+
+def test_a_longer_one_ends_in_a_hash_and_has_63_bytes() -> None:
+    name = variant_name("x" * 64)
+
+    assert len(name) == 63
+    assert name[:55] == "x" * 54 + "-"
+
+
+def test_length_counts_bytes_not_characters() -> None:
+    assert variant_name("ü" * 32) != "ü" * 32
+
+
+def test_ambiguous_parts_give_one_identifier() -> None:
+    assert variant_identifier("a", "b-c", "d") == variant_identifier("a-b", "c", "d")
+
+
+@pytest.mark.parametrize(
+    ("name", "valid"),
+    [
+        ("a", True),
+        ("a.b-c", True),
+        ("A", False),
+        ("a/b", False),
+        ("-a", False),
+        ("a-", False),
+        ("a..b", False),
+        ("", False),
+        ("x" * 254, False),
+    ],
+)
+def test_object_names(name: str, valid: bool) -> None:
+    assert is_object_name(name) is valid
+
+
+def test_a_uid_is_a_uuid_of_version_5_that_any_part_changes() -> None:
+    uids = {
+        stable_uid("i", "n", "a"),
+        stable_uid("j", "n", "a"),
+        stable_uid("i", "m", "a"),
+        stable_uid("i", "n", "b"),
+    }
+
+    assert len(uids) == 4
+    assert {uuid.UUID(uid).version for uid in uids} == {5}
+    base = uuid.uuid5(uuid.NAMESPACE_DNS, "reconciler.dev")
+    assert stable_uid("i", "n", "a") == str(uuid.uuid5(base, "i\0n\0a"))

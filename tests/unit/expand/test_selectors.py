@@ -1,0 +1,70 @@
+"""Label selectors: every operator, and every way to write one wrongly."""
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from reconciler.api.meta import LabelSelector
+from reconciler.expand.selectors import SelectorError, compile_selector
+
+
+def selector(*terms: dict[str, Any], **labels: str) -> LabelSelector:
+    return LabelSelector.model_validate({"matchLabels": labels, "matchExpressions": list(terms)})
+
+
+class Case(NamedTuple):
+    reason: str
+    selector: LabelSelector
+    labels: dict[str, str]
+    want: bool
+
+
+def term(operator: str, *values: str, key: str = "tier") -> dict[str, Any]:
+    return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+
+
+CASES = [
+    Case("empty selector selects everything", LabelSelector(), {"tier": "edge"}, True),
+    Case("empty selector selects what has no labels", LabelSelector(), {}, True),
+    Case("equal label is selected", selector(tier="edge"), {"tier": "edge"}, True),
+    Case("other value is not selected", selector(tier="edge"), {"tier": "core"}, False),
+    Case("an empty value is a value", selector(tier=""), {}, False),
+    Case("In finds one of its values", selector(term("In", "a", "b")), {"tier": "b"}, True),
+    Case("In needs the key", selector(term("In", "a")), {}, False),
+    Case("NotIn refuses its values", selector(term("NotIn", "a")), {"tier": "a"}, False),
+    Case("NotIn holds where the key is absent", selector(term("NotIn", "a")), {}, True),
+    Case("Exists needs the key only", selector(term("Exists")), {"tier": ""}, True),
+    Case("DoesNotExist refuses the key", selector(term("DoesNotExist")), {"tier": ""}, False),
+    Case("all terms must hold", selector(term("Exists"), region="eu"), {"tier": "a"}, False),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
+def test_matches(case: Case) -> None:
+    assert compile_selector(case.selector)(case.labels) is case.want
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message", "field"),
+    [
+        (selector(term("Near", "a")), '"Near" is not a valid label selector operator', "operator"),
+        (
+            selector(term("In")),
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
+            "values",
+        ),
+        (
+            selector(term("Exists", "a")),
+            'values: Invalid value: ["a"]: values set must be empty for exists and does not exist',
+            "values",
+        ),
+        (selector(term("Exists", key="a b")), 'key: Invalid value: "a b": must be a label key', "key"),
+        (selector(tier="a b"), 'values: Invalid value: "a b": must be a label value', "tier"),
+    ],
+)
+def test_a_selector_that_kubernetes_refuses(wrong: LabelSelector, message: str, field: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        compile_selector(wrong)
+
+    assert str(caught.value) == message
+    assert field in caught.value.field
