@@ -65,6 +65,13 @@ class Database:
         self._commits[oid] = _commit_data(found)
         return self._commits[oid]
 
+    def find_parents(self, oid: Oid) -> tuple[Oid, ...] | None:
+        """Return a commit's parents, None if it is not here or is not a commit."""
+        if known := self._commits.get(oid):
+            return known.parents
+        found = self._object(oid)
+        return tuple(Oid(str(p)) for p in found.parent_ids) if isinstance(found, pygit2.Commit) else None
+
     def commit(self, oid: Oid) -> CommitData:
         """Return a commit.
 

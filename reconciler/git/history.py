@@ -33,6 +33,10 @@ class Log(Protocol):
         """Return a commit, None if it is not here."""
         ...
 
+    def find_parents(self, oid: Oid) -> tuple[Oid, ...] | None:
+        """Return a commit's parents, None if it is not here; much cheaper than the whole commit."""
+        ...
+
 
 def ancestors(log: Log, tip: Oid) -> frozenset[Oid]:
     """Return `tip` and everything reachable from it."""
@@ -45,10 +49,10 @@ def walk(log: Log, tip: Oid, hidden: Container[Oid]) -> Iterator[Oid]:
     queue = deque([tip])
     while queue:
         oid = queue.popleft()
-        if oid in hidden or (commit := log.find_commit(oid)) is None:
+        if oid in hidden or (parents := log.find_parents(oid)) is None:
             continue
         yield oid
-        for parent in commit.parents:
+        for parent in parents:
             if parent not in seen:
                 seen.add(parent)
                 queue.append(parent)
@@ -74,8 +78,8 @@ def merge_base(log: Log, main: Container[Oid], tip: Oid) -> Oid | None:
         oid = queue.popleft()
         if oid in main:
             found.add(oid)
-        elif (commit := log.find_commit(oid)) is not None:
-            fresh = [parent for parent in commit.parents if parent not in seen]
+        else:
+            fresh = [parent for parent in log.find_parents(oid) or () if parent not in seen]
             seen.update(fresh)
             queue.extend(fresh)
     if len(found) > 1:

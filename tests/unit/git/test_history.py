@@ -31,6 +31,9 @@ class Table:
     def find_commit(self, oid: Oid) -> CommitData | None:
         return self.commits.get(oid)
 
+    def find_parents(self, oid: Oid) -> tuple[Oid, ...] | None:
+        return self.commits[oid].parents if oid in self.commits else None
+
     def base(self, main: str, tip: str) -> str | None:
         return history.merge_base(self, history.ancestors(self, Oid(main)), Oid(tip))
 
