@@ -1,0 +1,260 @@
+"""Carvel's manifests, in both spellings of the dependency proposal, into the model."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api import carvel as api
+from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, annotations, named
+from reconciler.dependencies.model import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    InstallationType,
+    Need,
+    Override,
+    PackageId,
+    PackageNeed,
+    Platform,
+    PlatformNeed,
+    Requirement,
+    Values,
+)
+from reconciler.dependencies.versions import VersionError, parse_relaxed
+from reconciler.inventory import Source
+from reconciler.reasons import Reason
+
+GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
+WITHDRAWN = "reconciler.dev/withdrawn"
+_DOWNGRADABLE = "packaging.carvel.dev/downgradable"
+_IGNORE = {
+    "packaging.carvel.dev/ignore-kubernetes-version-selection": Platform.KUBERNETES,
+    "packaging.carvel.dev/ignore-kapp-controller-version-selection": Platform.KAPP_CONTROLLER,
+}
+_ONE_OF = ("package", "gvk", "or")
+
+
+def read_carvel(document: Document, source: Source) -> Reading:
+    """Read a Package, InternalPackage, PackageMetadata, PackageInstall or PackageRepository. Total."""
+    notes = Notes(source, named(document))
+    match document.get("kind"):
+        case "Package" | "InternalPackage":
+            return read_package(document, source)
+        case "PackageInstall":
+            return _read_install(document, notes)
+        case "PackageMetadata":
+            notes.parse(api.PackageMetadata, document)
+        case "PackageRepository":
+            notes.warn(
+                ("kind",),
+                "A PackageRepository is not fetched: packages come from the index in Git",
+                hint="Add its packages with `index add`",
+            )
+        case kind:
+            notes.refuse(
+                ("kind",), f"{kind} is no kind of Carvel's packaging API", reason=Reason.UNKNOWN_KIND
+            )
+    return notes.reading()
+
+
+def read_package(
+    document: Document, source: Source, *, dialect: Dialect = Dialect.CARVEL, id_: PackageId | None = None
+) -> Reading:
+    """Read one version of a package.
+
+    With `id_` the manifest stands inside a package of another kind, whose identity that is.
+    """
+    notes = Notes(source, named(document))
+    plain, items = _normalised(document, notes)
+    parsed = notes.parse(api.Package, plain)
+    if parsed is None:
+        return notes.reading()
+    spec = parsed.spec
+    try:
+        version = parse_relaxed(spec.version)
+    except VersionError as error:
+        notes.refuse(("spec", "version"), str(error), reason=Reason.INVALID_VERSION)
+        return notes.reading()
+    if id_ is None and parsed.metadata.name not in ("", f"{spec.ref_name}.{spec.version}"):
+        notes.warn(("metadata", "name"), f"The name should be {spec.ref_name}.{spec.version}")
+    reader = _Items(notes, dialect)
+    requires = [reader.requirement(item, path) for item, path in zip(spec.dependencies, items, strict=True)]
+    candidate = Candidate(
+        id_ or PackageId(Ecosystem.CARVEL, spec.ref_name),
+        version,
+        requires=tuple(requires),
+        provides=tuple(_gvk(provided.api_version, provided.kind) for provided in spec.provides),
+        installation=_installation(spec.installation_type, notes),
+        platforms=tuple(_platforms(spec, notes)),
+        names=(spec.ref_name,) if id_ else (),
+        withdrawn=annotations(document).get(WITHDRAWN, ""),
+        location=source.location,
+    )
+    return notes.reading(candidates=(candidate,))
+
+
+def _gvk(api_version: str, kind: str) -> Gvk:
+    group, _, version = api_version.rpartition("/")
+    return Gvk(group, version, kind)
+
+
+def _installation(text: str, notes: Notes) -> InstallationType:
+    try:
+        return InstallationType(text)
+    except ValueError:
+        known = ", ".join(InstallationType)
+        notes.refuse(("spec", "installationType"), f"installationType {text!r} is none of {known}")
+        return InstallationType.NO_RESTRICTIONS
+
+
+def _platforms(spec: api.PackageSpec, notes: Notes) -> Iterator[PlatformNeed]:
+    given = (
+        (Platform.KUBERNETES, spec.kubernetes_version_selection, "kubernetesVersionSelection"),
+        (Platform.KAPP_CONTROLLER, spec.kapp_controller_version_selection, "kappControllerVersionSelection"),
+    )
+    for platform, selection, name in given:
+        if selection is not None and selection.constraints:
+            path = ("spec", name, "constraints")
+            range_ = notes.range(Dialect.CARVEL, selection.constraints, path, prereleases=())
+            yield PlatformNeed(platform, range_, notes.at(*path))
+
+
+def _normalised(document: Document, notes: Notes) -> tuple[dict[str, Any], list[Path]]:
+    """Bring the spellings of the proposal into one, and say where each dependency stands."""
+    spec = dict(document["spec"]) if isinstance(document.get("spec"), Mapping) else {}
+    base: Path = ("spec", "dependencies")
+    items = spec.get("dependencies") or []
+    if isinstance(items, Mapping):
+        base = (*base, "packages")
+        items = items.get("packages") or []
+        notes.warn(base, "dependencies.packages is read as the list dependencies")
+    if isinstance(items, list):
+        spec["dependencies"] = [_item(item, (*base, n), notes) for n, item in enumerate(items)]
+    provides = spec.get("provides") or []
+    if isinstance(provides, list):
+        spec["provides"] = [_api(item, ("spec", "provides", n), notes) for n, item in enumerate(provides)]
+    paths = [(*base, number) for number in range(len(items) if isinstance(items, list) else 0)]
+    return {**document, "spec": spec}, paths
+
+
+def _item(item: Any, path: Path, notes: Notes) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    found = dict(item)
+    given = [name for name in _ONE_OF if name in found]
+    if len(given) != 1:
+        told = " and ".join(given) if given else "nothing"
+        notes.refuse(path, f"A dependency names exactly one of package, gvk and or; this one names {told}")
+    if "gvk" in found:
+        found["gvk"] = _api({"gvk": found["gvk"]}, (*path, "gvk"), notes)
+    if isinstance(found.get("or"), list):
+        found["or"] = [_item(one, (*path, "or", n), notes) for n, one in enumerate(found["or"])]
+    return found
+
+
+def _api(item: Any, path: Path, notes: Notes) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    found = item["gvk"] if isinstance(item.get("gvk"), Mapping) else item
+    if "group" not in found and "version" not in found:
+        return dict(found)
+    notes.warn(path, "group, kind and version are read as apiVersion and kind")
+    group, version = str(found.get("group", "")), str(found.get("version", ""))
+    return {"apiVersion": f"{group}/{version}" if group else version, "kind": found.get("kind")}
+
+
+@dataclass(frozen=True, slots=True)
+class _Items:
+    notes: Notes
+    dialect: Dialect
+
+    def requirement(self, item: api.Dependency, path: Path) -> Requirement:
+        return Requirement(
+            tuple(self._alternatives(item, path)),
+            alias=item.alias,
+            optional=item.optional,
+            install=item.install is not False,
+            location=self.notes.at(*path),
+        )
+
+    def _alternatives(self, item: api.Dependency, path: Path) -> Iterator[Need]:
+        if item.or_ is not None:
+            for number, one in enumerate(item.or_):
+                yield from self._alternatives(one, (*path, "or", number))
+        if item.package is not None:
+            where = (*path, "package", "version")
+            range_ = self.notes.range(self.dialect, item.package.version, where)
+            yield PackageNeed(PackageId(Ecosystem.CARVEL, item.package.ref_name), range_)
+        if item.gvk is not None:
+            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind))
+
+
+def _read_install(document: Document, notes: Notes) -> Reading:
+    parsed = notes.parse(api.PackageInstall, _spelled(document, notes))
+    if parsed is None:
+        return notes.reading()
+    spec, noted = parsed.spec, annotations(document)
+    selection = spec.package_ref.version_selection
+    if selection is None:
+        notes.refuse(
+            ("spec", "packageRef"),
+            "packageRef.versionSelection is missing",
+            reason=Reason.MISSING_FIELD,
+            hint="Add `versionSelection: {constraints: '>=1.0.0'}`",
+        )
+    range_ = _selected(selection, ("spec", "packageRef", "versionSelection"), notes)
+    said = spec.dependencies
+    path: Path = ("spec", "dependencies")
+    install = Install(
+        parsed.metadata.namespace or "default",
+        parsed.metadata.name,
+        Dialect.CARVEL,
+        PackageNeed(PackageId(Ecosystem.CARVEL, spec.package_ref.ref_name), range_),
+        kind="PackageInstall",
+        api_version=parsed.api_version,
+        labels=tuple(sorted((parsed.metadata.labels or {}).items())),
+        install_dependencies=said.install,
+        overrides=tuple(_override(one, (*path, "override", n), notes) for n, one in enumerate(said.override)),
+        values=tuple(Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in said.values),
+        inherit=(("serviceAccountName", spec.service_account_name),) if spec.service_account_name else (),
+        allow_downgrade=_DOWNGRADABLE in noted,
+        ignore_platforms=frozenset(platform for name, platform in _IGNORE.items() if name in noted),
+        location=notes.source.location,
+    )
+    return notes.reading(installs=(install,))
+
+
+def _selected(selection: api.VersionSelection | None, path: Path, notes: Notes) -> Any:
+    text = selection.constraints if selection else ""
+    admitted = selection.prereleases.identifiers if selection and selection.prereleases else None
+    return notes.range(Dialect.CARVEL, text, (*path, "constraints"), prereleases=admitted)
+
+
+def _override(one: api.DependencyOverride, path: Path, notes: Notes) -> Override:
+    selection = one.version_selection
+    range_ = None if selection is None else _selected(selection, (*path, "versionSelection"), notes)
+    return Override(one.ref_name, range_, one.install, notes.at(*path))
+
+
+def _spelled(document: Document, notes: Notes) -> Document:
+    """Correct the proposal's misspelt `contraints`: a constraint that is silently dropped would be worse."""
+    spec = document.get("spec")
+    said = spec.get("dependencies") if isinstance(spec, Mapping) else None
+    overrides = said.get("override") if isinstance(said, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(said, Mapping) or not isinstance(overrides, list):
+        return document
+    path: Path = ("spec", "dependencies", "override")
+    corrected = [_corrected(one, (*path, number), notes) for number, one in enumerate(overrides)]
+    return {**document, "spec": {**spec, "dependencies": {**said, "override": corrected}}}
+
+
+def _corrected(one: Any, path: Path, notes: Notes) -> Any:
+    selection = one.get("versionSelection") if isinstance(one, Mapping) else None
+    if not isinstance(selection, Mapping) or "contraints" not in selection:
+        return one
+    notes.warn((*path, "versionSelection"), "contraints is read as constraints", hint="Correct the spelling")
+    spelled = {"constraints" if key == "contraints" else key: value for key, value in selection.items()}
+    return {**one, "versionSelection": spelled}

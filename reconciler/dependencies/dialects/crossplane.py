@@ -1,0 +1,279 @@
+"""Crossplane's package manifests, of today and of its packages-v2 design, into the model."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from reconciler.api import crossplane as api
+from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, named
+from reconciler.dependencies.model import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    PackageId,
+    PackageNeed,
+    Pairs,
+    Platform,
+    PlatformNeed,
+    Requirement,
+    VersionRange,
+    exact,
+)
+from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.ids import group_of
+from reconciler.inventory import Source
+from reconciler.reasons import Reason
+
+GROUPS = frozenset(
+    {
+        "pkg.crossplane.io",
+        "meta.pkg.crossplane.io",
+        "packages.crossplane.io",
+        "stacks.crossplane.io",
+    }
+)
+_META = "meta.pkg.crossplane.io"
+_INSTALLS = frozenset({"Provider", "Configuration", "Function", "Package"})
+_REVISIONS = frozenset({"ProviderRevision", "ConfigurationRevision", "FunctionRevision", "PackageRevision"})
+_GONE = {
+    "ClusterPackageInstall": "Write a Provider or Configuration (pkg.crossplane.io/v1) with `spec.package`",
+    """Read an install, revision, lock or ImageConfig of today, or of the packages-v2 design. Total.
+    "StackDefinition": "Build a Configuration package with Compositions instead of a behavior.yaml",
+}
+_CARRIED = frozenset({"ImageConfig", "DeploymentRuntimeConfig", "ControllerConfig"})
+_LEGACY = {"imagePullSecrets": "packagePullSecrets", "imagePullPolicy": "packagePullPolicy"}
+_IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
+
+
+def read_crossplane(document: Document, source: Source) -> Reading:
+    """Read a Provider, Configuration, Function, design Package, revision, Lock or ImageConfig.
+
+    The kinds of the first package manager are refused, with what to write instead.
+    """
+    notes = Notes(source, named(document))
+    kind = str(document.get("kind"))
+    if kind in _GONE:
+        notes.refuse(
+            ("kind",),
+            f"{kind} belongs to a package manager that no longer exists",
+            reason=Reason.DEPRECATED_MANIFEST,
+            hint=_GONE[kind],
+        )
+    elif group_of(str(document.get("apiVersion"))) == _META:
+        notes.warn(("kind",), "A package's own crossplane.yaml is read from the index, not from manifests")
+    elif kind in _INSTALLS:
+        return _read_install(document, notes)
+    elif kind in _REVISIONS:
+        notes.parse(api.Revision, document)
+    elif kind in ("Lock", "PackageLock"):
+        notes.parse(api.Lock, flatten_lock(document))
+    elif kind == "ImageConfig":
+        notes.parse(api.ImageConfig, document)
+    elif kind not in _CARRIED:
+        notes.refuse(("kind",), f"{kind} is no kind of Crossplane's package API", reason=Reason.UNKNOWN_KIND)
+    return notes.reading()
+
+
+def parse_image(text: str) -> tuple[str, str, str]:
+    """Split an image reference into name, tag and digest; what is missing is empty."""
+    found = _IMAGE.fullmatch(text)
+    return (found["name"], found["tag"] or "", found["digest"] or "") if found else (text, "", "")
+
+
+def rewritten(image: str, configs: tuple[api.ImageConfig, ...]) -> str:
+    """Return where an image really comes from: the longest matching prefix of an ImageConfig is replaced.
+
+    Identity stays with the original name, so that a mirror is no second package.
+    """
+    best = ("", "")
+    for config in configs:
+        for match in config.spec.match_images:
+            target = config.spec.rewrite_image
+            if target and image.startswith(match.prefix) and len(match.prefix) > len(best[0]):
+                best = (match.prefix, target.prefix)
+    return best[1] + image[len(best[0]) :] if best[0] else image
+
+
+def _read_install(document: Document, notes: Notes) -> Reading:
+    spec = document.get("spec")
+    renamed = {_LEGACY.get(k, k): v for k, v in spec.items()} if isinstance(spec, Mapping) else spec
+    parsed = notes.parse(api.Package, {**document, "spec": renamed})
+    if parsed is None:
+        return notes.reading()
+    name, tag, digest = parse_image(parsed.spec.package)
+    range_ = _pinned(tag, digest, notes)
+    install = Install(
+        "",
+        parsed.metadata.name,
+        Dialect.CROSSPLANE,
+        PackageNeed(PackageId(Ecosystem.XPKG, name), range_),
+        kind=parsed.kind,
+        api_version=parsed.api_version,
+        labels=tuple(sorted((parsed.metadata.labels or {}).items())),
+        skip_dependencies=parsed.spec.skip_dependency_resolution,
+        ignore_platforms=frozenset(
+            {Platform.CROSSPLANE} if parsed.spec.ignore_crossplane_constraints else ()
+        ),
+        inherit=_inherited(renamed),
+        location=notes.source.location,
+    )
+    return notes.reading(installs=(install,))
+
+
+def _pinned(tag: str, digest: str, notes: Notes) -> VersionRange:
+    path: Path = ("spec", "package")
+    if digest:
+        return exact(Dialect.CROSSPLANE, digest)
+    if not tag:
+        notes.refuse(path, "spec.package has neither a tag nor a digest", hint="Add one, as in name:v1.2.3")
+        return VersionRange(Dialect.CROSSPLANE)
+    try:
+        if parse_loose(tag).is_partial:
+            notes.warn(path, f"{tag} is a moving tag: it is read as a range", reason=Reason.INVALID_VERSION)
+        return exact(Dialect.CROSSPLANE, tag)
+    except VersionError:
+        notes.refuse(
+            path,
+            f"The tag {tag} is no version, so nothing can be compared with it",
+            reason=Reason.INVALID_VERSION,
+            hint="Name a version, or pin the digest",
+        )
+        return VersionRange(Dialect.CROSSPLANE)
+
+
+def _inherited(spec: Any) -> Pairs:
+    """Return the settings that a dependency takes over from its parent, as canonical JSON."""
+    names = ("packagePullSecrets", "packagePullPolicy", "serviceAccount")
+    given = {name: spec[name] for name in names if isinstance(spec, Mapping) and spec.get(name) is not None}
+    return tuple(
+        (name, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
+        for name, value in sorted(given.items())
+    )
+
+
+def read_meta(
+    document: Document,
+    source: Source,
+    *,
+    image: str,
+    version: str,
+    digest: str = "",
+    provides: tuple[Gvk, ...] = (),
+) -> Reading:
+    """Read a package's own `crossplane.yaml` as one candidate. Total.
+
+    `image` is the package's name without tag; `provides` are the kinds of its CRDs, which the
+    manifest does not tell.
+    """
+    notes = Notes(source, named(document))
+    parsed = notes.parse(api.Meta, document)
+    try:
+        number = parse_loose(version)
+    except VersionError as error:
+        notes.refuse((), str(error), reason=Reason.INVALID_VERSION)
+        return notes.reading()
+    if number.is_partial:
+        notes.warn((), f"{version} is a moving tag and no candidate", reason=Reason.INVALID_VERSION)
+    if parsed is None or number.is_partial:
+        return notes.reading()
+    requires, platforms = _depends(parsed.spec, notes)
+    candidate = Candidate(
+        PackageId(Ecosystem.XPKG, image),
+        number,
+        digest=digest,
+        requires=requires,
+        provides=provides,
+        platforms=platforms,
+        source=image,
+        location=source.location,
+    )
+    return notes.reading(candidates=(candidate,))
+
+
+def _depends(spec: api.MetaSpec, notes: Notes) -> tuple[tuple[Requirement, ...], tuple[PlatformNeed, ...]]:
+    requires: list[Requirement] = []
+    platforms: list[PlatformNeed] = []
+    if spec.crossplane is not None and spec.crossplane.version:
+        platforms.append(_platform(spec.crossplane.version, ("spec", "crossplane", "version"), notes))
+    for number, dependency in enumerate(spec.depends_on):
+        path: Path = ("spec", "dependsOn", number)
+        if dependency.crossplane:
+            platforms.append(_platform(dependency.crossplane, (*path, "crossplane"), notes))
+        else:
+            requires += _dependency(dependency, path, notes)
+    return tuple(requires), tuple(platforms)
+
+
+def _platform(text: str, path: Path, notes: Notes) -> PlatformNeed:
+    return PlatformNeed(Platform.CROSSPLANE, notes.range(Dialect.CROSSPLANE, text, path), notes.at(*path))
+
+
+def _dependency(one: api.MetaDependency, path: Path, notes: Notes) -> Iterator[Requirement]:
+    names = [name for name in (one.provider, one.configuration, one.function, one.package) if name]
+    if len(names) + (one.crd is not None) != 1:
+        notes.refuse(path, "A dependency names exactly one package, CRD or Crossplane version")
+    elif one.crd is not None:
+        yield Requirement((ApiNeed(_crd(one.crd)),), location=notes.at(*path))
+    else:
+        name, tag, digest = parse_image(names[0])
+        text = one.version or digest or tag
+        if tag or digest:
+            notes.warn(path, f"The version of {names[0]} belongs into the field version")
+        range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
+        need = PackageNeed(PackageId(Ecosystem.XPKG, name), range_)
+        yield Requirement((need,), location=notes.at(*path))
+
+
+def _crd(crd: str | api.TypeMeta) -> Gvk:
+    """Return the API that a CRD's name or a kind means; a name tells the plural, not the kind."""
+    if isinstance(crd, str):
+        plural, _, group = crd.partition(".")
+        return Gvk(group, "", plural)
+    group, _, version = crd.api_version.rpartition("/")
+    return Gvk(group, version, crd.kind)
+
+
+def flatten_lock(document: Document) -> dict[str, Any]:
+    """Bring the design's lock, with a spec and bare names, into the shape of today's."""
+    spec = document.get("spec")
+    found = {**document, **(dict(spec) if isinstance(spec, Mapping) else {})}
+    found.pop("spec", None)
+    packages = found.get("packages")
+    if isinstance(packages, Mapping):
+        packages = [{"name": name, **value} for name, value in packages.items() if isinstance(value, Mapping)]
+    for package in packages if isinstance(packages, list) else ():
+        listed = package.get("dependencies") or []
+        package["dependencies"] = [{"package": one} if isinstance(one, str) else one for one in listed]
+    return {**found, "packages": packages or []}
+
+
+def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...], Reading]:
+    """Read an upstream `Lock` as candidates that were chosen before. Total."""
+    notes = Notes(source, named(document))
+    parsed = notes.parse(api.Lock, flatten_lock(document))
+    found = []
+    for number, package in enumerate(parsed.packages if parsed else ()):
+        name, tag, digest = parse_image(package.source or package.image or package.name)
+        version = package.version or tag or digest
+        pinned_digest = version if version.startswith("sha256:") else digest
+        try:
+            text = "0.0.0" if version.startswith("sha256:") else version
+            candidate = Candidate(PackageId(Ecosystem.XPKG, name), parse_loose(text), digest=pinned_digest)
+        except VersionError as error:
+            notes.warn(("packages", number, "version"), str(error), reason=Reason.INVALID_VERSION)
+            continue
+        needs = tuple(_locked_need(one, notes) for one in package.dependencies)
+        found.append(replace(candidate, requires=needs, source=name, location=source.location))
+    return tuple(found), notes.reading()
+
+
+def _locked_need(one: api.LockDependency, notes: Notes) -> Requirement:
+    name, _, _ = parse_image(one.package)
+    range_ = notes.range(Dialect.CROSSPLANE, one.constraints, ("packages",))
+    return Requirement((PackageNeed(PackageId(Ecosystem.XPKG, name), range_),))

@@ -1,0 +1,114 @@
+"""What reading one manifest yields: model entities, what is wrong with it, what was taken to be meant."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from reconciler.api.validation import parse_model
+from reconciler.dependencies.model import Candidate, Dialect, Install, VersionRange, version_range
+from reconciler.dependencies.versions import Prereleases, VersionError, doubts
+from reconciler.errors import Location, Problem
+from reconciler.inventory import Source
+from reconciler.reasons import Reason
+
+M = TypeVar("M", bound=BaseModel)
+Document = Mapping[str, Any]
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The entities of one manifest. A manifest with a problem yields none; a warning stops nothing."""
+
+    candidates: tuple[Candidate, ...] = ()
+    installs: tuple[Install, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(slots=True)
+class Notes:
+    """Collects what is said about one manifest while it is read."""
+
+    source: Source
+    subject: str
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def at(self, *path: str | int) -> Location:
+        """Return the place of a field."""
+        return self.source.at(*path)
+
+    def refuse(
+        self, path: Path, message: str, *, reason: Reason = Reason.INVALID_MANIFEST, hint: str = ""
+    ) -> None:
+        """Say what is wrong."""
+        self.problems.append(Problem(self.at(*path), reason, message, hint=hint, subject=self.subject))
+
+    def warn(
+        self, path: Path, message: str, *, reason: Reason = Reason.INVALID_MANIFEST, hint: str = ""
+    ) -> None:
+        """Say what was taken to be meant."""
+        self.warnings.append(Problem(self.at(*path), reason, message, hint=hint, subject=self.subject))
+
+    def parse(self, model: type[M], document: object) -> M | None:
+        """Return the manifest as its model, or None and its problems."""
+        parsed = parse_model(model, document)
+        if isinstance(parsed, model):
+            return parsed
+        for fault in parsed if isinstance(parsed, tuple) else ():
+            self.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
+        return None
+
+    def range(
+        self,
+        dialect: Dialect,
+        text: str,
+        path: Path,
+        *,
+        prereleases: Prereleases = None,
+        releases_only: bool = False,
+    ) -> VersionRange:
+        """Read a range; any version, and a problem, if it is none."""
+        try:
+            found = version_range(dialect, text, prereleases=prereleases, releases_only=releases_only)
+        except VersionError as error:
+            self.refuse(path, str(error), reason=Reason.INVALID_CONSTRAINT, hint=_HINTS[dialect.grammar])
+            return VersionRange(dialect)
+        if found.constraint is not None:
+            for doubt in doubts(found.constraint):
+                self.warn(path, doubt, reason=Reason.INVALID_CONSTRAINT)
+        return found
+
+    def reading(
+        self, *, candidates: tuple[Candidate, ...] = (), installs: tuple[Install, ...] = ()
+    ) -> Reading:
+        """Return everything; a manifest with a problem yields no entities."""
+        problems, warnings = tuple(self.problems), tuple(self.warnings)
+        if problems:
+            return Reading(problems=problems, warnings=warnings)
+        return Reading(candidates, installs, problems, warnings)
+
+
+_HINTS = {
+    "masterminds": "Write a range such as '>=1.2.0, <2.0.0', '~1.2.3' or '^1.2.3'",
+    "carvel": "Write a range such as '>=1.2.0 <2.0.0', '1.2.x' or '1.2.3'",
+}
+
+
+def named(document: Document) -> str:
+    """Return how a document calls itself: kind, namespace and name."""
+    metadata = document.get("metadata")
+    meta = metadata if isinstance(metadata, Mapping) else document
+    parts = [str(meta.get(key) or "") for key in ("namespace", "name")]
+    kind = document.get("kind") or document.get("schemaType") or "manifest"
+    return f"{kind} {'/'.join(part for part in parts if part)}".strip()
+
+
+def annotations(document: Document) -> dict[str, str]:
+    """Return the annotations of a document; none if it has none or they are no map."""
+    metadata = document.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}

@@ -1,0 +1,230 @@
+"""Carvel's manifests: both spellings of the proposal mean the same, and nothing is silently dropped."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.dependencies.dialects.carvel import read_carvel
+from reconciler.dependencies.dialects.kpt import package_id, read_kpt, version_of
+from reconciler.dependencies.dialects.reading import Reading
+from reconciler.dependencies.model import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    InstallationType,
+    PackageId,
+    PackageNeed,
+    Platform,
+)
+from reconciler.dependencies.versions import parse_relaxed
+from reconciler.errors import Location
+from reconciler.inventory import Source
+from reconciler.reasons import Reason
+
+HERE = Source(Location("config/app.yaml", 7))
+
+HEAD = """
+apiVersion: data.packaging.carvel.dev/v1alpha1
+kind: Package
+metadata: {name: web.example.org.1.2.0}
+spec:
+  refName: web.example.org
+  version: 1.2.0
+"""
+AS_LIST = (
+    HEAD
+    + """
+  dependencies:
+  - or:
+    - gvk: {apiVersion: certs.example.org/v1, kind: Issuer}
+    - package: {refName: certs.example.org, version: '>=1.0.0'}
+  - package: {refName: cache.example.org, version: 2.0.0}
+  - package: {refName: metrics.example.org, version: 0.2.0}
+    optional: true
+    alias: metrics
+  provides:
+  - {apiVersion: web.example.org/v1, kind: Site}
+"""
+)
+AS_MAP = (
+    HEAD
+    + """
+  dependencies:
+    packages:
+    - or:
+      - gvk: {group: certs.example.org, version: v1, kind: Issuer}
+      - package: {refName: certs.example.org, version: '>=1.0.0'}
+    - package: {refName: cache.example.org, version: 2.0.0}
+    - package: {refName: metrics.example.org, version: 0.2.0}
+      optional: true
+      alias: metrics
+  provides:
+  - gvk: {apiVersion: web.example.org/v1, kind: Site}
+"""
+)
+
+
+def read(text: str, **changes: Any) -> Reading:
+    document = yaml.safe_load(text)
+    document["spec"].update(changes)
+    return read_carvel(document, HERE)
+
+
+def only(reading: Reading) -> Candidate:
+    assert reading.problems == ()
+    (candidate,) = reading.candidates
+    return candidate
+
+
+def test_a_package_is_one_candidate_with_its_needs_in_order() -> None:
+    web = only(read(AS_LIST))
+
+    assert (web.id, web.version.text) == (PackageId(Ecosystem.CARVEL, "web.example.org"), "1.2.0")
+    either, cache, metrics = web.requires
+    assert [type(need) for need in either.alternatives] == [ApiNeed, PackageNeed]
+    assert str(either) == "the API certs.example.org/v1/Issuer or certs.example.org >=1.0.0"
+    assert str(cache) == "cache.example.org 2.0.0"
+    assert (metrics.optional, metrics.alias) == (True, "metrics")
+    assert web.provides == (Gvk("web.example.org", "v1", "Site"),)
+
+
+def test_the_nested_spelling_means_the_same_and_is_warned_about() -> None:
+    nested = read(AS_MAP)
+
+    assert only(nested) == only(read(AS_LIST))
+    assert read(AS_LIST).warnings == ()
+    assert len(nested.warnings) == 2
+    assert all(warning.location == HERE.location for warning in nested.warnings)
+
+
+def test_a_bare_version_is_exact() -> None:
+    cache = only(read(AS_LIST)).requires[1].alternatives[0]
+    assert isinstance(cache, PackageNeed)
+
+    assert cache.range.allows(parse_relaxed("2.0.0"))
+    assert not cache.range.allows(parse_relaxed("2.0.1"))
+
+
+@pytest.mark.parametrize("type_", ["onePerCluster", "onePerNamespace", "noRestrictions"])
+def test_installation_types(type_: str) -> None:
+    assert only(read(HEAD, installationType=type_)).installation is InstallationType(type_)
+
+
+def test_version_selections_are_platform_needs() -> None:
+    (need,) = only(read(HEAD, kubernetesVersionSelection={"constraints": ">=1.27.0"})).platforms
+
+    assert need.platform is Platform.KUBERNETES
+    assert need.range.allows(parse_relaxed("1.28.0"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"version": "one"}, Reason.INVALID_VERSION),
+        ({"installationType": "twice"}, Reason.INVALID_MANIFEST),
+        ({"dependencies": [{"optional": True}]}, Reason.INVALID_MANIFEST),
+        ({"dependencies": [{"package": {"refName": "a"}, "or": []}]}, Reason.INVALID_MANIFEST),
+        ({"dependencies": [{"package": {"refName": "a", "version": "^1"}}]}, Reason.INVALID_CONSTRAINT),
+        ({"dependencies": [{"gvk": {"apiVersion": "v1"}}]}, Reason.MISSING_FIELD),
+        ({"refName": None}, Reason.INVALID_MANIFEST),
+    ],
+)
+def test_a_wrong_package_stalls_itself(changes: dict[str, Any], reason: Reason) -> None:
+    reading = read(HEAD, **changes)
+
+    assert reading.candidates == ()
+    assert {problem.reason for problem in reading.problems} == {reason}
+    assert all(problem.location == HERE.location and problem.subject for problem in reading.problems)
+
+
+def test_a_range_that_can_never_match_is_warned_about() -> None:
+    reading = read(HEAD, dependencies=[{"package": {"refName": "a", "version": "!=1.x"}}])
+
+    assert any("No version can ever" in warning.message for warning in reading.warnings)
+
+
+INSTALL = """
+apiVersion: packaging.carvel.dev/v1alpha1
+kind: PackageInstall
+metadata:
+  name: shop
+  namespace: prod
+  annotations: {packaging.carvel.dev/downgradable: ''}
+spec:
+  serviceAccountName: installer
+  packageRef:
+    refName: web.example.org
+    versionSelection: {constraints: 1.x, prereleases: {identifiers: [rc]}}
+  dependencies:
+    install: false
+    override:
+    - refName: cache.example.org
+      versionSelection: {contraints: 2.1.0}
+    - refName: metrics.example.org
+      install: true
+    values:
+    - refName: cache.example.org
+      secretRef: {name: cache-values, key: values.yaml}
+    - alias: metrics
+      secretRef: {name: metrics-values}
+"""
+
+
+def test_a_package_install_is_a_wish_with_its_words_about_dependencies() -> None:
+    reading = read(INSTALL)
+    (shop,) = reading.installs
+
+    assert isinstance(shop, Install)
+    assert (shop.namespace, shop.name, str(shop)) == ("prod", "shop", "PackageInstall prod/shop")
+    assert shop.need.range.allows(parse_relaxed("1.5.0-rc.1"))
+    assert not shop.need.range.allows(parse_relaxed("1.5.0-beta.1"))
+    assert (shop.install_dependencies, shop.allow_downgrade) == (False, True)
+    assert shop.inherit == (("serviceAccountName", "installer"),)
+    cache, metrics = shop.overrides
+    assert (cache.range and cache.range.text, cache.install) == ("2.1.0", None)
+    assert (metrics.range, metrics.install) == (None, True)
+    assert [(v.name, v.secret, v.key) for v in shop.values] == [
+        ("cache.example.org", "cache-values", "values.yaml"),
+        ("metrics", "metrics-values", ""),
+    ]
+
+
+def test_the_misspelt_constraint_counts_and_is_warned_about() -> None:
+    assert [w.message for w in read(INSTALL).warnings] == ["contraints is read as constraints"]
+
+
+def test_a_missing_version_selection_is_refused_and_an_empty_one_is_not() -> None:
+    assert [p.reason for p in read(INSTALL, packageRef={"refName": "a.b"}).problems] == [Reason.MISSING_FIELD]
+    assert read(INSTALL, packageRef={"refName": "a.b", "versionSelection": {}}).problems == ()
+
+
+def test_a_package_inside_a_kpt_package_has_the_identity_of_its_directory() -> None:
+    document = yaml.safe_load(AS_LIST)
+
+    web = only(
+        read_kpt(
+            document, HERE, repository="https://git.example.org/blueprints", path="web/", revision="3.0.0"
+        )
+    )
+
+    assert web.id == package_id("https://git.example.org/blueprints", "web")
+    assert (web.version.text, web.names) == ("3.0.0", ("web.example.org",))
+    first = web.requires[1].alternatives[0]
+    assert isinstance(first, PackageNeed)
+    assert first.range.dialect is Dialect.KPT
+    assert [version_of(tag) for tag in ("v3", "v1.2.3", "1.0.0")] == ["3.0.0", "1.2.3", "1.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"), [("PackageMetadata", False), ("PackageRepository", False), ("App", True)]
+)
+def test_other_kinds_of_the_group(kind: str, wrong: bool) -> None:
+    reading = read_carvel({"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "a"}}, HERE)
+
+    assert bool(reading.problems) is wrong
+    assert not reading.candidates
+    assert not reading.installs

@@ -1,0 +1,245 @@
+"""Crossplane's manifests: today's, the design's, and the ones that are gone."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.api.crossplane import ImageConfig
+from reconciler.dependencies.dialects.crossplane import (
+    flatten_lock,
+    parse_image,
+    read_crossplane,
+    read_lock,
+    read_meta,
+    rewritten,
+)
+from reconciler.dependencies.dialects.reading import Reading
+from reconciler.dependencies.model import ApiNeed, Ecosystem, Gvk, PackageId, PackageNeed, Platform
+from reconciler.dependencies.versions import parse_loose
+from reconciler.errors import Location
+from reconciler.inventory import Source
+from reconciler.reasons import Reason
+
+HERE = Source(Location("config/providers.yaml", 12))
+
+
+def install(kind: str, package: str, **spec: Any) -> Reading:
+    document = {
+        "apiVersion": "pkg.crossplane.io/v1",
+        "kind": kind,
+        "metadata": {"name": "aws"},
+        "spec": {"package": package, **spec},
+    }
+    return read_crossplane(document, HERE)
+
+
+def meta(*depends: dict[str, Any], version: str = "v1.0.0", **spec: Any) -> Reading:
+    document = {
+        "apiVersion": "meta.pkg.crossplane.io/v1",
+        "kind": "Configuration",
+        "metadata": {"name": "platform"},
+        "spec": {"dependsOn": list(depends), **spec},
+    }
+    return read_meta(document, HERE, image="xpkg.example.org/acme/platform", version=version)
+
+
+@pytest.mark.parametrize("kind", ["Provider", "Configuration", "Function", "Package"])
+def test_an_install_pins_what_its_image_says(kind: str) -> None:
+    (aws,) = install(kind, "xpkg.example.org/acme/aws:v1.2.3").installs
+
+    assert aws.need.id == PackageId(Ecosystem.XPKG, "xpkg.example.org/acme/aws")
+    assert aws.need.range.allows(parse_loose("v1.2.3"))
+    assert not aws.need.range.allows(parse_loose("v1.2.4"))
+    assert str(aws) == f"{kind} aws"
+
+
+def test_a_digest_comes_before_the_tag() -> None:
+    (aws,) = install("Provider", "xpkg.example.org/acme/aws:v1.2.3@sha256:ab").installs
+
+    assert aws.need.range.allows(parse_loose("v9.0.0"), "sha256:ab")
+    assert not aws.need.range.allows(parse_loose("v1.2.3"), "sha256:cd")
+
+
+def test_settings_that_dependencies_inherit_have_one_spelling() -> None:
+    today = install("Provider", "x/y:v1.0.0", packagePullSecrets=[{"name": "s"}], packagePullPolicy="Always")
+    design = install("Package", "x/y:v1.0.0", imagePullSecrets=[{"name": "s"}], imagePullPolicy="Always")
+
+    assert today.installs[0].inherit == design.installs[0].inherit
+    assert dict(today.installs[0].inherit)["packagePullSecrets"] == '[{"name":"s"}]'
+
+
+def test_flags() -> None:
+    (aws,) = install(
+        "Provider", "x/y:v1.0.0", skipDependencyResolution=True, ignoreCrossplaneConstraints=True
+    ).installs
+
+    assert aws.skip_dependencies
+    assert aws.ignore_platforms == {Platform.CROSSPLANE}
+
+
+@pytest.mark.parametrize("package", ["x/y", "x/y:latest", "localhost:5000/y"])
+def test_an_image_without_a_version_is_refused(package: str) -> None:
+    reading = install("Provider", package)
+
+    assert reading.problems
+    assert not reading.installs
+
+
+def test_a_moving_tag_is_a_range_and_warned_about() -> None:
+    reading = install("Provider", "x/y:v1")
+
+    assert reading.installs[0].need.range.allows(parse_loose("v1.7.0"))
+    assert [w.reason for w in reading.warnings] == [Reason.INVALID_VERSION]
+
+
+@pytest.mark.parametrize("kind", ["ClusterPackageInstall", "PackageInstall", "StackDefinition"])
+def test_what_is_gone_is_refused_with_what_to_write_instead(kind: str) -> None:
+    document = {"apiVersion": "packages.crossplane.io/v1alpha1", "kind": kind, "metadata": {"name": "old"}}
+    (problem,) = read_crossplane(document, HERE).problems
+
+    assert problem.reason == Reason.DEPRECATED_MANIFEST
+    assert problem.location == HERE.location
+    assert "Configuration" in problem.hint
+
+
+DEPENDENCIES = [
+    ({"provider": "x/aws", "version": ">=v1.0.0"}, "x/aws >=v1.0.0"),
+    ({"configuration": "x/net", "version": "v1"}, "x/net v1"),
+    ({"function": "x/patch", "version": "^1.2"}, "x/patch ^1.2"),
+    (
+        {"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider", "package": "x/aws", "version": "*"},
+        "x/aws *",
+    ),
+    ({"package": "x/aws", "version": "sha256:ab"}, "x/aws sha256:ab"),
+    ({"crd": {"apiVersion": "aws.example.org/v1", "kind": "Bucket"}}, "the API aws.example.org/v1/Bucket"),
+    ({"crd": "buckets.aws.example.org"}, "the API aws.example.org/buckets"),
+]
+
+
+@pytest.mark.parametrize(("written", "meant"), DEPENDENCIES)
+def test_every_spelling_of_a_dependency(written: dict[str, Any], meant: str) -> None:
+    reading = meta(written)
+    (requirement,) = reading.candidates[0].requires
+
+    assert str(requirement) == meant
+    assert isinstance(requirement.alternatives[0], PackageNeed | ApiNeed)
+
+
+def test_crossplane_itself_is_a_platform() -> None:
+    field = meta(crossplane={"version": ">=v1.14.0"}).candidates[0].platforms
+    design = meta({"crossplane": ">=v1.14.0"}).candidates[0].platforms
+
+    assert field == design
+    assert field[0].platform is Platform.CROSSPLANE
+
+
+@pytest.mark.parametrize(
+    "written", [{}, {"provider": "a", "package": "b"}, {"package": "a", "version": "not"}]
+)
+def test_a_dependency_that_cannot_be_meant_is_refused(written: dict[str, Any]) -> None:
+    assert meta(written).problems
+
+
+def test_a_moving_tag_is_no_candidate() -> None:
+    reading = meta(version="v1.2")
+
+    assert not reading.candidates
+    assert reading.warnings
+
+
+def test_image_references() -> None:
+    assert parse_image("host:5000/a/b:v1@sha256:ab") == ("host:5000/a/b", "v1", "sha256:ab")
+    assert parse_image("host:5000/a/b") == ("host:5000/a/b", "", "")
+
+
+def test_the_longest_prefix_is_rewritten() -> None:
+    def config(prefix: str, target: str) -> ImageConfig:
+        return ImageConfig.model_validate(
+            {
+                "apiVersion": "pkg.crossplane.io/v1beta1",
+                "kind": "ImageConfig",
+                "spec": {"matchImages": [{"prefix": prefix}], "rewriteImage": {"prefix": target}},
+            }
+        )
+
+    configs = (config("x.org/", "mirror/all/"), config("x.org/acme/", "mirror/acme/"))
+
+    assert rewritten("x.org/acme/aws", configs) == "mirror/acme/aws"
+    assert rewritten("x.org/other", configs) == "mirror/all/other"
+    assert rewritten("y.org/z", configs) == "y.org/z"
+
+
+LOCK = {
+    "apiVersion": "pkg.crossplane.io/v1beta1",
+    "kind": "Lock",
+    "metadata": {"name": "lock"},
+    "packages": [
+        {
+            "name": "platform-abc",
+            "kind": "Configuration",
+            "source": "x/platform",
+            "version": "v1.0.0",
+            "dependencies": [{"package": "x/aws", "constraints": ">=v1.0.0"}],
+        },
+        {"name": "aws-def", "source": "x/aws", "version": "sha256:ab"},
+    ],
+}
+
+
+def test_the_lock_of_crossplane_is_what_was_chosen_before() -> None:
+    candidates, reading = read_lock(LOCK, HERE)
+
+    assert reading.problems == ()
+    assert [(c.id.name, c.version.text, c.digest) for c in candidates] == [
+        ("x/platform", "v1.0.0", ""),
+        ("x/aws", "0.0.0", "sha256:ab"),
+    ]
+    assert str(candidates[0].requires[0]) == "x/aws >=v1.0.0"
+
+
+def test_the_design_lock_has_a_spec_and_bare_names() -> None:
+    design = {
+        "apiVersion": "packages.crossplane.io/v1beta1",
+        "kind": "PackageLock",
+        "spec": {
+            "packages": {"platform": {"image": "x/platform:v1.0.0", "dependencies": ["x/aws"]}},
+            "customResourceDefinitions": {"buckets.aws": "aws"},
+        },
+    }
+    candidates, reading = read_lock(design, HERE)
+
+    assert reading.problems == ()
+    assert [(c.id.name, c.version.text, str(c.requires[0])) for c in candidates] == [
+        ("x/platform", "v1.0.0", "x/aws")
+    ]
+    assert flatten_lock(design)["customResourceDefinitions"] == {"buckets.aws": "aws"}
+
+
+def test_kinds_of_crds_come_from_the_index() -> None:
+    document = {"apiVersion": "meta.pkg.crossplane.io/v1", "kind": "Provider", "metadata": {"name": "aws"}}
+    bucket = Gvk("aws.example.org", "v1", "Bucket")
+
+    reading = read_meta(document, HERE, image="x/aws", version="v1.0.0", provides=(bucket,))
+
+    assert reading.candidates[0].provides == (bucket,)
+
+
+REVISIONS = [
+    ("ProviderRevision", {"image": "x/y:v1.0.0"}),
+    (
+        "PackageRevision",
+        {"customResourceDefinitions": [{"apiVersion": "a/v1", "kind": "B"}], "installJobRef": {}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec"), REVISIONS)
+def test_revisions_are_accepted_as_they_are(kind: str, spec: dict[str, Any]) -> None:
+    document = {
+        "apiVersion": "pkg.crossplane.io/v1",
+        "kind": kind,
+        "metadata": {"name": "aws-1"},
+        "spec": {"desiredState": "Active", "revision": 3, **spec},
+    }
+
+    assert read_crossplane(document, HERE).problems == ()

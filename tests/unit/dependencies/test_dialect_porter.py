@@ -1,0 +1,261 @@
+"""Porter's documents: three generations of dependencies into one model."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.dependencies.dialects.porter import read_bundle, read_installation
+from reconciler.dependencies.dialects.reading import Reading
+from reconciler.dependencies.model import (
+    Actions,
+    Candidate,
+    Ecosystem,
+    InterfaceNeed,
+    PackageId,
+    PackageNeed,
+    Requirement,
+    Share,
+    Sharing,
+)
+from reconciler.dependencies.versions import parse_loose
+from reconciler.errors import Location
+from reconciler.inventory import Source
+from reconciler.reasons import Reason
+
+HERE = Source(Location("bundles/shop/porter.yaml", 1))
+
+
+def bundle(requires: Any, **more: Any) -> Reading:
+    return read_bundle({"name": "shop", "version": "1.0.0", "dependencies": requires, **more}, HERE)
+
+
+def required(item: dict[str, Any]) -> Requirement:
+    reading = bundle({"requires": [item]})
+    assert reading.problems == ()
+    (candidate,) = reading.candidates
+    (requirement,) = candidate.requires
+    return requirement
+
+
+def only(reading: Reading) -> Candidate:
+    assert reading.problems == ()
+    return reading.candidates[0]
+
+
+def test_today_a_dependency_is_exclusive_and_follows_its_parent() -> None:
+    db = required({"name": "db", "bundle": {"reference": "ghcr.io/acme/mysql:v0.1.0"}})
+
+    assert str(db) == "ghcr.io/acme/mysql =v0.1.0"
+    assert db.share == Share(Sharing.EXCLUSIVE)
+    assert db.actions == Actions(upgrade=True, invoke=True, uninstall=True)
+
+
+def test_a_sharing_group_shares_within_the_namespace_among_equal_inputs() -> None:
+    db = required(
+        {
+            "name": "db",
+            "bundle": {"reference": "ghcr.io/acme/mysql", "version": "1.x"},
+            "sharing": {"mode": True, "group": {"name": "shop"}},
+            "parameters": {"size": 3},
+        }
+    )
+
+    assert db.share == Share(Sharing.NAMESPACE, group="shop", inputs=(("size", "3"),))
+
+
+@pytest.mark.parametrize(
+    ("mode", "shared"), [(True, True), ("group", True), (False, False), ("none", False), (None, False)]
+)
+def test_a_sharing_mode_is_a_flag_or_a_word(mode: object, shared: bool) -> None:
+    sharing = {"mode": mode, **({"group": {"name": "g"}} if shared else {})}
+    db = required({"name": "db", "bundle": {"reference": "acme/mysql:v1.0.0"}, "sharing": sharing})
+
+    assert (db.share.scope is Sharing.NAMESPACE) is shared
+
+
+SCOPES = [
+    ("no namespace means global", {}, Share(Sharing.GLOBAL)),
+    (
+        "the parent's namespace with labels is a shared scope",
+        {"namespace": "{{ installation.namespace }}", "labels": {"app": "shop"}},
+        Share(Sharing.NAMESPACE, labels=(("app", "shop"),)),
+    ),
+    (
+        "a label with the parent's name makes it exclusive",
+        {"namespace": "{{installation.namespace}}", "labels": {"owner": "{{ installation.name }}"}},
+        Share(Sharing.EXCLUSIVE, labels=(("owner", "{{ installation.name }}"),)),
+    ),
+    ("a scope says it in a word", {"scope": "namespace"}, Share(Sharing.NAMESPACE)),
+]
+
+
+@pytest.mark.parametrize(("fields", "share"), [row[1:] for row in SCOPES], ids=[row[0] for row in SCOPES])
+def test_the_first_proposal_selects_by_namespace_and_labels(fields: dict[str, Any], share: Share) -> None:
+    assert required({"name": "cache", **fields}).share == share
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"namespace": "prod"},
+        {"labels": {"owner": "{{ installation.owner }}"}},
+        {"scope": "planet"},
+        {"bundle": {"reference": "a/b:v1.0.0"}, "sharing": {"mode": True}},
+        {"bundle": {"reference": "a/b:v1.0.0"}, "sharing": {"group": {"name": "g"}}},
+        {"reference": "a/b", "version": "not a range"},
+        {"reference": "a/b:main"},
+    ],
+)
+def test_what_cannot_be_meant_is_refused(fields: dict[str, Any]) -> None:
+    reading = bundle({"requires": [{"name": "cache", **fields}]})
+
+    assert reading.problems
+    assert not reading.candidates
+    assert all(problem.location == HERE.location for problem in reading.problems)
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "actions"),
+    [
+        (None, Actions(upgrade=False, invoke=False, uninstall=False)),
+        ({"managed": True}, Actions()),
+        ({"upgrade": True, "invoke": True, "uninstall": False}, Actions(uninstall=False)),
+        ({"managed": True, "uninstall": False}, Actions(uninstall=False)),
+    ],
+)
+def test_single_actions_win_over_managed(lifecycle: dict[str, Any] | None, actions: Actions) -> None:
+    fields = {} if lifecycle is None else {"lifecycle": lifecycle}
+
+    assert required({"name": "log", "reference": "acme/log", **fields}).actions == actions
+
+
+def test_an_interface_is_matched_by_name_version_and_shape() -> None:
+    asked = required(
+        {
+            "name": "db",
+            "interface": {
+                "name": "mysql",
+                "version": "5.7.x",
+                "outputs": [{"name": "connection-string", "type": "string"}],
+            },
+            "parameters": {"database-name": "shop"},
+        }
+    ).alternatives[0]
+    reading = read_bundle(
+        {
+            "name": "azure-mysql",
+            "version": "2.0.0",
+            "dependencies": {"provides": [{"interface": "io.cnab.interfaces.mysql", "version": "5.7.12"}]},
+            "outputs": [{"name": "connection-string", "type": "string"}],
+            "parameters": [{"name": "database-name", "type": "string"}],
+        },
+        HERE,
+    )
+    (offered,) = only(reading).interfaces
+
+    assert isinstance(asked, InterfaceNeed)
+    assert asked.id == offered.id == "io.cnab.interface.mysql"
+    assert offered.meets(asked)
+    assert not Candidate(only(reading).id, parse_loose("1"), interfaces=()).interfaces
+    for lacking in ({"outputs": ()}, {"parameters": ()}, {"version": parse_loose("8.0.0")}):
+        assert not type(offered)(**{**_fields(offered), **lacking}).meets(asked)
+
+
+def _fields(interface: Any) -> dict[str, Any]:
+    return {
+        name: getattr(interface, name) for name in ("id", "version", "outputs", "parameters", "credentials")
+    }
+
+
+def test_a_reference_beside_an_interface_is_its_default() -> None:
+    db = required(
+        {
+            "name": "db",
+            "bundle": {"reference": "acme/mysql:v1.0.0", "interface": {"id": "io.cnab.interface.mysql"}},
+        }
+    )
+
+    assert isinstance(db.alternatives[0], InterfaceNeed)
+    assert db.default is not None
+    assert db.default.id == PackageId(Ecosystem.BUNDLE, "acme/mysql")
+
+
+def test_the_oldest_list_and_the_extensions_of_bundle_json_mean_the_same() -> None:
+    item = {"name": "db", "reference": "acme/mysql", "version": "v1.2.x"}
+    plain = only(bundle({"requires": [item]})).requires
+    oldest = bundle([item])
+    extended = read_bundle(
+        {
+            "name": "shop",
+            "version": "1.0.0",
+            "custom": {"org.getporter.dependencies@v2": {"requires": {"db": item}}},
+        },
+        HERE,
+    )
+
+    assert only(oldest).requires == only(extended).requires == plain
+    assert len(oldest.warnings) == 1
+    assert extended.warnings == ()
+
+
+def test_data_from_a_dependency_wires_it() -> None:
+    item = {
+        "name": "app",
+        "reference": "acme/app",
+        "parameters": {"url": "${bundle.dependencies.db.outputs.url}"},
+    }
+
+    assert required(item).wired
+    assert not required({"name": "app", "reference": "acme/app"}).wired
+
+
+def test_an_underscore_in_a_tag_stands_for_a_plus() -> None:
+    candidate = only(bundle({}, version="1.0.0_build.1"))
+
+    assert candidate.version.build == ("build", "1")
+
+
+INSTALLATION = """
+schemaType: Installation
+schemaVersion: 1.0.2
+name: shop
+namespace: prod
+labels: {team: web}
+bundle: {repository: ghcr.io/acme/shop, version: 1.2.0, digest: 'sha256:ab'}
+custom:
+  reconciler.dev/dependencies: {db: shared/mysql}
+"""
+
+
+def test_an_installation_is_a_wish_and_its_digest_comes_first() -> None:
+    (shop,) = read_installation(yaml.safe_load(INSTALLATION), HERE).installs
+
+    assert str(shop) == "Installation prod/shop"
+    assert shop.need.range.allows(parse_loose("9.9.9"), "sha256:ab")
+    assert shop.bindings == (("db", "shared/mysql"),)
+    assert isinstance(shop.need, PackageNeed)
+
+
+def test_an_uninstalled_installation_asks_for_nothing() -> None:
+    document = {**yaml.safe_load(INSTALLATION), "uninstalled": True}
+
+    assert read_installation(document, HERE).installs == ()
+
+
+def test_a_moving_tag_is_refused() -> None:
+    document = {"name": "shop", "bundle": {"repository": "acme/shop", "tag": "latest"}}
+
+    assert [p.reason for p in read_installation(document, HERE).problems] == [Reason.INVALID_VERSION]
+
+
+def test_an_external_installation_only_provides() -> None:
+    document = yaml.safe_load(INSTALLATION)
+    document["custom"] = {
+        "reconciler.dev/external": True,
+        "provides": [{"interface": "io.cnab.interface.mysql", "version": "5.7.1", "outputs": ["x"]}],
+    }
+    (shared,) = read_installation(document, HERE).installs
+
+    assert shared.external
+    assert [i.id for i in shared.interfaces] == ["io.cnab.interface.mysql"]
