@@ -43,7 +43,7 @@ _INSTALLS = frozenset({"Provider", "Configuration", "Function", "Package"})
 _REVISIONS = frozenset({"ProviderRevision", "ConfigurationRevision", "FunctionRevision", "PackageRevision"})
 _GONE = {
     "ClusterPackageInstall": "Write a Provider or Configuration (pkg.crossplane.io/v1) with `spec.package`",
-    """Read an install, revision, lock or ImageConfig of today, or of the packages-v2 design. Total.
+    "PackageInstall": "Write a Provider or Configuration (pkg.crossplane.io/v1), which stand cluster-wide",
     "StackDefinition": "Build a Configuration package with Compositions instead of a behavior.yaml",
 }
 _CARRIED = frozenset({"ImageConfig", "DeploymentRuntimeConfig", "ControllerConfig"})
