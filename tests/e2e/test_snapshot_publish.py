@@ -1,0 +1,239 @@
+"""A cluster publishes its snapshot with the two commands of the documentation, word for word, in a shell."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.repository import Mirrors
+from reconciler.ids import GroupKind
+from reconciler.inventory import Snapshot as ClusterSnapshot
+from reconciler.policy import Policy
+from reconciler.read.snapshot import read_snapshot
+from tests.support.world import IDENTITY, git
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs/snapshot.md"
+KINDS = "Cluster.example.com,Secret"
+CANARY = "Y2FuYXJ5"
+
+
+def documented() -> list[str]:
+    """Return the two commands."""
+    (block,) = re.findall(r"^```sh\n(.*?)^```", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    commands: list[str] = block.splitlines()
+    assert len(commands) == 2
+    return commands
+
+
+def cluster(name: str, namespace: str = "default") -> dict[str, Any]:
+    metadata = {
+        "name": name,
+        "namespace": namespace,
+        "resourceVersion": "7",
+        "managedFields": [{"a": CANARY}],
+    }
+    return {"apiVersion": "example.com/v1", "kind": "Cluster", "metadata": metadata}
+
+
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "token", "namespace": "default"},
+    "data": {"token": CANARY},
+}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A working copy of a control repository."""
+    create_bare(tmp_path / "control.git", [Snapshot("Start", {"README.md": b"# here\n"}, 1_767_225_600)])
+    git(tmp_path, "clone", "-q", str(tmp_path / "control.git"), str(tmp_path / "copy"))
+    return tmp_path / "copy"
+
+
+def publish(copy: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    script = "set -eo pipefail\n" + "\n".join(documented())
+    path = f"{copy.parent / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=copy,
+        env={**os.environ, **IDENTITY, "KINDS": KINDS, "PATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def published(copy: Path) -> ClusterSnapshot:
+    mirror = Mirrors(copy.parent / "cache").open(str(copy.parent / "control.git"))
+    mirror.fetch()
+    return read_snapshot(mirror, mirror.refs()["refs/heads/main"], Policy())
+
+
+def names(snapshot: ClusterSnapshot) -> list[str]:
+    return [f"{o.namespace}/{o.name}" for o in snapshot.of_kind("example.com/v1", "Cluster")]
+
+
+class Kubectl:
+    """A stand-in on the PATH that prints what kubectl would, for exactly the documented arguments."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(exist_ok=True)
+
+    def prints(self, *items: dict[str, Any], code: int = 0) -> None:
+        value = {"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}}
+        (self.directory / "objects.json").write_text(json.dumps(value, indent=4) if items or not code else "")
+        script = f"""#!/bin/sh
+        [ "$*" = "get {KINDS} -A -o json" ] || {{ echo "unexpected: $*" >&2; exit 9; }}
+        cat {self.directory}/objects.json
+        exit {code}
+        """
+        (self.directory / "kubectl").write_text(script)
+        (self.directory / "kubectl").chmod(0o755)
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> Kubectl:
+    return Kubectl(tmp_path / "bin")
+
+
+def test_two_commands_publish_a_snapshot(copy: Path, kubectl: Kubectl) -> None:
+    kubectl.prints(cluster("a"), cluster("b", "east"), SECRET)
+    ran = publish(copy, {})
+
+    assert ran.returncode == 0, ran.stderr
+    assert "Cluster.example.com: 2 objects (before: 0)" in ran.stdout
+    snapshot = published(copy)
+    assert (names(snapshot), snapshot.cluster, snapshot.problems) == (
+        ["default/a", "east/b"],
+        "management",
+        (),
+    )
+    assert snapshot.is_complete(GroupKind("example.com", "Cluster"), "default")
+    assert snapshot.taken is not None
+    stored = b"".join(p.read_bytes() for p in (copy / "snapshot").rglob("*.json"))
+    assert CANARY.encode() not in stored
+
+
+def test_the_last_object_can_go(copy: Path, kubectl: Kubectl) -> None:
+    kubectl.prints(cluster("a"))
+    publish(copy, {})
+    kubectl.prints()
+    ran = publish(copy, {})
+
+    assert ran.returncode == 0, ran.stderr
+    snapshot = published(copy)
+    assert names(snapshot) == []
+    assert snapshot.is_complete(GroupKind("example.com", "Cluster"), "default")
+
+
+@pytest.mark.parametrize("items", [(), (SECRET,)], ids=["nothing printed", "a part printed"])
+def test_a_list_that_failed_publishes_nothing(
+    copy: Path, kubectl: Kubectl, items: tuple[dict[str, Any], ...]
+) -> None:
+    kubectl.prints(cluster("a"))
+    publish(copy, {})
+    before = git(copy.parent / "control.git", "rev-parse", "main")
+    kubectl.prints(*items, code=1)
+    ran = publish(copy, {})
+
+    assert ran.returncode != 0
+    assert git(copy.parent / "control.git", "rev-parse", "main") == before
+    assert names(published(copy)) == ["default/a"]
+
+
+class ApiServer(BaseHTTPRequestHandler):
+    """Enough of an API server for the real kubectl: discovery, and lists over all namespaces."""
+
+    objects: ClassVar[dict[str, list[dict[str, Any]]]] = {}
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        value = self.answers().get(path)
+        self.send_response(200 if value else 404)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(value or {"kind": "Status", "status": "Failure"}).encode())
+
+    def answers(self) -> dict[str, Any]:
+        def resources(version: str, name: str, kind: str) -> dict[str, Any]:
+            verbs = ["list", "get"]
+            entry = {
+                "name": name,
+                "singularName": kind.lower(),
+                "namespaced": True,
+                "kind": kind,
+                "verbs": verbs,
+            }
+            return {"kind": "APIResourceList", "groupVersion": version, "resources": [entry]}
+
+        def listing(version: str, kind: str) -> dict[str, Any]:
+            return {
+                "kind": f"{kind}List",
+                "apiVersion": version,
+                "metadata": {},
+                "items": self.objects.get(kind, []),
+            }
+
+        v1 = {"groupVersion": "example.com/v1", "version": "v1"}
+        groups = [{"name": "example.com", "versions": [v1], "preferredVersion": v1}]
+        return {
+            "/api": {"kind": "APIVersions", "versions": ["v1"]},
+            "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
+            "/api/v1": resources("v1", "secrets", "Secret"),
+            "/apis/example.com/v1": resources("example.com/v1", "clusters", "Cluster"),
+            "/api/v1/secrets": listing("v1", "Secret"),
+            "/apis/example.com/v1/clusters": listing("example.com/v1", "Cluster"),
+        }
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def api_server(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment in which kubectl talks to a server on the loopback."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), ApiServer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    yield {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"}
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="needs the real kubectl on the PATH")
+def test_the_real_kubectl_understands_the_commands(copy: Path, api_server: dict[str, str]) -> None:
+    ApiServer.objects = {"Cluster": [cluster("a"), cluster("b", "east")], "Secret": [SECRET]}
+    ran = publish(copy, api_server)
+
+    assert ran.returncode == 0, ran.stderr
+    assert names(published(copy)) == ["default/a", "east/b"]
+
+    ApiServer.objects = {"Cluster": [cluster("b", "east")]}
+    ran = publish(copy, api_server)
+
+    assert ran.returncode == 0, ran.stderr
+    snapshot = published(copy)
+    assert names(snapshot) == ["east/b"]
+    assert snapshot.of_kind("v1", "Secret") == ()
+    assert snapshot.is_complete(GroupKind("", "Secret"), "default")
