@@ -1,0 +1,120 @@
+"""Which repository is the control repository, at which commit, and what is relative to it."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import ConfigurationError, UnavailableError
+from reconciler.git.create import create_bare
+from reconciler.git.repository import Mirrors
+from reconciler.read.control import absolute_remote, open_control
+from tests.support.control import create_world
+from tests.support.world import git
+
+
+@pytest.fixture
+def mirrors(tmp_path: Path) -> Mirrors:
+    return Mirrors(tmp_path / "cache2")
+
+
+def clone(tmp_path: Path, name: str = "copy") -> Path:
+    git(tmp_path, "clone", "-q", "control.git", name)
+    return tmp_path / name
+
+
+def test_a_bare_repository_is_read_at_its_default_branch(tmp_path: Path, mirrors: Mirrors) -> None:
+    world = create_world(tmp_path, [{"a": "1"}])
+    opened = open_control(str(tmp_path / "control.git"), mirrors)
+
+    assert (opened.commit.oid, opened.branch, opened.published) == (world.commit, "main", True)
+    assert opened.mirror is opened.objects
+
+
+@pytest.mark.parametrize("inside", ["", "deep"])
+def test_a_working_copy_is_read_at_its_head_and_state_is_where_it_came_from(
+    tmp_path: Path, mirrors: Mirrors, inside: str
+) -> None:
+    world = create_world(tmp_path, [{"deep/a": "1"}])
+    copy = clone(tmp_path, "control")  # `control` and `control.git` are one identity
+    opened = open_control(str(copy / inside), mirrors)
+
+    assert (opened.commit.oid, opened.branch, opened.published) == (world.commit, "main", True)
+    assert opened.mirror.remote == str(tmp_path / "control.git")
+
+
+def test_a_commit_that_was_not_pushed_is_read_and_said(tmp_path: Path, mirrors: Mirrors) -> None:
+    create_world(tmp_path, [{"a": "1"}])
+    copy = clone(tmp_path)
+    (copy / "b").write_text("2")
+    git(copy, "add", "b")
+    git(copy, "commit", "-qm", "b")
+    opened = open_control(str(copy), mirrors)
+
+    assert opened.published is False
+    assert opened.objects.blob_at(opened.commit.oid, "b")
+
+
+def test_a_working_copy_that_is_behind_is_on_the_branch(tmp_path: Path, mirrors: Mirrors) -> None:
+    create_world(tmp_path, [{"a": "1"}, {"a": "2"}])
+    copy = clone(tmp_path)
+    git(copy, "reset", "-q", "--hard", "HEAD~1")
+
+    assert open_control(str(copy), mirrors).published is True
+
+
+def test_another_branch_is_named_and_a_detached_head_is_on_none(tmp_path: Path, mirrors: Mirrors) -> None:
+    create_world(tmp_path, [{"a": "1"}])
+    copy = clone(tmp_path)
+    git(copy, "checkout", "-q", "-b", "feature")
+    assert (open_control(str(copy), mirrors).branch, open_control(str(copy), mirrors).published) == (
+        "feature",
+        False,
+    )
+
+    git(copy, "checkout", "-q", "--detach")
+    assert open_control(str(copy), mirrors).branch == ""
+
+
+def test_a_working_copy_of_nothing_is_its_own_control_repository(tmp_path: Path, mirrors: Mirrors) -> None:
+    create_world(tmp_path, [{"a": "1"}])
+    copy = clone(tmp_path)
+    git(copy, "remote", "remove", "origin")
+    opened = open_control(str(copy), mirrors)
+
+    assert opened.mirror is opened.objects
+    assert opened.published is True
+
+
+def test_a_repository_without_a_commit_is_told_how_to_begin(tmp_path: Path, mirrors: Mirrors) -> None:
+    git(tmp_path, "init", "-q", "fresh")
+    create_bare(tmp_path / "empty.git", [])
+
+    for name in ("fresh", "empty.git"):
+        with pytest.raises(ConfigurationError) as caught:
+            open_control(str(tmp_path / name), mirrors)
+        assert "reconciler init" in caught.value.hint
+
+
+def test_no_repository_is_unavailable(tmp_path: Path, mirrors: Mirrors) -> None:
+    with pytest.raises(UnavailableError):
+        open_control(str(tmp_path / "nowhere"), mirrors)
+
+
+REMOTES = [
+    ("../b.git", "/srv/a.git", "/srv/b.git"),
+    ("./b.git", "/srv/a.git", "/srv/a.git/b.git"),
+    ("../../x/b", "/srv/deep/a", "/srv/x/b"),
+    ("../b.git", "https://host/acme/a.git", "https://host/acme/b.git"),
+    ("../../b.git", "https://host:8443/acme/a.git", "https://host:8443/b.git"),
+    ("../b.git", "git@host:acme/a.git", "git@host:acme/b.git"),
+    ("../b.git", "ssh://git@host/acme/a.git", "ssh://git@host/acme/b.git"),
+    ("https://other/b", "/srv/a.git", "https://other/b"),
+    ("git@other:b", "https://host/a", "git@other:b"),
+    ("/abs/b.git", "https://host/a", "/abs/b.git"),
+    ("file:///abs/b.git", "/srv/a", "file:///abs/b.git"),
+]
+
+
+@pytest.mark.parametrize(("remote", "base", "want"), REMOTES)
+def test_a_relative_address_starts_at_the_control_repository(remote: str, base: str, want: str) -> None:
+    assert absolute_remote(remote, base) == want

@@ -1,0 +1,249 @@
+"""All of a run's knowledge in one value: what cannot be read is named, and everything else is there."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import ConfigurationError
+from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.repository import Mirrors
+from reconciler.ids import ObjectKey, ObjectName
+from reconciler.inventory import Inventory, TreeAt
+from reconciler.read.inventory import read_inventory
+from reconciler.reasons import Reason
+from reconciler.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+
+TIME = 1_700_000_000
+CONFIG = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata:
+  name: fleet
+spec:
+  manifests: [m]
+"""
+REPOSITORY = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata:
+  name: {name}
+spec:
+  git:
+    repo: {repo}
+    directory: "{directory}"
+"""
+VARIANT = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariant
+metadata:
+  name: web
+spec:
+  upstream: {upstream}
+"""
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
+BASE = {"reconciler.yaml": CONFIG, "m/a.yaml": REPOSITORY.format(name="up", repo="../up.git", directory="")}
+
+
+def create(root: Path, name: str, *commits: Mapping[str, str | bytes], tags: tuple[str, ...] = ()) -> None:
+    snapshots = [
+        Snapshot(
+            f"{n}",
+            {p: t.encode() if isinstance(t, str) else t for p, t in files.items()},
+            TIME + n,
+            tags if n == 0 else (),
+        )
+        for n, files in enumerate(commits)
+    ]
+    create_bare(root / f"{name}.git", snapshots)
+
+
+def read(root: Path, **environment: str) -> Inventory:
+    return read_inventory(str(root / "control.git"), Mirrors(root / "cache"), environment)
+
+
+def test_everything_is_read(tmp_path: Path) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE}, tags=("web/v1",))
+    create(
+        tmp_path,
+        "control",
+        {**BASE, "m/v.yaml": VARIANT.format(upstream="{repo: up}"), "snapshot/x.json": "{}"},
+    )
+    inventory = read(tmp_path, RECONCILER_SUSPEND="true")
+
+    assert (inventory.policy.instance, inventory.policy.suspend) == ("fleet", True)
+    assert [v.key for v in inventory.variants] == [ObjectName("default", "web")]
+    view = inventory.repositories[ObjectName("default", "up")]
+    assert view.packages["web"].latest is not None
+    assert view.manifest.spec.git is not None
+    assert (view.remote, view.manifest.spec.git.repo) == (str(tmp_path / "up.git"), "../up.git")
+    assert inventory.pulls == {view.url: ()}
+    assert inventory.snapshot.present
+    assert [p.reason for p in inventory.problems] == [Reason.INVALID_SNAPSHOT]
+    assert inventory.control.branch == "main"
+    assert inventory.control.commit.time == TIME
+
+
+def test_a_repository_that_is_gone_takes_no_other_with_it(tmp_path: Path) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    gone = REPOSITORY.format(name="gone", repo="../gone.git", directory="")
+    create(tmp_path, "control", {**BASE, "m/b.yaml": gone})
+    views = read(tmp_path).repositories
+
+    assert views[ObjectName("default", "up")].is_available
+    problem = views[ObjectName("default", "gone")].problem
+    assert problem is not None
+    assert (problem.reason, problem.location.path) == (Reason.REPOSITORY_UNAVAILABLE, "m/b.yaml")
+
+
+def test_the_cluster_registers_too_and_a_manifest_comes_first(tmp_path: Path) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    create(tmp_path, "other", {"web/Kptfile": KPTFILE})
+    spec = {"git": {"repo": "../other.git"}}
+    registered = [
+        {
+            "apiVersion": "config.porch.kpt.dev/v1alpha1",
+            "kind": "Repository",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": spec if name != "odd" else {**spec, "speck": 1},
+            "status": {"conditions": []},
+        }
+        for name in ("up", "other", "odd")
+    ]
+    lines = "\n".join(json.dumps(r) for r in registered)
+    create(tmp_path, "control", {**BASE, "snapshot/r.ndjson": lines})
+    inventory = read(tmp_path)
+
+    assert {k.name: Path(v.remote).name for k, v in inventory.repositories.items()} == {
+        "up": "up.git",
+        "other": "other.git",
+    }
+    (problem,) = inventory.problems
+    assert (str(problem.location), problem.reason) == ("snapshot/r.ndjson:3", Reason.UNKNOWN_FIELD)
+
+
+def test_the_control_repository_can_hold_packages(tmp_path: Path) -> None:
+    own = REPOSITORY.format(name="own", repo="../control.git", directory="blueprints")
+    files = {
+        "reconciler.yaml": CONFIG.replace("[m]", "[.]"),
+        "m/own.yaml": own,
+        "blueprints/web/Kptfile": KPTFILE,
+    }
+    create(tmp_path, "control", {**files, "blueprints/web/pv.yaml": VARIANT.format(upstream="{}")})
+    inventory = read(tmp_path)
+
+    assert inventory.variants == ()
+    assert inventory.repositories[ObjectName("default", "own")].packages.keys() == {"blueprints/web"}
+    assert inventory.repositories[ObjectName("default", "own")].url == inventory.control.url
+
+
+RECORD = PackageVariantRecord(
+    namespace="default",
+    name="web",
+    uid="u",
+    manifest="m/v.yaml",
+    url="x",
+    path="web",
+    repository="up",
+    spec={},
+)
+SET_RECORD = SetRecord(namespace="default", name="web", uid="u", manifest="m/set.yaml", targets=1)
+
+
+def with_state(root: Path, *records: PackageVariantRecord | SetRecord) -> None:
+    """Add a state branch to the control repository."""
+    create_bare(
+        root / "control.git",
+        [Snapshot("state", {record_path(r): record_bytes(r) for r in records}, TIME)],
+        branch="reconciler/fleet/state",
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "broken"),
+    [
+        ({"m/v.yaml": VARIANT.format(upstream="{}")}, False),
+        ({"m/other.yaml": ""}, False),
+        ({"m/v.yaml": "a: b: c"}, True),
+        (
+            {"m/other.yaml": "", "reconciler.yaml": CONFIG.replace("[m]", "[m/other.yaml]"), "m/v.yaml": ""},
+            True,
+        ),
+        ({"reconciler.yaml": CONFIG.replace("[m]", "[gone]"), "m/a.yaml": "", "m/v.yaml": ""}, True),
+    ],
+    ids=["read", "removed", "not parsed", "not among the manifests any more", "paths that do not exist"],
+)
+def test_a_file_that_declared_something_is_read_or_gone_or_unknown(
+    tmp_path: Path, files: dict[str, str], broken: bool
+) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    create(tmp_path, "control", {**BASE, **files})
+    with_state(tmp_path, RECORD)
+    inventory = read(tmp_path)
+
+    assert inventory.records.keys() == {ObjectName("default", "web")}
+    assert ("m/v.yaml" in inventory.control.broken) is broken
+    assert bool(inventory.problems) is broken
+    assert all(p.hint for p in inventory.problems)
+
+
+def test_a_link_in_place_of_a_file_is_unknown(tmp_path: Path) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    create(tmp_path, "control", BASE)
+    with_state(tmp_path, RECORD, SET_RECORD)
+    stream = "commit refs/heads/main\ncommitter a <a@b> 1700000001 +0000\ndata 0\nfrom refs/heads/main^0\n"
+    stream += "M 120000 inline m/v.yaml\ndata 6\n../a.y\n"
+    from reconciler.git.command import run_checked
+
+    run_checked(["fast-import", "--quiet"], directory=tmp_path / "control.git", stdin=stream.encode())
+    inventory = read(tmp_path)
+
+    assert inventory.control.broken == {"m/v.yaml"}
+    assert "symbolic link" in inventory.problems[0].message
+
+
+def test_a_broken_manifest_stalls_and_the_rest_is_there(tmp_path: Path) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    create(tmp_path, "control", {**BASE, "m/v.yaml": VARIANT.format(upstream="{rep: up}")})
+    inventory = read(tmp_path)
+
+    assert inventory.stalled == {ObjectKey("config.porch.kpt.dev", "PackageVariant", "default", "web")}
+    assert len(inventory.repositories) == 1
+
+
+def test_an_instance_that_was_renamed_is_noticed(tmp_path: Path) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    create(tmp_path, "control", {**BASE, "reconciler.yaml": CONFIG.replace("fleet", "fleet2")})
+    with_state(tmp_path, RECORD)
+
+    assert any("name it fleet again" in note for note in read(tmp_path).notes)
+
+
+def test_a_repository_without_configuration_is_told_how_to_begin(tmp_path: Path) -> None:
+    create(tmp_path, "control", {"README.md": ""})
+
+    with pytest.raises(ConfigurationError) as caught:
+        read(tmp_path)
+
+    assert "reconciler init" in caught.value.hint
+
+
+def test_packages_that_only_locks_branches_and_repository_tags_name_are_found(tmp_path: Path) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE}, {"web/Kptfile": KPTFILE + "# 2\n"}, tags=("v1.0.0",))
+    mirror = Mirrors(tmp_path / "look").open(str(tmp_path / "up.git"))
+    old, head = mirror.refs()["refs/tags/v1.0.0"], mirror.refs()["refs/heads/main"]
+    git = {"repo": "../up.git", "directory": "web", "ref": "x", "commit": old}
+    lock = f"upstreamLock: {json.dumps({'type': 'git', 'git': git})}\n"
+    create(tmp_path, "down", {"web/Kptfile": KPTFILE + lock})
+    down = REPOSITORY.format(name="down", repo="../down.git", directory="")
+    files = {
+        **BASE,
+        "m/b.yaml": down,
+        "m/v.yaml": VARIANT.format(upstream="{repo: up, package: web, branch: main}"),
+    }
+    create(tmp_path, "control", files)
+    trees = read(tmp_path).trees
+
+    assert {TreeAt(mirror.url, old, "web"), TreeAt(mirror.url, head, "web")} <= trees.keys()
+    assert trees[TreeAt(mirror.url, old, "web")] == mirror.subtree(old, "web")
