@@ -98,7 +98,7 @@ class CompatibleMerge:
                 )
                 source = next(sources)
                 value.fields[name] = Part(
-                    source if local is not None and name in local.fields else Taken(source)
+                    line=None, value=source if local is not None and name in local.fields else Taken(source)
                 )
         return value
 

@@ -27,7 +27,7 @@ class FieldMerge:
         if _is_untouched(base, upstream):
             return local
         if _is_untouched(base, local):
-            return None if upstream is None else Taken(upstream)
+            return None if upstream is None else _follow(upstream, local)
         given = [node for node in (base, upstream, local) if node is not None]
         if all(node.is_mapping for node in given):
             return self._mapping(base, upstream, local, shape, path)
@@ -134,6 +134,27 @@ def _is_untouched(base: Node | None, side: Node | None) -> bool:
     if base is None or side is None:
         return base is side
     return base.source == side.source
+
+
+def _follow(upstream: Node, local: Node | None) -> Merged:
+    """Become upstream where local touched nothing: field by field as long as the fields are the same."""
+    if local is None or upstream.kind is not local.kind or not upstream.is_block or not local.is_block:
+        return Taken(upstream)
+    if upstream.source == local.source:
+        return local
+    if upstream.is_mapping and [*upstream.fields] == [*local.fields]:
+        pairs = ((name, f.value, local.fields[name].value) for name, f in upstream.fields.items())
+        return Made(local, {name: _followed(theirs, ours) for name, theirs, ours in pairs})
+    if upstream.is_sequence and len(upstream.items) == len(local.items):
+        return Made(local, items=list(map(_followed, upstream.items, local.items)))
+    return Taken(upstream)
+
+
+def _followed(upstream: Node, local: Node) -> Part:
+    if upstream.source == local.source:
+        return Part(local, local)
+    notes = upstream.comments
+    return Part(_follow(upstream, local), local, line=notes.line, head=notes.head)
 
 
 def _same_members(one: dict[str, Node], other: dict[str, Node]) -> bool:

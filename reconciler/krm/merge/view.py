@@ -32,6 +32,7 @@ _KINDS: Final[dict[type, Kind]] = {
     ScalarNode: Kind.SCALAR,
 }
 _NO_END: Final = -1
+_SCHEMA_COMMENT: Final = "# {"
 
 
 class Node:
@@ -150,7 +151,29 @@ class Node:
     @property
     def comments(self) -> Comments:
         """The comments of the key or dash that holds the node."""
+        if self.slot < 0 or self.in_flow:
+            return NO_COMMENTS
+        line = self._line_comment()
+        return self._all_comments() if line is None else Comments(line=line)
+
+    def _all_comments(self) -> Comments:
         return self.tree.comments.by_start.get(self.slot, NO_COMMENTS)
+
+    def _line_comment(self) -> str | None:
+        """Return the comment behind the node if no other can belong to it, None where one has to look closer.
+
+        Finding every comment of a document takes longer than merging it.
+        """
+        text = self.tree.text
+        start = text.rfind("\n", 0, self.slot) + 1
+        above = text[text.rfind("\n", 0, start - 1) + 1 : start].strip() if start else "top"
+        if not above or above.startswith("#") or (self.kind is Kind.SCALAR and self.raw.style in ("|", ">")):
+            return None
+        end = text.find("\n", self.slot) if self.is_block else content_end(text, self.raw)
+        rest = text[self.slot : end] if self.is_block else _rest_of_line(text, end).strip()
+        if self.is_block:
+            return None if "#" in rest else ""
+        return rest if not rest or rest.startswith("#") else None
 
     @property
     def value(self) -> Any:
@@ -169,7 +192,7 @@ class Node:
 
     def as_slot(self) -> Raw:
         """Return the key or dash that holds the node, with the node and all its comments."""
-        notes = self.comments
+        notes = self._all_comments()
         text = self.tree.text
         start = notes.head_span.start if notes.head_span else self.slot
         spans = (notes.line_span, notes.foot_span)
@@ -184,6 +207,9 @@ class Node:
         """Tell whether an alias or anchor stands in the node's text."""
         if self.kind is Kind.ALIAS:
             return True
+        source = self.source
+        if "*" not in source and "&" not in source:
+            return False
         return any(map(Node.has_alias, self._children()))
 
     def _children(self) -> "Iterator[Node]":
@@ -247,6 +273,8 @@ def is_rendered_same(one: Node, other: Node) -> bool:
 
 def declared(*fields: Field | None) -> Shape | None:
     """Return the shape that a JSON schema in a field's comment declares, of the first side that has one."""
+    if not any(_SCHEMA_COMMENT in field.value.tree.text for field in fields if field is not None):
+        return None
     for field in fields:
         for comment in (field.comments.line, field.comments.head) if field is not None else ():
             text = comment.lstrip("# ")

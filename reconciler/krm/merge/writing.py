@@ -112,6 +112,8 @@ def _value_in_place(local: Node, merged: Merged) -> Any:
     if isinstance(node, Made):
         return value_of(node)
     exact = isinstance(merged, Taken) and merged.exact
+    if node.is_plain and local.is_plain and str(node.typed) == node.text:
+        return node.typed
     if node.has_alias() or (not exact and isinstance(node.typed, str)):
         return node.value
     if node.is_scalar and not exact and not local.is_plain and local.is_scalar:

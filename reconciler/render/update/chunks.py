@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from reconciler.krm.merge import Identity, identity_of, root_of
 from reconciler.krm.yaml import Tree, YamlError
@@ -18,6 +18,7 @@ class Document:
     """One document with content. `index` counts those of its file from 0; `ordinal` those of its identity."""
 
     tree: Tree
+    data: Any
     identity: Identity
     index: int
     ordinal: int
@@ -94,7 +95,8 @@ def _document(body: str, index: int, seen: dict[Identity, int]) -> Document | No
         return None
     metadata = root.fields.get("metadata") if root.is_mapping else None
     comment = metadata.comments.line if metadata is not None and "kpt-merge" in body else ""
-    identity = identity_of(tree.value, comment)
+    data = tree.value
+    identity = identity_of(data, comment)
     ordinal = seen.get(identity, 0)
     seen[identity] = ordinal + 1
-    return Document(tree, identity, index, ordinal, comment)
+    return Document(tree, data, identity, index, ordinal, comment)

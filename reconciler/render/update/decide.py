@@ -5,7 +5,6 @@ from typing import Any
 
 from reconciler.krm.merge import is_same, merge_document, merge_document_like_kpt, root_of
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
-from reconciler.krm.yaml import Tree
 from reconciler.render.update.chunks import Document
 from reconciler.render.update.ledger import Ledger
 from reconciler.render.update.resources import Placed, Triple
@@ -56,13 +55,13 @@ def _merged(
 ) -> str | None:
     old = base.document.tree if base is not None else None
     ours = local.document
-    data = ours.tree.value
+    data = ours.data
     if settings.like_kpt:
         done = merge_document_like_kpt(old, upstream.document.tree, ours.tree, schemas=settings.schemas)
     elif any(_is_encrypted(placed.document) for placed in (base, upstream, local) if placed is not None):
         return _atomic(base, upstream, local, ledger)
     else:
-        shape = _shape(data, upstream.document.tree, settings)
+        shape = _shape(data, upstream.document.data, settings)
         judge = judge_of(settings.policy, data)
         done = merge_document(old, upstream.document.tree, ours.tree, shape=shape, judge=judge)
     ledger.fallbacks += done.fallbacks
@@ -70,12 +69,12 @@ def _merged(
     return done.text
 
 
-def _shape(local: Any, upstream: Tree, settings: Settings) -> Shape | None:
+def _shape(local: Any, upstream: Any, settings: Settings) -> Shape | None:
     shape: Shape | None = None
-    for data in (local, upstream.value):
+    for data in (local, upstream):
         if isinstance(data, dict) and shape is None:
             shape = settings.schemas.shape(str(data.get("apiVersion")), str(data.get("kind")))
-    declared = _annotation(local, MERGE_KEYS) or _annotation(upstream.value, MERGE_KEYS)
+    declared = _annotation(local, MERGE_KEYS) or _annotation(upstream, MERGE_KEYS)
     for path, keys in parse_merge_keys(declared):
         shape = with_merge_keys(shape, path, keys)
     return shape
@@ -121,7 +120,7 @@ def _settle(
     if shown is None:
         return False
     texts = (_text(base), _text(upstream), _text(local))
-    return ledger.settle(shown.path, str(shown.document.identity), texts, reason, shown.document.tree.value)
+    return ledger.settle(shown.path, str(shown.document.identity), texts, reason, shown.document.data)
 
 
 def _text(placed: Placed | None) -> str | None:
@@ -129,7 +128,7 @@ def _text(placed: Placed | None) -> str | None:
 
 
 def _is_encrypted(document: Document) -> bool:
-    data = document.tree.value
+    data = document.data
     sops = data.get("sops") if isinstance(data, dict) else None
     return isinstance(sops, dict) and ("mac" in sops or "lastmodified" in sops)
 

@@ -1,5 +1,6 @@
 """The Kptfile of a package: some of it is merged, its name and upstream are the package's own."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from reconciler.render.update.sides import FileSides, is_equal
 
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")
+_STRATEGY: Final = re.compile(
+    rb"^upstream:[^\S\n]*\n(?:[ ]+.*\n)*?[ ]+updateStrategy:[ ]+([a-z-]+)[ ]*$", re.MULTILINE
+)
 _OURS: Final = (OWNER, LOCATION)
 
 
@@ -67,8 +71,12 @@ def update_strategy(file: File | None) -> Strategy | None:
     """Return the strategy that a Kptfile asks for, None where it asks for none that exists."""
     if file is None or b"updateStrategy" not in file.data:
         return None
-    block = upstream_block(file)
-    asked = block.get("updateStrategy") if isinstance(block, dict) else None
+    written = _STRATEGY.findall(file.data)
+    if len(written) == 1:
+        asked = written[0].decode()
+    else:
+        block = upstream_block(file)
+        asked = block.get("updateStrategy") if isinstance(block, dict) else None
     return Strategy(asked) if asked in set(Strategy) else None
 
 
