@@ -1,0 +1,95 @@
+"""Desired variants as manifests, and sets of v1alpha1 as v1alpha2."""
+
+from typing import Any
+
+from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant, PackageVariantSet
+from reconciler.expand import expand
+from reconciler.expand.expressions import Expressions
+from reconciler.expand.manifests import to_manifest
+from reconciler.expand.migration import migrate_set
+from reconciler.expand.validation import check_set, validate_set
+from reconciler.krm.yaml import load_documents
+from reconciler.policy import Limits
+from tests.support.sets import package_set, variant, world
+
+
+def test_a_generated_variant_names_its_set() -> None:
+    inventory = world(package_set(targets=[{"repositories": [{"name": "edge"}]}], uid="u-1"))
+    (found,) = expand(inventory).variants
+
+    manifest = to_manifest(found, inventory)
+
+    assert manifest["metadata"]["labels"] == {"config.porch.kpt.dev/packagevariantset": "u-1"}
+    assert manifest["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": PACKAGE_VARIANT_SET,
+            "kind": "PackageVariantSet",
+            "name": "fleet",
+            "uid": "u-1",
+            "controller": True,
+        }
+    ]
+    assert PackageVariant.model_validate(manifest).spec == found.spec
+
+
+def test_an_authored_variant_belongs_to_nobody() -> None:
+    inventory = world(variant())
+    (found,) = expand(inventory).variants
+
+    assert set(to_manifest(found, inventory)["metadata"]) == {"name", "namespace", "uid"}
+
+
+OLD: dict[str, Any] = {
+    "apiVersion": "config.porch.kpt.dev/v1alpha1",
+    "kind": "PackageVariantSet",
+    "metadata": {"name": "old"},
+    "spec": {
+        "upstream": {"package": {"repo": "blueprints", "name": "app"}, "revision": "v3"},
+        "adoptionPolicy": "adoptExisting",
+        "targets": [
+            {"package": {"repo": "edge", "name": "mine"}},
+            {"repositories": {"matchLabels": {"tier": "edge"}}},
+            {
+                "objects": {
+                    "selectors": [{"apiVersion": "v1", "kind": "Pod", "namespace": "n"}],
+                    "repoName": {"fromField": "metadata.labels[repo]"},
+                },
+                "packageName": {"baseName": {"fromField": "metadata.name"}, "nameSuffix": {"value": "-x"}},
+            },
+        ],
+    },
+}
+
+
+def test_an_old_set_is_translated_into_a_valid_one() -> None:
+    text = migrate_set(OLD)
+
+    manifest = PackageVariantSet.model_validate(load_documents(text.encode())[0].value)
+    assert validate_set(manifest.spec) == ()
+    assert check_set(manifest.spec, Expressions(Limits())) == ()
+    assert manifest.spec.model_dump(by_alias=True, exclude_none=True) == {
+        "upstream": {"repo": "blueprints", "package": "app", "revision": 3},
+        "targets": [
+            {
+                "repositories": [{"name": "edge", "packageNames": ["mine"]}],
+                "template": {"adoptionPolicy": "adoptExisting"},
+            },
+            {
+                "repositorySelector": {"matchLabels": {"tier": "edge"}},
+                "template": {"adoptionPolicy": "adoptExisting"},
+            },
+            {
+                "objectSelector": {"apiVersion": "v1", "kind": "Pod"},
+                "template": {
+                    "downstream": {"repoExpr": "target.labels['repo']", "packageExpr": "target.name + '-x'"},
+                    "adoptionPolicy": "adoptExisting",
+                },
+            },
+        ],
+    }
+    assert text.startswith("# v1alpha2 selects only in the namespace of the set and by labels: namespace")
+
+
+def test_whatever_is_given_something_is_printed() -> None:
+    for spec in (None, 3, [], {"targets": [None, {"objects": {"selectors": [1]}}], "upstream": "x"}):
+        assert migrate_set({"spec": spec}).startswith("apiVersion: ")
