@@ -44,16 +44,28 @@ def _variant(variant: DesiredVariant, change: Change | None, world: World) -> It
         return
     yield _condition("Stalled", False, "Valid", _VALID)
     yield _condition("Valid", True, "Valid", _VALID)
-    error = _error(change)
+    injection = _injection(variant, world)
+    error = _error(change) or injection or ""
     yield from (_ensured(type_, change, error) for type_ in ("DownstreamEnsured", "Ready"))
     exists = _has_draft(variant, change, world)
     yield _condition("DraftExists", exists, "DraftExists" if exists else "NoDraft", "")
-    yield from _context(variant, error, world)
+    yield from _context(variant, _error(change), world)
+    if injection is not None:
+        reason = "RequiredPointEmpty" if injection else "ConfigInjected"
+        yield _condition("ConfigInjected", not injection, reason, injection)
+
+
+def _injection(variant: DesiredVariant, world: World) -> str | None:
+    """Return which required injection points are empty; None if the package has no points."""
+    rendered = world.rendered.variants.get(variant.key)
+    fresh = rendered.fresh if rendered else None
+    return fresh.injection if isinstance(fresh, Package) else None
 
 
 def _ensured(type_: str, change: Change, error: str) -> Condition:
     if error:
-        return _condition(type_, False, "Error" if type_ == "Ready" else change.reason, error)
+        reason = str(change.reason) if _error(change) else "ConfigNotInjected"
+        return _condition(type_, False, "Error" if type_ == "Ready" else reason, error)
     return _condition(type_, True, "NoErrors", _ENSURED)
 
 

@@ -13,7 +13,7 @@ from reconciler.plan.changes import Change, Op, WriteDraft, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
-from reconciler.render.rendered import Blocked
+from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import PackageVariantRecord, SetRecord, record_bytes, record_path
@@ -92,6 +92,7 @@ def _is_applied(change: Change) -> bool:
 
 def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageVariantRecord:
     variant = resolved.variant
+    fresh = world.rendered.variants[variant.key].fresh
     spec = variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     return PackageVariantRecord(
         namespace=variant.key.namespace,
@@ -110,6 +111,7 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         local_tree=resolved.local or "",
         output_tree=_output(resolved, change, world) or "",
         retry=variant.annotations.get(RETRY, ""),
+        injection=fresh.injection if isinstance(fresh, Package) else None,
     )
 
 

@@ -1,22 +1,175 @@
 """Config injection: what the cluster holds, put into the points that a package declares."""
 
-from reconciler.expand.variants import DesiredVariant
-from reconciler.inventory import Snapshot
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reconciler.api.kptfile import KPTFILE
+from reconciler.api.porch import InjectionSelector
+from reconciler.ids import group_of
+from reconciler.inventory import Snapshot, SnapshotObject
+from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
 from reconciler.objects import Files
 from reconciler.reasons import Reason
+from reconciler.render.editing import edit_file
+from reconciler.render.points import PREFIX, InjectionPoint, check_points, find_points
 from reconciler.render.rendered import Blocked
 
+INJECTED = "kpt.dev/injected-resource"
+INJECTED_NAME = "kpt.dev/injected-resource-name"
+_NO_MATCH = "no resource matched any injection selector for this injection point"
 
-def inject_config(files: Files, variant: DesiredVariant, snapshot: Snapshot) -> Files | Blocked:
-    """Return the package with every injection point filled that an injector of the variant matches.
 
-    Until points are understood here, a variant that names injectors is blocked, never half made.
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A package after injection. `failure` says which required points are empty; None: it has no points."""
+
+    files: Files
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What one point gets: an object, or why none."""
+
+    point: InjectionPoint
+    source: SnapshotObject | None = None
+    error: str = ""
+
+
+def inject_config(
+    files: Files, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
+) -> Injected | Blocked:
+    """Return the package with every point filled that an injector matches, and a condition for each.
+
+    Idempotent. A required point that stays empty does not stop the package: it is not ready.
+
+    Source: porch packagevariant injection.go, ensureConfigInjection; seed 000, Configuration Injection.
+    Differs: conditions and gates of points that are gone go too; an injector may name its point;
+    both annotations are written, Porch's and the seed's.
     """
-    del snapshot
-    if variant.spec.injectors:
-        return Blocked(
-            Reason.NOT_SUPPORTED,
-            "The variant has injectors, and this release does not inject configuration",
-            "Remove spec.injectors.",
-        )
-    return files
+    points = find_points(files)
+    if error := check_points(points):
+        return Blocked(Reason.INVALID_PACKAGE, error, "Correct the annotations in the upstream package.")
+    fillings = [_choose(point, injectors, snapshot, namespace) for point in points]
+    try:
+        for filling in fillings:
+            if filling.source is not None:
+                path = filling.point.file
+                edits = _fill(filling.point, filling.source)
+                files = {**files, path: edit_file(files[path], edits, index=filling.point.index)}
+        files = _with_conditions(files, fillings)
+    except YamlError as error_:
+        return Blocked(Reason.INVALID_PACKAGE, f"Configuration cannot be injected: {error_}")
+    empty = [f"{f.point.condition_type}: {f.error}" for f in fillings if f.error and f.point.required]
+    return Injected(files, "; ".join(empty) if fillings else None)
+
+
+def condition_entries(fillings: Iterable[Filling]) -> Iterator[dict[str, str]]:
+    """Yield the condition of every point, as a Kptfile holds it."""
+    for filling in fillings:
+        source = filling.source
+        yield {
+            "type": filling.point.condition_type,
+            "status": "True" if source else "False",
+            "message": f'injected resource "{source.name}" from cluster' if source else filling.error,
+            "reason": "ConfigInjected" if source else "NoResourceSelected",
+        }
+
+
+def merged_conditions(existing: Any, fillings: Sequence[Filling]) -> list[Any]:
+    """Return a Kptfile's conditions with the points' own upserted, and those of vanished points gone."""
+    mine = {entry["type"]: entry for entry in condition_entries(fillings)}
+    kept = [c for c in _entries(existing) if not str(c.get("type", "")).startswith(PREFIX)]
+    return sorted([*kept, *mine.values()], key=lambda c: str(c.get("type", "")))
+
+
+def merged_gates(existing: Any, fillings: Sequence[Filling]) -> list[Any]:
+    """Return a Kptfile's readiness gates with those of required points, without those of vanished ones.
+
+    A gate that people put on an optional point stays.
+    """
+    points = {filling.point.condition_type for filling in fillings}
+    gates = {str(gate.get("conditionType", "")): gate for gate in _entries(existing)}
+    kept = {name: g for name, g in gates.items() if name in points or not name.startswith(PREFIX)}
+    for filling in fillings:
+        if filling.point.required:
+            name = filling.point.condition_type
+            kept.setdefault(name, {"conditionType": name})
+    return [kept[name] for name in sorted(kept)]
+
+
+def _choose(
+    point: InjectionPoint, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
+) -> Filling:
+    """Choose the object of the first injector that fits the point and names one in the namespace."""
+    if not injectors:
+        return Filling(point, error="no injectors defined")
+    api_version, kind = str(point.resource.get("apiVersion", "")), str(point.resource.get("kind", ""))
+    if snapshot.served is not None and (api_version, kind) not in snapshot.served:
+        return Filling(point, error=f"the cluster has no schema for {api_version}.{kind}")
+    objects = {o.name: o for o in snapshot.of_kind(api_version, kind) if o.namespace == namespace}
+    if not objects:
+        return Filling(point, error=f"no in-cluster resources of type {api_version}.{kind}")
+    for injector in injectors:
+        source = objects.get(injector.name or "") if _fits(injector, point, api_version, kind) else None
+        if source is not None:
+            field = _field(api_version, kind)
+            if field not in source.body:
+                return Filling(point, error=f'field "{field}" not found in resource "{source.name}"')
+            return Filling(point, source)
+    return Filling(point, error=_NO_MATCH)
+
+
+def _fits(injector: InjectionSelector, point: InjectionPoint, api_version: str, kind: str) -> bool:
+    target = injector.target
+    pairs = (
+        (injector.group, group_of(api_version)),
+        (injector.version, api_version.rpartition("/")[2]),
+        (injector.kind, kind),
+        (target.kind if target else None, kind),
+        (target.name if target else None, point.resource["metadata"].get("name")),
+    )
+    return all(wanted is None or wanted == found for wanted, found in pairs)
+
+
+def _field(api_version: str, kind: str) -> str:
+    return "data" if (api_version, kind) == ("v1", "ConfigMap") else "spec"
+
+
+def _fill(point: InjectionPoint, source: SnapshotObject) -> Iterator[Edit]:
+    annotations = point.resource["metadata"]["annotations"]
+    for name in (INJECTED, INJECTED_NAME):
+        if annotations.get(name) != source.name:
+            yield SetValue(("metadata", "annotations", name), source.name)
+    field = _field(source.api_version, source.kind)
+    if point.resource.get(field) != source.body[field]:
+        yield SetValue((field,), source.body[field])
+
+
+def _with_conditions(files: Files, fillings: Sequence[Filling]) -> Files:
+    file = files.get(KPTFILE)
+    value = load_documents(file.data, PACKAGE_LIMITS)[0].value if file else None
+    if file is None or not isinstance(value, dict):
+        return files
+    info, status = value.get("info"), value.get("status")
+    gates = info.get("readinessGates") if isinstance(info, dict) else None
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    if not fillings and PREFIX not in f"{gates}{conditions}":
+        return files
+    edits = [
+        *_replaced(("info", "readinessGates"), gates, merged_gates(gates, fillings)),
+        *_replaced(("status", "conditions"), conditions, merged_conditions(conditions, fillings)),
+    ]
+    return {**files, KPTFILE: edit_file(file, edits)}
+
+
+def _replaced(path: tuple[str, ...], old: Any, new: list[Any]) -> Iterator[Edit]:
+    if new and new != old:
+        yield SetValue(path, new)
+    elif not new and old:
+        yield DeleteKey(path)
+
+
+def _entries(found: Any) -> list[dict[str, Any]]:
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

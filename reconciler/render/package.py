@@ -16,6 +16,7 @@ from reconciler.render.update import Conflict, UpdateRefused, UpstreamRef, updat
 from reconciler.resolve.needs import has_main_moved, variant_trees
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant
+from reconciler.state import PackageVariantRecord
 
 Contents = Mapping[Oid, Files]
 """The package trees that were fetched, by the id of the tree."""
@@ -50,7 +51,7 @@ def render_variant(resolved: ResolvedVariant, contents: Contents, inventory: Inv
     time = input_time(resolved, inventory)
     key = resolved.variant.key
     if resolved.settled is not None:
-        return RenderedVariant(key, Package(resolved.settled, is_known=True), time=time)
+        return RenderedVariant(key, _known(resolved.settled, inventory.records[key]), time=time)
     missing = [tree for _, tree in variant_trees(resolved) if tree not in contents]
     if missing:
         return RenderedVariant(key, _unread(missing[0]), time=time)
@@ -75,6 +76,10 @@ def input_time(resolved: ResolvedVariant, inventory: Inventory) -> int:
     variant = resolved.variant
     injected = [inventory.snapshot.time] if variant.spec.injectors else []
     return max([*variant.times, variant.source.time, resolved.pin.commit.time, *injected])
+
+
+def _known(tree: Oid, record: PackageVariantRecord) -> Package:
+    return Package(tree, is_known=True, injection=record.injection, ready=not record.injection)
 
 
 def _unread(tree: Oid) -> Blocked:
@@ -152,14 +157,19 @@ def _mutate(start: _Draught, resolved: ResolvedVariant, inventory: Inventory) ->
         if isinstance(changed, Blocked):
             return changed
         files = changed
+    variant = resolved.variant
+    injected = inject_config(files, variant.spec.injectors or (), inventory.snapshot, variant.key.namespace)
+    if isinstance(injected, Blocked):
+        return injected
     context = resolved.variant.spec.package_context
     return Package(
-        tree_id(files),
-        files,
+        tree_id(injected.files),
+        injected.files,
         conflicts=start.conflicts,
         notes=start.notes,
         context=True if context and (context.data or context.remove_keys) else None,
-        ready=not start.conflicts,
+        injection=injected.failure,
+        ready=not (start.conflicts or injected.failure),
     )
 
 
@@ -175,7 +185,6 @@ def _steps(resolved: ResolvedVariant, inventory: Inventory) -> Iterator[Callable
         files, deployment=view.deployment, package=package, spec=variant.spec.package_context
     )
     yield lambda files: add_functions(files, variant.spec, variant.key.name)
-    yield lambda files: inject_config(files, variant, inventory.snapshot)
 
 
 def _reference(pin: Pin) -> UpstreamRef:

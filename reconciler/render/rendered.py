@@ -15,8 +15,8 @@ class Package:
 
     `files` is empty where `tree` was already known and nothing had to be read (`is_known`).
     `conflicts` wait for a person, `notes` are for the reviewer, `context` tells whether the
-    package context was injected (None: nothing was asked for). `ready` is False while a
-    required condition of the package is not met.
+    package context was injected (None: nothing was asked for), `injection` which required points
+    are empty (None: it has no points). `ready` is False while anything of that is missing.
     """
 
     tree: Oid
@@ -25,6 +25,7 @@ class Package:
     conflicts: tuple[Conflict, ...] = ()
     notes: tuple[str, ...] = ()
     context: bool | None = None
+    injection: str | None = None
     ready: bool = True
 
 

@@ -1,23 +1,31 @@
 """What needs no rendering: a digest of all inputs, compared with what a record says (D15)."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import Oid, PackageKey
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory import Inventory, RepositoryView, Snapshot, SnapshotObject
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.state import PackageVariantRecord
+
+ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
 
 ENGINE = 1
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
 
 def inputs_digest(
-    variant: DesiredVariant, view: RepositoryView, downstream: PackageKey, pin: Pin, inventory: Inventory
+    variant: DesiredVariant,
+    view: RepositoryView,
+    downstream: PackageKey,
+    pin: Pin,
+    inventory: Inventory,
+    *,
+    objects: ObjectIndex,
 ) -> str:
     """Return the digest of everything that rendering this variant reads, but for the package itself.
 
@@ -34,7 +42,7 @@ def inputs_digest(
         "deployment": view.deployment,
         "upstream": [*pin.package, pin.repo, pin.ref, pin.revision, pin.commit.oid, pin.tree],
         "spec": {name: spec[name] for name in kept if name in spec},
-        "objects": list(_injected(variant, inventory)),
+        "objects": _injected(variant, inventory.snapshot, objects),
     }
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
@@ -56,13 +64,32 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     return None
 
 
-def _injected(variant: DesiredVariant, inventory: Inventory) -> Iterator[list[str]]:
-    """Yield identity and digest of every object that an injector of the variant may name."""
-    names = {injector.name for injector in variant.spec.injectors or ()}
-    if not names:
-        return
-    for (api_version, kind), objects in sorted(inventory.snapshot.objects.items()):
-        for found in objects:
-            if found.namespace == variant.key.namespace and found.name in names:
-                body = orjson.dumps(found.body, option=orjson.OPT_SORT_KEYS)
-                yield [api_version, kind, found.name, hashlib.sha256(body).hexdigest()]
+def index_objects(snapshot: Snapshot) -> ObjectIndex:
+    """Return the objects of a snapshot by namespace and name, of any kind: what injectors can name.
+
+    Under the empty name stands one object of each kind that the namespace has.
+    """
+    found: dict[ObjectName, list[SnapshotObject]] = {}
+    for _, objects in sorted(snapshot.objects.items()):
+        kinds = {one.namespace: one for one in objects}
+        for namespace in sorted(kinds):
+            found.setdefault(ObjectName(namespace, ""), []).append(kinds[namespace])
+        for one in objects:
+            found.setdefault(ObjectName(one.namespace, one.name), []).append(one)
+    return found
+
+
+def _injected(variant: DesiredVariant, snapshot: Snapshot, objects: ObjectIndex) -> list[Any]:
+    """Return identity and digest of every object that an injector of the variant may name."""
+    if not variant.spec.injectors:
+        return []
+    namespace = variant.key.namespace
+    names = sorted({injector.name for injector in variant.spec.injectors if injector.name})
+    found = [o for name in names for o in objects.get(ObjectName(namespace, name), ())]
+    kinds = [[o.api_version, o.kind] for o in objects.get(ObjectName(namespace, ""), ())]
+    served = None if snapshot.served is None else sorted(snapshot.served)
+    return [kinds, served, [[o.api_version, o.kind, o.name, _digest(o.body)] for o in found]]
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()

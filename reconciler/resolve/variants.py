@@ -12,7 +12,7 @@ from reconciler.resolve.needs import collect_needs
 from reconciler.resolve.ownership import current_draft
 from reconciler.resolve.releases import find_releases
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
-from reconciler.resolve.settled import find_settled, inputs_digest
+from reconciler.resolve.settled import ObjectIndex, find_settled, index_objects, inputs_digest
 from reconciler.resolve.upstreams import find_repository, find_upstream
 
 
@@ -24,8 +24,9 @@ def resolve(inventory: Inventory, desired: Desired) -> Resolution:
     variants: list[ResolvedVariant] = []
     stalled: set[ObjectKey] = set()
     problems: list[Problem] = []
+    objects = index_objects(inventory.snapshot)
     for variant in sorted(desired.variants, key=lambda v: v.key):
-        outcome = resolve_variant(variant, inventory)
+        outcome = resolve_variant(variant, inventory, objects)
         if isinstance(outcome, ResolvedVariant):
             variants.append(outcome)
         else:
@@ -46,7 +47,9 @@ def variant_key(variant: DesiredVariant) -> ObjectKey:
     return ObjectKey(GROUP, "PackageVariant", *variant.key)
 
 
-def resolve_variant(variant: DesiredVariant, inventory: Inventory) -> ResolvedVariant | list[Problem]:
+def resolve_variant(
+    variant: DesiredVariant, inventory: Inventory, objects: ObjectIndex
+) -> ResolvedVariant | list[Problem]:
     """Resolve one variant, or say everything that is wrong with its two ends."""
     downstream = variant.spec.downstream or Downstream()
     view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
@@ -60,7 +63,7 @@ def resolve_variant(variant: DesiredVariant, inventory: Inventory) -> ResolvedVa
     draft = current_draft(package, view, inventory)
     draft_base, _ = find_base(draft.header if draft else None, pin, inventory, record)
     where = PackageKey(view.url, path)
-    inputs = inputs_digest(variant, view, where, pin, inventory)
+    inputs = inputs_digest(variant, view, where, pin, inventory, objects=objects)
     resolved = ResolvedVariant(
         variant=variant,
         view=view.key,
