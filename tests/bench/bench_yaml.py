@@ -186,9 +186,8 @@ def main() -> int:
     )
     slow = trips["round trip"] / edits["structural"]
     print(f"{'four structural edits, checked':44} {edits['structural'] * 1e6:9.1f} us {slow:7.1f}x")
-    print(
-        f"{f'fallbacks, {made} edits of {count} files':44} {fallen:9} files {fallen / count:7.1%} {'<= 1%':>8}"
-    )
+    what = f"fallbacks, {made} edits of {count} files"
+    print(f"{what:44} {fallen:9} files {fallen / count:7.1%} {'<= 1%':>8}")
     met = share <= LOAD_LIMIT and factor >= SPLICE_FLOOR and fallen <= FALLBACK_LIMIT * count
     print("goals met" if met else "GOALS MISSED")
     return 0 if met else 1

@@ -164,6 +164,66 @@ def test_documents_join_to_the_bytes_that_were_split(data: bytes, head: bytes) -
     assert split_file(head + data).data == head + data
 
 
+PIECES = st.sampled_from(
+    [
+        "a:",
+        "b: ",
+        "- ",
+        "  ",
+        "\n",
+        "\r\n",
+        "\r",
+        "x",
+        "'y'",
+        '"z"',
+        "|\n",
+        "  >-\n",
+        "# c",
+        "{",
+        "}",
+        "[",
+        "]",
+        ", ",
+    ]
+    + [
+        "&k ",
+        "*k",
+        "!!str ",
+        "!t ",
+        "? ",
+        ": ",
+        "1",
+        "---\n",
+        "...\n",
+        "\t",
+        "é",
+        "<<: ",
+        "~",
+        "|+\n\n",
+        "\u2028",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=14).map("".join), st.data())
+def test_no_text_and_no_edit_is_a_crash(text: str, data: st.DataObject) -> None:
+    try:
+        tree = Tree.parse(text)
+        value = tree.value
+    except YamlError:
+        return
+    path = data.draw(st.sampled_from([path for path, _ in _paths(value)]))
+    comments = [SetLineComment(path, "new"), SetHeadComment(path, "new"), SetLineComment(path, None)]
+    deletes: list[Edit] = [DeleteKey(path), DeleteItem(path)]
+    puts = [SetValue(path, {"q": ["r", "s\n"]}), AddKey(path, "k", "v"), InsertItem(path, 0, "v")]
+    edit = data.draw(st.sampled_from([*comments, *deletes, *puts]))
+    try:
+        result = apply_edits(text, [edit])
+    except YamlError:
+        return
+    assert _same(Tree.parse(result.text).value, edited(value, edit))
+
+
 # The same laws on real packages.
 
 

@@ -1,5 +1,6 @@
 """Editing a document: splice where that can be done, else ruamel.yaml; checked by parsing either way."""
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from reconciler.krm.yaml.splice import plan_splice
 from reconciler.krm.yaml.tree import Tree
 
 _BOM: Final = "\ufeff"
+_ODD_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+"""Line breaks of YAML 1.1 that nobody writes: lines are not where we look for them."""
 
 
 def apply_edits(text: str, edits: Iterable[Edit], limits: YamlLimits = PACKAGE_LIMITS) -> EditResult:
@@ -74,6 +77,8 @@ def _reads_as(text: str, wanted: bytes, limits: YamlLimits) -> bool:
 
 def _splice_all(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits) -> str:
     """Make all edits; those that cannot disturb each other share one pass over the text."""
+    if _ODD_BREAK.search(tree.text):
+        raise CannotSpliceError
     pending: list[Replacement] = []
     touched: list[Path] = []
     for edit in edits:

@@ -51,7 +51,7 @@ def fill_root(tree: Tree, value: Any) -> Replacement:
     start = root.span.start
     column = column_of(tree.text, start) if starts_line(tree.text, start) else 0
     first = "\n" if column_of(tree.text, start) and not column and is_collection(value) else ""
-    return Replacement(start, tree.body_end(root), first + indent(text, column))
+    return _over_trailing_space(tree, Replacement(start, tree.body_end(root), first + indent(text, column)))
 
 
 def _is_scalar(value: Any) -> bool:

@@ -50,6 +50,8 @@ def _delete_lines(tree: Tree, siblings: tuple[Slot, ...], index: int) -> Replace
     text = tree.text
     start, end = tree.extent(siblings[index])
     if not starts_line(text, start):
+        if index > 0:  # behind a `?`, which only an explicit key has
+            raise CannotSpliceError
         return Replacement(start, tree.extent(siblings[index + 1]).start, "")
     start = line_start(text, start)
     after = next_line(text, end)

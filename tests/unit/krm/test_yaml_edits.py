@@ -255,6 +255,8 @@ def test_what_cannot_be_done_is_an_error_and_nothing_else(case: Refused) -> None
 
 
 FALLBACKS = [
+    Case("a complex key that is not the first", "a: 1\n? c\n: d\n", DeleteKey(("c",)), "a: 1\n"),
+    Case("line breaks of old", "a: 1\rb: 2\r", DeleteKey(("b",)), "a: 1\n"),
     Case("a value that an alias repeats", "a: &x 1\nb: *x\n", SetValue(A, 2), "a: 2\nb: 1\n"),
     Case("a complex key", "? a\n: b\nc: d\n", DeleteKey(("a",)), "c: d\n"),
     Case("a comment in flow", "a: [b, # c\n  d]\n", DeleteItem(("a", 1)), "a: [b]\n"),
