@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from reconciler.expand.expressions import EngineName, Expressions, Failure, Program
+from reconciler.expand.expressions.nodes import Call, Macro, Node, Select, children
 from reconciler.expand.expressions.signatures import STANDARD, STRING_EXTENSION, STRINGS
-from reconciler.expand.expressions.tree import Call, Macro, Node, Select, children, parse
+from reconciler.expand.expressions.tree import parse
 from reconciler.policy import Limits
 from tests.support.cel_expressions import INPUTS, MACROS, Generator
 from tests.support.conformance import cases_of

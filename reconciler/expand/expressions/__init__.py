@@ -12,16 +12,10 @@ from reconciler.expand.expressions.check import check
 from reconciler.expand.expressions.cost import check_cost
 from reconciler.expand.expressions.engine import Engine, Inputs, Result, no_string
 from reconciler.expand.expressions.errors import ExpressionError, Failure
-from reconciler.expand.expressions.portable import PortableEngine
+from reconciler.expand.expressions.nodes import Literal
 from reconciler.expand.expressions.signatures import STRINGS
-from reconciler.expand.expressions.tree import Literal, parse
 from reconciler.expand.expressions.types import DYN, STRING
 from reconciler.policy import Limits
-
-try:
-    from reconciler.expand.expressions.google import GoogleEngine
-except ImportError:  # pragma: no cover - the wheel exists for some platforms only
-    GoogleEngine = None  # type: ignore[assignment,misc]
 
 __all__ = ["EXTENSIONS", "EngineName", "Expressions", "Failure", "Program"]
 
@@ -89,6 +83,8 @@ class Expressions:
         return program if isinstance(program, Failure) else self.evaluate(program, self.bind(inputs))
 
     def _compile(self, text: str) -> Program | Failure:
+        from reconciler.expand.expressions.tree import parse  # noqa: PLC0415 - only who has expressions pays
+
         try:
             tree = parse(text, self._limits)
             type_ = check(tree, self._extensions)
@@ -105,6 +101,14 @@ class Expressions:
 
 
 def _engine(name: EngineName, extensions: frozenset[str]) -> Engine:
-    if name is not EngineName.PORTABLE and GoogleEngine is not None:
-        return GoogleEngine(extensions)
+    """Return an engine; both are imported only when there is a set, and cel-cpp not on every platform."""
+    if name is not EngineName.PORTABLE:
+        try:
+            from reconciler.expand.expressions.google import GoogleEngine  # noqa: PLC0415
+        except ImportError:
+            pass
+        else:
+            return GoogleEngine(extensions)
+    from reconciler.expand.expressions.portable import PortableEngine  # noqa: PLC0415
+
     return PortableEngine(extensions)

@@ -4,16 +4,7 @@ from collections.abc import Callable, Mapping
 
 from reconciler.expand.expressions.errors import ExpressionError
 from reconciler.expand.expressions.literals import Uint
-from reconciler.expand.expressions.signatures import (
-    STANDARD,
-    STRING_EXTENSION,
-    STRINGS,
-    TYPE_NAMES,
-    VARIABLES,
-    WRAPPERS,
-    Overload,
-)
-from reconciler.expand.expressions.tree import (
+from reconciler.expand.expressions.nodes import (
     Call,
     ListOf,
     Literal,
@@ -23,6 +14,15 @@ from reconciler.expand.expressions.tree import (
     Name,
     Node,
     Select,
+)
+from reconciler.expand.expressions.signatures import (
+    STANDARD,
+    STRING_EXTENSION,
+    STRINGS,
+    TYPE_NAMES,
+    VARIABLES,
+    WRAPPERS,
+    Overload,
 )
 from reconciler.expand.expressions.types import (
     BOOL,

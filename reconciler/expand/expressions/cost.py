@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.expand.expressions.errors import ExpressionError
-from reconciler.expand.expressions.tree import (
+from reconciler.expand.expressions.nodes import (
     Call,
     Literal,
     Macro,

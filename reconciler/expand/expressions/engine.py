@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from reconciler.expand.expressions.errors import Failure
-from reconciler.expand.expressions.tree import Node
+from reconciler.expand.expressions.nodes import Node
 
 Inputs = Mapping[str, Any]
 """Variables by name: strings, and maps of strings and maps; an absent one is not bound yet."""

@@ -13,8 +13,8 @@ from cel_expr_python.ext import ext_strings
 
 from reconciler.expand.expressions.engine import Inputs, Result, no_string
 from reconciler.expand.expressions.errors import Failure
+from reconciler.expand.expressions.nodes import Node
 from reconciler.expand.expressions.signatures import STRINGS, VARIABLES
-from reconciler.expand.expressions.tree import Node
 
 _STRING = cel.Type.STRING
 _ERROR = cel.Type.ERROR

@@ -10,9 +10,7 @@ from typing import Any
 from reconciler.expand.expressions.engine import Inputs, Result, no_string
 from reconciler.expand.expressions.errors import Failure
 from reconciler.expand.expressions.functions import FUNCTIONS, call
-from reconciler.expand.expressions.signatures import TYPE_NAMES, WRAPPERS
-from reconciler.expand.expressions.string_functions import STRING_FUNCTIONS
-from reconciler.expand.expressions.tree import (
+from reconciler.expand.expressions.nodes import (
     Call,
     ListOf,
     Literal,
@@ -23,6 +21,8 @@ from reconciler.expand.expressions.tree import (
     Node,
     Select,
 )
+from reconciler.expand.expressions.signatures import TYPE_NAMES, WRAPPERS
+from reconciler.expand.expressions.string_functions import STRING_FUNCTIONS
 from reconciler.expand.expressions.values import (
     FaultError,
     MapValue,

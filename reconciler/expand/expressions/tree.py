@@ -1,7 +1,9 @@
-"""The syntax tree of an expression, built from cel-python's parse."""
+"""From text to syntax tree, by cel-python's parser.
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+Importing this module costs a fifth of a second, so it is imported when the first expression comes.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import celpy.celparser
@@ -9,6 +11,17 @@ from lark import Token, Tree
 
 from reconciler.expand.expressions import literals
 from reconciler.expand.expressions.errors import ExpressionError
+from reconciler.expand.expressions.nodes import (
+    Call,
+    ListOf,
+    Literal,
+    Macro,
+    MapOf,
+    Message,
+    Name,
+    Node,
+    Select,
+)
 from reconciler.expand.expressions.tokens import Token as Lexeme
 from reconciler.expand.expressions.tokens import mask, scan
 from reconciler.policy import Limits
@@ -20,81 +33,6 @@ RESERVED = frozenset(
         *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A constant."""
-
-    offset: int
-    value: literals.Value
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A variable or a type."""
-
-    offset: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """`operand.field`, or `has(operand.field)` where `test` is set."""
-
-    offset: int
-    operand: "Node"
-    field: str
-    test: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function, method or operator as CEL spells it (`_+_`); a method's target is its first argument."""
-
-    offset: int
-    function: str
-    arguments: tuple["Node", ...]
-    method: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ListOf:
-    """A list literal."""
-
-    offset: int
-    items: tuple["Node", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MapOf:
-    """A map literal."""
-
-    offset: int
-    entries: tuple[tuple["Node", "Node"], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message literal: only the well-known wrappers of strings and numbers have a use here."""
-
-    offset: int
-    name: str
-    fields: tuple[tuple[str, "Node"], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Macro:
-    """A comprehension; `arguments` are one body, or the filter and the body of a three-way `map`."""
-
-    offset: int
-    macro: str
-    operand: "Node"
-    variable: str
-    arguments: tuple["Node", ...]
-
-
-Node = Literal | Name | Select | Call | ListOf | MapOf | Message | Macro
 
 
 def parse(text: str, limits: Limits) -> Node:
@@ -111,24 +49,6 @@ def parse(text: str, limits: Limits) -> Node:
     except celpy.celparser.CELParseError as error:
         raise _syntax_error(text, tokens, error) from error
     return _Builder(strings, limits.expression_depth).build(tree)
-
-
-def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes directly below one."""
-    match node:
-        case Select(operand=operand):
-            yield operand
-        case Call(arguments=arguments) | ListOf(items=arguments):
-            yield from arguments
-        case MapOf(entries=entries):
-            for key, value in entries:
-                yield key
-                yield value
-        case Message(fields=fields):
-            yield from (value for _, value in fields)
-        case Macro(operand=operand, arguments=arguments):
-            yield operand
-            yield from arguments
 
 
 class _Builder:
