@@ -141,6 +141,11 @@ def check_applicable(planned: Planned, checksum: str) -> None:
             f"Branch {control.branch} is not the default branch {default} of the control repository",
             hint="Merge it first; `reconciler plan` and `reconciler check` show what it would do.",
         )
+    if not control.published:
+        raise RefusedError(
+            f"Commit {control.commit.oid} is not on the control repository as everybody has it",
+            hint="Push it first, or merge it; `reconciler plan` shows what it would do.",
+        )
     if plan.refusals:
         raise RefusedError(
             "; ".join(refusal.message for refusal in plan.refusals),

@@ -24,7 +24,8 @@ class OpenControl(NamedTuple):
 
     `mirror` is the repository that everybody shares, where state is kept; `objects` is where the
     manifests are read, which differs for a working copy: its HEAD may not be pushed yet. `published`
-    tells whether `commit` is on the shared repository's branch of that name.
+    tells whether `commit` is on the shared repository's branch of that name, or on its default
+    branch if the working copy is on none, as in many build jobs.
     """
 
     mirror: Mirror
@@ -68,7 +69,7 @@ def _open_copy(copy: WorkingCopy, mirrors: Mirrors) -> OpenControl:
         return OpenControl(mirror, mirror, _commit(mirror, copy.commit), copy.branch, published=True)
     mirror = mirrors.open(copy.origin)
     mirror.fetch()
-    tip = mirror.refs().get(HEADS + copy.branch)
+    tip = mirror.refs().get(HEADS + (copy.branch or mirror.head_branch))
     published = tip is not None and (tip == copy.commit or copy.commit in mirror.ancestry(tip))
     return OpenControl(mirror, own, _commit(own, copy.commit), copy.branch, published)
 

@@ -62,7 +62,7 @@ def test_a_working_copy_that_is_behind_is_on_the_branch(tmp_path: Path, mirrors:
     assert open_control(str(copy), mirrors).published is True
 
 
-def test_another_branch_is_named_and_a_detached_head_is_on_none(tmp_path: Path, mirrors: Mirrors) -> None:
+def test_another_branch_is_named(tmp_path: Path, mirrors: Mirrors) -> None:
     create_world(tmp_path, [{"a": "1"}])
     copy = clone(tmp_path)
     git(copy, "checkout", "-q", "-b", "feature")
@@ -71,8 +71,19 @@ def test_another_branch_is_named_and_a_detached_head_is_on_none(tmp_path: Path, 
         False,
     )
 
+
+@pytest.mark.parametrize("pushed", [True, False])
+def test_a_detached_head_is_on_no_branch_but_may_be_public(
+    tmp_path: Path, mirrors: Mirrors, *, pushed: bool
+) -> None:
+    create_world(tmp_path, [{"a": "1"}])
+    copy = clone(tmp_path)
     git(copy, "checkout", "-q", "--detach")
-    assert open_control(str(copy), mirrors).branch == ""
+    if not pushed:
+        git(copy, "commit", "-q", "--allow-empty", "-m", "not pushed")
+    opened = open_control(str(copy), mirrors)
+
+    assert (opened.branch, opened.published) == ("", pushed)
 
 
 def test_a_working_copy_of_nothing_is_its_own_control_repository(tmp_path: Path, mirrors: Mirrors) -> None:
