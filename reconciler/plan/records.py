@@ -9,6 +9,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
 from reconciler.plan.changes import Change, Op, WriteDraft, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
@@ -41,17 +42,37 @@ def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
     for key in _leaving(world, changes):
         del records[key]
     kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(world, records.values())]
-    return {record_path(r): record_bytes(r) for r in sorted(kept, key=lambda r: (r.kind, r.key))}
+    files = {record_path(r): record_bytes(r) for r in kept}
+    files |= {lock_path(lock): lock_bytes(lock) for lock in map(_lock, records.values()) if lock}
+    return dict(sorted(files.items()))
 
 
 def record_owners(world: World, changes: Iterable[Change]) -> dict[str, PackageKey]:
     """Return the package that each record, new, changed or leaving, waits for."""
-    owners = {record_path(r): PackageKey(r.url, r.path) for r in world.inventory.records.values()}
+    owners: dict[str, PackageKey] = {}
+    for record in world.inventory.records.values():
+        owners.update(_owned_files(record, PackageKey(record.url, record.path)))
     for change in changes:
         resolved = world.resolved.get(change.variant) if change.variant else None
         if resolved is not None and resolved.downstream == change.package:
-            owners[record_path(_record(resolved, change, world))] = change.package
+            owners.update(_owned_files(_record(resolved, change, world), change.package))
     return dict(sorted(owners.items()))
+
+
+def _owned_files(record: PackageVariantRecord, package: PackageKey) -> Iterator[tuple[str, PackageKey]]:
+    yield record_path(record), package
+    if lock := _lock(record):
+        yield lock_path(lock), package
+
+
+def _lock(record: PackageVariantRecord) -> UpstreamLock | None:
+    return lock_upstream(
+        record.namespace,
+        record.name,
+        record.spec.get("upstream") or {},
+        commit=record.upstream_commit,
+        tree=record.upstream_tree,
+    )
 
 
 def plan_status(world: World, conditions: Mapping[ObjectKey, tuple[Condition, ...]]) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from reconciler.resolve.bases import find_base
 from reconciler.resolve.needs import collect_needs
 from reconciler.resolve.ownership import current_draft
 from reconciler.resolve.releases import find_releases
-from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant
 from reconciler.resolve.settled import ObjectIndex, find_settled, index_objects, inputs_digest
 from reconciler.resolve.upstreams import find_repository, find_upstream
 
@@ -62,6 +62,7 @@ def resolve_variant(
     base, lost = find_base(package.main_header, pin, inventory, record)
     draft = current_draft(package, view, inventory)
     draft_base, _ = find_base(draft.header if draft else None, pin, inventory, record)
+    pin = _steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, path)
     inputs = inputs_digest(variant, view, where, pin, inventory, objects=objects)
     resolved = ResolvedVariant(
@@ -77,3 +78,15 @@ def resolve_variant(
         inputs=inputs,
     )
     return replace(resolved, settled=find_settled(resolved, record))
+
+
+def _steady(pin: Pin, variant: DesiredVariant, base: Pin | None) -> Pin:
+    """Return the pin of a followed branch, at the old commit while its package did not change.
+
+    A branch moves with every commit to its repository; that alone is no reason for a draft.
+    """
+    upstream = variant.spec.upstream
+    if upstream is None or upstream.branch is None or base is None:
+        return pin
+    same = (base.package, base.tree, base.ref) == (pin.package, pin.tree, pin.ref)
+    return replace(pin, commit=base.commit) if same else pin

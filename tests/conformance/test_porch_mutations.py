@@ -1,4 +1,4 @@
-"""Pipeline entries and config injection as Porch does them, but for formatting: bytes without a reason stay."""
+"""Pipeline entries and config injection as Porch does them; bytes without a reason to change stay."""
 
 from collections.abc import Mapping
 from typing import Any

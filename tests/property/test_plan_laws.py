@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.api.porch import (
+    Downstream,
+    Function,
+    PackageContext,
+    PackageVariantSpec,
+    Pipeline,
+    Upstream,
+)
 from reconciler.expand import expand
 from reconciler.ids import ObjectName
 from reconciler.inventory import PullState
@@ -52,8 +59,11 @@ def variant(draw: random.Random, world: ModelWorld) -> PackageVariantSpec:
     tags = world.repositories["blueprints"].refs
     revisions = [int(r.rpartition("/v")[2]) for r in tags if r.startswith(f"refs/tags/{name}/")]
     context = draw.choice((None, PackageContext(data={"region": draw.choice("xyz")})))
+    selector = draw.choice(({"revision": draw.choice(revisions)}, {"revision": 1}, {}, {"branch": "main"}))
+    pipeline = Pipeline(mutators=[Function(image="set-labels:v0.1", name=draw.choice("ab"))])
     return PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package=name, revision=draw.choice((*revisions, None))),
+        upstream=Upstream(repo="blueprints", package=name, **selector),
+        pipeline=draw.choice((None, pipeline)),
         downstream=Downstream(repo=draw.choice(CLUSTERS), package=draw.choice(("web", "db", "deep/web"))),
         adoption_policy=draw.choice((None, "adoptNone", "adoptExisting")),
         deletion_policy=draw.choice((None, "delete", "orphan")),
