@@ -1,6 +1,6 @@
 """The objects of a repository: read in place, judged, remembered for the run."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from reconciler.objects import Entry, Files, Mode, Signature
 from reconciler.policy import Limits
 
 NO_OBJECT = (KeyError, ValueError, pygit2.GitError)
+_Place = tuple[int, Oid]
+_FEW = 8
 _FILE_MODES = frozenset({0o100644, 0o100664, 0o100755})
 _LARGEST_TREE = 64 << 20
 
@@ -202,8 +204,17 @@ class Database:
             return None
         return found
 
-    def _by_name(self, tree: Oid | None, names: Container[str]) -> Mapping[str, Entry]:
-        return {entry.name: entry for entry in self.entries(tree) if entry.name in names} if tree else {}
+    def _by_name(self, tree: Oid | None, names: Collection[str]) -> Mapping[str, _Place]:
+        """Return mode and id of the named entries; for few names without parsing the whole tree."""
+        if tree is None:
+            return {}
+        if len(names) > _FEW:
+            return {e.name: (e.mode, e.oid) for e in self.entries(tree) if e.name in names}
+        found = self._object(tree)
+        if not isinstance(found, pygit2.Tree):
+            return {}
+        below = ((name, found[name]) for name in names if name and name in found)
+        return {name: (int(entry.filemode), Oid(str(entry.id))) for name, entry in below}
 
     def _read(self, oid: Oid, max_bytes: int) -> bytes:
         key = pygit2.Oid(hex=oid)
@@ -246,8 +257,8 @@ def _isolate() -> None:
 _isolate()
 
 
-def _tree_of(entry: Entry | None) -> Oid | None:
-    return entry.oid if entry and entry.mode == Mode.TREE else None
+def _tree_of(place: _Place | None) -> Oid | None:
+    return place[1] if place and place[0] == Mode.TREE else None
 
 
 def _commit_data(found: pygit2.Commit) -> CommitData:
