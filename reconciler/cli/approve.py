@@ -52,14 +52,15 @@ def approve(
       reconciler approve --all                     everything that is open
       reconciler approve --propose-only edge-east/nginx
     """
-    from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.cli.selection import find_or_open, list_found
     from reconciler.inventory import PullState
     from reconciler.run import read_world
 
     if bool(names) == every:
         raise UsageError("Name packages, or pass --all", hint="`reconciler pr list` shows what is open.")
-    found = list_found(read_world(settings))
-    chosen = [f for name in names for f in find_pulls(found, name)]
+    world = read_world(settings)
+    found = list_found(world)
+    chosen = [f for name in names for f in find_or_open(world, found, name)]
     if every:
         chosen = [f for f in found if f.pull.state is PullState.OPEN]
     once = {one.name: one for one in chosen}.values()

@@ -8,6 +8,7 @@ from reconciler.errors import UsageError
 from reconciler.forge.approval import parse_head
 from reconciler.forge.choose import choose_forge
 from reconciler.forge.local import LocalForge
+from reconciler.git.layout import HEADS
 from reconciler.inventory import PullRequest, PullState, RepositoryView
 from reconciler.run import World
 
@@ -62,6 +63,33 @@ def find_pulls(found: Sequence[Found], text: str) -> list[Found]:
     return [f for f in named if f.pull.state is PullState.OPEN] or _some(
         named[-1:], text, (f.package for f in found)
     )
+
+
+def find_or_open(world: World, found: Sequence[Found], text: str) -> list[Found]:
+    """Return the open pull requests that `text` names; a draft that has none yet gets one.
+
+    With `pullRequests.openOn: propose` a draft has no pull request until somebody proposes it.
+
+    Raises:
+        UsageError: It names nothing that could be approved.
+    """
+    for view in world.inventory.repositories.values():
+        for path, package in view.packages.items():
+            if text not in (f"{view.key.name}/{_below(view, path)}", f"{view.key.name}/{path}"):
+                continue
+            heads = [draft.ref.removeprefix(HEADS) for draft in package.drafts]
+            taken = {f.pull.head for f in found if f.view.url == view.url and f.pull.state is PullState.OPEN}
+            if len(heads) == 1 and not taken & set(heads):
+                return [_opened(world, view, heads[0], text)]
+    return find_pulls(found, text)
+
+
+def _opened(world: World, view: RepositoryView, head: str, text: str) -> Found:
+    forge = choose_forge(world.mirrors.open(view.remote), world.inventory.policy)
+    if not isinstance(forge, LocalForge):
+        raise UsageError(f"{text} has no pull request", hint="Propose it on its forge.")
+    wanted = PullRequest(head, view.branch, f"Propose {text}", "Proposed by hand.\n")
+    return Found(view, forge.ensure(wanted), forge)
 
 
 def _some(named: list[Found], text: str, known: Iterable[str]) -> list[Found]:

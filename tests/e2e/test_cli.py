@@ -399,6 +399,20 @@ def test_proposing_and_merging_are_two_steps(world: World) -> None:
     assert world.run("apply").code == 0
 
 
+def test_a_draft_without_a_pull_request_is_proposed_by_approving_it(world: World) -> None:
+    configuration = control(world).read("main", "reconciler.yaml").decode()
+    control(world).commit({"reconciler.yaml": configuration + "  pullRequests:\n    openOn: propose\n"})
+    world.run("apply")
+    assert "no open pull requests" in world.run("pr", "list").out
+
+    assert world.run("approve", "--propose-only", "edge-1/web").out == "proposed edge-1/web\n"
+    assert world.run("approve", "edge-2/web").out == "approved edge-2/web: web/v1\n"
+
+    assert re.search(r"edge-1#1 +open +edge-1/web", world.run("pr", "list").out)
+    assert world.run("apply").code == 0
+    assert world.run("apply").out.endswith("Nothing was written.\n")
+
+
 def test_json_of_pull_requests_is_for_machines(world: World) -> None:
     world.run("apply")
 
