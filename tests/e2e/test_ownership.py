@@ -1,0 +1,134 @@
+"""Who owns a package survives renames, and ignorance never deletes: fifty targets on real Git."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from reconciler.git.create import Snapshot, create_bare
+from tests.support.world import EPOCH, World, git, refs
+
+TARGETS = 50
+
+CONTROL = {
+    "reconciler.yaml": """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata:
+  name: fleet
+spec:
+  manifests:
+  - manifests
+""",
+    "manifests/repositories.yaml": """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata:
+  name: blueprints
+  namespace: default
+spec:
+  type: git
+  git:
+    repo: ../blueprints.git
+---
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: Repository
+metadata:
+  name: cluster
+  namespace: default
+spec:
+  type: git
+  git:
+    repo: ../cluster.git
+""",
+}
+
+
+def package_set(name: str) -> str:
+    packages = "".join(f"      - web-{number:02}\n" for number in range(TARGETS))
+    return f"""\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata:
+  name: {name}
+  namespace: default
+spec:
+  upstream:
+    repo: blueprints
+    package: web
+    revision: 1
+  targets:
+  - repositories:
+    - name: cluster
+      packageNames:
+{packages}"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Fifty packages of one set: half of them published, half of them drafts."""
+    root = tmp_path / "w"
+    root.mkdir()
+    kptfile = b"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
+    create_bare(root / "blueprints.git", [Snapshot("Release", {"web/Kptfile": kptfile}, EPOCH, ("web/v1",))])
+    create_bare(root / "cluster.git", [Snapshot("Start", {"README.md": b"# cluster\n"}, EPOCH)])
+    files = CONTROL | {"manifests/web.yaml": package_set("web")}
+    create_bare(root / "control.git", [Snapshot("Start", {p: t.encode() for p, t in files.items()}, EPOCH)])
+    world = World(root)
+    assert world.run("apply", "--quiet").code == 0
+    for number in range(0, TARGETS, 2):
+        assert world.run("approve", f"cluster/web-{number:02}").code == 0
+    assert world.run("apply", "--quiet").code == 0
+    return world
+
+
+def planned(world: World) -> Counter[str]:
+    """Count what the plan does, by operation."""
+    said = world.run("plan", "--output", "json")
+    return Counter(change["op"] for change in json.loads(said.out)["changes"])
+
+
+def test_renaming_a_set_transfers_every_package_and_deletes_none(world: World) -> None:
+    with world.edit("control", "Rename the set") as copy:
+        (copy / "manifests/web.yaml").write_text(package_set("frontend"))
+
+    assert planned(world) == {"transfer": TARGETS}
+
+    assert world.run("apply", "--quiet").code == 0
+    assert planned(world) == {"keep": TARGETS}
+    drafts = [n for n in refs(world.root / "cluster.git") if n.startswith("refs/heads/drafts/")]
+    assert len(drafts) == TARGETS
+
+
+def test_losing_the_state_and_the_set_at_once_deletes_nothing(world: World) -> None:
+    before = refs(world.root / "cluster.git")
+    with world.edit("control", "Remove the set") as copy:
+        (copy / "manifests/web.yaml").unlink()
+    git(world.control, "update-ref", "-d", "refs/heads/reconciler/fleet/state")
+
+    assert planned(world) == {"keep": TARGETS}
+
+    world.run("apply", "--quiet", "--allow-deletes", str(TARGETS))
+    assert refs(world.root / "cluster.git") == before
+
+
+def test_removing_the_set_alone_is_refused_without_consent(world: World) -> None:
+    before = world.all_refs()
+    with world.edit("control", "Remove the set") as copy:
+        (copy / "manifests/web.yaml").unlink()
+    after_edit = world.all_refs()
+
+    said = world.run("apply", "--quiet")
+
+    assert said.code == 4
+    assert world.all_refs() == after_edit
+    assert {k: v for k, v in after_edit.items() if k != "control.git"} == {
+        k: v for k, v in before.items() if k != "control.git"
+    }
+    assert planned_with_consent(world) == {"delete": TARGETS}
+
+
+def planned_with_consent(world: World) -> Counter[str]:
+    said = world.run("plan", "--output", "json", "--allow-deletes", str(TARGETS))
+    return Counter(change["op"] for change in json.loads(said.out)["changes"])
