@@ -207,6 +207,10 @@ class Mirrors:
         self._credentials = credentials
         self._mirrors: dict[str, Mirror] = {}
 
+    def authenticate(self, credentials: Callable[[str], Credential | None]) -> None:
+        """Answer with these credentials from now on: a configuration is read before it can name them."""
+        self._credentials = credentials
+
     def open(self, remote: str) -> Mirror:
         """Return the one mirror of a repository; nothing is read yet.
 
