@@ -10,7 +10,7 @@ from reconciler.api.configuration import KIND, Configuration, Spec
 from reconciler.api.validation import Fault, parse_model
 from reconciler.errors import ConfigurationError, Location
 from reconciler.krm.yaml import Document, YamlError, load_documents
-from reconciler.policy import CommitPolicy, CredentialRule, DeletionGuard, ForgeRule, Limits, Policy
+from reconciler.policy import CommitPolicy, CredentialRule, DeletionGuard, ForgeRule, GroupBy, Limits, Policy
 
 FILE = "reconciler.yaml"
 PREFIX = "RECONCILER_"
@@ -37,7 +37,9 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
     found = parse_model(Configuration, merged)
     if isinstance(found, tuple):
         raise _error(found, document, path, environment)
-    return _policy(found.spec, _instance(found, document, path, environment), path)
+    policy = _policy(found.spec, _instance(found, document, path, environment), path)
+    _check_supported(policy, document, path)
+    return policy
 
 
 def configuration_schema() -> dict[str, Any]:
@@ -56,6 +58,25 @@ def _load(data: bytes, path: str) -> Document:
         where = Location(path, documents[1].line if documents else 0)
         raise ConfigurationError(message, location=where, hint="" if documents else _INIT_HINT)
     return documents[0]
+
+
+def _check_supported(policy: Policy, document: Document, path: str) -> None:
+    """Refuse a choice that this version knows and cannot honour yet, rather than ignore it.
+
+    Raises:
+        ConfigurationError: The first such choice.
+    """
+    choices = {
+        ("pullRequests", "groupBy"): policy.group_by is not GroupBy.PACKAGE and policy.group_by,
+        ("commits", "sign"): policy.commits.sign,
+        ("commits", "signOff"): policy.commits.sign_off,
+        ("consents",): policy.consents and "a consent",
+    }
+    for field, choice in choices.items():
+        if choice:
+            where = Location(path, *document.mark(("spec", *field)))
+            message = f"spec.{'.'.join(field)}: {choice} is not supported by this version"
+            raise ConfigurationError(message, location=where, hint="Leave it out.")
 
 
 def _instance(

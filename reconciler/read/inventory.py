@@ -23,6 +23,7 @@ from reconciler.inventory import (
 )
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
+from reconciler.read.credentials import find_credentials
 from reconciler.read.files import is_below
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import read_repositories
@@ -53,6 +54,7 @@ def read_inventory(control: str, mirrors: Mirrors, environment: Mapping[str, str
     """
     opened = open_control(control, mirrors)
     policy = _read_policy(opened, environment)
+    mirrors.authenticate(find_credentials(policy, environment))
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
     found = list(_registrations_of(snapshot, policy))
     registered = [r for r in found if isinstance(r, Sourced)]

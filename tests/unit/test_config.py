@@ -19,20 +19,16 @@ spec:
     maxAge: 1d12h
   pullRequests:
     openOn: propose
-    groupBy: set
+    groupBy: package
   publish:
     tags: false
   deletions:
     share: 0.5
     minimum: 2
     count: 7
-  consents:
-    0f0f: The region is closed.
   commits:
     name: Bot
     email: bot@example.com
-    sign: ssh
-    signOff: true
   limits:
     yamlDepth: 20
   unavailable: warn
@@ -60,12 +56,10 @@ def test_every_setting_reaches_the_policy() -> None:
     assert policy.manifest_paths == ("sets", "variants")
     assert policy.default_namespace == "platform"
     assert (policy.snapshot_path, policy.snapshot_max_age_s) == ("cluster", 36 * 3600)
-    assert (policy.open_on, policy.group_by) == (OpenOn.PROPOSE, GroupBy.SET)
+    assert (policy.open_on, policy.group_by) == (OpenOn.PROPOSE, GroupBy.PACKAGE)
     assert policy.publish_tags is False
     assert (policy.deletions.share, policy.deletions.minimum, policy.deletions.count) == (0.5, 2, 7)
-    assert policy.consents == {"0f0f": "The region is closed."}
     assert (policy.commits.name, policy.commits.email) == ("Bot", "bot@example.com")
-    assert (policy.commits.sign, policy.commits.sign_off) == ("ssh", True)
     assert policy.limits.yaml_depth == 20
     assert (policy.unavailable, policy.suspend) == (OnUnavailable.WARN, True)
     assert policy.forges == (ForgeRule("https://github.com/acme", ForgeKind.GITHUB),)
@@ -77,7 +71,20 @@ def test_no_choice_of_the_policy_is_out_of_reach() -> None:
 
     same = {f.name for f in fields(Policy) if getattr(chosen, f.name) == getattr(default, f.name)}
 
-    assert same == {"config_path"}
+    assert same == {"config_path", "consents", "group_by"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["pullRequests: {groupBy: set}", "commits: {sign: ssh}", "commits: {signOff: true}", "consents: {a: b}"],
+)
+def test_a_choice_that_nothing_honours_yet_is_refused_not_ignored(spec: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(f"{HEAD}spec:\n  {spec}\n")
+
+    assert caught.value.location is not None
+    assert caught.value.location.line == 6
+    assert "not supported by this version" in str(caught.value)
 
 
 class Override(NamedTuple):

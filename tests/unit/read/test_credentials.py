@@ -1,0 +1,53 @@
+"""Credentials come from where the configuration points, for whole path segments of the right scheme only."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import UnavailableError
+from reconciler.git.urls import Credential
+from reconciler.policy import CredentialRule, Policy
+from reconciler.read.credentials import find_credentials
+
+
+def find(remote: str, *rules: CredentialRule, **environment: str) -> Credential | None:
+    return find_credentials(Policy(credentials=rules), environment)(remote)
+
+
+BY_VARIABLE = CredentialRule("https://host/acme", "bot", token_env="TOKEN")
+
+
+def test_a_variable_holds_the_token() -> None:
+    assert find("https://host/acme/a.git", BY_VARIABLE, TOKEN="t0k") == Credential("bot", "t0k")
+
+
+@pytest.mark.parametrize(
+    "remote", ["https://host/acme-evil/a", "http://host/acme/a", "https://other/acme/a", "/acme"]
+)
+def test_others_get_nothing(remote: str) -> None:
+    assert find(remote, BY_VARIABLE, TOKEN="t0k") is None
+
+
+def test_a_file_holds_the_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t0k\n")
+    rule = CredentialRule("https://host", token_file=str(tmp_path / "token"))
+
+    assert find("https://host/a", rule) == Credential("", "t0k")
+
+
+def test_a_key_is_named_not_read(tmp_path: Path) -> None:
+    rule = CredentialRule("ssh://git@host", ssh_key_file=str(tmp_path / "key"))
+
+    assert find("ssh://git@host/a", rule) == Credential("", ssh_key=tmp_path / "key")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [BY_VARIABLE, CredentialRule("https://host", token_file="/nowhere/token")],
+    ids=["variable", "file"],
+)
+def test_a_credential_that_is_not_there_is_named_and_not_shown(rule: CredentialRule) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        find("https://host/acme/a", rule, TOKEN="")
+
+    assert (rule.token_env or rule.token_file) in str(caught.value)
