@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from reconciler.ids import Oid
 from reconciler.krm.schema import Schemas, crd_shapes
 from reconciler.krm.yaml import YamlError, load_documents
-from reconciler.objects import File, Files
+from reconciler.objects import File, Files, Mode
 from reconciler.policy import MergeMode
 from reconciler.render.update.chunks import Chunked, split_documents
 from reconciler.render.update.model import ConflictPolicy
@@ -14,6 +15,7 @@ from reconciler.render.update.model import ConflictPolicy
 T = TypeVar("T")
 _CRD = b"CustomResourceDefinition"
 _ROOM = 50_000
+_DOCUMENTS = 256
 
 
 @dataclass(slots=True)
@@ -24,6 +26,7 @@ class Memory:
     """
 
     _known: dict[Any, Any] = field(default_factory=dict)
+    _read: dict[tuple[Oid, Mode], Chunked | None] = field(default_factory=dict)
 
     def recall(self, key: Any, make: Callable[[], T]) -> T:
         """Return what `make` returns, from memory if it was asked for `key` before."""
@@ -35,8 +38,16 @@ class Memory:
         return value
 
     def documents(self, file: File) -> Chunked | None:
-        """Return the documents of a file, None where it is no YAML."""
-        return self.recall(("documents", file.oid, file.mode), lambda: split_documents(file))
+        """Return the documents of a file, None where it is no YAML.
+
+        Few are kept: a document is many small objects, and what is worth remembering is the merged file.
+        """
+        key = (file.oid, file.mode)
+        if key not in self._read:
+            if len(self._read) >= _DOCUMENTS:
+                self._read.clear()
+            self._read[key] = split_documents(file)
+        return self._read[key]
 
 
 @dataclass(frozen=True, slots=True)

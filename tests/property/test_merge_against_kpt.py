@@ -1,0 +1,97 @@
+"""The same random packages through the real kpt and through `compatible` mode: the same documents come out.
+
+300 examples per run, more with `RECONCILER_KPT_EXAMPLES`. Needs kpt on the PATH and the oracle beside the
+project; nothing outside this file and the benchmarks ever calls kpt.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from reconciler.objects import File, Files
+from reconciler.policy import MergeMode, Strategy
+from tests.property.test_merge_laws import examples
+from tests.support.conformance import PROJECT
+from tests.support.merges import MINIMAL, attempt, difference, files_of, read_tree
+from tests.support.random_packages import Example
+
+ORACLE = PROJECT.parent / "shared" / "tools" / "kpt_oracle.py"
+EXAMPLES = int(os.environ.get("RECONCILER_KPT_EXAMPLES", "300"))
+
+pytestmark = [
+    pytest.mark.kpt,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("kpt") is None, reason="kpt is not on the PATH: there is nothing to compare with"
+    ),
+    pytest.mark.skipif(not ORACLE.is_file(), reason="the oracle that runs kpt is not beside the project"),
+]
+
+HISTOGRAM: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[ModuleType]:
+    spec = importlib.util.spec_from_file_location("kpt_oracle", ORACLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["kpt_oracle"] = module
+    spec.loader.exec_module(module)
+    yield module
+    both, same_list, total = HISTOGRAM["one resource"], HISTOGRAM["one list"], HISTOGRAM["examples"]
+    print(
+        f"\n{total} examples; both sides edit one resource in {both}, one list in {same_list}; {HISTOGRAM['failed']} where kpt gives up"
+    )
+    if total >= 50:
+        assert both >= 0.4 * total
+        assert same_list >= 0.15 * total
+
+
+@given(example=examples())
+@settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+def test_compatible_mode_equals_the_real_kpt(oracle: ModuleType, example: Example) -> None:
+    HISTOGRAM.update(example.histogram)
+    sides = [
+        files_of({"Kptfile": MINIMAL, **side}) for side in (example.base, example.upstream, example.local)
+    ]
+    theirs = run_kpt(oracle, *sides)
+
+    ours, _, refused = attempt(*sides, mode=MergeMode.COMPATIBLE, strategy=Strategy.RESOURCE_MERGE)
+
+    if theirs is None:
+        HISTOGRAM["failed"] += 1
+    else:
+        assert not refused
+        assert difference(without_kptfile(ours), without_kptfile(theirs)) == {}
+
+
+def run_kpt(oracle: ModuleType, *sides: Files) -> Files | None:
+    """Return what kpt makes of three sides, None where it stops with an error."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        for name, files in zip(("original", "upstream", "local"), sides, strict=True):
+            for path, file in files.items():
+                (root / name / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / name / path).write_bytes(file.data)
+        done = oracle.merge_dirs(root / "original", root / "upstream", root / "local", root / "out")
+        return None if done["rc"] else read_tree(root / "out")
+
+
+def without_kptfile(files: Files) -> dict[str, File]:
+    """Leave out the Kptfile, which names a temporary repository, and files in which kpt left nothing."""
+    return {path: file for path, file in files.items() if path != "Kptfile" and file.data.strip()}
