@@ -1,0 +1,110 @@
+"""Variants that take configuration from the cluster: causes of drafts, readiness, conditions."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSpec, Upstream
+from reconciler.errors import Location
+from reconciler.expand import expand
+from reconciler.ids import ObjectKey
+from reconciler.inventory import Inventory, Snapshot, SnapshotObject
+from reconciler.plan import plan_changes
+from reconciler.plan.changes import Op, Plan
+from reconciler.render import render_packages
+from reconciler.resolve import resolve
+from tests.support.model import ModelWorld, blueprint
+
+POINT = """\
+apiVersion: hr.example.com/v1
+kind: Team
+metadata:
+  name: team
+  annotations:
+    kpt.dev/config-injection: required
+spec: {}
+"""
+COUNT = 40
+
+
+class ClusterWorld(ModelWorld):
+    """A world with a snapshot of teams, by name and code."""
+
+    def inventory(self) -> Inventory:
+        key = ("hr.example.com/v1", "Team")
+        objects = tuple(
+            SnapshotObject(*key, "default", name, {}, {}, {"spec": {"code": code}}, Location("s.yaml"))
+            for name, code in sorted(self.teams.items())
+        )
+        return replace(super().inventory(), snapshot=Snapshot(present=True, objects={key: objects}))
+
+    teams: dict[str, str]
+
+
+@pytest.fixture
+def world() -> ClusterWorld:
+    world = ClusterWorld()
+    world.teams = {f"team-{n}": "old" for n in range(COUNT // 4)}
+    world.add_repository("blueprints")
+    world.add_repository("edge")
+    world.publish("blueprints", "web", blueprint("web", team_yaml=POINT), 1)
+    for number in range(COUNT):
+        world.variants[f"web-{number}"] = PackageVariantSpec(
+            upstream=Upstream(repo="blueprints", package="web", revision=1),
+            downstream=Downstream(repo="edge", package=f"web-{number}"),
+            injectors=[InjectionSelector(name=f"team-{number % (COUNT // 4)}")],
+        )
+    world.run()
+    return world
+
+
+def condition(plan: Plan, name: str, type_: str) -> tuple[str, str]:
+    key = ObjectKey("config.porch.kpt.dev", "PackageVariant", "default", name)
+    return next((c.status, c.reason) for c in plan.conditions[key] if c.type == type_)
+
+
+def test_one_changed_object_changes_exactly_the_drafts_that_used_it(world: ClusterWorld) -> None:
+    world.teams["team-3"] = "new"
+
+    plan = world.run()
+
+    changed = sorted(change.package.path for change in plan.changes if change.op is not Op.KEEP)
+    assert changed == sorted(f"web-{n}" for n in range(COUNT) if n % (COUNT // 4) == 3)
+    assert world.plan().is_empty
+
+
+def test_nothing_is_read_while_nothing_that_counts_changes(world: ClusterWorld) -> None:
+    world.teams["nobody-uses-me"] = "x"
+    inventory = world.inventory()
+
+    assert dict(resolve(inventory, expand(inventory)).needs.trees) == {}
+
+
+def test_an_empty_required_point_gives_a_draft_and_says_that_it_is_not_ready(world: ClusterWorld) -> None:
+    del world.teams["team-0"]
+
+    plan = world.run()
+
+    assert [c.op for c in plan.changes if c.package.path == "web-0"] == [Op.EDIT]
+    assert condition(plan, "web-0", "ConfigInjected") == ("False", "RequiredPointEmpty")
+    assert condition(plan, "web-0", "DownstreamEnsured")[0] == "False"
+    assert condition(plan, "web-0", "Ready") == ("False", "Error")
+    assert condition(plan, "web-1", "ConfigInjected") == ("True", "ConfigInjected")
+    again = world.plan()
+    assert again.is_empty
+    assert again.status == world.status, "what a record vouches for has the same conditions"
+
+
+def test_the_same_plan_without_a_record(world: ClusterWorld) -> None:
+    status = dict(world.status)
+    world.lose_state()
+    inventory = world.inventory()
+    desired = expand(inventory)
+    resolution = resolve(inventory, desired)
+
+    plan = plan_changes(
+        inventory, desired, resolution, render_packages(resolution, world.contents(resolution), inventory)
+    )
+
+    assert plan.is_empty
+    assert plan.status == status

@@ -1,0 +1,147 @@
+"""Config injection: which object goes where, and what is said where none does."""
+
+from reconciler.api.porch import InjectionSelector, InjectionTarget
+from reconciler.errors import Location
+from reconciler.inventory import Snapshot, SnapshotObject
+from reconciler.objects import Files
+from reconciler.render.injection import Injected, inject_config
+from reconciler.render.rendered import Blocked
+from tests.support.model import kptfile, package
+
+TEAM = """\
+apiVersion: hr.example.com/v1
+kind: Team
+metadata:
+  name: {name} # the point
+  annotations:
+    kpt.dev/config-injection: {how}
+spec:
+  code: default
+"""
+
+
+def a_package(how: str = "required", *names: str, extra: str = "") -> Files:
+    points = {f"{name}.yaml": TEAM.format(name=name, how=how) for name in names or ("team",)}
+    return package({"Kptfile": kptfile("web", extra), **points})
+
+
+def a_team(name: str, code: str, namespace: str = "default") -> SnapshotObject:
+    body = {"spec": {"code": code}} if code else {}
+    return SnapshotObject("hr.example.com/v1", "Team", namespace, name, {}, {}, body, Location("s.yaml"))
+
+
+def a_snapshot(*objects: SnapshotObject, served: bool | None = None) -> Snapshot:
+    kinds = None if served is None else frozenset({("hr.example.com/v1", "Team")} if served else ())
+    return Snapshot(present=True, objects={("hr.example.com/v1", "Team"): objects}, served=kinds)
+
+
+def inject(files: Files, snapshot: Snapshot, *injectors: InjectionSelector) -> Injected:
+    found = inject_config(files, injectors, snapshot, "default")
+    assert isinstance(found, Injected), found
+    assert inject_config(found.files, injectors, snapshot, "default") == found, "injecting twice is once"
+    return found
+
+
+def text(injected: Injected, path: str) -> str:
+    return injected.files[path].data.decode()
+
+
+def test_the_spec_is_replaced_and_the_rest_stays() -> None:
+    found = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
+
+    assert found.failure == ""
+    assert "name: team # the point" in text(found, "team.yaml")
+    assert "code: A1" in text(found, "team.yaml")
+    assert "kpt.dev/injected-resource: alpha" in text(found, "team.yaml")
+    assert "kpt.dev/injected-resource-name: alpha" in text(found, "team.yaml")
+    assert "conditionType: config.injection.Team.team" in text(found, "Kptfile")
+    assert 'status: "True"' in text(found, "Kptfile")
+
+
+def test_injectors_are_tried_in_order() -> None:
+    snapshot = a_snapshot(a_team("alpha", "A1"), a_team("beta", "B2"))
+    injectors = (
+        InjectionSelector(name="missing"),
+        InjectionSelector(name="beta", kind="Other"),
+        InjectionSelector(name="beta"),
+        InjectionSelector(name="alpha"),
+    )
+
+    assert "code: B2" in text(inject(a_package(), snapshot, *injectors), "team.yaml")
+
+
+def test_two_points_of_one_kind_can_take_two_sources() -> None:
+    snapshot = a_snapshot(a_team("alpha", "A1"), a_team("beta", "B2"))
+    injectors = (
+        InjectionSelector(name="alpha", target=InjectionTarget(name="one")),
+        InjectionSelector(name="beta", target=InjectionTarget(name="two")),
+    )
+
+    found = inject(a_package("required", "one", "two"), snapshot, *injectors)
+
+    assert ("code: A1" in text(found, "one.yaml"), "code: B2" in text(found, "two.yaml")) == (True, True)
+
+
+def test_a_required_point_that_stays_empty_is_a_failure_and_no_block() -> None:
+    snapshots = {
+        "no injectors defined": (a_snapshot(a_team("alpha", "A1")), ()),
+        "no in-cluster resources of type hr.example.com/v1.Team": (
+            a_snapshot(a_team("alpha", "A1", namespace="other")),
+            (InjectionSelector(name="alpha"),),
+        ),
+        "no resource matched any injection selector for this injection point": (
+            a_snapshot(a_team("alpha", "A1")),
+            (InjectionSelector(name="beta"),),
+        ),
+        'field "spec" not found in resource "alpha"': (
+            a_snapshot(a_team("alpha", "")),
+            (InjectionSelector(name="alpha"),),
+        ),
+        "the cluster has no schema for hr.example.com/v1.Team": (
+            a_snapshot(served=False),
+            (InjectionSelector(name="alpha"),),
+        ),
+    }
+    for message, (snapshot, injectors) in snapshots.items():
+        found = inject(a_package(), snapshot, *injectors)
+
+        assert found.failure == f"config.injection.Team.team: {message}"
+        assert "code: default" in text(found, "team.yaml")
+
+
+def test_an_optional_point_may_stay_as_it_is() -> None:
+    found = inject(a_package("optional"), a_snapshot())
+
+    assert found.failure == ""
+    assert "readinessGates" not in text(found, "Kptfile")
+    assert "reason: NoResourceSelected" in text(found, "Kptfile")
+
+
+def test_what_vanished_points_left_goes_and_what_people_put_stays() -> None:
+    extra = (
+        "info:\n  readinessGates:\n  - conditionType: config.injection.Team.gone\n  - conditionType: mine\n"
+        "status:\n  conditions:\n  - type: config.injection.Team.gone\n    status: 'True'\n"
+    )
+
+    found = inject(package({"Kptfile": kptfile("web", extra)}), a_snapshot())
+
+    assert found.failure is None
+    assert "Team.gone" not in text(found, "Kptfile")
+    assert "conditionType: mine" in text(found, "Kptfile")
+
+
+def test_invalid_and_ambiguous_points_block() -> None:
+    for files in (a_package("maybe"), {**a_package("required", "a"), **a_package("required", "a", extra="")}):
+        twice = {**files, "again/a.yaml": files.get("a.yaml", files[next(iter(files))])}
+
+        assert isinstance(inject_config(twice, (), a_snapshot(), "default"), Blocked)
+
+
+def test_a_file_that_is_no_yaml_is_left_alone() -> None:
+    helm = {"templates/x.yaml": "{{ .Values.x }}: kpt.dev/config-injection\n"}
+
+    found = inject(
+        {**a_package(), **package(helm)}, a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha")
+    )
+
+    assert text(found, "templates/x.yaml") == helm["templates/x.yaml"]
