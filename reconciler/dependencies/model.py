@@ -1,8 +1,8 @@
 """The entities of every dialect: packages in versions, what they need, what they provide, who asked."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from reconciler.dependencies.versions import (
     CarvelSelection,
@@ -22,8 +22,21 @@ Pairs = tuple[tuple[str, str], ...]
 """A small map as a sorted tuple, so that it can be part of an identity."""
 
 
+def hash_of(value: Any) -> int:
+    """Return the hash of a dataclass from its compared fields, to be kept: a fleet compares many."""
+    kind = type(value)
+    if kind not in _COMPARED:
+        _COMPARED[kind] = tuple(one.name for one in fields(kind) if one.compare)
+    return hash(tuple(getattr(value, name) for name in _COMPARED[kind]))
+
+
+_COMPARED: dict[type, tuple[str, ...]] = {}
+
+
 class Dialect(StrEnum):
     """Whose manifests a requirement was written in; it decides how versions are read and compared."""
+
+    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
     CROSSPLANE = "crossplane"
     CARVEL = "carvel"
@@ -39,6 +52,8 @@ class Dialect(StrEnum):
 
 class Ecosystem(StrEnum):
     """Where names of packages come from; no two ecosystems share a name."""
+
+    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
     XPKG = "xpkg"
     CARVEL = "carvel"
@@ -300,6 +315,14 @@ class Candidate:
     keywords: tuple[str, ...] = ()
     location: Location = field(default=Location(""), compare=False)
 
+    _hash: int = field(init=False, default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash_of(self))
+
+    def __hash__(self) -> int:
+        return self._hash
+
     def __str__(self) -> str:
         return f"{self.id.name} {self.version}"
 
@@ -351,6 +374,14 @@ class Install:
     allow_downgrade: bool = False
     ignore_platforms: frozenset[Platform] = frozenset()
     location: Location = field(default=Location(""), compare=False)
+
+    _hash: int = field(init=False, default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash_of(self))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name

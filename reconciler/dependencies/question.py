@@ -12,6 +12,8 @@ from reconciler.dependencies.world import Instance
 class Via(StrEnum):
     """How a demand is met, in the order in which ways are tried."""
 
+    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
+
     BINDING = "binding"
     INSTALLED = "installed"
     GLOBAL = "global"
@@ -27,6 +29,8 @@ PRESENT = frozenset({Via.BINDING, Via.INSTALLED, Via.GLOBAL, Via.SNAPSHOT})
 
 class FactKind(StrEnum):
     """Why something is not possible: each fact can be named to a person, and could be otherwise."""
+
+    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
     REQUESTED = "requested"
     REQUIRES = "requires"

@@ -119,6 +119,7 @@ def places_of(candidates: tuple[Candidate, ...]) -> frozenset[int]:
     return _first(len(candidates))
 
 
+@functools.lru_cache(maxsize=4096)
 def once_per_cluster(candidates: tuple[Candidate, ...]) -> frozenset[int]:
     """Return the places of the candidates of which a cluster may hold one."""
     once = InstallationType.ONE_PER_CLUSTER

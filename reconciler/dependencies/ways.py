@@ -19,7 +19,7 @@ from reconciler.dependencies.model import (
 )
 from reconciler.dependencies.question import Demand, Node, Via, Way
 from reconciler.dependencies.shelf import Shelf, any_version
-from reconciler.dependencies.slots import Site, is_present, is_visible, once_per_cluster, slots
+from reconciler.dependencies.slots import Site, is_present, is_visible, once_per_cluster, places_of, slots
 from reconciler.dependencies.world import Instance, SlotKind, slot_of
 
 
@@ -79,9 +79,9 @@ def _to_install(asked: _Asked, install: Install, range_: VersionRange | None, vi
     if install.external:
         return Way(via, asked.number, target=f"installed:{_named(install.namespace, install.name)}")
     instance = Instance(asked.shelf.find(install.need.id), slot_of(install))
-    every = frozenset(range(len(asked.shelf.candidates(instance))))
-    allowed = every if range_ is None else asked.shelf.allowed(instance, range_)
-    return Way(via, asked.number, instance, allowed)
+    if range_ is None:
+        return Way(via, asked.number, instance, places_of(asked.shelf.candidates(instance)))
+    return Way(via, asked.number, instance, asked.shelf.allowed(instance, range_))
 
 
 def _keep(asked: _Asked, way: Way, wanted: list[InterfaceNeed]) -> Way:
@@ -132,8 +132,9 @@ def _create(asked: _Asked, package: PackageId, range_: VersionRange, via: Via) -
     known = shelf.world.catalogue.candidates(package)
     for slot, places in slots(package, known, asked.requirement, site):
         instance = Instance(package, slot)
-        extra = frozenset(range(len(known), len(shelf.candidates(instance))))
-        yield Way(via, asked.number, instance, (places | extra) & shelf.allowed(instance, range_))
+        locked = shelf.candidates(instance)
+        fitting = places | places_of(locked) - places_of(known) if len(locked) > len(known) else places
+        yield Way(via, asked.number, instance, fitting & shelf.allowed(instance, range_))
 
 
 def _api(asked: _Asked, need: ApiNeed) -> Iterator[Way]:

@@ -22,6 +22,8 @@ from reconciler.ids import GroupKind
 class SlotKind(StrEnum):
     """What must be unique within a cluster, and is therefore shared or not."""
 
+    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
+
     CLUSTER = "cluster"
     NAMESPACE = "namespace"
     INSTALL = "install"

@@ -78,7 +78,7 @@ def keeps_prerelease(version: Version, prereleases: Prereleases) -> bool:
 
     Source: vendir versions/versions.go, FilterPrereleases.
     """
-    if not version.prerelease:
+    if version.is_release:
         return True
     if prereleases is None:
         return False

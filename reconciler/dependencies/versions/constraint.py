@@ -1,8 +1,10 @@
 """A parsed constraint: groups of comparators, any group of which may hold."""
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import Any
 
 from reconciler.dependencies.versions.version import (
     Order,
@@ -17,6 +19,8 @@ from reconciler.dependencies.versions.version import (
 
 class Grammar(StrEnum):
     """Which library's rules a constraint is read and judged by."""
+
+    __hash__ = str.__hash__
 
     MASTERMINDS = "masterminds"
     CARVEL = "carvel"
@@ -49,6 +53,8 @@ _ORDERS: dict[Grammar, Order] = {
 
 class Op(StrEnum):
     """A comparison; `~` and `^` exist in the Masterminds grammar only."""
+
+    __hash__ = str.__hash__  # looked up for every comparison
 
     EQ = "="
     NE = "!="
@@ -105,16 +111,22 @@ class Constraint:
             return any(_allows_masterminds(group, version, include_prerelease) for group in self.groups)
         order = self.grammar.order
         key = order(version)
-        return any(all(_COMPARE[part.op](key, order(part.bound)) for part in group) for group in self.groups)
+        for group in self.groups:
+            for part in group:
+                if not _COMPARE[part.op](key, order(part.bound)):
+                    break
+            else:
+                return True
+        return False
 
 
-_COMPARE: dict[Op, Callable[..., bool]] = {
-    Op.EQ: lambda one, other: bool(one == other),
-    Op.NE: lambda one, other: not one == other,  # noqa: SIM201 - cmp_to_key defines no !=
-    Op.LT: lambda one, other: bool(one < other),
-    Op.LE: lambda one, other: not other < one,
-    Op.GT: lambda one, other: bool(other < one),
-    Op.GE: lambda one, other: not one < other,
+_COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
+    Op.EQ: operator.eq,
+    Op.NE: operator.ne,
+    Op.LT: operator.lt,
+    Op.LE: operator.le,
+    Op.GT: operator.gt,
+    Op.GE: operator.ge,
 }
 
 

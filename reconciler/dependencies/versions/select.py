@@ -25,10 +25,14 @@ class CarvelSelection(NamedTuple):
 
         Source: kapp-controller pkg/packageinstall, GetBestMatchingPackage.
         """
-        constraint = carvel.parse(self.constraints) if self.constraints else None
-        exact = constraint is not None and _is_one_prerelease(constraint.groups)
-        prereleases = () if exact and self.prereleases is None else self.prereleases
-        return keeps_prerelease(version, prereleases) and (constraint is None or constraint.allows(version))
+        if not self.constraints:
+            return keeps_prerelease(version, self.prereleases)
+        constraint = carvel.parse(self.constraints)
+        if not constraint.allows(version):
+            return False
+        if version.is_release or keeps_prerelease(version, self.prereleases):
+            return True
+        return self.prereleases is None and _is_one_prerelease(constraint.groups)
 
 
 def _is_one_prerelease(groups: tuple[Group, ...]) -> bool:

@@ -53,6 +53,11 @@ class Version:
         return _split(self.number.build)
 
     @property
+    def is_release(self) -> bool:
+        """Whether this is no pre-release."""
+        return bool(self.height[3])
+
+    @property
     def is_partial(self) -> bool:
         """Whether the text leaves out minor or patch, as the moving tags `v1` and `v1.2` do."""
         return self.text.removeprefix("v") != str(self.number)

@@ -1,0 +1,259 @@
+"""How long resolution takes: one large catalogue, hard instances, and a fleet of a thousand clusters.
+
+Run as `python tests/bench/bench_resolver.py`. Times are of the processor, not of the wall, and are told
+beside a baseline of the same run: parsing and comparing the catalogue's versions in plain Python.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from reconciler.dependencies.answer import Answer, OutOfSteps
+from reconciler.dependencies.fleet import Memo, outdated, resolve_fleet
+from reconciler.dependencies.lockfile import lock_of, resolution_of
+from reconciler.dependencies.model import (
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    PackageId,
+    PackageNeed,
+    Requirement,
+    version_range,
+)
+from reconciler.dependencies.pose import pose
+from reconciler.dependencies.relock import choices_of, pins_of
+from reconciler.dependencies.solve import solve
+from reconciler.dependencies.solve.encode import encode
+from reconciler.dependencies.solve.oracle import Oracle
+from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.world import Catalogue, Choices, Pin, World, catalogue
+
+Wish = tuple[str, str]
+
+
+class Row(NamedTuple):
+    """One measured line."""
+
+    what: str
+    seconds: float
+    limit: float
+    note: str = ""
+
+
+def timed(function: Callable[[], object]) -> tuple[float, object]:
+    start = time.process_time()
+    result = function()
+    return time.process_time() - start, result
+
+
+def candidate(
+    name: str, major: int, wishes: Iterator[Wish] | list[Wish], provides: tuple[Gvk, ...] = ()
+) -> Candidate:
+    needs = tuple(Requirement((need(*wish),)) for wish in wishes)
+    return Candidate(
+        PackageId(Ecosystem.CARVEL, name), parse_strict(f"{major}.0.0"), requires=needs, provides=provides
+    )
+
+
+def need(name: str, text: str) -> PackageNeed:
+    return PackageNeed(PackageId(Ecosystem.CARVEL, name), version_range(Dialect.CARVEL, text))
+
+
+def world(known: Catalogue, wishes: list[Wish], pins: tuple[Pin, ...] = ()) -> World:
+    installs = tuple(Install("x", name, Dialect.CARVEL, need(name, text)) for name, text in wishes)
+    return World(installs, known, pins=pins, choices=Choices(allow_downgrade=True))
+
+
+def correlated(packages: int = 200, versions: int = 20, needs: int = 5, window: int = 3) -> Catalogue:
+    """Return a catalogue whose packages need versions near their own."""
+    random = Random(1)
+    found = []
+    for number in range(packages):
+        others = [random.randrange(packages) for _ in range(needs)]
+        for version in range(1, versions + 1):
+            low, high = max(1, version - window), min(versions, version + window)
+            wishes = [(f"p{other}", f">={low}.0.0 <={high}.0.0") for other in others]
+            found.append(candidate(f"p{number}", version, wishes))
+    return catalogue(found)
+
+
+def pigeonhole(pigeons: int, holes: int) -> World:
+    """Return a world without an answer: more packages than kinds that they could own alone."""
+    found = [
+        candidate(f"g{pigeon}", hole, [], (Gvk("example.org", "v1", f"Hole{hole}"),))
+        for pigeon in range(pigeons)
+        for hole in range(1, holes + 1)
+    ]
+    return world(catalogue(found), [(f"g{pigeon}", "") for pigeon in range(pigeons)])
+
+
+def orphaned_cycle() -> World:
+    rows = [
+        ("a", 1, []),
+        ("a", 2, [("b", "1.0.0")]),
+        ("b", 1, [("c", ">=1.0.0 <=2.0.0")]),
+        ("b", 2, [("c", "2.0.0")]),
+        ("c", 1, [("b", "2.0.0")]),
+        ("c", 2, [("a", "1.0.0"), ("b", "1.0.0")]),
+    ]
+    return world(catalogue(candidate(*row) for row in rows), [("a", "")])
+
+
+def one_conflict(independent: int = 50) -> World:
+    found = [candidate(f"i{n}", version, []) for n in range(independent) for version in range(1, 21)]
+    for version in range(1, 21):
+        found.append(candidate("x", version, [("z", "<=10.0.0")]))
+        found.append(candidate("y", version, [("z", ">=11.0.0")]))
+        found.append(candidate("z", version, []))
+    return world(catalogue(found), [(f"i{n}", "") for n in range(independent)] + [("x", ""), ("y", "")])
+
+
+def decide(asked: World) -> tuple[float, bool]:
+    question = pose(asked).question
+
+    def run() -> bool:
+        with Oracle(encode(question), question.budget) as oracle:
+            return oracle.ask()
+
+    seconds, verdict = timed(run)
+    return seconds, bool(verdict)
+
+
+def hard_rows(known: Catalogue) -> Iterator[Row]:
+    capped = world(known, [(f"p{n}", "<=12.0.0") for n in range(50)])
+    for what, asked, wanted in (
+        ("capped fleet", capped, True),
+        ("pigeonhole 8 in 7", pigeonhole(8, 7), False),
+        ("orphaned cycle", orphaned_cycle(), True),
+        ("50 independent, one conflict", one_conflict(), False),
+    ):
+        seconds, verdict = decide(asked)
+        assert verdict is wanted, what
+        yield Row(f"decide {what}", seconds, 0.3)
+
+
+def canonical_row(known: Catalogue) -> Row:
+    asked = world(known, [(f"p{n}", "") for n in range(10)])
+    seconds, answer = timed(lambda: solve(pose(asked).question))
+    assert isinstance(answer, Answer)
+    return Row("canonical 200 x 20 x 5", seconds, 1.5, f"{len(answer.chosen)} pins")
+
+
+def bump_row(known: Catalogue) -> Row:
+    """Bump one root of a locked cluster, and compare the changed pins with the proven least."""
+    before = pose(world(known, [(f"p{n}", "<=12.0.0") for n in range(10)])).question
+    held = solve(before)
+    assert isinstance(held, Answer)
+    pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
+    wishes = [("p0", ">=16.0.0"), *((f"p{n}", "") for n in range(1, 10))]
+    question = pose(world(known, wishes, pins)).question
+    seconds, answer = timed(lambda: solve(question))
+    assert isinstance(answer, Answer)
+    assert not isinstance(answer, OutOfSteps)
+    old = {pin.instance: pin.candidate.version.text for pin in pins}
+    now = {i: question.nodes[i].candidates[place].version.text for i, place in answer.chosen.items()}
+    changed = sum(1 for i in old if i in now and now[i] != old[i])
+    best = fewest(question)
+    assert changed <= 1.25 * best, (changed, best)
+    return Row("bump one of ten locked roots", seconds, 5.0, f"{changed} of {len(old)} change, least {best}")
+
+
+def fewest(question: object) -> int:
+    """Return the least number of changed pins, as a MaxSAT solver proves it."""
+    from pysat.examples.rc2 import RC2
+    from pysat.formula import WCNF
+
+    formula = encode(question)
+    problem = WCNF()
+    for clause in formula.clauses:
+        problem.append(clause)
+    for instance, node in question.nodes.items():
+        if node.locked is not None:
+            change = formula.new()
+            problem.append([change, -formula.present[instance], formula.versions[instance][node.locked]])
+            problem.append([-change], weight=1)
+    with RC2(problem) as solver:
+        solver.compute()
+        return int(solver.cost)
+
+
+def fleet(clusters: int, classes: int, packages: int) -> list[World]:
+    """Return clusters of some classes: each class asks for other ranges of the same fifty packages."""
+    random = Random(2)
+    names = [f"p{n}" for n in range(packages)]
+    found = []
+    for number, name in enumerate(names):
+        for version in range(1, 11):
+            others = random.sample(names[number + 1 :], min(3, packages - number - 1))
+            wishes = [(other, f">={max(1, version - 4)}.0.0") for other in others]
+            found.append(candidate(name, version, wishes))
+    known = catalogue(found)
+    worlds = []
+    for cluster in range(clusters):
+        top = 1 + cluster % classes
+        wishes = [(name, f"<={top + 3}.0.0" if number % 7 == 0 else "") for number, name in enumerate(names)]
+        worlds.append(replace(world(known, wishes), cluster=f"edge-{cluster:04}"))
+    return worlds
+
+
+def fleet_rows(clusters: int, classes: int, packages: int) -> Iterator[Row]:
+    worlds = fleet(clusters, classes, packages)
+    seconds, solutions = timed(lambda: resolve_fleet(worlds))
+    assert isinstance(solutions, dict)
+    yield Row(f"{clusters} clusters x {packages}, {classes} classes, from nothing", seconds, 5.0)
+    memo = Memo()
+    bodies = {id(s): resolution_of(w, s) for w, s in zip(worlds, solutions.values(), strict=True)}
+    shared = {body.digest: (pins_of(body), choices_of(body)) for body in bodies.values()}
+    locks = {}
+    relocked = []
+    for each in worlds:
+        body = bodies[id(solutions[each.cluster])]
+        pins, chosen = shared[body.digest]
+        lock = lock_of(each.cluster, input_digest=memo.digest(each), resolution=body)
+        locks[each.cluster] = lock
+        relocked.append(
+            replace(each, pins=pins, chosen=chosen, installs=tuple(replace(i) for i in each.installs))
+        )
+    seconds, late = timed(lambda: outdated(relocked, locks))
+    assert late == ()
+    yield Row("re-checked against the lock", seconds, 0.5, f"{len(shared)} resolutions")
+    again = resolve_fleet(relocked[:classes])
+    assert all(again[w.cluster].pins() == solutions[w.cluster].pins() for w in relocked[:classes])
+
+
+def rows(*, clusters: int = 1000, classes: int = 10, packages: int = 50) -> list[Row]:
+    known = correlated()
+    found = [canonical_row(known), *hard_rows(known), bump_row(known)]
+    return [*found, *fleet_rows(clusters, classes, packages)]
+
+
+def baseline() -> float:
+    """Return the time of comparing a hundred thousand pairs of versions: what this machine is worth today."""
+    versions = [parse_strict(f"{n % 20}.{n % 7}.0") for n in range(1000)]
+    return timed(lambda: sum(one.height < other.height for one in versions for other in versions[:100]))[0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clusters", type=int, default=1000)
+    clusters = parser.parse_args().clusters
+    base = baseline()
+    late = 0
+    print(f"{'what':58} {'seconds':>8} {'limit':>6} {'x baseline':>10}")
+    for row in rows(clusters=clusters):
+        late += row.seconds > row.limit
+        print(f"{row.what:58} {row.seconds:8.3f} {row.limit:6.1f} {row.seconds / base:10.1f}  {row.note}")
+    return 1 if late else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
