@@ -5,7 +5,9 @@ compares each size with the smallest one, so that it means the same on any machi
 """
 
 import gc
+import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 from pathlib import Path
@@ -13,14 +15,18 @@ from typing import NamedTuple
 
 import orjson
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(PROJECT))
 
-from reconciler.expand import diff_variants, expand
-from reconciler.expand.expressions import EngineName, Expressions, Failure
-from reconciler.inventory import Inventory
-from reconciler.policy import Limits
-from tests.support.hostile import HOSTILE
-from tests.support.sets import FIVE_EXPRESSIONS, fleet
+from reconciler.api.porch import REPOSITORY  # noqa: E402
+from reconciler.expand import diff_variants, expand  # noqa: E402
+from reconciler.expand.expressions import EngineName, Expressions, Failure  # noqa: E402
+from reconciler.inventory import Inventory  # noqa: E402
+from reconciler.krm.yaml import emit  # noqa: E402
+from reconciler.policy import Limits  # noqa: E402
+from tests.support.git import kptfile, make_repository  # noqa: E402
+from tests.support.hostile import HOSTILE  # noqa: E402
+from tests.support.sets import FIVE_EXPRESSIONS, KIND, NAMESPACE, fleet, package_set, select  # noqa: E402
 
 BUDGET_VARIANTS_S = 1.0
 BUDGET_HOSTILE_S = 0.1
@@ -136,6 +142,9 @@ def main() -> int:
     print(f"no-op of 10,000: expand {expansion:.3f} s, diff {difference:.3f} s, CPU")
     print(f"reading the same 10,000 objects as JSON, the floor: {reading(10_000):.3f} s CPU")
     print(f"  {one_bad():.3f} s CPU")
+    print(f"{'the whole command':<34} {'wall s':>8} {'CPU s':>8} {'peak MiB':>9}")
+    for command in whole_command():
+        print(f"{command.what:<34} {command.wall_s:>8.2f} {command.cpu_s:>8.2f} {command.peak_mib:>9}")
     for engine in (EngineName.GOOGLE, EngineName.PORTABLE):
         print(f"hostile expressions, {engine}:")
         for name, seconds, said in hostile(engine):
@@ -144,6 +153,105 @@ def main() -> int:
     for line in failed:
         print(f"OVER BUDGET: {line}")
     return 1 if failed else 0
+
+
+class Command(NamedTuple):
+    """One run of the command as a process."""
+
+    what: str
+    wall_s: float
+    cpu_s: float
+    peak_mib: int
+
+
+def whole_command() -> list[Command]:
+    """Run `reconciler expand` on real repositories: nothing to expand, then 10,000 of each snapshot."""
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for objects, targets in ((10_000, 0), (10_000, 10_000), (100_000, 0), (100_000, 10_000)):
+            root = Path(scratch) / f"{objects}-{targets}"
+            write_fleet(root, objects, targets)
+            rows.append(run_command(f"{objects} objects, {targets} targets", root))
+    return rows
+
+
+def write_fleet(root: Path, objects: int, targets: int) -> None:
+    """Make a control repository with one set and a JSON snapshot, an upstream and a downstream."""
+    make_repository(root / "blueprints.git", {"app/Kptfile": kptfile("app")}).tag("app/v1")
+    make_repository(root / "edge.git", {"README.md": "edge\n"})
+    spec = package_set(targets=[select(FIVE_EXPRESSIONS, selected="yes")]).manifest.model_dump(
+        by_alias=True, exclude_none=True
+    )
+    items = [
+        {
+            "apiVersion": KIND[0],
+            "kind": KIND[1],
+            "metadata": {
+                "name": f"cluster-{n:06}",
+                "namespace": NAMESPACE,
+                "labels": {"region": f"r{n % 7}", "selected": "yes" if n < targets else "no"},
+            },
+        }
+        for n in range(objects)
+    ]
+    listed = {"apiVersion": "v1", "kind": "List", "items": items}
+    header = {
+        "apiVersion": "reconciler.dev/v1alpha1",
+        "kind": "Snapshot",
+        "metadata": {"name": "bench"},
+        "spec": {
+            "lists": [
+                {
+                    "group": "example.dev",
+                    "kind": "Cluster",
+                    "namespace": NAMESPACE,
+                    "count": objects,
+                    "complete": True,
+                }
+            ]
+        },
+    }
+    config = {"apiVersion": "reconciler.dev/v1alpha1", "kind": "Reconciler", "metadata": {"name": "bench"}}
+    config["spec"] = {"manifests": ["manifests"], "snapshot": {"path": "snapshot"}}
+    files = {
+        "reconciler.yaml": emit(config),
+        "manifests/set.yaml": emit(spec),
+        "snapshot/snapshot.yaml": emit(header),
+        "snapshot/clusters.json": orjson.dumps(listed).decode(),
+    }
+    for name in ("blueprints", "edge"):
+        git = {"repo": f"../{name}.git", "branch": "main"}
+        view = {
+            "apiVersion": REPOSITORY,
+            "kind": "Repository",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+        }
+        files[f"manifests/{name}.yaml"] = emit({**view, "spec": {"type": "git", "git": git}})
+    make_repository(root / "control.git", files)
+
+
+def run_command(what: str, root: Path) -> Command:
+    """Run the command twice, the second time with its mirrors at hand; measure the second."""
+    line = [sys.executable, "-m", "reconciler.cli.main", "expand", "-o", "json"]
+    line += ["--control", str(root / "control.git"), "--cache-dir", str(root / "cache")]
+    measured = [sys.executable, "-c", _MEASURE, *line]
+    for _ in range(2):
+        start = time.perf_counter()
+        done = subprocess.run(measured, cwd=PROJECT, capture_output=True, text=True, check=False)
+        wall = time.perf_counter() - start
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    cpu, peak = done.stderr.split()[-2:]
+    return Command(what, wall, float(cpu), int(peak) // 1024)
+
+
+_MEASURE = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
 
 
 def check(failed: list[str], what: str, value: float, most: float, *, quiet: bool = False) -> None:
