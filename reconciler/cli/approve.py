@@ -54,6 +54,7 @@ def approve(
     """
     from reconciler.cli.selection import find_or_open, list_found
     from reconciler.inventory import PullState
+    from reconciler.report.json import listing
     from reconciler.run import read_world
 
     if bool(names) == every:
@@ -67,7 +68,7 @@ def approve(
     results = [_propose(one) if propose_only else _approve(one) for one in once]
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
-        printer.value({"kind": "ApprovalList", "items": [_value(result) for result in results]})
+        printer.value(listing("Approval", (_value(result) for result in results)))
     else:
         printer.lines(_lines(results, propose_only=propose_only))
     return worst(result.error.exit_code for result in results if result.error)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from reconciler.report.escape import inert
 from reconciler.report.paint import Paint, ansi, plain
 from reconciler.report.redact import Redactor
 
@@ -39,7 +40,7 @@ class Printer:
 
     def text(self, text: str, *, err: bool = False) -> None:
         """Print text that brings its own newlines."""
-        click.echo(self.redactor.text(text), nl=False, err=err, color=self.paint is ansi)
+        click.echo(inert(self.redactor.text(text)), nl=False, err=err, color=self.paint is ansi)
 
     def value(self, value: Any) -> None:
         """Print a JSON value in its canonical form."""

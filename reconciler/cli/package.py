@@ -29,7 +29,9 @@ def package() -> None:
     "--output", type=DIRECTORY, required=True, help="Where the result goes; may be the local directory."
 )
 @click.option(
-    "--strategy", type=click.Choice([s.value for s in Strategy]), help="[default: the Kptfile's, else resource-merge]"
+    "--strategy",
+    type=click.Choice([s.value for s in Strategy]),
+    help="[default: the Kptfile's, else resource-merge]",
 )
 @click.option("--mode", type=click.Choice([m.value for m in MergeMode]), default="default", show_default=True)
 @click.option(

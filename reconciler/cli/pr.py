@@ -40,12 +40,13 @@ def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> 
     """List the open pull requests of every repository."""
     from reconciler.cli.selection import list_found
     from reconciler.inventory import PullState
+    from reconciler.report.json import listing
     from reconciler.run import read_world
 
     found = [f for f in list_found(read_world(settings)) if every or f.pull.state is PullState.OPEN]
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
-        printer.value({"kind": "PullRequestList", "items": [_value(f) for f in found]})
+        printer.value(listing("PullRequest", (_value(f) for f in found)))
     else:
         printer.lines(_table(found))
     return Exit.DONE
@@ -58,12 +59,13 @@ def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> 
 def show(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exit:
     """Show one pull request: what it says, and what it would change."""
     from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.report.json import listing
     from reconciler.run import read_world
 
     found = find_pulls(list_found(read_world(settings)), name)
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
-        printer.value({"kind": "PullRequestList", "items": [_value(f, body=True) for f in found]})
+        printer.value(listing("PullRequest", (_value(f, body=True) for f in found)))
     else:
         for one in found:
             printer.lines(_details(one))
@@ -77,16 +79,16 @@ def show(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exi
 def merge(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exit:
     """Merge a pull request that is ready; a draft is approved with `reconciler approve`."""
     from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.report.json import listing
     from reconciler.run import read_world
 
     found = find_pulls(list_found(read_world(settings)), name)
     printer = make_printer(colour=not no_color)
-    for one in found:
-        oid = one.forge.merge(one.pull.number, expect=one.pull.head_oid)
-        if output == Output.JSON:
-            printer.value({"kind": "Merge", "pullRequest": one.name, "commit": oid})
-        else:
-            printer.lines([f"merged {terminal(one.name)} {terminal(one.pull.title)}"])
+    merged = [(one, one.forge.merge(one.pull.number, expect=one.pull.head_oid)) for one in found]
+    if output == Output.JSON:
+        printer.value(listing("Merge", ({"pullRequest": one.name, "commit": oid} for one, oid in merged)))
+    else:
+        printer.lines(f"merged {terminal(one.name)} {terminal(one.pull.title)}" for one, _ in merged)
     return Exit.DONE
 
 
@@ -98,16 +100,17 @@ def merge(settings: "Settings", output: str, name: str, *, no_color: bool) -> Ex
 def close(settings: "Settings", output: str, name: str, comment: str, *, no_color: bool) -> Exit:
     """Close a pull request: exactly this content is not proposed again."""
     from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.report.json import listing
     from reconciler.run import read_world
 
     found = find_pulls(list_found(read_world(settings)), name)
     printer = make_printer(colour=not no_color)
     for one in found:
         one.forge.reject(one.pull.number, comment=comment)
-        if output == Output.JSON:
-            printer.value({"kind": "Close", "pullRequest": one.name})
-        else:
-            printer.lines([f"closed {terminal(one.name)} {terminal(one.pull.title)}"])
+    if output == Output.JSON:
+        printer.value(listing("Close", ({"pullRequest": one.name} for one in found)))
+    else:
+        printer.lines(f"closed {terminal(one.name)} {terminal(one.pull.title)}" for one in found)
     return Exit.DONE
 
 

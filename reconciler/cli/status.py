@@ -30,12 +30,13 @@ def status(settings: "Settings", output: str, names: Sequence[str], *, no_color:
       reconciler status default/edge-nginx         one owner, by namespace and name
       reconciler status -o json
     """
+    from reconciler.report.json import listing
     from reconciler.run import read_status
 
     owners = [owner for owner in read_status(settings) if not names or _name(owner) in names]
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
-        printer.value({"kind": "StatusList", "items": owners})
+        printer.value(listing("Status", owners))
     else:
         printer.lines(_table(owners))
     stalled = any(_condition(owner, "Stalled").get("status") == "True" for owner in owners)

@@ -25,6 +25,7 @@ def _visible(code: int) -> str:
 
 _VISIBLE = {code: _visible(code) for code in _HIDDEN}
 _TICKS = re.compile("`+")
+_COMMAND = re.compile(r"(?m)^([^\S\n]*)(::|##\[)")
 
 
 def terminal(text: str) -> str:
@@ -55,6 +56,9 @@ def cell(text: str) -> str:
     return code(text).replace("|", "\\|")
 
 
-def workflow_command(text: str) -> str:
-    """Return `text` so that a line of it is never taken for a CI workflow command (`::set-output`)."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace("::", ":\u200b:")
+def inert(text: str) -> str:
+    """Return `text` with no line that a CI runner would take for a command (`::set-output`, `##[group]`).
+
+    Idempotent; a runner looks at the first characters of a line only.
+    """
+    return _COMMAND.sub(r"\1\\\2", text)

@@ -1,5 +1,6 @@
 """Plan and outcome as JSON: an API with a schema (`docs/plan.schema.json`), canonical bytes."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +20,11 @@ def dump(value: Any, redactor: Redactor) -> str:
     """Return canonical JSON text: redacted, sorted keys, two-space indent, final newline."""
     option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
     return orjson.dumps(redactor.value(value), option=option).decode()
+
+
+def listing(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a list of things of one kind as a JSON value."""
+    return {"apiVersion": API_VERSION, "kind": f"{kind}List", "items": list(items)}
 
 
 def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str, Any]:

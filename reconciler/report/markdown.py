@@ -21,6 +21,9 @@ from reconciler.report.text import shown_conflict
 ROWS = 1000
 """A job summary holds at most a mebibyte; more rows than this are counted, not shown."""
 
+LONGEST = 500
+"""Characters of a row's detail."""
+
 _SENTENCES = {
     Op.CREATE: "Adds a package.",
     Op.UPDATE: "Brings a new upstream revision into a package; local changes are kept.",
@@ -36,7 +39,7 @@ def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
     """Return the plan as a job summary: what changes, what is wrong, the checksum."""
     changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits]
     rows = [
-        {"op": str(c.op), "name": names.of(c), "reason": str(c.reason), "detail": detail(c)}
+        {"op": str(c.op), "name": names.of(c), "reason": str(c.reason), "detail": detail(c)[:LONGEST]}
         for c in changes[:ROWS]
     ]
     return _fill(

@@ -10,6 +10,7 @@ from reconciler.plan.changes import Op, Plan
 from reconciler.report.escape import terminal
 from reconciler.report.summary import Names, sorted_changes
 
+FALLBACK = "reconciler.yaml"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -48,15 +49,19 @@ def _rules(results: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _result(level: str, rule: str, message: str, location: Location | None) -> dict[str, Any]:
-    result: dict[str, Any] = {"ruleId": str(rule), "level": level, "message": {"text": message}}
-    if location:
-        physical: dict[str, Any] = {"artifactLocation": {"uri": quote(location.path)}}
-        if location.line:
-            physical["region"] = {"startLine": location.line}
-            if location.column:
-                physical["region"]["startColumn"] = location.column
-        result["locations"] = [{"physicalLocation": physical}]
-    return result
+    """Return one result; code scanning accepts none without a place, so the configuration stands in."""
+    where = location if location and location.path else Location(FALLBACK)
+    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(where.path)}}
+    if where.line:
+        physical["region"] = {"startLine": where.line}
+        if where.column:
+            physical["region"]["startColumn"] = where.column
+    return {
+        "ruleId": str(rule),
+        "level": level,
+        "message": {"text": message},
+        "locations": [{"physicalLocation": physical}],
+    }
 
 
 def _sentence(message: str, hint: str) -> str:

@@ -1,8 +1,9 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from reconciler.report.escape import cell, code, terminal, workflow_command
+from reconciler.report.escape import cell, code, inert, terminal
 
 hostile = st.text(
     alphabet=st.one_of(
@@ -42,11 +43,13 @@ def test_a_cell_stays_one_cell(text: str) -> None:
     assert cells[1] == "end"
 
 
-def test_text_on_several_lines_is_no_workflow_command() -> None:
-    shown = workflow_command("a\n::set-output name=x::y")
+@pytest.mark.parametrize("line", ["::set-output name=x::y", "  ::stop-commands::t", "\t##[group]x"])
+def test_no_line_is_a_workflow_command(line: str) -> None:
+    shown = inert(f"a\n{line}\nb :: c")
 
-    assert "\n" not in shown
-    assert "::" not in shown
+    assert not any(part.lstrip().startswith(("::", "##[")) for part in shown.splitlines())
+    assert inert(shown) == shown
+    assert shown.endswith("\nb :: c")
 
 
 def test_printable_text_is_left_alone() -> None:

@@ -71,6 +71,12 @@ def test_sarif_points_at_the_manifest() -> None:
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["InvalidExpression", "NotFound"]
 
 
+def test_sarif_gives_every_result_a_place() -> None:
+    (result,) = plan_sarif(REFUSED, NAMES)["runs"][0]["results"]
+
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "reconciler.yaml"
+
+
 def test_markdown_shows_what_changes_and_counts_the_rest() -> None:
     text = plan_markdown(PLAN, NAMES)
 
