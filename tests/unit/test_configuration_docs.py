@@ -1,0 +1,63 @@
+"""docs/configuration.md and docs/manifests.md say what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.configuration import Spec
+from reconciler.api.porch import PackageVariant, Repository
+from reconciler.api.validation import parse_model
+from reconciler.config import _settings, parse_configuration, variable_name
+from reconciler.krm.yaml import load_documents
+from reconciler.policy import Limits
+from reconciler.read.kinds import REGISTERED
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+CONFIGURATION = (DOCS / "configuration.md").read_text()
+MANIFESTS = (DOCS / "manifests.md").read_text()
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", [p for p in _settings(Spec) if p != ("instance",)], ids=".".join)
+def test_every_setting_is_in_the_table(path: tuple[str, ...]) -> None:
+    assert f"| `{'.'.join(path)}` | `{variable_name(path)}` |" in CONFIGURATION
+
+
+def test_the_limits_are_those_of_the_table() -> None:
+    shown = re.findall(r"`RECONCILER_LIMITS_(\w+)` \| `(\d+)`", CONFIGURATION)
+
+    assert {name.lower(): int(value) for name, value in shown} == {
+        name: getattr(Limits(), name) for name in Limits.__slots__
+    }
+
+
+def test_the_examples_of_the_configuration_are_valid() -> None:
+    first, second = blocks(CONFIGURATION)
+    whole = f"apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {{name: a}}\n{second}"
+
+    assert parse_configuration(first.encode(), "a", {}).snapshot_max_age_s == 2 * 24 * 3600
+    assert parse_configuration(whole.encode(), "a", {}).credentials[0].username == "reconciler"
+
+
+def test_the_examples_of_the_manifests_are_valid_and_complete() -> None:
+    variant, repository = (load_documents(block.encode())[0].value for block in blocks(MANIFESTS))
+
+    assert isinstance(parse_model(PackageVariant, variant), PackageVariant)
+    assert isinstance(parse_model(Repository, repository), Repository)
+    known = {info.alias for info in PackageVariant.model_fields["spec"].annotation.model_fields.values()}
+    assert known - {"mutators"} == variant["spec"].keys()
+
+
+@pytest.mark.parametrize("kind", REGISTERED.values(), ids=lambda r: r.kind)
+def test_every_kind_is_in_the_table(kind: object) -> None:
+    assert f"| `{kind.kind}` | `{kind.api_version}` |" in MANIFESTS
+
+
+def test_links_lead_somewhere() -> None:
+    for document in ("configuration.md", "manifests.md", "snapshot.md"):
+        for target in re.findall(r"\]\(([a-z-]+\.md)", (DOCS / document).read_text()):
+            assert (DOCS / target).is_file(), f"{document}: {target}"
