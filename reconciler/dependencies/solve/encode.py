@@ -36,7 +36,7 @@ class Formula:
     groups: dict[Fact, Group] = field(default_factory=dict)
     guards: dict[Fact, int] = field(default_factory=dict)
     top: int = 0
-    _some: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
+    _some: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
     _touch: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
 
     def new(self) -> int:
@@ -64,11 +64,12 @@ class Formula:
             return self.present[instance]
         if len(places) == 1:
             return versions[next(iter(places))]
-        key = (instance, places)
-        if key not in self._some:
-            self._some[key] = self.new()
-            self.clauses.append([-self._some[key], *(versions[p] for p in sorted(places))])
-        return self._some[key]
+        key = (versions[0], places)
+        known = self._some.get(key)
+        if known is None:
+            known = self._some[key] = self.new()
+            self.clauses.append([-known, *[versions[place] for place in sorted(places)]])
+        return known
 
     def touch(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that is implied by the instance standing at any of these places."""
@@ -141,8 +142,9 @@ def _grouped(question: Question) -> Iterator[tuple[Fact, Demand, frozenset[int]]
 
 
 def _demand(formula: Formula, demand: Demand, places: frozenset[int]) -> Group:
-    direct = not formula.guarded and demand.is_plain and demand.ways[0].instance is not None
-    literals = tuple(_way(formula, demand, way, places, direct=direct) for way in demand.ways)
+    if demand.is_plain and not formula.guarded and demand.ways[0].instance is not None:
+        return _direct(formula, demand, places, demand.ways[0], demand.ways[0].instance)
+    literals = tuple(_way(formula, demand, way, places) for way in demand.ways)
     for number, one in enumerate(literals):
         for other in literals[:number]:
             formula.add(-one, -other)
@@ -151,7 +153,20 @@ def _demand(formula: Formula, demand: Demand, places: frozenset[int]) -> Group:
     elif demand.required:
         for needed in _premises(formula, demand, places):
             formula.add(*needed, *literals, fact=demand.fact)
-    return Group(demand, places, literals, direct)
+    return Group(demand, places, literals, is_direct=False)
+
+
+def _direct(formula: Formula, demand: Demand, places: frozenset[int], way: Way, target: Instance) -> Group:
+    if way.allowed:
+        literal = formula.some(target, way.allowed)
+    else:
+        literal = formula.new()
+        formula.clauses.append([-literal])
+    if demand.parent is None:
+        formula.clauses.append([literal])
+    else:
+        formula.clauses.extend([*needed, literal] for needed in _premises(formula, demand, places))
+    return Group(demand, places, (literal,), is_direct=True)
 
 
 def _premises(formula: Formula, demand: Demand, places: frozenset[int]) -> Iterable[tuple[int, ...]]:
@@ -163,13 +178,10 @@ def _premises(formula: Formula, demand: Demand, places: frozenset[int]) -> Itera
     return [(-versions[place],) for place in sorted(places)]
 
 
-def _way(formula: Formula, demand: Demand, way: Way, places: frozenset[int], *, direct: bool) -> int:
-    target = [] if way.instance is None or not way.allowed else [formula.some(way.instance, way.allowed)]
-    if direct and target:
-        return target[0]
+def _way(formula: Formula, demand: Demand, way: Way, places: frozenset[int]) -> int:
     pick = formula.new()
     if way.instance is not None:
-        formula.add(-pick, *target)
+        formula.add(-pick, *([formula.some(way.instance, way.allowed)] if way.allowed else []))
     if demand.parent is not None:
         versions = formula.versions[demand.parent]
         formula.add(-pick, *(versions[place] for place in sorted(places)))

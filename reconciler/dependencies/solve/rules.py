@@ -34,13 +34,15 @@ class Rules:
         question = self.formula.question
         members = {instance.package.ecosystem for instance in question.nodes}
         self.circles = bool(members & question.forbid_cycles)
-        for group in self.formula.groups.values():
-            demand = group.demand
-            self.passive |= any(not way.active for way in demand.ways)
-            self.circles |= demand.requirement.wired
+        groups = self.formula.groups.values()
+        self.passive = any(not way.active for group in groups for way in group.demand.ways)
+        self.circles |= any(group.demand.requirement.wired for group in groups)
+        if not (self.passive or self.circles):
+            return
+        for group in groups:
             for place in group.places:
-                if demand.parent is not None:
-                    self._at.setdefault((demand.parent, place), []).append(group)
+                if group.demand.parent is not None:
+                    self._at.setdefault((group.demand.parent, place), []).append(group)
 
     def broken(self, model: list[int]) -> list[list[int]]:
         """Return clauses that every valid model obeys and this one does not; none if it is valid."""
