@@ -1,7 +1,7 @@
-"""Package updates: one, a fleet after an upstream bump, and ten thousand that share nothing; beside the real kpt.
+"""Package updates: one, a fleet after an upstream bump, and ten thousand that share nothing; beside kpt.
 
-Run as `python tests/bench/bench_merge.py [--packages N]`. kpt is measured where it is installed; it is a process
-per package with two fetches each, we are one process for all: the ratio is architectural.
+Run as `python tests/bench/bench_merge.py [--packages N]`. kpt is measured where it is installed; it is a
+process per package with two fetches each, we are one process for all: the ratio is architectural.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def blueprint(version: int) -> dict[str, str]:
     """Return ten resources in five files and a Kptfile; a new version touches two of the files."""
     texts = {"Kptfile": KPTFILE.format(name="pkg")}
     for n in range(5):
-        changed = version > 1 and n < 2  # noqa: PLR2004 - two files change
+        changed = version > 1 and n < 2
         text = deployment(f"app{n}", image=f"app:{version if changed else 1}")
         texts[f"app{n}.yaml"] = text + "---\n" + service(f"app{n}", 81 if changed else 80)
     return texts
@@ -176,8 +176,7 @@ def write_sides(scratch: Path) -> tuple[Path, Path, Path]:
     for name, texts in (("original", blueprint(1)), ("upstream", blueprint(2)), ("local", edited)):
         (scratch / name).mkdir()
         for path, text in texts.items():
-            follows = FOLLOWS if name == "local" and path == "Kptfile" and False else ""
-            (scratch / name / path).write_text(text + follows)
+            (scratch / name / path).write_text(text)
     return scratch / "original", scratch / "upstream", scratch / "local"
 
 

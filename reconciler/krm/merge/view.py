@@ -134,12 +134,21 @@ class Node:
 
     @property
     def source(self) -> str:
-        """The node as it is written, to the end of its last line."""
+        """The node as it is written, from the comments above a block to the end of its last line."""
         if self._source is None:
             text = self.tree.text
             end = text.find("\n", content_end(text, self.raw))
-            self._source = text[self.raw.start_mark.index : len(text) if end < 0 else end]
+            self._source = text[self._start() : len(text) if end < 0 else end]
         return self._source
+
+    def _start(self) -> int:
+        """Return where the node starts; a block below its key starts right behind the key's line."""
+        start = int(self.raw.start_mark.index)
+        if self.is_block:
+            text = self.tree.text
+            below = text.find("\n", self.slot) + 1 if self.slot >= 0 else 0
+            return below if 0 <= below <= start else start
+        return start
 
     @property
     def end(self) -> int:

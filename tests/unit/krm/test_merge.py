@@ -1,0 +1,194 @@
+"""The merge of one resource that loses nothing."""
+
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.krm.merge import Verdict, merge_document, path_text
+from reconciler.krm.schema import Schemas
+from reconciler.krm.yaml import Tree
+
+POD = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d\nspec:\n  template:\n    spec:\n"
+
+
+def merge(
+    base: str, upstream: str, local: str, verdict: Verdict = Verdict.OPEN
+) -> tuple[str | None, list[str]]:
+    """Merge three documents; return the text and where they clash."""
+    old, theirs, ours = (Tree.parse(text) for text in (base, upstream, local))
+    data = ours.value if isinstance(ours.value, dict) else {}
+    shape = Schemas().shape(str(data.get("apiVersion")), str(data.get("kind")))
+    done = merge_document(old, theirs, ours, shape=shape, judge=lambda _: verdict)
+    return done.text, [path_text(clash.path) for clash in done.clashes]
+
+
+def pod(text: str) -> str:
+    return POD + "".join(f"      {line}\n" for line in text.splitlines())
+
+
+class Case(NamedTuple):
+    reason: str
+    base: str
+    upstream: str
+    local: str
+    want: str
+    clashes: tuple[str, ...] = ()
+
+
+VALUES = [
+    Case("changes of both sides are kept", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "a: 1\nb: 3\n", "a: 2\nb: 3\n"),
+    Case("a clash keeps local's value", "a: 1\n", "a: 2\n", "a: 3\n", "a: 3\n", ("a",)),
+    Case("the same change twice is no clash", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "a: 2\nb: 2\n", "a: 2\nb: 2\n"),
+    Case("deleted upstream, untouched here", "a: 1\nb: 1\n", "b: 1\n", "a: 1\nb: 2\n", "b: 2\n"),
+    Case("deleted upstream, changed here", "a: 1\nb: 1\n", "b: 1\n", "a: 2\nb: 1\n", "a: 2\nb: 1\n", ("a",)),
+    Case("deleted here, changed upstream", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "b: 1\n", "b: 1\n", ("a",)),
+    Case(
+        "a quoted value keeps local's quotes",
+        "a: 'x'\nb: 1\n",
+        "a: 'y'\nb: 1\n",
+        'a: "x"\nb: 2\n',
+        'a: "y"\nb: 2\n',
+    ),
+    Case(
+        "null is a value",
+        "a: 1\nn: null\nb: 1\n",
+        "a: null\nn: null\nb: 1\n",
+        "a: 1\nn: null\nb: 2\n",
+        "a: null\nn: null\nb: 2\n",
+    ),
+    Case("a new type is taken", "a: 1\nb: 1\n", "a:\n  x: 1\nb: 1\n", "a: 1\nb: 2\n", "a:\n  x: 1\nb: 2\n"),
+    Case("a list without keys is one value", "l: [1]\n", "l: [2]\n", "l: [3]\n", "l: [3]\n", ("l",)),
+    Case(
+        "a dotted key is quoted in its path",
+        "x:\n  a.b: 1\n",
+        "x:\n  a.b: 2\n",
+        "x:\n  a.b: 3\n",
+        "x:\n  a.b: 3\n",
+        ('x."a.b"',),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", VALUES, ids=lambda case: case.reason)
+def test_values(case: Case) -> None:
+    assert merge(case.base, case.upstream, case.local) == (case.want, list(case.clashes))
+
+
+def test_upstream_wins_where_it_is_told_to() -> None:
+    text, clashes = merge("a: 1\nb: 1\n", "a: 2\n", "a: 3\nb: 4\n", Verdict.UPSTREAM)
+
+    assert (text, clashes) == ("a: 2\n", ["a", "b"])
+
+
+ELEMENTS = [
+    Case(
+        "a container that both sides changed",
+        "containers:\n- name: a\n  image: a:1",
+        "containers:\n- name: a\n  image: a:2",
+        "containers:\n- name: a\n  image: a:1\n  tty: true",
+        "containers:\n- name: a\n  image: a:2\n  tty: true",
+    ),
+    Case(
+        "deleted upstream, changed here: it stays whole",
+        "containers:\n- name: a\n  image: a\n- name: s\n  image: s",
+        "containers:\n- name: a\n  image: a",
+        "containers:\n- name: a\n  image: a\n- name: s\n  image: s\n  tty: true",
+        "containers:\n- name: a\n  image: a\n- name: s\n  image: s\n  tty: true",
+        ("spec.template.spec.containers[name=s]",),
+    ),
+    Case(
+        "deleted here, changed upstream: it stays away",
+        "containers:\n- name: a\n  image: a\n- name: s\n  image: s:1",
+        "containers:\n- name: a\n  image: a\n- name: s\n  image: s:2",
+        "containers:\n- name: a\n  image: a",
+        "containers:\n- name: a\n  image: a",
+        ("spec.template.spec.containers[name=s]",),
+    ),
+    Case(
+        "value becomes valueFrom upstream, changed here: never both",
+        "containers:\n- name: a\n  env:\n  - name: E\n    value: x",
+        "containers:\n- name: a\n  env:\n  - name: E\n    valueFrom:\n      fieldRef: {fieldPath: metadata.name}",
+        "containers:\n- name: a\n  env:\n  - name: E\n    value: mine",
+        "containers:\n- name: a\n  env:\n  - name: E\n    value: mine",
+        ("spec.template.spec.containers[name=a].env[name=E].value",),
+    ),
+    Case(
+        "a list with one key twice is one value",
+        "containers:\n- name: a\n  image: a\n- name: a\n  image: b",
+        "containers:\n- name: a\n  image: a2\n- name: a\n  image: b2",
+        "containers:\n- name: a\n  image: a\n- name: a\n  image: mine",
+        "containers:\n- name: a\n  image: a\n- name: a\n  image: mine",
+        ("spec.template.spec.containers",),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", ELEMENTS, ids=lambda case: case.reason)
+def test_elements_come_and_go_whole(case: Case) -> None:
+    got = merge(pod(case.base), pod(case.upstream), pod(case.local))
+
+    assert got == (pod(case.want), list(case.clashes))
+
+
+def test_what_local_deleted_stays_deleted() -> None:
+    base, upstream = "m:\n  inner:\n    a: 1\nk: 1\n", "m:\n  inner:\n    a: 1\nk: 2\n"
+
+    assert merge(base, upstream, "k: 1\n") == ("k: 2\n", [])
+    assert merge(base, upstream.replace("a: 1", "a: 1\n    up: 3"), "k: 1\n") == (
+        "k: 2\nm:\n  inner:\n    up: 3\n",
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "base", "upstream", "local", "want"),
+    [
+        (
+            "local's comment stays beside upstream's value",
+            "a: 1\n",
+            "a: 2\n",
+            "a: 1 # mine\n",
+            "a: 2 # mine\n",
+        ),
+        (
+            "a setter comment arrives at a changed value",
+            "a: 1\n",
+            "a: 1 # kpt-set: ${a}\n",
+            "a: 5\n",
+            "a: 5 # kpt-set: ${a}\n",
+        ),
+        ("a comment that local changed stays", "a: 1 # x\n", "a: 2 # y\n", "a: 1 # mine\n", "a: 2 # mine\n"),
+        (
+            "head comments too",
+            "# x\na: 1\nb: 1\n",
+            "# y\na: 1\nb: 1\n",
+            "# x\na: 1\nb: 2\n",
+            "# y\na: 1\nb: 2\n",
+        ),
+        (
+            "a new field brings its comments",
+            "b: 1\n",
+            "b: 1\n# head\nn:\n  x: 1 # line\n",
+            "b: 2\n",
+            "b: 2\n# head\nn:\n  x: 1 # line\n",
+        ),
+    ],
+)
+def test_comments_merge_apart_from_values(
+    reason: str, base: str, upstream: str, local: str, want: str
+) -> None:
+    assert merge(base, upstream, local) == (want, []), reason
+
+
+def test_aliases_are_kept_by_merging_lines() -> None:
+    base = "a: &x\n  k: 1\nb: *x\nc: 1\nd: 1\ne: 1\n"
+
+    text, clashes = merge(base, base.replace("k: 1", "k: 2"), base.replace("e: 1", "e: 2"))
+
+    assert (text, clashes) == (base.replace("k: 1", "k: 2").replace("e: 1", "e: 2"), [])
+
+
+def test_windows_line_ends_stay() -> None:
+    text, _ = merge("a: 1\r\nb: 1\r\n", "a: 2\r\nb: 1\r\n", "a: 1\r\nb: 3\r\n")
+
+    assert text == "a: 2\r\nb: 3\r\n"

@@ -1,0 +1,126 @@
+"""Which lists merge by which keys, and where that is known from."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.krm.schema import (
+    Schemas,
+    Shape,
+    crd_shapes,
+    declared_shape,
+    parse_merge_keys,
+    with_merge_keys,
+)
+
+POD = ("spec", "template", "spec")
+
+
+def at(shape: Shape | None, *path: str) -> Shape | None:
+    for step in path:
+        shape = shape.below(step) if shape is not None else None
+        if shape is not None and shape.items is not None:
+            shape = Shape(fields=shape.items.fields, keys=shape.keys, defaults=shape.defaults)
+    return shape
+
+
+def keys(shape: Shape | None, *path: str) -> tuple[str, ...] | None:
+    found = at(shape, *path)
+    return found.keys if found is not None else None
+
+
+@pytest.mark.parametrize(
+    ("reason", "version", "kind", "path", "want"),
+    [
+        ("containers by name", "apps/v1", "Deployment", (*POD, "containers"), ("name",)),
+        (
+            "ports of a container by two keys",
+            "apps/v1",
+            "Deployment",
+            (*POD, "containers", "ports"),
+            ("containerPort", "protocol"),
+        ),
+        ("arguments are one value", "apps/v1", "Deployment", (*POD, "containers", "args"), None),
+        ("finalizers are a set", "v1", "ConfigMap", ("metadata", "finalizers"), ()),
+        ("rules of a role are one value", "rbac.authorization.k8s.io/v1", "Role", ("rules",), None),
+        (
+            "a kind since 1.21",
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            ("status", "conditions"),
+            ("type",),
+        ),
+        ("any kind has metadata", "example.com/v1", "Shop", ("metadata", "ownerReferences"), ("uid",)),
+    ],
+)
+def test_keys_of_lists(
+    reason: str, version: str, kind: str, path: tuple[str, ...], want: tuple[str, ...] | None
+) -> None:
+    assert keys(Schemas().shape(version, kind), *path) == want, reason
+
+
+def test_kubernetes_1_21_knows_no_other_kind() -> None:
+    assert Schemas(since=False).shape("example.com/v1", "Shop") is None
+    assert Schemas(since=False).shape("autoscaling/v2", "HorizontalPodAutoscaler") is None
+
+
+def test_a_merge_key_that_may_be_left_out_has_its_default() -> None:
+    ports = at(Schemas().shape("v1", "Service"), "spec", "ports")
+
+    assert ports is not None
+    assert ports.defaults == {"protocol": "TCP"}
+
+
+def crd(fruits: dict[str, Any]) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"properties": {"spec": {"properties": {"fruits": fruits}}}}}
+    spec = {"group": "example.com", "names": {"kind": "Shop"}, "versions": [{"name": "v1", "schema": schema}]}
+    return {"kind": "CustomResourceDefinition", "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("reason", "fruits", "want"),
+    [
+        (
+            "list of maps",
+            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            ("name",),
+        ),
+        ("set", {"x-kubernetes-list-type": "set"}, ()),
+        (
+            "patch merge key",
+            {"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "id"},
+            ("id",),
+        ),
+        ("atomic", {"x-kubernetes-list-type": "atomic"}, None),
+        ("nothing said", {"type": "array"}, None),
+    ],
+)
+def test_a_crd_of_the_package_says_how_lists_merge(
+    reason: str, fruits: dict[str, Any], want: tuple[str, ...] | None
+) -> None:
+    shape = Schemas(crd_shapes([crd(fruits)])).shape("example.com/v1", "Shop")
+
+    assert keys(shape, "spec", "fruits") == want, reason
+    assert keys(shape, "metadata", "finalizers") == ()
+
+
+@pytest.mark.parametrize("broken", [None, 7, {"kind": "CustomResourceDefinition"}, crd({"properties": 3})])
+def test_a_broken_definition_says_nothing(broken: Any) -> None:
+    assert keys(Schemas(crd_shapes([broken])).shape("example.com/v1", "Shop"), "spec", "fruits") is None
+
+
+def test_a_schema_in_a_comment_may_name_a_type_of_kubernetes() -> None:
+    shape = declared_shape({"$ref": "#/definitions/io.k8s.api.core.v1.PodSpec"})
+
+    assert keys(shape, "containers") == ("name",)
+
+
+def test_declared_merge_keys_are_added_to_what_is_known() -> None:
+    clauses = list(parse_merge_keys("spec.fruits=name; spec.ports=port,protocol;nonsense"))
+    shape: Shape | None = Schemas().shape("example.com/v1", "Shop")
+    for path, names in clauses:
+        shape = with_merge_keys(shape, path, names)
+
+    assert clauses == [(("spec", "fruits"), ("name",)), (("spec", "ports"), ("port", "protocol"))]
+    assert keys(shape, "spec", "ports") == ("port", "protocol")
+    assert keys(shape, "metadata", "finalizers") == ()
