@@ -41,7 +41,6 @@ class Reason(StrEnum):
     NOT_DESIRED = "NotDesired"
     NOT_FOUND = "NotFound"
     NOT_OURS = "NotOurs"
-    NOT_SUPPORTED = "NotSupported"
     NO_MATCHING_TARGETS = "NoMatchingTargets"
     ORPHANED = "Orphaned"
     OWNER_CHANGED = "OwnerChanged"

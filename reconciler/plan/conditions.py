@@ -45,14 +45,12 @@ def _variant(variant: DesiredVariant, change: Change | None, world: World) -> It
     yield _condition("Stalled", False, "Valid", _VALID)
     yield _condition("Valid", True, "Valid", _VALID)
     injection = _injection(variant, world)
-    error = _error(change) or injection or ""
-    yield from (_ensured(type_, change, error) for type_ in ("DownstreamEnsured", "Ready"))
+    error = _error(change)
+    yield from (_ensured(type_, change, error, injection) for type_ in ("DownstreamEnsured", "Ready"))
     exists = _has_draft(variant, change, world)
     yield _condition("DraftExists", exists, "DraftExists" if exists else "NoDraft", "")
-    yield from _context(variant, _error(change), world)
-    if injection is not None:
-        reason = "RequiredPointEmpty" if injection else "ConfigInjected"
-        yield _condition("ConfigInjected", not injection, reason, injection)
+    yield _context(variant, error, world)
+    yield _config(error, injection)
 
 
 def _injection(variant: DesiredVariant, world: World) -> str | None:
@@ -62,11 +60,11 @@ def _injection(variant: DesiredVariant, world: World) -> str | None:
     return fresh.injection if isinstance(fresh, Package) else None
 
 
-def _ensured(type_: str, change: Change, error: str) -> Condition:
-    if error:
-        reason = str(change.reason) if _error(change) else "ConfigNotInjected"
-        return _condition(type_, False, "Error" if type_ == "Ready" else reason, error)
-    return _condition(type_, True, "NoErrors", _ENSURED)
+def _ensured(type_: str, change: Change, error: str, injection: str | None) -> Condition:
+    if not error and not injection:
+        return _condition(type_, True, "NoErrors", _ENSURED)
+    reason = str(change.reason) if error else "ConfigNotInjected"
+    return _condition(type_, False, "Error" if type_ == "Ready" else reason, error or injection or "")
 
 
 def _error(change: Change) -> str:
@@ -84,15 +82,25 @@ def _has_draft(variant: DesiredVariant, change: Change, world: World) -> bool:
     return draft is not None and draft.ref not in removed
 
 
-def _context(variant: DesiredVariant, error: str, world: World) -> Iterator[Condition]:
-    """Say whether what was asked for the package context is there; nothing asked, nothing said."""
+def _context(variant: DesiredVariant, error: str, world: World) -> Condition:
+    """Say whether what the variant asks of the package context is there."""
     asked = variant.spec.package_context
     if asked is None or not (asked.data or asked.remove_keys):
-        return
+        return _condition("ContextInjected", False, "NotRequested", "spec.packageContext is empty")
     rendered = world.rendered.variants.get(variant.key)
     done = rendered is not None and isinstance(rendered.fresh, Package) and not error
     reason = "ContextInjected" if done else "ContextNotInjected"
-    yield _condition("ContextInjected", done, reason, "" if done else error)
+    return _condition("ContextInjected", done, reason, "" if done else error)
+
+
+def _config(error: str, injection: str | None) -> Condition:
+    """Say whether every required injection point is filled; a package without points lacks nothing."""
+    if error:
+        return _condition("ConfigInjected", False, "Error", error)
+    if injection is None:
+        return _condition("ConfigInjected", True, "NoInjectionPoints", "")
+    reason = "RequiredPointEmpty" if injection else "ConfigInjected"
+    return _condition("ConfigInjected", not injection, reason, injection)
 
 
 def _condition(type_: str, holds: object, reason: str, message: str) -> Condition:
