@@ -77,5 +77,5 @@ def is_paused(metadata: ObjectMeta) -> bool:
 
 def _missing_repository(name: str) -> Finding:
     path = ("spec", "downstream", "repo")
-    hint = "Register it as a Repository object in the same namespace"
+    hint = "Register it as a Repository object in the same namespace."
     return Finding(path, f'repository "{name}" could not be loaded', Reason.REPOSITORY_NOT_FOUND, hint)

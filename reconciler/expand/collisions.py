@@ -51,7 +51,7 @@ def _report(
     first_of = {candidate.owner: candidate for candidate in reversed(group)}
     waiting = [candidate for owner, candidate in first_of.items() if len(found[owner]) < _REPORTED]
     message = describe_group(group) if waiting else ""
-    hint = "Change or remove one of them: nothing is changed for either until then"
+    hint = "Change or remove one of them: nothing is changed for either until then."
     for candidate in waiting:
         found[candidate.owner].append(Finding(candidate.path, message, reason, hint))
 

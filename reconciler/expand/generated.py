@@ -144,7 +144,7 @@ class _Set:
         if view is not None and view.problem is not None:
             message = f"repository {view.key.name} could not be read: {view.problem.message}"
             return Finding((*path, "repo"), message, Reason.REPOSITORY_UNAVAILABLE, view.problem.hint)
-        hint = "" if view else "The repository is not registered in the set's namespace"
+        hint = "" if view else "The repository is not registered in the set's namespace."
         message = describe_missing(upstream) if upstream else ""
         return Finding(path, message, Reason.UPSTREAM_NOT_FOUND, hint)
 
@@ -160,7 +160,7 @@ def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[
         return wanted, ()
     known = ", ".join(sorted(KNOWN_EXTENSIONS))
     path = ("metadata", "annotations", EXTENSIONS)
-    finding = Finding(path, f"unknown CEL extension: {unknown}", hint=f"There is {known}")
+    finding = Finding(path, f"unknown CEL extension: {unknown}", hint=f"There is {known}.")
     return wanted & KNOWN_EXTENSIONS, (finding,)
 
 

@@ -75,7 +75,7 @@ def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
 
 def _emptied(owner: ObjectName, records: Sequence[PackageVariantRecord]) -> Refused:
     message = f"PackageVariantSet {owner} selects nothing any more; it had {len(records)} variants"
-    hint = f'To delete them, annotate the set with {ALLOW_DELETES}: "{len(records)}"'
+    hint = f'To delete them, annotate the set with {ALLOW_DELETES}: "{len(records)}".'
     return Refused(Reason.DELETION_GUARD, message, hint, _keys(records))
 
 
@@ -90,7 +90,7 @@ def _too_many(records: Sequence[PackageVariantRecord], inventory: Inventory) -> 
         message = f"{arithmetic}, {share:.0%} is over {guard.share:.0%}"
     else:
         return
-    hint = f'Annotate the set with {ALLOW_DELETES}: "{deletes}", or allow the deletions in the configuration'
+    hint = f'Annotate the set with {ALLOW_DELETES}: "{deletes}", or allow the deletions in the configuration.'
     yield Refused(Reason.DELETION_GUARD, message, hint, _keys(records))
 
 

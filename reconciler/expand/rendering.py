@@ -7,12 +7,11 @@ from typing import Any
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream, VariantTemplate
 from reconciler.expand.expressions import Expressions, Failure
 from reconciler.expand.findings import Finding, field_name
+from reconciler.expand.hints import hint_for
 from reconciler.expand.targets import Context
 from reconciler.expand.template import Scope, Template, TemplateError, compile_template
 from reconciler.inventory import RepositoryView
 from reconciler.reasons import Reason
-
-_HIDDEN = frozenset({"spec", "status", "kind", "apiVersion", "metadata"})
 
 
 class RenderError(Exception):
@@ -79,8 +78,7 @@ class Renderer:
         except TemplateError as error:
             message = f"{field_name(error.path)}: {error.failure.message}"
             path = ("spec", "targets", context.number, *error.path)
-            hint = _hint(error.failure)
-            finding = Finding(path, message, Reason.INVALID_EXPRESSION, hint)
+            finding = Finding(path, message, Reason.INVALID_EXPRESSION, hint_for(error.failure))
             raise RenderError(finding, error.failure) from error
 
     def _render(self, context: Context, template: Template, trace: dict[str, str]) -> Rendered:
@@ -132,18 +130,5 @@ def repository_input(view: RepositoryView) -> Mapping[str, Any]:
 def missing_repository(name: str, context: Context) -> Finding:
     """Return the finding for a downstream Repository that is not registered in the set's namespace."""
     path = ("spec", "targets", context.number)
-    hint = "Register it as a Repository object in the set's namespace"
+    hint = "Register it as a Repository object in the set's namespace."
     return Finding(path, f'repository "{name}" could not be loaded', Reason.REPOSITORY_NOT_FOUND, hint)
-
-
-def _hint(failure: Failure) -> str:
-    message = failure.message
-    if message.startswith("no such key: ") and message.removeprefix("no such key: ") in _HIDDEN:
-        return "Expressions see only name, namespace, labels and annotations of an object"
-    if message.startswith("no such key: "):
-        return "Test it first, as in has(target.labels.x) ? target.labels.x : 'none'"
-    if message == "no such attribute(s): repository":
-        return "The repository is known only after repo or repoExpr was evaluated"
-    if "type conversion" in message:
-        return "Write string(...) around the value"
-    return ""

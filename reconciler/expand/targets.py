@@ -185,9 +185,9 @@ def _defines(spec: Mapping[str, Any], group: str, kind: str) -> bool:
 
 def _no_match(api_version: str, kind: str, path: FieldPath, snapshot: Snapshot) -> Finding:
     hint = (
-        "Install the kind's CustomResourceDefinition, or list the kind when importing the snapshot"
+        "Install the kind's CustomResourceDefinition, or list the kind when importing the snapshot."
         if snapshot.present
-        else "Publish a snapshot of the cluster: an objectSelector selects nothing without one"
+        else "Publish a snapshot of the cluster: an objectSelector selects nothing without one."
     )
     message = f'no matches for kind "{kind}" in version "{api_version}"'
     return Finding(path, message, Reason.NO_MATCHING_TARGETS, hint)

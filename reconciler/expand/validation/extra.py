@@ -16,6 +16,7 @@ from reconciler.api.porch import (
 )
 from reconciler.expand.expressions import Expressions, Failure, Program
 from reconciler.expand.findings import Finding, field_name
+from reconciler.expand.hints import hint_for
 from reconciler.expand.names import is_object_name
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.expand.template import Template, compile_template
@@ -53,11 +54,11 @@ def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
     path = ("metadata", "name")
     if not is_object_name(name):
         message = f'"{name}" is not a valid object name'
-        hint = "Use lower-case letters, digits, - and . only, and no / in the package name"
+        hint = "Use lower-case letters, digits, - and . only, and no / in the package name."
         yield Finding(path, message, Reason.INVALID_NAME, hint)
     elif "." in name and has_functions:
         message = f"metadata.name \"{name}\" must not contain '.' where there is a pipeline"
-        hint = "The functions of the pipeline are recognised by a dotted name that contains this one"
+        hint = "The functions of the pipeline are recognised by a dotted name that contains this one."
         yield Finding(path, message, Reason.INVALID_NAME, hint)
 
 
@@ -122,7 +123,8 @@ def _expressions(template: Template, path: FieldPath) -> Iterator[Finding]:
         if isinstance(expression.step, Failure):
             message = f"{field_name(expression.path)}: {expression.step.message}"
             where, offset = (*path, *expression.path), expression.step.offset
-            yield Finding(where, message, Reason.INVALID_EXPRESSION, offset=offset)
+            hint = hint_for(expression.step)
+            yield Finding(where, message, Reason.INVALID_EXPRESSION, hint, offset)
 
 
 def _template(template: VariantTemplate, compiled: Template, path: FieldPath) -> Iterator[Finding]:
