@@ -43,8 +43,7 @@ def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op 
     package = target.package
     if not package.exists or (package.main_tree is None and target.draft is not None):
         return Op.CREATE
-    views = tuple(world.inventory.views_of(target.view.url))
-    if is_foreign(package.main_header, package.path, views, world.inventory.policy.instance):
+    if is_foreign(package.main_header, package.path, world.inventory.policy.instance):
         return _exists(target, variant, "is owned by another instance", "Choose another downstream package.")
     if variant.spec.adoption_policy == ADOPT_EXISTING:
         return Op.ADOPT if package.main_tree is not None else Op.CREATE

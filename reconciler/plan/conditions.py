@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
+from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectKey
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
@@ -26,15 +27,18 @@ def plan_conditions(world: World, changes: Iterable[Change]) -> dict[ObjectKey, 
     conditions = dict(world.desired.conditions)
     wanted = {(v.key, package) for package, variants in world.wanted.items() for v in variants}
     by_variant = {c.variant: c for c in changes if (c.variant, c.package) in wanted}
+    problems = {problem.subject: problem for problem in reversed(world.resolution.problems)}
     for variant in world.desired.variants:
         key = ObjectKey(GROUP, "PackageVariant", *variant.key)
-        found = _variant(variant, by_variant.get(variant.key), world)
+        problem = problems.get(subject_of(variant))
+        found = _variant(variant, by_variant.get(variant.key), world, problem)
         conditions[key] = tuple(sorted(found, key=lambda c: c.type))
     return dict(sorted(conditions.items()))
 
 
-def _variant(variant: DesiredVariant, change: Change | None, world: World) -> Iterator[Condition]:
-    problem = next((p for p in world.resolution.problems if p.subject == subject_of(variant)), None)
+def _variant(
+    variant: DesiredVariant, change: Change | None, world: World, problem: Problem | None
+) -> Iterator[Condition]:
     if problem is not None or change is None:
         message = problem.message if problem else "its repository could not be read"
         yield _condition("Stalled", True, "ValidationError", message)

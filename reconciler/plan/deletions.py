@@ -231,8 +231,7 @@ def _deletion_refs(target: Target, world: World) -> Iterator[MoveRef]:
 def _draft_owner(target: Target, world: World) -> ObjectName | None:
     if not target.drafts:
         return None
-    views = tuple(world.inventory.views_of(target.view.url))
-    return find_owner(target.drafts[0].header, target.package.path, views, world.inventory.policy.instance)
+    return find_owner(target.drafts[0].header, target.key, world.inventory)
 
 
 def _tree(target: Target) -> Oid | None:

@@ -16,12 +16,11 @@ def publish_tags(target: Target, inventory: Inventory) -> Iterator[MoveRef]:
     if not inventory.policy.publish_tags:
         return
     package = target.package
-    views = tuple(inventory.views_of(target.view.url))
     latest = package.latest
     number = latest.revision if latest else 0
     tree = latest.tree if latest else None
     for state in package.untagged:
-        owner = find_owner(state.header, package.path, views, inventory.policy.instance)
+        owner = find_owner(state.header, target.key, inventory)
         if owner is None or state.tree == tree:
             continue
         number += 1

@@ -168,10 +168,9 @@ def _owners_after(target: Target, change: Change, world: World) -> Iterator[Obje
     if target.main_owner is not None:
         yield target.main_owner
     moved = {write.ref for write in change.writes}
-    views = tuple(world.inventory.views_of(target.view.url))
     for draft in target.drafts:
         if draft.ref not in moved:
-            owner = find_owner(draft.header, target.package.path, views, world.inventory.policy.instance)
+            owner = find_owner(draft.header, target.key, world.inventory)
             if owner is not None:
                 yield owner
     if (

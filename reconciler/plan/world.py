@@ -51,6 +51,7 @@ class World:
     targets: tuple[Target, ...]
     wanted: Mapping[PackageKey, tuple[DesiredVariant, ...]]
     resolved: Mapping[ObjectName, ResolvedVariant]
+    variants: Mapping[ObjectName, DesiredVariant]
     stalled: frozenset[ObjectKey]
 
     def is_stalled(self, variant: ObjectName) -> bool:
@@ -59,7 +60,7 @@ class World:
 
     def find_desired(self, variant: ObjectName) -> DesiredVariant | None:
         """Return the desired variant of that name."""
-        return next((v for v in self.desired.variants if v.key == variant), None)
+        return self.variants.get(variant)
 
 
 def build_world(inventory: Inventory, desired: Desired, resolution: Resolution, rendered: Rendered) -> World:
@@ -74,6 +75,7 @@ def build_world(inventory: Inventory, desired: Desired, resolution: Resolution, 
         targets=tuple(_targets(wanted, desired, inventory)),
         wanted=wanted,
         resolved={r.variant.key: r for r in resolution.variants},
+        variants={v.key: v for v in desired.variants},
         stalled=inventory.stalled | desired.stalled,
     )
 
@@ -140,19 +142,18 @@ def _deleted(inventory: Inventory) -> Iterator[tuple[PackageKey, RepositoryView]
 
 def make_target(view: RepositoryView, package: PackageState, inventory: Inventory) -> Target:
     """Return what is known of one package: whose it is, and which drafts of it are ours."""
-    views = tuple(inventory.views_of(view.url))
+    key = PackageKey(view.url, package.path)
     pulls = inventory.pulls.get(view.url, ())
     drafts = our_drafts(package, view, inventory)
     merged = tuple(d for d in drafts if is_merged(d, package, pulls))
     opened = [d for d in drafts if d not in merged]
-    instance = inventory.policy.instance
-    main_owner = find_owner(package.main_header, package.path, views, instance)
+    main_owner = find_owner(package.main_header, key, inventory)
     draft = opened[0] if opened else None
     owner = main_owner
     if package.main_tree is None and draft is not None:
-        owner = find_owner(draft.header, package.path, views, instance)
+        owner = find_owner(draft.header, key, inventory)
     return Target(
-        key=PackageKey(view.url, package.path),
+        key=key,
         view=view,
         package=package,
         owner=owner,

@@ -24,12 +24,10 @@ def stamp_kptfile(
     Source: porch pkg/task/clone.go; kpt thirdparty/kptfile, UpdateUpstreamLockFromGit.
     Differs: the lock's directory is the full path in the Git repository, so that kpt can use it.
     """
-    wanted: list[tuple[tuple[str, ...], Any]] = []
+    metadata: dict[str, Any] = {"annotations": {LOCATION: location, OWNER: owner}}
     if name is not None:
-        wanted.append((("metadata", "name"), name))
-    wanted += [((*_ANNOTATIONS, LOCATION), location), ((*_ANNOTATIONS, OWNER), owner)]
-    if pin is not None:
-        wanted += _upstream(pin)
+        metadata = {"name": name, **metadata}
+    wanted = {"metadata": metadata, **(_upstream(pin) if pin else {})}
     return _edit(files, lambda value: _sets(value, wanted))
 
 
@@ -38,11 +36,12 @@ def strip_ownership(files: Files) -> Files | Blocked:
     return _edit(files, _strips)
 
 
-def _upstream(pin: Pin) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _upstream(pin: Pin) -> dict[str, Any]:
     git = {"repo": pin.repo or pin.remote, "directory": pin.package.path, "ref": pin.ref}
-    for field, values in (("upstream", git), ("upstreamLock", {**git, "commit": pin.commit.oid})):
-        yield (field, "type"), "git"
-        yield from (((field, "git", key), value) for key, value in values.items())
+    return {
+        "upstream": {"type": "git", "git": git},
+        "upstreamLock": {"type": "git", "git": {**git, "commit": pin.commit.oid}},
+    }
 
 
 def _edit(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Files | Blocked:
@@ -59,8 +58,14 @@ def _edit(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Fi
     return files if edited is file else {**files, KPTFILE: edited}
 
 
-def _sets(value: dict[str, Any], wanted: Iterable[tuple[tuple[str, ...], Any]]) -> Iterator[Edit]:
-    return (SetValue(path, new) for path, new in wanted if _at(value, path) != new)
+def _sets(value: Any, wanted: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[Edit]:
+    """Yield the edits that put `wanted` into a mapping: few and disjoint, whole where nothing is yet."""
+    for key, new in wanted.items():
+        old = value.get(key) if isinstance(value, dict) else None
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _sets(old, new, (*path, key))
+        elif old != new:
+            yield SetValue((*path, key), new)
 
 
 def _strips(value: dict[str, Any]) -> Iterator[Edit]:

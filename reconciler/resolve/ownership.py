@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.ids import ObjectName
+from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
 
 WORKSPACE_PREFIX = "packagevariant-"
@@ -24,42 +24,45 @@ def package_name(view: RepositoryView, path: str) -> str:
     return path.removeprefix(view.directory).strip("/") if view.directory else path
 
 
-def find_owner(
-    header: KptfileHeader | None, path: str, views: Iterable[RepositoryView], instance: str
-) -> ObjectName | None:
+def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inventory) -> ObjectName | None:
     """Return the variant of this instance that owns a package; None if nobody of ours does.
 
-    A location that is not where the package stands marks a copy, which nobody owns.
+    A location that is not where the package stands marks a copy, which nobody owns. The location's
+    Repository is one of the owner's namespace.
     """
     if header is None or header.error:
         return None
     owning, _, rest = header.owner.partition("/")
     namespace, slash, name = rest.partition("/")
-    if owning != instance or not slash or not namespace or not name:
+    if owning != inventory.policy.instance or not slash or not namespace or not name:
         return None
-    if header.location not in {location_text(view, path) for view in views}:
+    repository, _, inside = header.location.partition("/")
+    view = inventory.repositories.get(ObjectName(namespace, repository))
+    if view is None or PackageKey(view.url, view.full_path(inside)) != package:
         return None
     return ObjectName(namespace, name)
 
 
-def is_foreign(
-    header: KptfileHeader | None, path: str, views: Iterable[RepositoryView], instance: str
-) -> bool:
-    """Whether the package is another instance's: its annotations name one, and this very place."""
+def is_foreign(header: KptfileHeader | None, path: str, instance: str) -> bool:
+    """Whether the package is another instance's: its annotations name one, and this very path.
+
+    Under which name the other instance knows the repository cannot be told from here.
+    """
     if header is None or not header.owner or header.owner.startswith(f"{instance}/"):
         return False
-    return header.location in {location_text(view, path) for view in views}
+    inside = header.location.partition("/")[2]
+    return path == inside or (bool(inside) and path.endswith(f"/{inside}"))
 
 
 def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory) -> tuple[Draft, ...]:
     """Return the drafts of a package that this instance wrote, the newest workspace first."""
-    views = tuple(inventory.views_of(view.url))
+    where = PackageKey(view.url, package.path)
     ours = [
         draft
         for draft in package.drafts
         if draft.written is not None
         and workspace_number(draft.workspace)
-        and find_owner(draft.header, package.path, views, inventory.policy.instance)
+        and find_owner(draft.header, where, inventory)
     ]
     return tuple(sorted(ours, key=lambda d: (-workspace_number(d.workspace), d.ref)))
 

@@ -46,13 +46,12 @@ def _release(
     view: RepositoryView, path: str, inventory: Inventory, policies: dict[ObjectName, str | None]
 ) -> Release | None:
     package = view.packages[path]
-    views = tuple(inventory.views_of(view.url))
     draft = current_draft(package, view, inventory)
     header = package.main_header if package.main_tree else draft.header if draft else None
-    owner = find_owner(header, path, views, inventory.policy.instance)
+    key = PackageKey(view.url, path)
+    owner = find_owner(header, key, inventory)
     if owner is None or policies.get(owner) != ORPHAN:
         return None
-    key = PackageKey(view.url, path)
     if package.main_tree is not None:
         return Release(key, view.key, package.main_tree)
     return Release(key, view.key, draft.tree, draft.ref) if draft else None

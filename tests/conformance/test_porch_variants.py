@@ -223,7 +223,7 @@ def test_downstream_selection(case: Case) -> None:
         assert target.draft.workspace == max(owned), "D4: one draft per variant, the newest"
         assert {d.workspace for d in target.drafts} == set(owned)
     elif expected:
-        whole = find_owner(state.main_header, state.path, [view], "fleet")
+        whole = find_owner(state.main_header, target.key, inventory)
         latest = max(here, key=lambda i: i["spec"].get("revision", 0))
         assert (whole is not None) == is_owned(latest), "D5: the package has one owner, not each revision"
         assert target.draft is None

@@ -18,7 +18,7 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.expand import expand
-from reconciler.ids import ObjectName
+from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import PullState
 from reconciler.plan.changes import Op, Plan, WriteDraft
 from reconciler.resolve import resolve
@@ -391,7 +391,9 @@ def test_invariant_one_open_draft_and_pull_request_per_variant(story: Story) -> 
             assert len(pulls) == len(set(pulls))
             for state in view.packages.values():
                 owners = [
-                    find_owner(d.header, state.path, [view], "fleet") for d in state.drafts if not d.touched
+                    find_owner(d.header, PackageKey(view.url, state.path), inventory)
+                    for d in state.drafts
+                    if not d.touched
                 ]
                 owned = [owner for owner in owners if owner]
                 assert len(owned) <= 1
