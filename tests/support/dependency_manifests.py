@@ -1,0 +1,154 @@
+"""A cluster's world from manifests as users write them: one YAML text, several documents."""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from reconciler.dependencies.dialects import read_bundle, read_kpt, read_manifest, read_meta
+from reconciler.dependencies.dialects.reading import Reading
+from reconciler.dependencies.model import (
+    Candidate,
+    Ecosystem,
+    Gvk,
+    Install,
+    Interface,
+    PackageId,
+    Platform,
+)
+from reconciler.dependencies.resolve import resolve
+from reconciler.dependencies.solution import Solution
+from reconciler.dependencies.versions import Policy, parse_loose
+from reconciler.dependencies.world import Choices, Installed, Presence, World, catalogue
+from reconciler.errors import Location
+from reconciler.inventory import Source
+
+FILE = "config/cluster.yaml"
+
+
+class Marks:
+    """Lines of the fields of one document."""
+
+    def __init__(self, node: yaml.Node) -> None:
+        self.node = node
+
+    def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
+        node = self.node
+        for step in path:
+            found = self._child(node, step)
+            if found is None:
+                break
+            node = found
+        return node.start_mark.line + 1, node.start_mark.column + 1
+
+    @staticmethod
+    def _child(node: yaml.Node, step: str | int) -> yaml.Node | None:
+        if isinstance(node, yaml.MappingNode):
+            return next((value for key, value in node.value if key.value == step), None)
+        if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            return node.value[step]
+        return None
+
+
+def world_of(text: str, **changes: Any) -> World:
+    """Return the world that a text of several documents describes; `kind: Cluster` tells what is there."""
+    installs: list[Install] = []
+    candidates: list[Candidate] = []
+    presence, choices = Presence(), Choices()
+    plain = textwrap.dedent(text)
+    documents = yaml.safe_load_all(plain)
+    for node, document in zip(yaml.compose_all(plain, Loader=yaml.SafeLoader), documents, strict=True):
+        source = Source(Location(FILE, node.start_mark.line + 1), marks=Marks(node))
+        if document.get("kind") == "Cluster":
+            presence, choices = _presence(document), _choices(document.get("choices") or {})
+            continue
+        reading = read(document, source)
+        assert reading.problems == (), reading.problems
+        installs += reading.installs
+        candidates += reading.candidates
+    fields: dict[str, Any] = {"presence": presence, "choices": choices, **changes}
+    return World(tuple(installs), catalogue(candidates), **fields)
+
+
+def read(document: Mapping[str, Any], source: Source) -> Reading:
+    """Read one document: a user's manifest, or a candidate as the index would hand it over."""
+    notes = (document.get("metadata") or {}).get("annotations") or {}
+    if "kpt" in notes:
+        repository, _, path = notes["kpt"].rpartition("//")
+        version = str(document["spec"]["version"])
+        return read_kpt(document, source, repository=repository, path=path, revision=version)
+    if str(document.get("apiVersion")).startswith("meta."):
+        provides = tuple(gvk(one) for one in notes.get("kinds", "").split())
+        return read_meta(document, source, image=notes["image"], version=notes["version"], provides=provides)
+    if document.get("schemaType") == "Bundle":
+        return read_bundle(document, source, repository=document.get("repository", ""))
+    reading = read_manifest(document, source)
+    assert reading is not None
+    return reading
+
+
+def gvk(text: str) -> Gvk:
+    group, version, kind = text.split("/")
+    return Gvk(group, version, kind)
+
+
+def _presence(document: Mapping[str, Any]) -> Presence:
+    return Presence(
+        apis=frozenset(gvk(one) for one in document.get("apis") or ()),
+        owners=tuple(
+            (gvk(one).group_kind, _id(owner)) for one, owner in (document.get("owners") or {}).items()
+        ),
+        platforms=tuple(
+            (Platform(name), parse_loose(version))
+            for name, version in (document.get("platforms") or {}).items()
+        ),
+        installations=tuple(_installed(one) for one in document.get("installations") or ()),
+    )
+
+
+def _installed(one: Mapping[str, Any]) -> Installed:
+    interfaces = tuple(
+        Interface(name, parse_loose(str(version))) for name, version in (one.get("provides") or {}).items()
+    )
+    return Installed(
+        one.get("namespace", ""),
+        one["name"],
+        _id(one["package"]),
+        parse_loose(one["version"]),
+        labels=tuple(sorted((one.get("labels") or {}).items())),
+        interfaces=interfaces,
+    )
+
+
+def _id(text: str) -> PackageId:
+    ecosystem, _, name = text.partition(":")
+    return PackageId(Ecosystem(ecosystem), name)
+
+
+def _choices(said: Mapping[str, Any]) -> Choices:
+    return Choices(
+        allow_downgrade=said.get("allowDowngrade", False),
+        discovery=said.get("discovery", False),
+        defaults=tuple((name, _id(text)) for name, text in (said.get("defaults") or {}).items()),
+        shared_namespace=said.get("sharedNamespace", ""),
+        policies=tuple((Ecosystem(e), Policy(p)) for e, p in (said.get("policies") or {}).items()),
+    )
+
+
+def told(solution: Solution) -> str:
+    """Return a solution as lines that a person can review: every pin, and how each need is met."""
+    lines = []
+    for one in solution.resolved.values():
+        asked = "user" if one.user else ", ".join(map(str, one.requested_by))
+        lines.append(f"{one.instance} {one.candidate.version} for {asked}")
+        for edge in one.edges:
+            met = edge.target or edge.detail
+            lines.append(f"  {edge.requirement.alias or edge.requirement} <- {met} ({edge.via})")
+    lines += [f"skipped {skipped.requirement} of {skipped.parent}" for skipped in solution.skipped]
+    return "\n".join([*lines, *map(str, solution.explanations)])
+
+
+def resolved(text: str, **changes: Any) -> str:
+    """Resolve a text and tell the solution."""
+    return told(resolve(world_of(text, **changes)))

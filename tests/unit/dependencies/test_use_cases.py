@@ -1,0 +1,522 @@
+"""The use cases of package dependencies, each a small cluster and what is decided there."""
+
+import textwrap
+
+import pytest
+
+from reconciler.dependencies.resolve import resolve
+from reconciler.dependencies.world import LockedChoice
+from tests.support.dependency_manifests import resolved, told, world_of
+
+
+def package(name: str, version: str, *lines: str) -> str:
+    """Return a Carvel package as one document; each line is one dependency or `key: value` of its spec."""
+    needs = [line for line in lines if line.startswith("{")]
+    fields = [line for line in lines if not line.startswith("{")]
+    return "\n".join(
+        [
+            "---",
+            "apiVersion: data.packaging.carvel.dev/v1alpha1",
+            "kind: Package",
+            f"metadata: {{name: {name}.{version}}}",
+            "spec:",
+            f"  refName: {name}",
+            f"  version: {version}",
+            *(f"  {field}" for field in fields),
+            "  dependencies:",
+            *(f"  - {need}" for need in needs),
+            "",
+        ]
+    )
+
+
+def install(name: str, package_name: str, constraints: str, *lines: str, namespace: str = "prod") -> str:
+    """Return a PackageInstall as one document; lines go below spec."""
+    return "\n".join(
+        [
+            "---",
+            "apiVersion: packaging.carvel.dev/v1alpha1",
+            "kind: PackageInstall",
+            f"metadata: {{name: {name}, namespace: {namespace}}}",
+            "spec:",
+            f"  packageRef: {{refName: {package_name}, versionSelection: {{constraints: '{constraints}'}}}}",
+            *(f"  {line}" for line in lines),
+            "",
+        ]
+    )
+
+
+def needs(name: str, version: str = "", more: str = "") -> str:
+    return f"{{package: {{refName: {name}, version: '{version}'}}{more}}}"
+
+
+def same(found: str, expected: str) -> None:
+    assert found.splitlines() == textwrap.dedent(expected).strip().splitlines()
+
+
+def test_a_package_on_a_package_takes_the_highest_that_fits() -> None:
+    found = resolved(
+        install("shop", "web.io", ">=1.0.0")
+        + package("web.io", "1.0.0", needs("db.io", ">=1.0.0 <2.0.0"))
+        + package("db.io", "1.0.0")
+        + package("db.io", "1.4.0")
+        + package("db.io", "2.0.0")
+    )
+
+    same(
+        found,
+        """
+        carvel:db.io@namespace/prod 1.4.0 for carvel:web.io@install/prod/shop
+        carvel:web.io@install/prod/shop 1.0.0 for user
+          db.io >=1.0.0 <2.0.0 <- carvel:db.io@namespace/prod (candidate)
+        """,
+    )
+
+
+def test_what_is_installed_in_the_namespace_is_used() -> None:
+    found = resolved(
+        install("shop", "web.io", "")
+        + install("mine", "db.io", "1.0.0")
+        + package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
+        + package("db.io", "1.0.0")
+        + package("db.io", "2.0.0")
+    )
+
+    same(
+        found,
+        """
+        carvel:db.io@install/prod/mine 1.0.0 for user
+        carvel:web.io@install/prod/shop 1.0.0 for user
+          db.io >=1.0.0 <- carvel:db.io@install/prod/mine (installed)
+        """,
+    )
+
+
+def test_what_is_installed_is_upgraded_where_its_own_range_lets_it() -> None:
+    found = resolved(
+        install("shop", "web.io", "")
+        + install("mine", "db.io", "<=2.0.0")
+        + package("web.io", "1.0.0", needs("db.io", ">=2.0.0"))
+        + package("db.io", "1.0.0")
+        + package("db.io", "2.0.0")
+        + package("db.io", "3.0.0")
+    )
+
+    assert "carvel:db.io@install/prod/mine 2.0.0 for user" in found
+
+
+def test_two_on_the_same_share_it_and_its_version_suits_both() -> None:
+    found = resolved(
+        install("a", "one.io", "")
+        + install("b", "two.io", "")
+        + package("one.io", "1.0.0", needs("db.io", ">=1.0.0"))
+        + package("two.io", "1.0.0", needs("db.io", "<=1.5.0"))
+        + package("db.io", "1.5.0")
+        + package("db.io", "2.0.0")
+    )
+
+    same(
+        found,
+        """
+        carvel:db.io@namespace/prod 1.5.0 for carvel:one.io@install/prod/a, carvel:two.io@install/prod/b
+        carvel:one.io@install/prod/a 1.0.0 for user
+          db.io >=1.0.0 <- carvel:db.io@namespace/prod (candidate)
+        carvel:two.io@install/prod/b 1.0.0 for user
+          db.io <=1.5.0 <- carvel:db.io@namespace/prod (candidate)
+        """,
+    )
+
+
+EITHER = "{or: [{gvk: {apiVersion: certs.io/v1, kind: Issuer}}, {package: {refName: certs.io, version: ''}}]}"
+EITHER_WORLD = (
+    install("shop", "web.io", "") + package("web.io", "1.0.0", EITHER) + package("certs.io", "1.0.0")
+)
+
+
+def test_an_or_group_takes_what_is_there_before_it_installs() -> None:
+    there = resolved(EITHER_WORLD + "---\n{kind: Cluster, apis: [certs.io/v1/Issuer]}\n")
+
+    assert "<- api:cluster (snapshot)" in there
+    assert "certs.io@" not in there
+    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(EITHER_WORLD)
+
+
+def test_an_or_group_takes_the_first_that_can_be_installed() -> None:
+    text = (
+        install("shop", "web.io", "")
+        + package(
+            "web.io", "1.0.0", "{or: [" + f"{needs('gone.io')}, {needs('b.io')}, {needs('c.io')}" + "]}"
+        )
+        + package("b.io", "1.0.0")
+        + package("c.io", "1.0.0")
+    )
+
+    assert "carvel:b.io@namespace/prod 1.0.0" in resolved(text)
+    assert "c.io@" not in resolved(text)
+
+
+def test_a_chosen_alternative_stays_until_reconsidered() -> None:
+    text = (
+        install("shop", "web.io", "")
+        + package("web.io", "1.0.0", "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}")
+        + package("a.io", "1.0.0")
+        + package("b.io", "1.0.0")
+    )
+    world = world_of(text)
+    (web,) = [one for one in resolve(world).resolved.values() if one.user]
+    locked = (LockedChoice(web.instance, web.edges[0].signature, 1),)
+
+    assert "carvel:a.io@" in resolved(text)
+    assert "carvel:b.io@" in resolved(text, chosen=locked)
+    assert "a.io@" not in resolved(text, chosen=locked)
+
+
+def test_an_api_of_another_ecosystem_meets_a_need() -> None:
+    found = resolved(
+        install("shop", "web.io", "")
+        + package("web.io", "1.0.0", "{gvk: {apiVersion: aws.io/v1, kind: Bucket}}")
+        + """
+---
+apiVersion: pkg.crossplane.io/v1
+kind: Provider
+metadata: {name: aws}
+spec: {package: 'x.io/acme/aws:v1.0.0'}
+---
+apiVersion: meta.pkg.crossplane.io/v1
+kind: Provider
+metadata: {name: aws, annotations: {image: x.io/acme/aws, version: v1.0.0, kinds: aws.io/v1/Bucket}}
+spec: {}
+"""
+    )
+
+    assert "the API aws.io/v1/Bucket <- xpkg:x.io/acme/aws@cluster (planned)" in found
+
+
+def test_an_api_is_not_any_version_of_its_group() -> None:
+    world = world_of(
+        install("shop", "web.io", "")
+        + package("web.io", "1.0.0", "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}")
+        + "---\n{kind: Cluster, apis: [certs.io/v1beta1/Issuer]}\n"
+    )
+
+    assert [explanation.code for explanation in resolve(world).explanations] == ["E-API"]
+
+
+def test_discovery_installs_the_provider_of_an_api_only_if_asked_to() -> None:
+    text = (
+        install("shop", "web.io", "")
+        + package("web.io", "1.0.0", "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}")
+        + package("certs.io", "1.0.0", "provides: [{apiVersion: certs.io/v1, kind: Issuer}]")
+    )
+
+    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(
+        text + "---\n{kind: Cluster, choices: {discovery: true}}\n"
+    )
+    assert resolve(world_of(text)).explanations
+
+
+def test_an_optional_package_is_added_if_nothing_changes_for_it() -> None:
+    text = (
+        install("shop", "web.io", "")
+        + package("web.io", "1.0.0", needs("db.io"), needs("metrics.io", "", ", optional: true"))
+        + package("db.io", "2.0.0")
+    )
+
+    free = package("metrics.io", "1.0.0")
+    clashing = package("metrics.io", "1.0.0", needs("db.io", "<2.0.0"))
+    assert "carvel:metrics.io@namespace/prod 1.0.0" in resolved(text + free)
+    assert "skipped metrics.io of carvel:web.io@install/prod/shop" in resolved(text + clashing)
+
+
+def test_an_optional_package_that_is_there_must_fit() -> None:
+    world = world_of(
+        install("shop", "web.io", "")
+        + install("mine", "metrics.io", "1.0.0")
+        + package("web.io", "1.0.0", needs("metrics.io", ">=2.0.0", ", optional: true"))
+        + package("metrics.io", "1.0.0")
+    )
+
+    (explanation,) = resolve(world).explanations
+    assert "would like metrics.io >=2.0.0" in str(explanation)
+
+
+OVERRIDDEN = """dependencies:
+    override:
+    - {refName: db.io, versionSelection: {constraints: 1.0.0}}
+    - {refName: cache.io, install: false}"""
+
+
+def test_an_override_replaces_a_range_and_may_decline_to_install() -> None:
+    text = (
+        install("shop", "web.io", "", OVERRIDDEN)
+        + package("web.io", "1.0.0", needs("db.io", ">=2.0.0"), needs("cache.io", "", ", optional: true"))
+        + package("db.io", "1.0.0")
+        + package("db.io", "2.0.0")
+        + package("cache.io", "1.0.0")
+    )
+
+    assert "carvel:db.io@namespace/prod 1.0.0" in resolved(text)
+    assert "skipped cache.io" in resolved(text)
+
+
+def test_values_stand_with_the_install_that_gives_them() -> None:
+    values = "dependencies: {values: [{refName: db.io, secretRef: {name: db-values}}]}"
+    (shop,) = world_of(install("shop", "web.io", "", values)).installs
+
+    assert [(value.name, value.secret) for value in shop.values] == [("db.io", "db-values")]
+
+
+def test_install_false_only_checks_what_is_there() -> None:
+    text = (
+        install("shop", "web.io", "", "dependencies: {install: false}")
+        + package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
+        + package("db.io", "1.0.0")
+    )
+
+    assert [e.code for e in resolve(world_of(text)).explanations] == ["E-VERSION"]
+    assert "<- carvel:db.io@install/prod/mine (installed)" in resolved(text + install("mine", "db.io", ""))
+
+
+def test_one_per_cluster_is_used_from_every_namespace() -> None:
+    found = resolved(
+        install("a", "one.io", "", namespace="x")
+        + install("b", "two.io", "", namespace="y")
+        + package("one.io", "1.0.0", needs("certs.io"))
+        + package("two.io", "1.0.0", needs("certs.io"))
+        + package("certs.io", "1.0.0", "installationType: onePerCluster")
+    )
+
+    assert found.count("certs.io@cluster 1.0.0") == 1
+    assert found.count("<- carvel:certs.io@cluster (candidate)") == 2
+
+
+def test_a_closure_three_levels_deep() -> None:
+    found = resolved(
+        install("shop", "a.io", "")
+        + package("a.io", "1.0.0", needs("b.io"))
+        + package("b.io", "1.0.0", needs("c.io"))
+        + package("c.io", "1.0.0", needs("d.io"))
+        + package("d.io", "1.0.0")
+    )
+
+    assert [line.split()[0] for line in found.splitlines() if not line.startswith(" ")] == [
+        "carvel:a.io@install/prod/shop",
+        "carvel:b.io@namespace/prod",
+        "carvel:c.io@namespace/prod",
+        "carvel:d.io@namespace/prod",
+    ]
+
+
+def test_a_kpt_package_needs_another_by_its_name() -> None:
+    found = resolved(
+        install("shop", "web.io", "")
+        + package("web.io", "1.0.0", needs("base.io", ">=2.0.0"))
+        + package("base.io", "2.0.0").replace(
+            "metadata: {name: base.io.2.0.0}",
+            "metadata: {name: base, annotations: {kpt: 'https://git.io/blueprints//base'}}",
+        )
+    )
+
+    assert "kpt:https://git.io/blueprints//base@namespace/prod 2.0.0" in found
+
+
+def bundle(name: str, version: str, dependencies: str = "{}", more: str = "") -> str:
+    return f"""---
+schemaType: Bundle
+name: {name}
+repository: r.io/{name}
+version: {version}
+dependencies: {dependencies}
+{more}
+"""
+
+
+def installation(name: str, bundle_name: str, namespace: str = "prod", more: str = "") -> str:
+    return f"""---
+schemaType: Installation
+schemaVersion: 1.0.2
+name: {name}
+namespace: {namespace!r}
+bundle: {{repository: r.io/{bundle_name}, version: 1.0.0}}
+{more}
+"""
+
+
+def test_an_exclusive_dependency_is_each_parents_own() -> None:
+    own = "{requires: [{name: cache, reference: r.io/redis, namespace: '{{ installation.namespace }}', "
+    own += "labels: {owner: '{{ installation.name }}'}}]}"
+    found = resolved(
+        installation("a", "app")
+        + installation("b", "app")
+        + bundle("app", "1.0.0", own)
+        + bundle("redis", "6.0.0")
+    )
+
+    assert "bundle:r.io/redis@for/prod/a/cache 6.0.0" in found
+    assert "bundle:r.io/redis@for/prod/b/cache 6.0.0" in found
+
+
+def test_a_global_dependency_is_one_for_all_namespaces() -> None:
+    found = resolved(
+        installation("a", "app", "x")
+        + installation("b", "app", "y")
+        + bundle("app", "1.0.0", "{requires: [{name: olm, reference: r.io/olm}]}")
+        + bundle("olm", "1.0.0")
+    )
+
+    assert found.count("bundle:r.io/olm@shared 1.0.0") == 1
+    assert found.count("<- bundle:r.io/olm@shared (candidate)") == 2
+
+
+def test_four_micro_services_share_one_postgres() -> None:
+    shared = "{requires: [{name: db, reference: r.io/postgres, namespace: '{{ installation.namespace }}', "
+    shared += "labels: {app: shop}}]}"
+    services = [f"service{number}" for number in range(4)]
+    found = resolved(
+        "".join(installation(name, name) for name in services)
+        + "".join(bundle(name, "1.0.0", shared) for name in services)
+        + installation("lone", "service0", "other")
+        + bundle("postgres", "14.0.0")
+    )
+
+    assert found.count("bundle:r.io/postgres@shared/prod/app=shop 14.0.0") == 1
+    assert found.count("<- bundle:r.io/postgres@shared/prod/app=shop") == 4
+    assert found.count("bundle:r.io/postgres@shared/other/app=shop 14.0.0") == 1
+
+
+def test_the_current_namespace_comes_before_the_global_one() -> None:
+    found = resolved(
+        installation("a", "app")
+        + installation("near", "olm")
+        + installation("far", "olm", "")
+        + bundle("app", "1.0.0", "{requires: [{name: olm, reference: r.io/olm}]}")
+        + bundle("olm", "1.0.0")
+    )
+
+    assert "  olm <- bundle:r.io/olm@install/prod/near (installed)" in found
+
+
+def test_a_user_provided_installation_is_taken_whatever_the_criteria_say() -> None:
+    text = installation(
+        "a", "app", more="custom: {reconciler.dev/dependencies: {sql: onsite/beast}}"
+    ) + bundle(
+        "app",
+        "1.0.0",
+        "{requires: [{name: sql, reference: r.io/sqlserver, version: v1.2.x, labels: {a: b}}]}",
+    )
+    there = (
+        "---\n{kind: Cluster, installations: [{name: beast, namespace: onsite, package: 'bundle:r.io/other', "
+    )
+    there += "version: 9.0.0}]}\n"
+
+    assert "sql <- binding:onsite/beast (binding)" in resolved(text + there)
+    assert [e.code for e in resolve(world_of(text)).explanations] == ["E-BIND"]
+
+
+MYSQL = (
+    "{requires: [{name: db, interface: {name: mysql, version: 5.7.x, outputs: [{name: url, type: string}]}}]}"
+)
+HELM = bundle(
+    "helm-mysql",
+    "1.0.0",
+    "{provides: [{interface: io.cnab.interface.mysql, version: 5.7.9}]}",
+    "outputs: [{name: url, type: string}]",
+)
+AZURE = HELM.replace("helm-mysql", "azure-mysql")
+
+
+@pytest.mark.parametrize("chosen", ["helm-mysql", "azure-mysql"])
+def test_an_interface_gets_the_default_of_its_environment(chosen: str) -> None:
+    found = resolved(
+        installation("a", "app")
+        + bundle("app", "1.0.0", MYSQL)
+        + HELM
+        + AZURE
+        + f"---\n{{kind: Cluster, choices: {{defaults: {{io.cnab.interface.mysql: 'bundle:r.io/{chosen}'}}}}}}\n"
+    )
+
+    assert f"db <- bundle:r.io/{chosen}@" in found
+    assert "(default)" in found
+
+
+def test_an_installation_that_implements_the_interface_comes_before_the_default() -> None:
+    there = "---\n{kind: Cluster, installations: [{name: db, namespace: prod, package: 'bundle:r.io/x', "
+    there += "version: 1.0.0, provides: {io.cnab.interface.mysql: 5.7.1}}]}\n"
+    text = installation("a", "app") + bundle(
+        "app", "1.0.0", MYSQL.replace(", outputs: [{name: url, type: string}]", "")
+    )
+
+    assert "db <- installed:prod/db (installed)" in resolved(text + there)
+
+
+def test_an_external_installation_offers_what_it_declares() -> None:
+    external = (
+        "custom: {reconciler.dev/external: true, provides: [{interface: io.cnab.interface.mysql, "
+        "version: 5.7.2, outputs: [{name: url, type: string}]}]}"
+    )
+    found = resolved(
+        installation("a", "app")
+        + bundle("app", "1.0.0", MYSQL)
+        + installation("shared", "meta", more=external)
+    )
+
+    assert "db <- installed:prod/shared (installed)" in found
+
+
+def crossplane(name: str, version: str, needs_: str = "[]", kinds: str = "") -> str:
+    notes = f"{{image: x.io/{name}, version: {version}, kinds: '{kinds}'}}"
+    return (
+        "---\napiVersion: meta.pkg.crossplane.io/v1\nkind: Configuration\n"
+        f"metadata: {{name: {name}, annotations: {notes}}}\nspec: {{dependsOn: {needs_}}}\n"
+    )
+
+
+def provider(name: str, version: str, kind: str = "Provider") -> str:
+    return (
+        f"---\napiVersion: pkg.crossplane.io/v1\nkind: {kind}\nmetadata: {{name: {name}}}\n"
+        f"spec: {{package: 'x.io/{name}:{version}'}}\n"
+    )
+
+
+def test_crossplane_has_one_of_each_package_in_a_cluster() -> None:
+    found = resolved(
+        provider("platform", "v1.0.0", "Configuration")
+        + provider("aws", "v1.2.0")
+        + crossplane("platform", "v1.0.0", "[{provider: x.io/aws, version: '>=v1.0.0'}]")
+        + crossplane("aws", "v1.2.0")
+        + crossplane("aws", "v1.3.0")
+    )
+
+    same(
+        found,
+        """
+        xpkg:x.io/aws@cluster v1.2.0 for user
+        xpkg:x.io/platform@cluster v1.0.0 for user
+          x.io/aws >=v1.0.0 <- xpkg:x.io/aws@cluster (installed)
+        """,
+    )
+
+
+def test_a_circle_of_crossplane_packages_is_avoided_where_it_can_be() -> None:
+    found = resolved(
+        provider("a", "v1.0.0")
+        + crossplane("a", "v1.0.0", "[{package: x.io/b}]")
+        + crossplane("b", "v2.0.0", "[{package: x.io/a}]")
+        + crossplane("b", "v1.0.0")
+    )
+
+    assert "xpkg:x.io/b@cluster v1.0.0" in found
+
+
+def test_one_bad_package_does_not_touch_the_others() -> None:
+    solution = resolve(
+        world_of(
+            install("good", "web.io", "")
+            + package("web.io", "1.0.0")
+            + install("bad", "broken.io", "")
+            + package("broken.io", "1.0.0", needs("gone.io"))
+        )
+    )
+
+    assert "carvel:web.io@install/prod/good 1.0.0" in told(solution)
+    assert [problem.subject for problem in solution.problems] == ["PackageInstall prod/bad"]
