@@ -51,7 +51,7 @@ def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
 
     Total: every key of either side appears exactly once. Order-free. Ignorance never deletes:
     a record whose owner is stalled, whose manifest could not be read, or whose target could
-    not be looked for is kept.
+    not be looked for is kept. A deletion that people were asked for already needs no new consent.
 
     Source: porch packagevariantset_controller.go, ensurePackageVariants.
     Differs: Porch deletes while it compares, in map order, and needs neither evidence nor consent.
@@ -63,7 +63,8 @@ def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
     ]
     gone = [record for key, record in sorted(inventory.records.items()) if key not in wanted]
     transfer, kept, doomed = _settle(gone, desired, inventory)
-    guarded = guard_deletions([change.record for change in doomed if change.record], desired, inventory)
+    new = [c.record for c in doomed if c.record and not c.record.deletion_proposed]
+    guarded = guard_deletions(new, desired, inventory)
     delete = [change for change in doomed if change.key not in guarded.kept]
     kept += [
         VariantChange(change.key, Reason.DELETION_GUARD, guarded.kept[change.key], record=change.record)
