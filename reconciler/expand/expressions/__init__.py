@@ -6,7 +6,7 @@ exists, a portable walk elsewhere. What passes the check has the same answer in 
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.expand.expressions.check import check
 from reconciler.expand.expressions.cost import check_cost
@@ -33,11 +33,23 @@ class EngineName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A checked and compiled expression; `constant` is its value where it is a string literal."""
+    """A checked and compiled expression; `constant` is its value where it is a string literal.
+
+    `is_sorted` marks one whose value depends on the order of a map's keys, which is random in
+    cel-cpp and in cel-go: the portable engine evaluates it, with the keys sorted.
+    """
 
     text: str
     code: Any
     constant: str | None = None
+    is_sorted: bool = False
+
+
+class Bound(NamedTuple):
+    """Variables, as they were given and in the form of the engine."""
+
+    inputs: Inputs
+    native: Any
 
 
 class Expressions:
@@ -69,13 +81,16 @@ class Expressions:
             found = self._programs[text] = self._compile(text)
         return found
 
-    def bind(self, inputs: Inputs) -> Any:
+    def bind(self, inputs: Inputs) -> Bound:
         """Return variables in a form that many evaluations can share."""
-        return self._engine.bind(inputs)
+        return Bound(inputs, self._engine.bind(inputs))
 
-    def evaluate(self, program: Program, bound: Any) -> Result:
+    def evaluate(self, program: Program, bound: Bound) -> Result:
         """Return the string that the program gives for bound variables, or why it gives none."""
-        return self._engine.evaluate(program.code, bound)
+        if program.is_sorted:
+            sorting = _engine(EngineName.PORTABLE, self._extensions)
+            return sorting.evaluate(program.code, sorting.bind(bound.inputs))
+        return self._engine.evaluate(program.code, bound.native)
 
     def run(self, text: str, inputs: Inputs) -> Result:
         """Compile and evaluate one expression."""
@@ -87,12 +102,14 @@ class Expressions:
 
         try:
             tree = parse(text, self._limits)
-            type_ = check(tree, self._extensions)
+            checked = check(tree, self._extensions)
             check_cost(tree, self._limits)
         except ExpressionError as error:
             return error.failure
-        if type_ not in {STRING, DYN}:
-            return no_string(type_.name, tree.offset)
+        if checked.type_ not in {STRING, DYN}:
+            return no_string(checked.type_.name, tree.offset)
+        if checked.shows_order:
+            return Program(text, tree, is_sorted=True)
         code = self._engine.compile(text, tree)
         if isinstance(code, Failure):
             return code

@@ -1,6 +1,7 @@
 """The static check: names, types, homogeneous literals. What passes means the same in every engine."""
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from reconciler.expand.expressions.errors import ExpressionError
 from reconciler.expand.expressions.literals import Uint
@@ -45,11 +46,18 @@ from reconciler.expand.expressions.types import (
 
 Scope = Mapping[str, Type]
 
-_NO_ORDER = "the keys of a map have no order: use such a list only with size(), in and macros"
+_ORDERLESS = frozenset({"size", "_in_"})
 
 
-def check(node: Node, extensions: frozenset[str] = frozenset()) -> Type:
-    """Return the type of an expression.
+class Checked(NamedTuple):
+    """What is known of an expression: its type, and whether the order of a map's keys shows in its value."""
+
+    type_: Type
+    shows_order: bool
+
+
+def check(node: Node, extensions: frozenset[str] = frozenset()) -> Checked:
+    """Return the type of an expression, and whether the order of keys shows in it.
 
     Raises:
         ExpressionError: A name is not declared, no overload fits, or a literal mixes types.
@@ -57,12 +65,15 @@ def check(node: Node, extensions: frozenset[str] = frozenset()) -> Type:
     Source: cel-go checker, with HomogeneousAggregateLiterals as Porch sets it.
     """
     functions = {**STANDARD, **STRING_EXTENSION} if STRINGS in extensions else STANDARD
-    return _Checker(functions).type_of(node, VARIABLES)
+    checker = _Checker(functions)
+    type_ = checker.type_of(node, VARIABLES)
+    return Checked(type_, checker.shows_order)
 
 
 class _Checker:
     def __init__(self, functions: Mapping[str, tuple[Overload, ...]]) -> None:
         self.functions = functions
+        self.shows_order = False
         self.rules: dict[type, Callable[..., Type]] = {
             Literal: self.literal,
             Name: self.name,
@@ -97,7 +108,8 @@ class _Checker:
         return operand.parameters[1] if operand.name == "map" else DYN
 
     def call(self, node: Call, scope: Scope) -> Type:
-        arguments = tuple(self.type_of(argument, scope) for argument in node.arguments)
+        look = self.type_of if node.function in _ORDERLESS else self.ordered
+        arguments = tuple(look(argument, scope) for argument in node.arguments)
         overloads = self.functions.get(node.function)
         if overloads is None:
             raise ExpressionError(f"undeclared reference to '{node.function}'", node.offset)
@@ -108,8 +120,6 @@ class _Checker:
                 pairs = zip(overload.arguments, arguments, strict=True)
                 if all(unify(asked, given, bound) for asked, given in pairs):
                     results.append(substitute(overload.result, bound))
-        if not results and any(argument.name == UNORDERED for argument in arguments):
-            raise ExpressionError(_NO_ORDER, node.offset)
         if not results:
             shown = ", ".join(map(str, arguments))
             message = f"found no matching overload for '{node.function}' applied to '({shown})'"
@@ -136,10 +146,12 @@ class _Checker:
         return type_ or DYN
 
     def ordered(self, node: Node, scope: Scope) -> Type:
+        """Return a type as a list where the order of a map's keys is about to show."""
         given = self.type_of(node, scope)
-        if given.name == UNORDERED:
-            raise ExpressionError(_NO_ORDER, node.offset)
-        return given
+        if given.name != UNORDERED:
+            return given
+        self.shows_order = True
+        return list_of(*given.parameters)
 
     def message(self, node: Message, scope: Scope) -> Type:
         wrapper = WRAPPERS.get(node.name)

@@ -57,8 +57,8 @@ class MapValue:
         return self.entries.get(identity)
 
     def keys(self) -> Iterator[Any]:
-        """Yield the keys; their order is of no consequence, the check sees to that."""
-        return (key for key, _ in self.entries.values())
+        """Yield the keys, sorted by type and value."""
+        return (self.entries[identity][0] for identity in sorted(self.entries))
 
 
 _KINDS: Mapping[type, str] = {

@@ -97,6 +97,41 @@ def test_values(engine: EngineName, text: str, value: str) -> None:
     assert run(text, engine) == value
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("target.labels.map(k, k)[0]", "Region"),
+        ("target.labels.filter(k, k == 'n')[0]", "n"),
+        ("[target.labels.map(k, k)][0][1]", "n"),
+        ("target.labels.map(k, k) == ['Region', 'n'] ? 'sorted' : 'not'", "sorted"),
+        ("dyn(target.labels.map(k, target.labels[k]))[1]", "3"),
+        ("{'b': 1, 'a': 2}.map(k, k + '!')[0]", "a!"),
+    ],
+)
+def test_where_the_order_of_keys_shows_they_are_sorted(engine: EngineName, text: str, value: str) -> None:
+    """Evaluated once in cel-cpp, these give another answer in every process."""
+    assert run(text, engine) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "is_sorted"),
+    [
+        ("target.labels.map(k, k)[0]", True),
+        ("[target.labels.map(k, k)].exists(l, 'n' in l) ? 'a' : 'b'", True),
+        ("string(size(target.labels.map(k, k)))", False),
+        ("'n' in target.labels.map(k, k) ? 'a' : 'b'", False),
+        ("target.labels.filter(k, k != '').exists(k, k == 'n') ? 'a' : 'b'", False),
+        ("['b', 'a'].map(k, k)[0]", False),
+    ],
+)
+def test_only_what_shows_the_order_is_sorted(text: str, is_sorted: bool) -> None:
+    program = Expressions(Limits()).compile(text)
+
+    assert isinstance(program, Program)
+    assert program.is_sorted is is_sorted
+
+
 def test_a_program_is_compiled_once() -> None:
     expressions = Expressions(Limits())
 

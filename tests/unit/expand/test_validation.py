@@ -50,14 +50,6 @@ FAULTS = [
         {"labelExprs": [{"key": "n", "valueExpr": "string(size(target.name))"}]},
     ),
     Fault(
-        "the order of a map's keys",
-        expr("target.labels.map(k, k)[0]"),
-        "template.downstream.packageExpr: the keys of a map have no order:"
-        " use such a list only with size(), in and macros",
-        PACKAGE,
-        expr("string(size(target.labels.map(k, k)))"),
-    ),
-    Fault(
         "a reserved key in data",
         {"packageContext": {"data": {"name": "x"}}},
         f'{TEMPLATE}.packageContext.data must not contain the key "name"',
