@@ -85,7 +85,7 @@ def read_inventory(control: str, mirrors: Mirrors, environment: Mapping[str, str
         pulls=pulls,
         trees=dict(_trees(manifests, views, mirrors)),
         problems=tuple(sorted({*manifests.problems, *snapshot.problems, *state.problems, *unread, *wrong})),
-        notes=(*manifests.notes, *_other_instances(opened, policy, state_tip)),
+        notes=(*manifests.notes, *_unused_secrets(views), *_other_instances(opened, policy, state_tip)),
     )
 
 
@@ -97,6 +97,13 @@ def _read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
         opened.objects.ensure([blob])
         data = opened.objects.blob(blob, Policy().limits.manifest_bytes)
     return parse_configuration(data, path, environment)
+
+
+def _unused_secrets(views: Mapping[ObjectName, RepositoryView]) -> Iterator[str]:
+    specs = {str(key): view.manifest.spec.git for key, view in views.items()}
+    names = sorted(name for name, git in specs.items() if git and git.secret_ref)
+    if names:
+        yield f"secretRef is not used, credentials come from the configuration: {', '.join(names)}"
 
 
 def _other_instances(opened: OpenControl, policy: Policy, state: Oid | None) -> Iterator[str]:

@@ -220,6 +220,13 @@ def test_an_instance_that_was_renamed_is_noticed(tmp_path: Path) -> None:
     assert any("name it fleet again" in note for note in read(tmp_path).notes)
 
 
+def test_a_secret_of_the_cluster_is_not_used_and_this_is_said(tmp_path: Path) -> None:
+    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
+    create(tmp_path, "control", {**BASE, "m/a.yaml": BASE["m/a.yaml"] + "    secretRef: {name: token}\n"})
+
+    assert any("secretRef is not used" in note and "default/up" in note for note in read(tmp_path).notes)
+
+
 def test_a_repository_without_configuration_is_told_how_to_begin(tmp_path: Path) -> None:
     create(tmp_path, "control", {"README.md": ""})
 

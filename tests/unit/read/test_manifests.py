@@ -261,6 +261,16 @@ BAD = [
         "PackageVariant platform/x",
     ),
     Bad(
+        "a kind of ours in a group of somebody else",
+        variant("x").replace("config.porch.kpt.dev", "example.com"),
+        1,
+        13,
+        Reason.UNKNOWN_GROUP,
+        "Unknown API group example.com of kind PackageVariant",
+        "Use apiVersion: config.porch.kpt.dev/v1alpha1.",
+        "PackageVariant platform/x",
+    ),
+    Bad(
         "a registration in a misspelt group",
         REGISTRATION.format(name="r", repo="x", directory="").replace("config.porch", "config.proch"),
         1,
@@ -453,6 +463,12 @@ def test_a_registered_directory_holds_packages_not_manifests(world: Make) -> Non
 
     assert names(read_shared(world(files))) == ["default/good"]
     assert read_shared(world(files)).problems == ()
+
+
+def test_a_directory_whose_name_only_starts_alike_is_another(world: Make) -> None:
+    files = {"r.yaml": control("blue"), "blueprints/a.yaml": GOOD}
+
+    assert names(read_shared(world(files))) == ["default/good"]
 
 
 def test_below_a_registered_root_only_packages_are_skipped(world: Make) -> None:
