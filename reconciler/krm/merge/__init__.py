@@ -8,7 +8,7 @@ from reconciler.krm.merge.identity import Identity, identity_of
 from reconciler.krm.merge.result import Clash, Judge, Made, Merged, Part, Steps, Taken, Verdict, path_text
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.merge.view import Node, is_same, root_of
-from reconciler.krm.merge.writing import edits_of
+from reconciler.krm.merge.writing import edits_of, is_replacement
 from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError, apply_edits
 
@@ -56,8 +56,6 @@ def merge_document(
     Where anchors and aliases tie fields together, and where edits cannot be written, lines are
     merged instead; if that is not possible either, the whole document is one clash.
     """
-    if any(_has_alias(tree) for tree in (base, upstream, local)):
-        return _by_lines(base, upstream, local, judge)
     work = FieldMerge(judge)
     root = _root(local)
     merged = work.merge(_root(base), _root(upstream), root, shape, ())
@@ -71,8 +69,6 @@ def merge_document_like_kpt(
     base: Tree | None, upstream: Tree, local: Tree, *, schemas: Schemas, infer: bool = False
 ) -> MergedDocument:
     """Return what kpt makes of three documents: upstream wins every conflict, silently."""
-    if any(_has_alias(tree) for tree in (base, upstream, local)):
-        return replace(_by_lines(base, upstream, local, _upstream_wins), clashes=())
     root = _root(local)
     merged = CompatibleMerge(schemas.shape, infer=infer).merge((root, _root(base), _root(upstream)))
     try:
@@ -104,6 +100,8 @@ def _written(
     edits = tuple(edits_of(root, merged))
     if not edits:
         return MergedDocument(local.text, clashes)
+    if any(root.is_tied(edit.path, whole=is_replacement(edit)) for edit in edits):
+        raise YamlError("The edits would change what aliases stand for")
     done = apply_edits(local.text, edits)
     return MergedDocument(done.text, clashes, done.fallbacks)
 

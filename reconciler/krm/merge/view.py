@@ -11,7 +11,7 @@ from reconciler.krm.schema import Shape, declared_shape
 from reconciler.krm.yaml.comments import NO_COMMENTS, Comments
 from reconciler.krm.yaml.compose import UNTAGGED
 from reconciler.krm.yaml.exact import content_end, dash_offsets
-from reconciler.krm.yaml.marks import typed_key
+from reconciler.krm.yaml.marks import Path, typed_key
 from reconciler.krm.yaml.raw import Raw, dedent
 from reconciler.krm.yaml.scalars import ScalarError, type_plain, type_tagged
 from reconciler.krm.yaml.tree import Tree
@@ -208,13 +208,35 @@ class Node:
         end = max(self.end, *(span.end if span else _NO_END for span in spans))
         return Raw(dedent(text[start:end], self.tree.column(self.slot)))
 
+    def is_tied(self, path: Path, *, whole: bool) -> bool:
+        """Tell whether an anchor or alias stands at `path` or above it, or for the whole value in it."""
+        if "&" not in self.tree.text:
+            return False
+        node = self
+        for step in path:
+            if node.kind is Kind.ALIAS or node.has_anchor:
+                return True
+            child = node.fields.get(step) if isinstance(step, str) else None
+            if child is not None:
+                node = child.value
+            elif isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+            else:
+                return False
+        return node.has_alias() if whole else node.kind is Kind.ALIAS or node.has_anchor
+
+    @property
+    def has_anchor(self) -> bool:
+        """Whether the node is what aliases stand for."""
+        return self.kind is not Kind.ALIAS and "&" in self.tree.view(self.raw).properties
+
     def has_null(self) -> bool:
         """Tell whether a null stands anywhere in the node."""
         return self.is_null or any(map(Node.has_null, self._children()))
 
     def has_alias(self) -> bool:
         """Tell whether an alias or anchor stands in the node's text."""
-        if self.kind is Kind.ALIAS:
+        if self.kind is Kind.ALIAS or self.has_anchor:
             return True
         source = self.source
         if "*" not in source and "&" not in source:

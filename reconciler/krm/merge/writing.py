@@ -32,6 +32,11 @@ def edits_of(local: Node, merged: Merged, path: Path = ()) -> Iterator[Edit]:
         yield SetValue(path, _value_in_place(local, merged))
 
 
+def is_replacement(edit: Edit) -> bool:
+    """Tell whether an edit takes away what stands at its path; additions and comments do not."""
+    return isinstance(edit, (SetValue, DeleteKey, DeleteItem))
+
+
 def value_of(merged: Merged) -> Any:
     """Return what was merged as data."""
     if isinstance(merged, Node):

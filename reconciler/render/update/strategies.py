@@ -94,16 +94,28 @@ def _merge_one(path: str, whole: Sides, own: Sides, settings: Settings, ledger: 
         raise UpdateRefused(
             "AddedOnBothSides", f"Subpackage {path} added in both upstream and local", paths=(path,)
         )
-    if there == (True, False, True):
-        return {}
-    if there == (True, True, False):
-        untouched = all(
-            is_equal(own.original.get(name), own.local.get(name)) for name in {*own.original, *own.local}
-        )
-        return {} if untouched else dict(own.local)
+    if there in ((True, False, True), (True, True, False)):
+        return _deleted(path, own, settings, ledger)
     if path and _follows_another_upstream(path, own):
         return dict(own.local)
     return _merge_files(path, own, settings, ledger)
+
+
+def _deleted(path: str, own: Sides, settings: Settings, ledger: Ledger) -> Result:
+    """Return what stays of a sub-package that one side deleted: all of it if local edited it."""
+    original, upstream, local = own
+    side = local or upstream
+    if _is_same_tree(original, side):
+        return {}
+    if not settings.like_kpt:
+        reason = "DeletedUpstream" if local else "DeletedLocally"
+        texts = ("package", "package" if upstream else None, "package" if local else None)
+        ledger.settle(path, "Package", texts, reason)
+    return dict(local)
+
+
+def _is_same_tree(one: Files, other: Files) -> bool:
+    return one.keys() == other.keys() and all(is_equal(file, other[path]) for path, file in one.items())
 
 
 def _merge_files(directory: str, own: Sides, settings: Settings, ledger: Ledger) -> Result:
