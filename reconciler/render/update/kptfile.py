@@ -188,17 +188,27 @@ def _merge_metadata(
         value = merge(name, _child(base, name), _child(upstream, name), mine)
         made.fields.pop(name, None) if value is None else made.fields.__setitem__(name, Part(value))
     annotations = made.fields.get("annotations")
-    if annotations is not None and isinstance(annotations.value, Made):
-        _keep_ours(annotations.value, _child(local, "annotations"))
+    if annotations is not None:
+        kept = _with_our_own(annotations.value, _child(local, "annotations"))
+        made.fields["annotations"] = Part(kept)
     return made
 
 
-def _keep_ours(annotations: Made, local: Node | None) -> None:
+def _with_our_own(annotations: Merged, local: Node | None) -> Merged:
+    """Return merged annotations in which the ones that say whose package this is are local's."""
+    if isinstance(annotations, Node):
+        return annotations
+    if isinstance(annotations, Taken):
+        if not any(name in annotations.node.fields for name in _OURS):
+            return annotations
+        parts = {name: Part(Taken(field.value)) for name, field in annotations.node.fields.items()}
+        annotations = Made(local, parts)
     for name in _OURS:
         annotations.fields.pop(name, None)
         mine = _child(local, name)
         if mine is not None:
             annotations.fields[name] = Part(mine)
+    return annotations
 
 
 def _child(node: Node | None, name: str) -> Node | None:

@@ -1,0 +1,417 @@
+"""Package updates as a person sees them: files, packages, strategies, conflicts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from reconciler.objects import File, Mode
+from reconciler.policy import MergeMode, OnConflict, Strategy
+from reconciler.render.update import (
+    Conflict,
+    ConflictPolicy,
+    UpdateRefused,
+    UpstreamRef,
+    update_package,
+    upstream_of,
+)
+from tests.support.merges import files_of
+
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {name}\n"
+ROOT = KPTFILE.format(name="pkg")
+SUB = KPTFILE.format(name="sub")
+
+
+def cm(name: str, a: str = "x", more: str = "") -> str:
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  a: {a}\n{more}"
+
+
+def update(
+    original: Mapping[str, str], upstream: Mapping[str, str], local: Mapping[str, str], **options: Any
+) -> tuple[dict[str, str], tuple[Conflict, ...]]:
+    """Update packages given as texts, each with the same Kptfile."""
+    done = update_package(
+        *(files_of({"Kptfile": ROOT, **side}) for side in (original, upstream, local)), **options
+    )
+    texts = {path: file.data.decode() for path, file in done.files.items() if path != "Kptfile"}
+    return texts, done.conflicts
+
+
+def kinds(conflicts: tuple[Conflict, ...]) -> list[tuple[str, str, str, str]]:
+    return [(c.path, c.resource, c.field, c.reason) for c in conflicts]
+
+
+def test_an_edited_resource_moves_with_upstream() -> None:
+    texts, conflicts = update(
+        {"a.yaml": cm("c")}, {"b/c.yaml": cm("c", "up")}, {"a.yaml": cm("c", more="  l: mine\n")}
+    )
+
+    assert texts == {"b/c.yaml": cm("c", "up", "  l: mine\n")}
+    assert conflicts == ()
+
+
+def test_upstream_follows_a_resource_that_local_moved() -> None:
+    texts, _ = update({"a.yaml": cm("c")}, {"a.yaml": cm("c", "up")}, {"mine/c.yaml": cm("c")})
+
+    assert texts == {"mine/c.yaml": cm("c", "up")}
+
+
+def test_documents_are_inserted_where_upstream_has_them() -> None:
+    one, two = cm("one"), cm("two")
+    texts, _ = update(
+        {"r.yaml": f"{one}---\n{two}"},
+        {"r.yaml": f"{cm('one', 'up')}---\n{cm('new')}---\n{two}"},
+        {"r.yaml": f"{one}---\n{cm('two', 'mine')}---\n{cm('mine')}"},
+    )
+
+    assert texts == {"r.yaml": f"{cm('one', 'up')}---\n{cm('new')}---\n{cm('two', 'mine')}---\n{cm('mine')}"}
+
+
+def test_a_resource_whose_namespace_a_mutator_set_still_follows() -> None:
+    here = cm("c").replace("  name: c\n", "  name: c\n  namespace: prod\n")
+
+    texts, _ = update({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": here})
+
+    assert texts == {"r.yaml": here.replace("a: x", "a: up")}
+
+
+def test_a_merge_comment_names_a_renamed_resource() -> None:
+    here = cm("mine").replace("metadata:", "metadata: # kpt-merge: /c")
+
+    texts, _ = update({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": here})
+
+    assert texts == {"r.yaml": here.replace("a: x", "a: up")}
+
+
+@pytest.mark.parametrize(
+    ("reason", "upstream", "local", "want", "told"),
+    [
+        ("deleted here, unchanged there", cm("b"), None, None, []),
+        ("deleted here, changed there", cm("b", "up"), None, None, ["DeletedLocally"]),
+        ("deleted there, unchanged here", None, cm("b"), None, []),
+        ("deleted there, changed here", None, cm("b", "mine"), cm("b", "mine"), ["DeletedUpstream"]),
+    ],
+)
+def test_a_deleted_resource(
+    reason: str, upstream: str | None, local: str | None, want: str | None, told: list[str]
+) -> None:
+    sides = [{"a.yaml": cm("a"), **({"b.yaml": text} if text else {})} for text in (cm("b"), upstream, local)]
+
+    texts, conflicts = update(*sides)
+
+    assert texts.get("b.yaml") == want, reason
+    assert [c.reason for c in conflicts] == told
+
+
+def test_a_conflict_names_the_place_and_both_sides() -> None:
+    _, conflicts = update({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": cm("c", "mine")})
+
+    assert conflicts == (Conflict("r.yaml", "ConfigMap c", "data.a", "x", "up", "mine", "BothChanged"),)
+
+
+@pytest.mark.parametrize(
+    ("policy", "value", "open_"), [("ask", "mine", 1), ("local", "mine", 0), ("upstream", "up", 0)]
+)
+def test_a_policy_decides_conflicts(policy: str, value: str, open_: int) -> None:
+    sides = ({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": cm("c", "mine")})
+
+    texts, conflicts = update(*sides, on_conflict=OnConflict(policy))
+
+    assert texts == {"r.yaml": cm("c", value)}
+    assert len(conflicts) == open_
+
+
+def test_a_failing_policy_refuses_the_package() -> None:
+    with pytest.raises(UpdateRefused) as caught:
+        update(
+            {"r.yaml": cm("c")},
+            {"r.yaml": cm("c", "up")},
+            {"r.yaml": cm("c", "mine")},
+            on_conflict=OnConflict.FAIL,
+        )
+
+    assert caught.value.reason == "MergeConflict"
+    assert kinds(caught.value.conflicts) == [("r.yaml", "ConfigMap c", "data.a", "BothChanged")]
+
+
+def test_a_field_pattern_goes_before_the_annotation_and_that_before_the_default() -> None:
+    note = "  annotations:\n    reconciler.dev/on-conflict: local\n"
+    mine = cm("c", "mine", "  b: mine\n").replace("\ndata:", f"\n{note}data:")
+    policy = ConflictPolicy(OnConflict.ASK, {"data.b": OnConflict.UPSTREAM})
+
+    texts, conflicts = update(
+        {"r.yaml": cm("c", "x", "  b: x\n")},
+        {"r.yaml": cm("c", "up", "  b: up\n")},
+        {"r.yaml": mine},
+        on_conflict=policy,
+    )
+
+    assert texts == {"r.yaml": mine.replace("b: mine", "b: up")}
+    assert conflicts == ()
+
+
+def test_declared_keys_merge_a_list_of_a_custom_resource() -> None:
+    head = "apiVersion: e.com/v1\nkind: Shop\nmetadata:\n  name: s\n  annotations:\n    reconciler.dev/merge-keys: spec.f=name\nspec:\n  f:\n"
+    apple, pear = "  - name: apple\n    price: {}\n", "  - name: pear\n"
+
+    texts, conflicts = update(
+        {"r.yaml": head + apple.format(1)},
+        {"r.yaml": head + apple.format(2)},
+        {"r.yaml": head + apple.format(1) + pear},
+    )
+
+    assert (texts, conflicts) == ({"r.yaml": head + apple.format(2) + pear}, ())
+
+
+def test_the_packages_own_definitions_say_how_lists_merge() -> None:
+    crd = (
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: shops.e.com\n"
+        "spec:\n  group: e.com\n  names:\n    kind: Shop\n  versions:\n  - name: v1\n    schema:\n"
+        "      openAPIV3Schema:\n        properties:\n          spec:\n            properties:\n              f:\n"
+        "                x-kubernetes-list-type: map\n                x-kubernetes-list-map-keys: [name]\n"
+    )
+    head = "apiVersion: e.com/v1\nkind: Shop\nmetadata:\n  name: s\nspec:\n  f:\n"
+    apple, pear = "  - name: apple\n    price: {}\n", "  - name: pear\n"
+    sides = [
+        {"crd.yaml": crd, "r.yaml": head + text}
+        for text in (apple.format(1), apple.format(2), apple.format(1) + pear)
+    ]
+
+    texts, conflicts = update(*sides)
+
+    assert (texts["r.yaml"], conflicts) == (head + apple.format(2) + pear, ())
+
+
+def test_an_encrypted_document_is_one_value() -> None:
+    secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  a: ENC[{}]\n  b: ENC[{}]\nsops:\n  mac: ENC[{}]\n"
+    sides = [
+        {"s.yaml": secret.format(*parts)} for parts in (("1", "1", "1"), ("2", "1", "2"), ("1", "3", "3"))
+    ]
+
+    texts, conflicts = update(*sides)
+
+    assert texts == sides[2]
+    assert kinds(conflicts) == [("s.yaml", "Secret s", "", "BothChanged")]
+
+
+def test_sealed_data_merges_by_key() -> None:
+    sealed = "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\nmetadata:\n  name: s\nspec:\n  encryptedData:\n    a: {}\n    b: {}\n"
+    sides = [{"s.yaml": sealed.format(*parts)} for parts in (("A1", "B1"), ("A2", "B1"), ("A1", "B3"))]
+
+    assert update(*sides) == ({"s.yaml": sealed.format("A2", "B3")}, ())
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "a: {{ .Values.x }}\n",
+        "a: 1\na: 2\n",
+        "a: &a [*a]\n",
+        "a: \x00\n",
+        "[" * 1500,
+        "%YAML 1.1\n---\na: 1\n",
+        "--- a\n",
+    ],
+)
+def test_what_is_no_yaml_is_text_and_the_others_proceed(broken: str) -> None:
+    texts, _ = update(
+        {"t.yaml": broken, "k.yaml": cm("k")},
+        {"t.yaml": f"{broken}# up\n", "k.yaml": cm("k", "up")},
+        {"t.yaml": broken, "k.yaml": cm("k", more="  l: mine\n")},
+    )
+
+    assert texts == {"t.yaml": f"{broken}# up\n", "k.yaml": cm("k", "up", "  l: mine\n")}
+
+
+def test_invalid_utf8_is_kept_byte_for_byte() -> None:
+    sides = [
+        {"Kptfile": File.of(ROOT.encode()), "b.yaml": File.of(data)}
+        for data in (b"a\n\xff\nb\nc\n", b"a\n\xff\nb\nC\n", b"A\n\xff\nb\nc\n")
+    ]
+
+    assert update_package(*sides).files["b.yaml"].data == b"A\n\xff\nb\nC\n"
+
+
+def test_a_json_resource_merges_like_any_other() -> None:
+    json = (
+        '{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "j"}}, "data": {{"a": "{}"{}}}}}\n'
+    )
+
+    texts, _ = update(
+        {"r.json": json.format("x", "")},
+        {"r.json": json.format("up", "")},
+        {"r.json": json.format("x", ', "l": "1"')},
+    )
+
+    assert texts == {"r.json": json.format("up", ', "l": "1"')}
+
+
+def test_modes_and_links_follow_the_side_that_changed_them() -> None:
+    script, link = File.of(b"#!/bin/sh\n"), File.of(b"a.txt", Mode.SYMLINK)
+    executable = File.of(script.data, Mode.EXECUTABLE)
+    other = File.of(b"b.txt", Mode.SYMLINK)
+    edited = File.of(b"#!/bin/sh\necho\n")
+    base = {"s.sh": script, "link": link}
+
+    done = update_package(base, {"s.sh": executable, "link": other}, {"s.sh": edited, "link": link})
+
+    assert done.files == {"s.sh": File(edited.data, Mode.EXECUTABLE, edited.oid), "link": other}
+
+
+SUBPACKAGES = [
+    ("added upstream", None, cm("s"), None, cm("s"), []),
+    ("only local", None, None, cm("s"), cm("s"), []),
+    ("deleted here", cm("s"), cm("s"), None, None, []),
+    ("deleted here, changed there", cm("s"), cm("s", "up"), None, None, ["DeletedLocally"]),
+    ("deleted there", cm("s"), None, cm("s"), None, []),
+    ("deleted there, changed here", cm("s"), None, cm("s", "mine"), cm("s", "mine"), ["DeletedUpstream"]),
+    ("changed there", cm("s"), cm("s", "up"), cm("s", more="  l: 1\n"), cm("s", "up", "  l: 1\n"), []),
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "base", "upstream", "local", "want", "told"), SUBPACKAGES, ids=[s[0] for s in SUBPACKAGES]
+)
+def test_a_sub_package_comes_and_goes_whole(
+    reason: str, base: str | None, upstream: str | None, local: str | None, want: str | None, told: list[str]
+) -> None:
+    sides = [{"sub/Kptfile": SUB, "sub/r.yaml": text} if text else {} for text in (base, upstream, local)]
+
+    texts, conflicts = update(*sides)
+
+    assert texts == ({"sub/Kptfile": SUB, "sub/r.yaml": want} if want else {}), reason
+    assert [c.reason for c in conflicts] == told
+
+
+def test_a_sub_package_that_follows_another_upstream_is_left_alone() -> None:
+    follows = SUB + "upstream:\n  type: git\n  git:\n    repo: {}\n    directory: /\n    ref: v1\n"
+    base = {"sub/Kptfile": follows.format("https://a.example"), "sub/r.yaml": cm("s")}
+    mine = {"sub/Kptfile": follows.format("https://b.example"), "sub/r.yaml": cm("s", "mine")}
+
+    texts, _ = update(base, {**base, "sub/r.yaml": cm("s", "up")}, mine)
+
+    assert texts == mine
+
+
+class TestStrategies:
+    base = {"r.yaml": cm("c"), "gone.yaml": cm("gone"), "README.md": "old\n"}
+    upstream = {"r.yaml": cm("c", "up"), "new.yaml": cm("new"), "README.md": "new\n"}
+
+    def test_fast_forward_becomes_upstream(self) -> None:
+        texts, _ = update(self.base, self.upstream, self.base, strategy=Strategy.FAST_FORWARD)
+
+        assert texts == self.upstream
+
+    def test_fast_forward_refuses_edits_and_names_them(self) -> None:
+        with pytest.raises(UpdateRefused) as caught:
+            update(self.base, self.upstream, {**self.base, "mine.txt": "m\n"}, strategy=Strategy.FAST_FORWARD)
+
+        assert (caught.value.reason, caught.value.paths) == ("LocalChanges", ("mine.txt",))
+
+    def test_fast_forward_does_not_mind_the_packages_own_name_and_upstream(self) -> None:
+        named = ROOT.replace("name: pkg", "name: mine") + "upstream:\n  type: git\n"
+
+        texts, _ = update(
+            self.base, self.upstream, {**self.base, "Kptfile": named}, strategy=Strategy.FAST_FORWARD
+        )
+
+        assert texts == self.upstream
+
+    def test_force_delete_replace_becomes_upstream_whatever_local_has(self) -> None:
+        local = {"r.yaml": cm("c", "mine"), "mine.txt": "m\n"}
+
+        texts, _ = update(self.base, self.upstream, local, strategy=Strategy.FORCE_DELETE_REPLACE)
+
+        assert texts == self.upstream
+
+    def test_copy_merge_copies_upstream_over_local_and_keeps_what_only_local_has(self) -> None:
+        local = {**self.base, "r.yaml": cm("c", "mine"), "mine.txt": "m\n"}
+
+        texts, _ = update(self.base, self.upstream, local, strategy=Strategy.COPY_MERGE)
+
+        assert texts == {**self.upstream, "mine.txt": "m\n"}
+
+    def test_the_packages_own_strategy_is_honoured(self) -> None:
+        asks = ROOT + "upstream:\n  type: git\n  updateStrategy: fast-forward\n"
+
+        with pytest.raises(UpdateRefused):
+            update(self.base, self.upstream, {"Kptfile": asks, "r.yaml": cm("c", "mine")})
+
+
+class TestKptfile:
+    def merged(
+        self, base: str, upstream: str, local: str, **options: Any
+    ) -> tuple[str, tuple[Conflict, ...]]:
+        done = update_package(
+            *(files_of({"Kptfile": ROOT + text}) for text in (base, upstream, local)), **options
+        )
+        return done.files["Kptfile"].data.decode().removeprefix(ROOT), done.conflicts
+
+    def functions(self, *images: str) -> str:
+        return "pipeline:\n  mutators:\n" + "".join(f"  - image: {image}\n" for image in images)
+
+    def test_functions_merge_by_image_whatever_the_registrys_port(self) -> None:
+        text, _ = self.merged(
+            self.functions("localhost:5000/a:v1", "localhost:5000/b:v1"),
+            self.functions("localhost:5000/a:v2", "localhost:5000/b:v1", "n:v1"),
+            self.functions("localhost:5000/a:v1", "localhost:5000/b:v1", "mine:v1"),
+        )
+
+        assert text == self.functions("localhost:5000/a:v2", "localhost:5000/b:v1", "mine:v1", "n:v1")
+
+    def test_comments_and_our_annotations_stay(self) -> None:
+        mine = "  annotations: # why\n    reconciler.dev/owner: prod/default/x\ninfo: # about\n  description: old # here\n"
+
+        text, conflicts = self.merged("info:\n  description: old\n", "info:\n  description: new\n", mine)
+
+        assert (text, conflicts) == (mine.replace("old", "new"), ())
+
+    def test_ownership_of_upstream_is_not_taken_over(self) -> None:
+        text, _ = self.merged(
+            "",
+            "  annotations:\n    reconciler.dev/owner: other/default/y\n    a: b\n",
+            "  labels:\n    l: mine\n",
+        )
+
+        assert "reconciler.dev/owner" not in text
+        assert "a: b" in text
+
+    def test_the_new_upstream_is_recorded_and_nothing_else_changes(self) -> None:
+        block = "{}:\n  type: git\n  git:\n    repo: https://x.example/up # mine\n    directory: /p\n    ref: v1\n"
+        before = (
+            block.format("upstream")
+            + "  updateStrategy: resource-merge\n"
+            + block.format("upstreamLock")
+            + f"    commit: {'1b' * 20}\n"
+        )
+
+        text, _ = self.merged(
+            "", "", before, new_upstream=UpstreamRef("https://x.example/up", "/p", "v2", "2a" * 20)
+        )
+
+        assert text == before.replace("ref: v1", "ref: v2").replace("1b" * 20, "2a" * 20)
+
+    def test_the_upstream_of_a_package_can_be_asked_for(self) -> None:
+        block = (
+            "upstream:\n  type: git\n  git:\n    repo: https://x.example/up\n    directory: /p\n    ref: v1\n"
+        )
+
+        assert upstream_of(files_of({"Kptfile": ROOT + block}), ref="v2", commit="") == UpstreamRef(
+            "https://x.example/up", "/p", "v2"
+        )
+        assert upstream_of({}, ref="v2", commit="") is None
+
+    def test_a_kptfile_that_is_no_mapping_is_refused(self) -> None:
+        with pytest.raises(UpdateRefused) as caught:
+            update_package(*(files_of({"Kptfile": text}) for text in ("a: 1\n", "a: 2\n", "[")))
+
+        assert (caught.value.reason, caught.value.paths) == ("InvalidKptfile", ("Kptfile",))
+
+
+def test_compatible_mode_refuses_what_kpt_refuses() -> None:
+    twice = f"{cm('c')}---\n{cm('c', 'y')}"
+
+    with pytest.raises(UpdateRefused) as caught:
+        update({"r.yaml": twice}, {"r.yaml": twice}, {"r.yaml": twice}, mode=MergeMode.COMPATIBLE)
+
+    assert (caught.value.reason, caught.value.paths) == ("DuplicateResource", ("r.yaml",))
