@@ -228,6 +228,15 @@ def test_only_the_reviewed_plan_is_applied(world: World) -> None:
     assert world.run("apply", "--checksum", reviewed).code == 0
 
 
+@pytest.mark.parametrize("form", ["json", "markdown"])
+def test_a_refused_plan_is_shown_in_every_form(world: World, form: str) -> None:
+    said = world.run("apply", "--checksum", "0" * 64, "-o", form)
+
+    assert said.code == 4
+    assert "edge-1/web" in said.out
+    assert said.err.startswith("error: ")
+
+
 def test_too_many_deletions_are_shown_then_refused(world: World) -> None:
     world.run("apply")
     world.run("approve", "--all")
@@ -346,6 +355,27 @@ def test_colours_are_for_terminals(
 
     assert ran.returncode == 0
     assert (b"\x1b[" in shown) is coloured
+
+
+def test_a_terminal_sees_progress(world: World) -> None:
+    import pty
+
+    leader, follower = pty.openpty()
+    line = ["apply", "--control", str(world.control), "--cache-dir", str(world.root / "c")]
+    ran = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", *line],
+        cwd=PROJECT,
+        env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm"},
+        stdout=follower,
+        check=False,
+    )
+    os.close(follower)
+    shown = os.read(leader, 1 << 16).decode()
+    os.close(leader)
+
+    assert ran.returncode == 0
+    assert "applying" in shown
+    assert "14 effects done, 0 failed." in shown
 
 
 # What is never printed

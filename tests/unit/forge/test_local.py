@@ -84,6 +84,40 @@ def test_a_commit_of_a_person_on_the_draft_is_approved_too(edge: Edge) -> None:
     assert edge.repo.read("main", "web/more.yaml") == b"b: 2"
 
 
+def test_a_repository_that_refuses_keeps_everything(edge: Edge) -> None:
+    edge.repo.git.config["receive.denyDeletes"] = "true"
+    before = edge.repo.refs()
+
+    with pytest.raises(RefusedError):
+        approve(edge)
+
+    assert edge.repo.refs() == before
+
+
+def test_what_was_rejected_is_not_approved(edge: Edge) -> None:
+    forge(edge).reject(1, comment="No.")
+
+    with pytest.raises(RefusedError):
+        approve(edge)
+
+    assert b'"withdrawn": false' in edge.repo.read("refs/reconciler/pulls/1", "pull.json")
+
+
+def test_approving_twice_is_approving_once(edge: Edge) -> None:
+    first = approve(edge)
+    before = edge.repo.refs()
+
+    assert approve(edge) == first
+    assert edge.repo.refs() == before
+
+
+def test_a_branch_that_lost_its_package_is_not_approved(edge: Edge) -> None:
+    edge.repo.commit({"web/Kptfile": None, "web/cm.yaml": None}, branch="drafts/web/packagevariant-1")
+
+    with pytest.raises(RefusedError):
+        approve(edge)
+
+
 def test_numbers_continue_from_the_tags(edge: Edge) -> None:
     for name in ("web/v1", "web/v7", "web/v2.0.0", "website/v9", "web/x/v8"):
         edge.repo.tag(name)
