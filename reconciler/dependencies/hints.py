@@ -32,9 +32,13 @@ def hints(world: World, question: Question, facts: tuple[Fact, ...]) -> tuple[st
             name = fact.subject.partition(":")[2].partition("@")[0] or fact.subject
             found[_OF_KIND[fact.kind].format(name=name)] = None
     if not found and len(demands) > 1:
-        ranges = sorted({str(d.requirement) for d in demands})
+        ranges = sorted({str(n) for d in demands for n in d.requirement.alternatives if _is_narrow(n)})
         found[f"Relax one of these: {', '.join(ranges)}"] = None
     return tuple(found)
+
+
+def _is_narrow(need: Need) -> bool:
+    return isinstance(need, PackageNeed) and bool(need.range.text)
 
 
 def _about_demand(world: World, demand: Demand) -> Iterator[str]:

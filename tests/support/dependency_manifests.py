@@ -152,3 +152,81 @@ def told(solution: Solution) -> str:
 def resolved(text: str, **changes: Any) -> str:
     """Resolve a text and tell the solution."""
     return told(resolve(world_of(text, **changes)))
+
+
+def package(name: str, version: str, *lines: str) -> str:
+    """Return a Carvel package as one document; each line is one dependency or `key: value` of its spec."""
+    needs = [line for line in lines if line.startswith("{")]
+    fields = [line for line in lines if not line.startswith("{")]
+    return "\n".join(
+        [
+            "---",
+            "apiVersion: data.packaging.carvel.dev/v1alpha1",
+            "kind: Package",
+            f"metadata: {{name: {name}.{version}}}",
+            "spec:",
+            f"  refName: {name}",
+            f"  version: {version}",
+            *(f"  {field}" for field in fields),
+            "  dependencies:",
+            *(f"  - {need}" for need in needs),
+            "",
+        ]
+    )
+
+
+def install(name: str, package_name: str, constraints: str, *lines: str, namespace: str = "prod") -> str:
+    """Return a PackageInstall as one document; lines go below spec."""
+    return "\n".join(
+        [
+            "---",
+            "apiVersion: packaging.carvel.dev/v1alpha1",
+            "kind: PackageInstall",
+            f"metadata: {{name: {name}, namespace: {namespace}}}",
+            "spec:",
+            f"  packageRef: {{refName: {package_name}, versionSelection: {{constraints: '{constraints}'}}}}",
+            *(f"  {line}" for line in lines),
+            "",
+        ]
+    )
+
+
+def needs(name: str, version: str = "", more: str = "") -> str:
+    return f"{{package: {{refName: {name}, version: '{version}'}}{more}}}"
+
+
+def bundle(name: str, version: str, dependencies: str = "{}", more: str = "") -> str:
+    return f"""---
+schemaType: Bundle
+name: {name}
+repository: r.io/{name}
+version: {version}
+dependencies: {dependencies}
+{more}
+"""
+
+
+def installation(name: str, bundle_name: str, namespace: str = "prod", more: str = "") -> str:
+    return f"""---
+schemaType: Installation
+schemaVersion: 1.0.2
+name: {name}
+namespace: {namespace!r}
+bundle: {{repository: r.io/{bundle_name}, version: 1.0.0}}
+{more}
+"""
+
+
+def crossplane(name: str, version: str, needs_: str = "[]", kinds: str = "") -> str:
+    notes = f"{{image: x.io/{name}, version: {version}, kinds: '{kinds}'}}"
+    return (
+        "---\napiVersion: meta.pkg.crossplane.io/v1\nkind: Configuration\n"
+        f"metadata: {{name: {name}, annotations: {notes}}}\nspec: {{dependsOn: {needs_}}}\n"
+    )
+
+
+def provider(name: str, version: str, kind: str = "Provider") -> str:
+    return (
+        f"---\napiVersion: pkg.crossplane.io/v1\nkind: {kind}\nmetadata: {{name: {name}}}\n"
+        f"spec: {{package: 'x.io/{name}:{version}'}}\n"
+    )

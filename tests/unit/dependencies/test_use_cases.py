@@ -6,48 +6,18 @@ import pytest
 
 from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.world import LockedChoice
-from tests.support.dependency_manifests import resolved, told, world_of
-
-
-def package(name: str, version: str, *lines: str) -> str:
-    """Return a Carvel package as one document; each line is one dependency or `key: value` of its spec."""
-    needs = [line for line in lines if line.startswith("{")]
-    fields = [line for line in lines if not line.startswith("{")]
-    return "\n".join(
-        [
-            "---",
-            "apiVersion: data.packaging.carvel.dev/v1alpha1",
-            "kind: Package",
-            f"metadata: {{name: {name}.{version}}}",
-            "spec:",
-            f"  refName: {name}",
-            f"  version: {version}",
-            *(f"  {field}" for field in fields),
-            "  dependencies:",
-            *(f"  - {need}" for need in needs),
-            "",
-        ]
-    )
-
-
-def install(name: str, package_name: str, constraints: str, *lines: str, namespace: str = "prod") -> str:
-    """Return a PackageInstall as one document; lines go below spec."""
-    return "\n".join(
-        [
-            "---",
-            "apiVersion: packaging.carvel.dev/v1alpha1",
-            "kind: PackageInstall",
-            f"metadata: {{name: {name}, namespace: {namespace}}}",
-            "spec:",
-            f"  packageRef: {{refName: {package_name}, versionSelection: {{constraints: '{constraints}'}}}}",
-            *(f"  {line}" for line in lines),
-            "",
-        ]
-    )
-
-
-def needs(name: str, version: str = "", more: str = "") -> str:
-    return f"{{package: {{refName: {name}, version: '{version}'}}{more}}}"
+from tests.support.dependency_manifests import (
+    bundle,
+    crossplane,
+    install,
+    installation,
+    needs,
+    package,
+    provider,
+    resolved,
+    told,
+    world_of,
+)
 
 
 def same(found: str, expected: str) -> None:
@@ -320,28 +290,6 @@ def test_a_kpt_package_needs_another_by_its_name() -> None:
     assert "kpt:https://git.io/blueprints//base@namespace/prod 2.0.0" in found
 
 
-def bundle(name: str, version: str, dependencies: str = "{}", more: str = "") -> str:
-    return f"""---
-schemaType: Bundle
-name: {name}
-repository: r.io/{name}
-version: {version}
-dependencies: {dependencies}
-{more}
-"""
-
-
-def installation(name: str, bundle_name: str, namespace: str = "prod", more: str = "") -> str:
-    return f"""---
-schemaType: Installation
-schemaVersion: 1.0.2
-name: {name}
-namespace: {namespace!r}
-bundle: {{repository: r.io/{bundle_name}, version: 1.0.0}}
-{more}
-"""
-
-
 def test_an_exclusive_dependency_is_each_parents_own() -> None:
     own = "{requires: [{name: cache, reference: r.io/redis, namespace: '{{ installation.namespace }}', "
     own += "labels: {owner: '{{ installation.name }}'}}]}"
@@ -432,7 +380,9 @@ def test_an_interface_gets_the_default_of_its_environment(chosen: str) -> None:
         + bundle("app", "1.0.0", MYSQL)
         + HELM
         + AZURE
-        + f"---\n{{kind: Cluster, choices: {{defaults: {{io.cnab.interface.mysql: 'bundle:r.io/{chosen}'}}}}}}\n"
+        + "---\n{kind: Cluster, choices: {defaults: {io.cnab.interface.mysql: "
+        + f"'bundle:r.io/{chosen}'"
+        + "}}}\n"
     )
 
     assert f"db <- bundle:r.io/{chosen}@" in found
@@ -461,21 +411,6 @@ def test_an_external_installation_offers_what_it_declares() -> None:
     )
 
     assert "db <- installed:prod/shared (installed)" in found
-
-
-def crossplane(name: str, version: str, needs_: str = "[]", kinds: str = "") -> str:
-    notes = f"{{image: x.io/{name}, version: {version}, kinds: '{kinds}'}}"
-    return (
-        "---\napiVersion: meta.pkg.crossplane.io/v1\nkind: Configuration\n"
-        f"metadata: {{name: {name}, annotations: {notes}}}\nspec: {{dependsOn: {needs_}}}\n"
-    )
-
-
-def provider(name: str, version: str, kind: str = "Provider") -> str:
-    return (
-        f"---\napiVersion: pkg.crossplane.io/v1\nkind: {kind}\nmetadata: {{name: {name}}}\n"
-        f"spec: {{package: 'x.io/{name}:{version}'}}\n"
-    )
 
 
 def test_crossplane_has_one_of_each_package_in_a_cluster() -> None:
