@@ -50,7 +50,8 @@ def oracle() -> Iterator[ModuleType]:
     yield module
     both, same_list, total = HISTOGRAM["one resource"], HISTOGRAM["one list"], HISTOGRAM["examples"]
     print(
-        f"\n{total} examples; both sides edit one resource in {both}, one list in {same_list}; {HISTOGRAM['failed']} where kpt gives up"
+        f"\n{total} examples; both sides edit one resource in {both}, one list in {same_list};"
+        f" kpt gives up in {HISTOGRAM['failed']}"
     )
     if total >= 50:
         assert both >= 0.4 * total

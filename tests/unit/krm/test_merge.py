@@ -107,7 +107,7 @@ ELEMENTS = [
     Case(
         "value becomes valueFrom upstream, changed here: never both",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: x",
-        "containers:\n- name: a\n  env:\n  - name: E\n    valueFrom:\n      fieldRef: {fieldPath: metadata.name}",
+        "containers:\n- name: a\n  env:\n  - name: E\n    valueFrom:\n      fieldRef: {fieldPath: a.b}",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: mine",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: mine",
         ("spec.template.spec.containers[name=a].env[name=E].value",),

@@ -1,7 +1,7 @@
 """Package updates as a person sees them: files, packages, strategies, conflicts."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -151,7 +151,8 @@ def test_a_field_pattern_goes_before_the_annotation_and_that_before_the_default(
 
 
 def test_declared_keys_merge_a_list_of_a_custom_resource() -> None:
-    head = "apiVersion: e.com/v1\nkind: Shop\nmetadata:\n  name: s\n  annotations:\n    reconciler.dev/merge-keys: spec.f=name\nspec:\n  f:\n"
+    note = "  annotations:\n    reconciler.dev/merge-keys: spec.f=name\n"
+    head = f"apiVersion: e.com/v1\nkind: Shop\nmetadata:\n  name: s\n{note}spec:\n  f:\n"
     apple, pear = "  - name: apple\n    price: {}\n", "  - name: pear\n"
 
     texts, conflicts = update(
@@ -165,9 +166,10 @@ def test_declared_keys_merge_a_list_of_a_custom_resource() -> None:
 
 def test_the_packages_own_definitions_say_how_lists_merge() -> None:
     crd = (
-        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: shops.e.com\n"
-        "spec:\n  group: e.com\n  names:\n    kind: Shop\n  versions:\n  - name: v1\n    schema:\n"
-        "      openAPIV3Schema:\n        properties:\n          spec:\n            properties:\n              f:\n"
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n"
+        "  name: shops.e.com\nspec:\n  group: e.com\n  names:\n    kind: Shop\n  versions:\n  - name: v1\n"
+        "    schema:\n      openAPIV3Schema:\n        properties:\n          spec:\n"
+        "            properties:\n              f:\n"
         "                x-kubernetes-list-type: map\n                x-kubernetes-list-map-keys: [name]\n"
     )
     head = "apiVersion: e.com/v1\nkind: Shop\nmetadata:\n  name: s\nspec:\n  f:\n"
@@ -183,7 +185,10 @@ def test_the_packages_own_definitions_say_how_lists_merge() -> None:
 
 
 def test_an_encrypted_document_is_one_value() -> None:
-    secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  a: ENC[{}]\n  b: ENC[{}]\nsops:\n  mac: ENC[{}]\n"
+    secret = (
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n"
+        "stringData:\n  a: ENC[{}]\n  b: ENC[{}]\nsops:\n  mac: ENC[{}]\n"
+    )
     sides = [
         {"s.yaml": secret.format(*parts)} for parts in (("1", "1", "1"), ("2", "1", "2"), ("1", "3", "3"))
     ]
@@ -195,7 +200,10 @@ def test_an_encrypted_document_is_one_value() -> None:
 
 
 def test_sealed_data_merges_by_key() -> None:
-    sealed = "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\nmetadata:\n  name: s\nspec:\n  encryptedData:\n    a: {}\n    b: {}\n"
+    sealed = (
+        "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\nmetadata:\n  name: s\n"
+        "spec:\n  encryptedData:\n    a: {}\n    b: {}\n"
+    )
     sides = [{"s.yaml": sealed.format(*parts)} for parts in (("A1", "B1"), ("A2", "B1"), ("A1", "B3"))]
 
     assert update(*sides) == ({"s.yaml": sealed.format("A2", "B3")}, ())
@@ -270,16 +278,16 @@ SUBPACKAGES = [
 
 
 @pytest.mark.parametrize(
-    ("reason", "base", "upstream", "local", "want", "told"), SUBPACKAGES, ids=[s[0] for s in SUBPACKAGES]
+    ("sides", "want", "told"), [(s[1:4], *s[4:]) for s in SUBPACKAGES], ids=[s[0] for s in SUBPACKAGES]
 )
 def test_a_sub_package_comes_and_goes_whole(
-    reason: str, base: str | None, upstream: str | None, local: str | None, want: str | None, told: list[str]
+    sides: tuple[str | None, ...], want: str | None, told: list[str]
 ) -> None:
-    sides = [{"sub/Kptfile": SUB, "sub/r.yaml": text} if text else {} for text in (base, upstream, local)]
+    packages = [{"sub/Kptfile": SUB, "sub/r.yaml": text} if text else {} for text in sides]
 
-    texts, conflicts = update(*sides)
+    texts, conflicts = update(*packages)
 
-    assert texts == ({"sub/Kptfile": SUB, "sub/r.yaml": want} if want else {}), reason
+    assert texts == ({"sub/Kptfile": SUB, "sub/r.yaml": want} if want else {})
     assert [c.reason for c in conflicts] == told
 
 
@@ -294,8 +302,8 @@ def test_a_sub_package_that_follows_another_upstream_is_left_alone() -> None:
 
 
 class TestStrategies:
-    base = {"r.yaml": cm("c"), "gone.yaml": cm("gone"), "README.md": "old\n"}
-    upstream = {"r.yaml": cm("c", "up"), "new.yaml": cm("new"), "README.md": "new\n"}
+    base: ClassVar = {"r.yaml": cm("c"), "gone.yaml": cm("gone"), "README.md": "old\n"}
+    upstream: ClassVar = {"r.yaml": cm("c", "up"), "new.yaml": cm("new"), "README.md": "new\n"}
 
     def test_fast_forward_becomes_upstream(self) -> None:
         texts, _ = update(self.base, self.upstream, self.base, strategy=Strategy.FAST_FORWARD)
@@ -360,7 +368,8 @@ class TestKptfile:
         assert text == self.functions("localhost:5000/a:v2", "localhost:5000/b:v1", "mine:v1", "n:v1")
 
     def test_comments_and_our_annotations_stay(self) -> None:
-        mine = "  annotations: # why\n    reconciler.dev/owner: prod/default/x\ninfo: # about\n  description: old # here\n"
+        notes = "  annotations: # why\n    reconciler.dev/owner: prod/default/x\n"
+        mine = f"{notes}info: # about\n  description: old # here\n"
 
         text, conflicts = self.merged("info:\n  description: old\n", "info:\n  description: new\n", mine)
 
@@ -377,7 +386,8 @@ class TestKptfile:
         assert "a: b" in text
 
     def test_the_new_upstream_is_recorded_and_nothing_else_changes(self) -> None:
-        block = "{}:\n  type: git\n  git:\n    repo: https://x.example/up # mine\n    directory: /p\n    ref: v1\n"
+        git = "    repo: https://x.example/up # mine\n    directory: /p\n    ref: v1\n"
+        block = "{}:\n  type: git\n  git:\n" + git
         before = (
             block.format("upstream")
             + "  updateStrategy: resource-merge\n"
