@@ -36,7 +36,7 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
     return Desired(
         variants=tuple(sorted(variants, key=lambda variant: variant.key)),
         stalled=inventory.stalled | stalled,
-        conditions=_conditions(settled),
+        conditions={**_unread(inventory), **_conditions(settled)},
         targets={
             ObjectName(one.owner.namespace, one.owner.name): len(one.candidates)
             for one in settled
@@ -82,6 +82,19 @@ def _conditions(settled: Iterable[Asked]) -> Mapping[ObjectKey, tuple[Condition,
             conditions[one.owner] = stalled_variant(one.findings)
         for candidate in one.candidates:
             conditions[variant_key(candidate.variant.key)] = (VALID,)
+    return conditions
+
+
+def _unread(inventory: Inventory) -> Mapping[ObjectKey, tuple[Condition, ...]]:
+    """Return the conditions of owners whose manifests could not even be read."""
+    conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
+    for owner in inventory.stalled:
+        said = sorted(p.message for p in inventory.problems if p.subject == describe(owner))
+        findings = [Finding((), message) for message in said]
+        if owner.kind == "PackageVariantSet":
+            conditions[owner] = stalled_set(findings, valid=False)
+        elif owner.kind == "PackageVariant":
+            conditions[owner] = stalled_variant(findings)
     return conditions
 
 

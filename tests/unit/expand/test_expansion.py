@@ -6,18 +6,21 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.errors import Location, Problem
-from reconciler.expand import Desired, expand
+from reconciler.expand import Desired, diff_variants, expand
 from reconciler.expand.owners import set_key, variant_key
 from reconciler.ids import GroupKind, ObjectName
-from reconciler.inventory import Inventory, Source
+from reconciler.inventory import Inventory, Snapshot, SnapshotObject, Source
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits, Policy
 from reconciler.reasons import Reason
 from tests.support.sets import (
+    FIVE_EXPRESSIONS,
     KIND,
     blueprints,
     cluster,
+    fleet,
     package_set,
+    record_all,
     repository,
     select,
     snapshot,
@@ -350,6 +353,21 @@ def test_a_kind_that_its_definition_or_a_complete_list_proves_is_served() -> Non
     assert expand(one(select(BY_NAME), snapshot=listed)).problems == ()
 
 
+def test_a_kind_is_served_if_its_definition_is_in_the_snapshot() -> None:
+    crd = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    body = {"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}
+    definition = SnapshotObject(*crd, "", "clusters.example.dev", {}, {}, body, Location("crds.yaml", 1))
+    held = Snapshot(present=True, objects={crd: (definition,)})
+
+    assert expand(one(select(BY_NAME), snapshot=held)).problems == ()
+
+
+def test_repositories_can_be_selected_as_objects_of_their_kind() -> None:
+    selector = {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "Repository", "name": "edge"}
+
+    assert names(expand(one({"objectSelector": selector}))) == ["fleet-edge-app"]
+
+
 class Collision(NamedTuple):
     reason: str
     world: Inventory
@@ -423,10 +441,19 @@ def test_who_stalled_while_reading_is_not_expanded() -> None:
     )
     key = set_key(ObjectName("default", "fleet"))
 
-    desired = expand(replace(inventory, stalled=frozenset({key})))
+    said = Problem(
+        Location("sets.yaml", 9),
+        Reason.UNKNOWN_FIELD,
+        "Unknown field spec.x",
+        "",
+        "PackageVariantSet default/fleet",
+    )
+
+    desired = expand(replace(inventory, stalled=frozenset({key}), problems=(said,)))
 
     assert names(desired) == ["other"]
     assert key in desired.stalled
+    assert conditions(desired)["Stalled"] == ("True", "ValidationError", "Unknown field spec.x")
 
 
 def test_a_fault_in_a_block_scalar_is_found_on_its_line() -> None:
@@ -469,3 +496,21 @@ def test_a_trace_says_which_literal_or_expression_gave_each_field() -> None:
     }
     assert expand(inventory).variants[0].trace == {}
     assert expand(inventory).variants[0].spec == found.spec
+
+
+def test_one_bad_target_of_ten_thousand_is_named_and_nothing_of_the_set_changes() -> None:
+    inventory = fleet(10_000, share=1.0, template=FIVE_EXPRESSIONS, bad=7777)
+    good = fleet(10_000, share=0.001, template=FIVE_EXPRESSIONS)
+    inventory = replace(inventory, records=record_all(good))
+
+    desired = expand(inventory)
+    diff = diff_variants(desired, inventory)
+
+    (problem,) = desired.problems
+    assert problem.message == (
+        "target default/cluster-007777 (snapshot/clusters.yaml:7778):"
+        " template.labelExprs[0].valueExpr: no such key: region"
+    )
+    assert (diff.create, diff.update, diff.delete, diff.transfer) == ((), (), (), ())
+    assert {change.reason for change in diff.keep} == {Reason.OWNER_STALLED}
+    assert len(diff.keep) == 10

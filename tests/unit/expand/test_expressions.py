@@ -1,5 +1,7 @@
 """The door to CEL: what it refuses and where, what it says of failures, that it never raises."""
 
+import sys
+
 import pytest
 
 from reconciler.expand.expressions import EngineName, Expressions, Failure, Program
@@ -158,3 +160,12 @@ def test_more_than_31_chained_terms_are_refused(terms: int) -> None:
 )
 def test_doubles_are_written_as_c_writes_them(value: float, text: str) -> None:
     assert format_double(value) == text
+
+
+def test_without_its_wheel_the_portable_engine_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "reconciler.expand.expressions.google", None)
+
+    expressions = Expressions(Limits())
+
+    assert expressions.engine == "portable"
+    assert expressions.run("target.name", TARGET) == "t"
