@@ -13,27 +13,25 @@ from reconciler.inventory import Draft, PackageState, RepositoryView
 from tests.support.sets import COMMIT, TREE, blueprints
 
 
+WIP = Draft(
+    path="app",
+    workspace="wip",
+    lifecycle=Lifecycle.DRAFT,
+    ref="refs/heads/drafts/app/wip",
+    tip=COMMIT,
+    tree=TREE,
+    header=KptfileHeader(),
+    base=COMMIT.oid,
+    base_tree=None,
+)
+
+
 def view() -> RepositoryView:
     found = blueprints("app", "deep/app")
-    draft = Draft(
-        "app",
-        "wip",
-        Lifecycle.DRAFT,
-        "refs/heads/drafts/app/wip",
-        COMMIT,
-        TREE,
-        KptfileHeader(),
-        COMMIT.oid,
-        None,
-    )
-    packages = {
-        **found.packages,
-        "app": replace(found.packages["app"], drafts=(draft,)),
-        "bare": PackageState("bare"),
-    }
-    return replace(
-        found, packages=packages, tags={"stable": COMMIT}, branches={"main": COMMIT, "next": COMMIT}
-    )
+    app = replace(found.packages["app"], drafts=(WIP,))
+    packages = {**found.packages, "app": app, "bare": PackageState("bare")}
+    branches = {"main": COMMIT, "next": COMMIT}
+    return replace(found, packages=packages, tags={"stable": COMMIT}, branches=branches)
 
 
 class Case(NamedTuple):
@@ -50,7 +48,7 @@ CASES = [
     Case(
         "revision and workspace of one revision", {"revision": 2, "workspaceName": "v2"}, "blueprints.app.v2"
     ),
-    Case("revision and workspace of two revisions", {"revision": 1, "workspaceName": "v2"}, None),
+    Case("both, of two revisions", {"revision": 1, "workspaceName": "v2"}, None),
     Case("the placeholder of the main branch", {"workspaceName": "main"}, "blueprints.app.main"),
     Case("a tag of the package", {"tag": "v1"}, "blueprints.app.v1"),
     Case("a tag of the whole repository", {"tag": "stable"}, "blueprints.app.stable"),
