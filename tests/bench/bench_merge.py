@@ -46,7 +46,8 @@ def deployment(name: str, *, image: str = "app:1", replicas: int = 1, extra: str
         f"  template:\n    metadata:\n      labels:\n        app: {name}\n    spec:\n      containers:\n"
         f"      - name: app\n        image: {image}\n        ports:\n        - containerPort: 8080\n"
         f"          protocol: TCP\n        env:\n{env}        resources:\n          limits:\n"
-        f"            cpu: 500m\n            memory: 512Mi\n      volumes:\n      - name: data\n        emptyDir: {{}}\n"
+        f"            cpu: 500m\n            memory: 512Mi\n"
+        "      volumes:\n      - name: data\n        emptyDir: {}\n"
     )
 
 
@@ -207,8 +208,8 @@ def main() -> None:
     merged, busy = sum(done for done, _ in parts), max(cpu for _, cpu in parts)
     verdict = "ok" if busy <= 15 * count / 10_000 else "MISSED"
     print(
-        f"unique: two processes, {merged} merges: {wall:.2f} s wall on this machine as it is, {busy:.2f} s cpu of the"
-        f" slower one (goal: 15 s per 10,000 on two free cores) {verdict}"
+        f"unique: two processes, {merged} merges: {wall:.2f} s wall on this machine as it is,"
+        f" {busy:.2f} s cpu of the slower one (goal: 15 s per 10,000 on two free cores) {verdict}"
     )
     process = measure_process(options.runs)
     kpt = measure_kpt(options.runs)

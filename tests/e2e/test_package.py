@@ -1,0 +1,206 @@
+"""`reconciler package` on directories: what it writes, what it says, how it exits."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.apply.directory import write_directory
+from reconciler.cli.main import invoke
+from reconciler.errors import ConfigurationError, RefusedError, UsageError
+from reconciler.objects import File, Mode
+from reconciler.policy import Limits
+from reconciler.read.directory import read_directory, stays_inside
+
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: pkg\n"
+CM = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  a: {}\n"
+SECRET = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  a: {}\n"
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Path:
+    for side, value in (("original", "x"), ("upstream", "up"), ("local", "mine")):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "Kptfile").write_text(KPTFILE)
+        (tmp_path / side / "r.yaml").write_text(CM.format(value))
+    return tmp_path
+
+
+def update(sides: Path, *options: str, output: str = "out") -> int:
+    paths = [f"--{side}={sides / side}" for side in ("original", "upstream", "local")]
+    return invoke(["package", "update", *paths, f"--output={sides / output}", *options])
+
+
+def test_conflicts_are_shown_and_exit_7(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert update(sides) == 7
+
+    assert (sides / "out" / "r.yaml").read_text() == CM.format("mine")
+    shown = capsys.readouterr().out
+    assert "conflict r.yaml: ConfigMap c: data.a (BothChanged)" in shown
+    assert all(side in shown for side in ("base      x", "upstream  up", "local     mine"))
+
+
+def test_json_names_both_sides(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert update(sides, "--output-format=json") == 7
+
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert said["updated"] is True
+    assert said["conflicts"] == [
+        {
+            "path": "r.yaml",
+            "resource": "ConfigMap c",
+            "field": "data.a",
+            "base": "x",
+            "upstream": "up",
+            "local": "mine",
+            "reason": "BothChanged",
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "value", "code"),
+    [
+        (["--on-conflict=upstream"], "up", 0),
+        (["--on-conflict=local"], "mine", 0),
+        (["--mode=compatible"], "up", 0),
+        (["--strategy=force-delete-replace"], "up", 0),
+    ],
+)
+def test_options_decide(sides: Path, options: list[str], value: str, code: int) -> None:
+    assert update(sides, *options) == code
+    assert (sides / "out" / "r.yaml").read_text() == CM.format(value)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [(["--on-conflict=fail"], 7), (["--strategy=fast-forward"], 4), (["--mode=other"], 2)],
+)
+def test_a_refused_update_writes_nothing(sides: Path, options: list[str], code: int) -> None:
+    assert update(sides, *options) == code
+    assert not (sides / "out").exists()
+
+
+def test_a_package_that_cannot_be_read_exits_3(sides: Path) -> None:
+    (sides / "local" / "Kptfile").write_text("[")
+    (sides / "upstream" / "Kptfile").write_text(f"{KPTFILE}info: {{}}\n")
+
+    assert update(sides) == 3
+
+
+def test_local_may_be_updated_in_place(sides: Path) -> None:
+    assert update(sides, "--on-conflict=upstream", output="local") == 0
+
+    assert (sides / "local" / "r.yaml").read_text() == CM.format("up")
+    assert sorted(path.name for path in sides.iterdir()) == ["local", "original", "upstream"]
+
+
+def test_a_directory_with_other_content_is_not_replaced(sides: Path) -> None:
+    assert update(sides, output="original") == 4
+    assert (sides / "original" / "r.yaml").read_text() == CM.format("x")
+
+
+def test_the_new_upstream_can_be_recorded(sides: Path) -> None:
+    follows = "upstream:\n  type: git\n  git:\n    repo: https://x.example/r\n    directory: /\n    ref: v1\n"
+    (sides / "local" / "Kptfile").write_text(KPTFILE + follows)
+
+    update(sides, "--ref=v2")
+
+    assert (sides / "out" / "Kptfile").read_text() == KPTFILE + follows.replace("v1", "v2")
+
+
+def test_secrets_are_not_shown(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ("original", "upstream", "local"):
+        (sides / side / "r.yaml").write_text(SECRET.format(f"hush-{side}"))
+
+    assert update(sides) == 7
+    assert invoke(["package", "diff", str(sides / "original"), str(sides / "local")]) == 0
+
+    assert "hush" not in capsys.readouterr().out
+    assert (sides / "out" / "r.yaml").read_text() == SECRET.format("hush-local")
+
+
+def test_diff_and_tree(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        invoke(["package", "diff", str(sides / "original"), str(sides / "local"), "--detailed-exitcode"])
+        == 10
+    )
+    assert "-  a: x\n+  a: mine\n" in capsys.readouterr().out
+
+    assert invoke(["package", "diff", str(sides / "local"), str(sides / "local"), "--detailed-exitcode"]) == 0
+    assert capsys.readouterr().out == ""
+
+    assert invoke(["package", "tree", str(sides / "local")]) == 0
+    assert capsys.readouterr().out == "Package local\n├── Kptfile\n└── r.yaml\n    [ConfigMap c]\n"
+
+
+def test_modes_and_inner_links_survive_a_round_trip(tmp_path: Path) -> None:
+    files = {
+        "a/run.sh": File.of(b"#!/bin/sh\n", Mode.EXECUTABLE),
+        "a/link": File.of(b"../b.txt", Mode.SYMLINK),
+        "b.txt": File.of(b"b\n"),
+    }
+
+    write_directory(files, tmp_path / "out")
+
+    assert read_directory(tmp_path / "out") == files
+    assert (tmp_path / "out" / "a" / "link").readlink() == Path("../b.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "inside"),
+    [
+        ("a/l", "../b", True),
+        ("a/l", "../../b", False),
+        ("l", "/etc/passwd", False),
+        ("a/b/l", "../../../x", False),
+        ("l", "a/../b", True),
+        ("l", "a/../../a", False),
+    ],
+)
+def test_links_lead_nowhere_else(path: str, target: str, *, inside: bool) -> None:
+    assert stays_inside(path, target) is inside
+
+
+def test_a_link_out_of_the_package_is_neither_read_nor_written(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "l").symlink_to("/etc/passwd")
+
+    with pytest.raises(ConfigurationError) as caught:
+        read_directory(tmp_path / "p")
+    assert caught.value.location is not None
+    assert caught.value.location.path == "l"
+    with pytest.raises(RefusedError):
+        write_directory({"l": File.of(b"../x", Mode.SYMLINK)}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", ".git/config"])
+def test_a_path_out_of_the_package_is_not_written(tmp_path: Path, path: str) -> None:
+    with pytest.raises(RefusedError):
+        write_directory({"fine": File.of(b""), path: File.of(b"")}, tmp_path / "out")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_limits_and_odd_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * 100)
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(ConfigurationError):
+        read_directory(tmp_path, Limits(package_file_bytes=10))
+    with pytest.raises(ConfigurationError):
+        read_directory(tmp_path)
+    with pytest.raises(UsageError):
+        read_directory(tmp_path / "big")
+
+
+def test_git_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("")
+    (tmp_path / "a").write_text("")
+
+    assert list(read_directory(tmp_path)) == ["a"]
