@@ -12,7 +12,6 @@ from reconciler.ids import Lifecycle
 from reconciler.inventory import Draft, PackageState, RepositoryView
 from tests.support.sets import COMMIT, TREE, blueprints
 
-
 WIP = Draft(
     path="app",
     workspace="wip",
