@@ -7,8 +7,9 @@ from dataclasses import replace
 from reconciler.api.porch import REPOSITORY, Repository, Upstream
 from reconciler.api.validation import parse_model
 from reconciler.config import FILE, parse_configuration
-from reconciler.errors import Location, Problem, UnavailableError
+from reconciler.errors import ConfigurationError, Location, Problem, UnavailableError
 from reconciler.forge.choose import choose_forge
+from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import (
@@ -95,7 +96,11 @@ def _read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
     data = None
     if blob is not None:
         opened.objects.ensure([blob])
-        data = opened.objects.blob(blob, Policy().limits.manifest_bytes)
+        try:
+            data = opened.objects.blob(blob, Policy().limits.manifest_bytes)
+        except PackageRefusedError as error:
+            message = f"The configuration was not read: {error.why}"
+            raise ConfigurationError(message, location=Location(path)) from error
     return parse_configuration(data, path, environment)
 
 

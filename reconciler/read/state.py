@@ -7,6 +7,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.git.files import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.policy import Limits
 from reconciler.read.files import FoundFile, Objects, Walk
@@ -48,23 +49,28 @@ def read_state(objects: Objects, commit: Oid | None, limits: Limits) -> State:
         return State()
     problems: list[Problem] = []
     variants = {}
-    for path, data in _files(objects, commit, VARIANTS_DIRECTORY, limits):
+    for path, data in _files(objects, commit, VARIANTS_DIRECTORY, limits, problems):
         if record := _record(path, data, PackageVariantRecord, problems):
             variants[record.key] = record
     sets = {}
-    for path, data in _files(objects, commit, SETS_DIRECTORY, limits):
+    for path, data in _files(objects, commit, SETS_DIRECTORY, limits, problems):
         if set_record := _record(path, data, SetRecord, problems):
             sets[set_record.key] = set_record
     return State(variants, sets, tuple(sorted(problems)))
 
 
-def _files(objects: Objects, commit: Oid, directory: str, limits: Limits) -> Iterator[tuple[str, bytes]]:
+def _files(
+    objects: Objects, commit: Oid, directory: str, limits: Limits, problems: list[Problem]
+) -> Iterator[tuple[str, bytes]]:
     tree = objects.subtree(commit, directory)
     walked = Walk((".json",)).below(objects, tree, directory) if tree else iter(())
     files = [file for file in walked if isinstance(file, FoundFile)]
     objects.ensure(file.oid for file in files)
     for file in files:
-        yield file.path, objects.blob(file.oid, limits.manifest_bytes)
+        try:
+            yield file.path, objects.blob(file.oid, limits.manifest_bytes)
+        except PackageRefusedError as error:
+            problems.append(_unreadable(file.path, error.why))
 
 
 def _record(path: str, data: bytes, model: type[R], problems: list[Problem]) -> R | None:
@@ -72,10 +78,13 @@ def _record(path: str, data: bytes, model: type[R], problems: list[Problem]) -> 
     try:
         return model.model_validate_json(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        message = f"The record cannot be read: {error.errors(include_url=False)[0]['msg']}"
-        hint = "Remove the file from the state branch; what it owned is kept as it is."
-        problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
+        problems.append(_unreadable(path, error.errors(include_url=False)[0]["msg"]))
         return None
+
+
+def _unreadable(path: str, why: str) -> Problem:
+    hint = "Remove the file from the state branch; what it owned is kept as it is."
+    return Problem(Location(path), Reason.INVALID_STATE, f"The record cannot be read: {why}", hint)
 
 
 def _check_schema(path: str, data: bytes) -> None:

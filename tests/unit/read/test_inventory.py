@@ -236,6 +236,13 @@ def test_a_repository_without_configuration_is_told_how_to_begin(tmp_path: Path)
     assert "reconciler init" in caught.value.hint
 
 
+def test_a_configuration_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    create(tmp_path, "control", {"reconciler.yaml": CONFIG + "#" * (2 << 20)})
+
+    with pytest.raises(ConfigurationError):
+        read(tmp_path)
+
+
 def test_packages_that_only_locks_branches_and_repository_tags_name_are_found(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE}, {"web/Kptfile": KPTFILE + "# 2\n"}, tags=("v1.0.0",))
     mirror = Mirrors(tmp_path / "look").open(str(tmp_path / "up.git"))

@@ -40,7 +40,9 @@ def test_what_was_written_is_read(world: Callable[..., World]) -> None:
     assert state.problems == ()
 
 
-@pytest.mark.parametrize("data", [b"{", b"{}", record_bytes(VARIANT).replace(b'"uid"', b'"uid2"')])
+@pytest.mark.parametrize(
+    "data", [b"{", b"{}", b" " * (2 << 20), record_bytes(VARIANT).replace(b'"uid"', b'"uid2"')]
+)
 def test_a_record_that_is_not_understood_is_named(world: Callable[..., World], data: bytes) -> None:
     made = world({**FILES, "packagevariants/default/bad.json": data})
 
