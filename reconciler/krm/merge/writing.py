@@ -93,6 +93,17 @@ def _edit_items(local: Node, items: list[Part], path: Path) -> Iterator[Edit]:
             yield DeleteItem((*path, place))
     for index, part in enumerate(new, len(stays)):
         yield InsertItem(path, index, _slot_or_value(part.value, flow=local.is_flow))
+        if isinstance(part.value, Made) and not local.is_flow:
+            yield from _new_comments(part.value, (*path, index))
+
+
+def _new_comments(made: Made, path: Path) -> Iterator[Edit]:
+    """Write the comments of scalars that upstream gave to a new element made of parts."""
+    for name, part in made.fields.items():
+        if isinstance(part.value, Taken) and part.value.node.is_scalar and part.line is KEEP:
+            line = part.value.node.comments.line
+            if line:
+                yield SetLineComment((*path, name), line)
 
 
 def _edit_comments(local: Node, part: Part, path: Path) -> Iterator[Edit]:
