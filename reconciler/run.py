@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
+from reconciler.apply.gate import check_applicable
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.repository import Target
 from reconciler.apply.state import read_branch
-from reconciler.errors import RefusedError
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import choose_forge
 from reconciler.git.repository import Mirrors
@@ -90,6 +90,7 @@ def make_plan(settings: Settings) -> Planned:
     contents = fetch_contents(resolution.needs, world.mirrors, inventory.policy.limits)
     rendered = render_packages(resolution, contents, inventory)
     plan = plan_changes(inventory, desired, resolution, rendered)
+    plan = replace(plan, notes=(*inventory.notes, *plan.notes))
     return Planned(world, desired, resolution, plan)
 
 
@@ -99,19 +100,17 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
     Raises:
         RefusedError: Doing it would be unsafe, or is not what was reviewed; nothing was written.
     """
-    check_applicable(planned, checksum)
     world, inventory = planned.world, planned.world.inventory
-    mirrors = {
-        view.url: world.mirrors.open(view.remote)
-        for view in inventory.repositories.values()
-        if view.is_available
-    }
-    policy = inventory.policy
+    policy, views = inventory.policy, inventory.repositories.values()
+    control = world.mirrors.open(inventory.control.remote)
+    check_applicable(
+        planned.plan, checksum=checksum, control=inventory.control, default_branch=control.head_branch
+    )
+    mirrors = {view.url: world.mirrors.open(view.remote) for view in views if view.is_available}
     targets = {
         url: Target(mirror, choose_forge(mirror, policy), policy.commits, planned.names)
         for url, mirror in mirrors.items()
     }
-    control = world.mirrors.open(inventory.control.remote)
     return apply_changes(planned.plan, inventory, targets, control, narrate)
 
 
@@ -121,36 +120,6 @@ def read_status(settings: Settings) -> list[dict[str, Any]]:
     known = world.inventory.control
     files = read_branch(world.mirrors.open(known.remote), known.status, world.inventory.policy.limits)
     return [orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/")]
-
-
-def check_applicable(planned: Planned, checksum: str) -> None:
-    """Refuse what must not be applied: an unreviewed plan, an unsafe one, one of another branch.
-
-    Raises:
-        RefusedError: The first of these that applies.
-    """
-    plan, control = planned.plan, planned.world.inventory.control
-    if checksum and checksum != plan.checksum:
-        raise RefusedError(
-            f"The plan now is {plan.checksum}, not the one that was reviewed",
-            hint="Something changed since: review the plan above, then pass its checksum.",
-        )
-    default = planned.world.mirrors.open(control.remote).head_branch
-    if control.branch and default and control.branch != default:
-        raise RefusedError(
-            f"Branch {control.branch} is not the default branch {default} of the control repository",
-            hint="Merge it first; `reconciler plan` and `reconciler check` show what it would do.",
-        )
-    if not control.published:
-        raise RefusedError(
-            f"Commit {control.commit.oid} is not on the control repository as everybody has it",
-            hint="Push it first, or merge it; `reconciler plan` shows what it would do.",
-        )
-    if plan.refusals:
-        raise RefusedError(
-            "; ".join(refusal.message for refusal in plan.refusals),
-            hint=" ".join(dict.fromkeys(r.hint for r in plan.refusals if r.hint)),
-        )
 
 
 def default_cache() -> Path:

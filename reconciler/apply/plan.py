@@ -8,7 +8,6 @@ from reconciler.apply.outcome import Result, joined
 from reconciler.apply.repository import Target, apply_repository
 from reconciler.apply.state import (
     Branch,
-    read_branch,
     state_ref,
     status_ref,
     surviving_records,
@@ -17,6 +16,7 @@ from reconciler.apply.state import (
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Effect, Outcome, Plan
+from reconciler.state import record_bytes, record_path
 
 AT_ONCE = 4
 Narrate = Callable[[Effect], None]
@@ -64,7 +64,8 @@ def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str,
 def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
     """Write what was decided and what was observed, last: neither is needed to recognise an effect."""
     policy, known = inventory.policy, inventory.control
-    old = read_branch(control, known.state, policy.limits) if done.failed else {}
+    before = (*inventory.records.values(), *inventory.set_records.values())
+    old = {record_path(record): record_bytes(record) for record in before} if done.failed else {}
     records = surviving_records(old, plan.records, plan.record_owners, done.failed)
     state = Branch(state_ref(policy.instance), known.state, records, "Record what was applied\n")
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")

@@ -1,10 +1,12 @@
 """The state and status branches, written last: what was decided, and what was observed (D3)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.apply.outcome import Did, Result, failure
-from reconciler.errors import ConflictError, ReconcilerError, RefusedError
+from reconciler.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
+from reconciler.git.files import PackageRefusedError
 from reconciler.git.layout import HEADS
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
@@ -13,6 +15,9 @@ from reconciler.ids import Oid, PackageKey
 from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits
+
+MOST_FILES = 1_000_000
+"""A fleet has more variants than a package has files."""
 
 CONTROL = "control"
 """What reports call the control repository."""
@@ -50,10 +55,18 @@ def surviving_records(
 
 
 def read_branch(mirror: Mirror, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
-    """Return the files of a machine-owned branch at a commit; none if there is no commit."""
+    """Return the files of a machine-owned branch at a commit; none if there is no commit.
+
+    Raises:
+        UnavailableError: The branch holds something that we never write.
+    """
     if commit is None:
         return {}
-    files = mirror.files(mirror.commit(commit).tree, limits)
+    roomy = replace(limits, package_files=MOST_FILES)
+    try:
+        files = mirror.files(mirror.commit(commit).tree, roomy)
+    except PackageRefusedError as error:
+        raise UnavailableError(f"{commit} of {mirror.remote} cannot be read: {error}") from error
     return {path: file.data for path, file in files.items()}
 
 

@@ -274,7 +274,15 @@ def test_only_the_default_branch_is_applied(world: World) -> None:
     assert invoke(["apply", "-q", "--control", str(copy), *places]) == 4
     assert world.all_refs() == before
 
+    git(copy, "checkout", "-q", "--detach", "main")
+    git(copy, "commit", "-q", "--allow-empty", "-m", "Not merged")
+    assert invoke(["apply", "-q", "--control", str(copy), *places]) == 4
     git(copy, "checkout", "-q", "main")
+    git(copy, "commit", "-q", "--allow-empty", "-m", "Not pushed")
+    assert invoke(["apply", "-q", "--control", str(copy), *places]) == 4
+    assert world.all_refs() == before
+
+    git(copy, "checkout", "-q", "--detach", "origin/main")
     assert invoke(["apply", "-q", "--control", str(copy), *places]) == 0
     assert "refs/heads/reconciler/fleet/state" in world.all_refs()["control.git"]
 

@@ -104,3 +104,13 @@ def test_no_files_and_no_branch_is_nothing_to_do(tmp_path: Path) -> None:
     write_branch(mirror(repo), branch({}), POLICY, EPOCH)
 
     assert REF not in repo.refs()
+
+
+def test_a_fleet_has_more_records_than_a_package_has_files(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    files = {f"packagevariants/d/{n}.json": b"{}" for n in range(60)}
+    write_branch(mirror(repo), branch(files), POLICY, EPOCH)
+
+    found = mirror(repo)
+
+    assert read_branch(found, found.refs()[REF], Limits(package_files=50)) == files

@@ -1,0 +1,44 @@
+"""What must not be applied: a plan that nobody reviewed, an unsafe one, one of an unmerged commit."""
+
+from reconciler.errors import RefusedError
+from reconciler.inventory import Control
+from reconciler.plan.changes import Plan
+
+
+def check_applicable(plan: Plan, *, checksum: str, control: Control, default_branch: str) -> None:
+    """Refuse a plan that must not be applied.
+
+    Raises:
+        RefusedError: The first reason that applies; nothing was written.
+    """
+    if checksum and checksum != plan.checksum:
+        raise RefusedError(
+            f"The plan now is {plan.checksum}, not the one that was reviewed",
+            hint="Something changed since: review the plan above, then pass its checksum.",
+        )
+    check_merged(control, default_branch)
+    if plan.refusals:
+        raise RefusedError(
+            "; ".join(refusal.message for refusal in plan.refusals),
+            hint=" ".join(dict.fromkeys(r.hint for r in plan.refusals if r.hint)),
+        )
+
+
+def check_merged(control: Control, default_branch: str) -> None:
+    """Refuse what the control repository's default branch does not hold (D17).
+
+    A working copy may be on no branch, as in many build jobs; its commit must be merged all the same.
+
+    Raises:
+        RefusedError: Another branch is checked out, or a commit that was not pushed or not merged.
+    """
+    if control.branch and default_branch and control.branch != default_branch:
+        raise RefusedError(
+            f"Branch {control.branch} is not the default branch {default_branch} of the control repository",
+            hint="Merge it first; `reconciler plan` shows what it would do.",
+        )
+    if not control.published:
+        raise RefusedError(
+            f"Commit {control.commit.oid} is not on branch {default_branch} of {control.remote}",
+            hint="Push it, or merge it first.",
+        )
