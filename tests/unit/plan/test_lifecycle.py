@@ -102,6 +102,18 @@ def test_an_open_draft_follows_upstream_in_place(world: ModelWorld) -> None:
     assert world.repositories["edge"].at(DRAFT).parents == (world.repositories["edge"].refs[MAIN],)
 
 
+def test_a_draft_that_goes_back_is_as_old_as_its_older_upstream(world: ModelWorld) -> None:
+    world.variants["web"] = spec(2)
+    world.run()
+    world.variants["web"] = spec(1)
+
+    (write,) = the_change(world).writes
+
+    upstream = world.repositories["blueprints"].at("refs/tags/web/v1")
+    assert isinstance(write, WriteDraft)
+    assert write.time == upstream.time, "the time of our own former commit does not count"
+
+
 def test_a_persons_commit_on_a_draft_survives_an_update(world: ModelWorld) -> None:
     drafted(world)
     tip = world.edit("edge", "web", {"b.yaml": "b: mine\n"}, ref=DRAFT)
