@@ -10,7 +10,11 @@ from reconciler.errors import ConfigurationError, Exit, Location
 from reconciler.policy import ForgeKind, ForgeRule, GroupBy, OnUnavailable, OpenOn, Policy, find_rule
 
 HEAD = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
-NOT_YET = {"functions"}  # the function pipeline brings its own section of the configuration
+NOT_YET = {
+    "functions",
+    "labels",
+    "writes",
+}  # each brings its own section of the configuration when it is honoured
 EVERYTHING = """\
 spec:
   manifests: [./sets/, variants]
