@@ -112,12 +112,10 @@ class Node:
         """The fields of a mapping by typed key."""
         if self._fields is None:
             self._fields = {}
-            for index, (key, value) in enumerate(self.raw.value if self.is_mapping else ()):
-                start = key.start_mark.index
+            flow = self.is_flow
+            for key, value in self.raw.value if self.is_mapping else ():
                 name = key.value if not key.tag else typed_key(key)
-                self._fields[name] = Field(
-                    self, index, start, Node(self.tree, value, start, in_flow=self.is_flow)
-                )
+                self._fields[name] = Field(Node(self.tree, value, key.start_mark.index, in_flow=flow))
         return self._fields
 
     @property
@@ -251,12 +249,9 @@ class Node:
 class Field:
     """One field of a mapping."""
 
-    __slots__ = ("index", "parent", "start", "value")
+    __slots__ = ("value",)
 
-    def __init__(self, parent: Node, index: int, start: int, value: Node) -> None:
-        self.parent = parent
-        self.index = index
-        self.start = start
+    def __init__(self, value: Node) -> None:
         self.value = value
 
     @property
