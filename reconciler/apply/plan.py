@@ -16,7 +16,7 @@ from reconciler.apply.state import (
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Effect, Outcome, Plan
-from reconciler.state import record_bytes, record_path
+from reconciler.state import PackageVariantRecord, SetRecord, record_bytes, record_path
 
 AT_ONCE = 4
 Narrate = Callable[[Effect], None]
@@ -64,7 +64,8 @@ def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str,
 def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
     """Write what was decided and what was observed, last: neither is needed to recognise an effect."""
     policy, known = inventory.policy, inventory.control
-    before = (*inventory.records.values(), *inventory.set_records.values())
+    before: list[PackageVariantRecord | SetRecord] = [*inventory.records.values()]
+    before += inventory.set_records.values()
     old = {record_path(record): record_bytes(record) for record in before} if done.failed else {}
     records = surviving_records(old, plan.records, plan.record_owners, done.failed)
     state = Branch(state_ref(policy.instance), known.state, records, "Record what was applied\n")

@@ -174,6 +174,29 @@ def test_a_repository_that_only_warns_is_no_failure(world: World) -> None:
     assert world.run("apply").code == 0
 
 
+def test_a_repository_that_refuses_keeps_its_records_and_the_others_proceed(world: World) -> None:
+    hook = world.root / "edge-2.git/hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho policy says no >&2\nexit 1\n")
+    hook.chmod(0o755)
+
+    refused = world.run("apply")
+    recorded = git(world.control, "ls-tree", "-r", "--name-only", "reconciler/fleet/state")
+
+    assert refused.code == 4
+    assert "failed: pushed   edge-2" in refused.out
+    assert DRAFT not in world.all_refs()["edge-2.git"]
+    assert DRAFT in world.all_refs()["edge-3.git"]
+    assert "packagevariants/default/web-edge-1.json" in recorded
+    assert "packagevariants/default/web-edge-2.json" not in recorded
+
+    hook.unlink()
+    assert world.run("apply").code == 0
+    assert DRAFT in world.all_refs()["edge-2.git"]
+    recorded = git(world.control, "ls-tree", "-r", "--name-only", "reconciler/fleet/state")
+    assert "packagevariants/default/web-edge-2.json" in recorded
+
+
 def test_a_control_repository_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
     said = World(tmp_path).run("plan")
 
