@@ -25,8 +25,8 @@ class PackageVariantRecord(_Record):
     `inputs` is a digest of all that its package was rendered from, `local_tree` the package on
     main that it was rendered onto ("" for none) and `output_tree` the result: where all three
     still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
-    what was rejected; `deletion_proposed` tells that people were asked to delete the package. `injection` says which
-    required injection points are empty, None if the package has no points.
+    what was rejected; `deletion_proposed` tells that people were asked to delete the package.
+    `injection` says which required injection points are empty, None if the package has no points.
     """
 
     api_version: str = SCHEMA
