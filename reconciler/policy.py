@@ -86,6 +86,22 @@ class CredentialRule:
     token_env: str = ""
     token_file: str = ""
     ssh_key_file: str = ""
+    app_id: str = ""
+    installation_id: str = ""
+    app_key_env: str = ""
+    app_key_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLimits:
+    """How fast one identity writes to a forge: 60 a minute and 400 an hour are below GitHub's limits.
+
+    A run whose next write is due later than `max_wait_s` seconds from now ends, and the next goes on.
+    """
+
+    per_minute: int = 60
+    per_hour: int = 400
+    max_wait_s: float = 120.0
 
 
 R = TypeVar("R", ForgeRule, CredentialRule)
@@ -152,6 +168,35 @@ class CommitPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerPolicy:
+    """How containers are run: off where `engine` is empty. `arguments` go to `run` as they are."""
+
+    engine: str = ""
+    arguments: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+    parallel: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionPolicy:
+    """Which functions may run, and within what limits (D11).
+
+    `claim_floating`: a builtin answers for `latest` and for no tag. `compatible`: upstream's faults
+    are copied. `exec` maps names to absolute paths; `images` an image's name and tag to its digest.
+    """
+
+    claim_floating: bool = True
+    compatible: bool = False
+    exec: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    container: ContainerPolicy = ContainerPolicy()
+    timeout_s: int = 300
+    memory_bytes: int = 512 << 20
+    output_bytes: int = 64 << 20
+    starlark_steps: int = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Every choice of one instance, as `reconciler.yaml` and the command line make it."""
 
@@ -172,3 +217,6 @@ class Policy:
     group_by: GroupBy = GroupBy.PACKAGE
     forges: tuple[ForgeRule, ...] = ()
     credentials: tuple[CredentialRule, ...] = ()
+    writes: WriteLimits = WriteLimits()
+    labels: tuple[str, ...] = ()
+    functions: FunctionPolicy = FunctionPolicy()
