@@ -1,7 +1,7 @@
 """Bring a new upstream into a package that people have edited: three-way, pure, whole or not at all."""
 
 from reconciler.krm.yaml import YamlError
-from reconciler.objects import File, Files
+from reconciler.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update.kptfile import set_upstream, update_strategy, upstream_of
 from reconciler.render.update.ledger import Ledger
@@ -22,6 +22,10 @@ __all__ = [
 ]
 
 
+_MEMORY = Memory()
+"""What was merged before in this process: a fleet with few distinct edits pays for few merges."""
+
+
 def update_package(
     original: Files,
     upstream: Files,
@@ -35,8 +39,8 @@ def update_package(
 ) -> Updated:
     """Return `local` with what changed from `original` to `upstream`.
 
-    Pure and deterministic; `memory` only saves work. `strategy` None is the Kptfile's own, else
-    `resource-merge`. With `new_upstream`, the root Kptfile says where the package now comes from.
+    Pure and deterministic; `memory` only saves work, by default the work of earlier calls. `strategy`
+    None is the Kptfile's own, else `resource-merge`. With `new_upstream`, the root Kptfile says where the package now comes from.
 
     Laws, in the default mode: an upstream that did not change leaves local alone, a local that
     nobody edited becomes upstream, both byte for byte; what upstream did not touch stays as local has it.
@@ -45,13 +49,14 @@ def update_package(
         UpdateRefused: The package must not be updated; nothing of it was changed.
     """
     policy = on_conflict if isinstance(on_conflict, ConflictPolicy) else ConflictPolicy(on_conflict)
-    settings = Settings(mode, policy, memory if memory is not None else Memory())
+    settings = Settings(mode, policy, memory if memory is not None else _MEMORY)
     ledger = Ledger(policy)
     chosen = strategy or update_strategy(local.get(KPTFILE)) or Strategy.RESOURCE_MERGE
     try:
         files = STRATEGIES[chosen](Sides(original, upstream, local), settings, ledger)
         if new_upstream is not None and KPTFILE in files:
-            files[KPTFILE] = _with_upstream(files[KPTFILE], new_upstream, settings, ledger)
+            files[KPTFILE], fallbacks = set_upstream(files[KPTFILE], new_upstream)
+            ledger.fallbacks += fallbacks
     except YamlError as error:
         raise UpdateRefused("InvalidYAML", f"The package cannot be merged: {error}") from error
     if ledger.fatal:
@@ -59,10 +64,3 @@ def update_package(
         message = f"{len(conflicts)} conflicts, and the policy is to fail"
         raise UpdateRefused("MergeConflict", message, conflicts=conflicts)
     return ledger.updated(files)
-
-
-def _with_upstream(file: File, upstream: UpstreamRef, settings: Settings, ledger: Ledger) -> File:
-    key = ("upstream", file.oid, upstream)
-    done, fallbacks = settings.memory.recall(key, lambda: set_upstream(file, upstream))
-    ledger.fallbacks += fallbacks
-    return done

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.krm.merge import is_same, merge_document, merge_document_like_kpt, root_of
+from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
+from reconciler.krm.merge import Judge, Verdict, is_same, merge_document, merge_document_like_kpt, root_of
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
 from reconciler.render.update.chunks import Document
 from reconciler.render.update.ledger import Ledger
@@ -13,6 +14,8 @@ from reconciler.render.update.settle import judge_of
 
 MERGE_KEYS = "reconciler.dev/merge-keys"
 """On a resource: `spec.fruits=name;spec.ports=port,protocol`, the keys of lists whose schema is unknown."""
+
+_CONTEXT_FIELDS = (("data", "name"), ("data", "package-path"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,10 +66,17 @@ def _merged(
     else:
         shape = _shape(data, upstream.document.data, settings)
         judge = judge_of(settings.policy, data)
+        if ours.identity.name == PACKAGE_CONTEXT_NAME:
+            judge = _keep_own_name(judge)
         done = merge_document(old, upstream.document.tree, ours.tree, shape=shape, judge=judge)
     ledger.fallbacks += done.fallbacks
     ledger.record(local.path, str(ours.identity), done.clashes, data)
     return done.text
+
+
+def _keep_own_name(judge: Judge) -> Judge:
+    """Let nobody overwrite what a package context says about its own package."""
+    return lambda steps: Verdict.LOCAL if steps in _CONTEXT_FIELDS else judge(steps)
 
 
 def _shape(local: Any, upstream: Any, settings: Settings) -> Shape | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from reconciler.ids import Oid
 from reconciler.krm.schema import Schemas, crd_shapes
@@ -14,7 +14,8 @@ from reconciler.render.update.model import ConflictPolicy
 
 T = TypeVar("T")
 _CRD = b"CustomResourceDefinition"
-_ROOM = 50_000
+_UNKNOWN: Final = object()
+_ROOM = 4096
 _DOCUMENTS = 256
 
 
@@ -30,8 +31,9 @@ class Memory:
 
     def recall(self, key: Any, make: Callable[[], T]) -> T:
         """Return what `make` returns, from memory if it was asked for `key` before."""
-        if key in self._known:
-            return self._known[key]  # type: ignore[no-any-return]
+        found = self._known.get(key, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return found  # type: ignore[no-any-return]
         if len(self._known) >= _ROOM:
             self._known.clear()
         value = self._known[key] = make()
@@ -43,11 +45,13 @@ class Memory:
         Few are kept: a document is many small objects, and what is worth remembering is the merged file.
         """
         key = (file.oid, file.mode)
-        if key not in self._read:
-            if len(self._read) >= _DOCUMENTS:
-                self._read.clear()
-            self._read[key] = split_documents(file)
-        return self._read[key]
+        found = self._read.get(key, _UNKNOWN)
+        if found is not _UNKNOWN:
+            return found  # type: ignore[return-value]
+        if len(self._read) >= _DOCUMENTS:
+            self._read.clear()
+        chunked = self._read[key] = split_documents(file)
+        return chunked
 
 
 @dataclass(frozen=True, slots=True)

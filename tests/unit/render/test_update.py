@@ -301,6 +301,14 @@ def test_a_sub_package_that_follows_another_upstream_is_left_alone() -> None:
     assert texts == mine
 
 
+def test_a_package_context_keeps_its_own_name() -> None:
+    context = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: {}\n"
+    sides = [{"package-context.yaml": context.format(name)} for name in ("example", "changed", "mine")]
+
+    assert update(*sides, on_conflict=OnConflict.UPSTREAM) == (sides[2], ())
+    assert update({}, sides[1], sides[2], on_conflict=OnConflict.UPSTREAM) == (sides[2], ())
+
+
 class TestStrategies:
     base: ClassVar = {"r.yaml": cm("c"), "gone.yaml": cm("gone"), "README.md": "old\n"}
     upstream: ClassVar = {"r.yaml": cm("c", "up"), "new.yaml": cm("new"), "README.md": "new\n"}
