@@ -7,12 +7,16 @@ from random import Random
 import pytest
 
 from reconciler.dependencies.answer import Answer, Unsatisfiable
+from reconciler.dependencies.fleet import input_digest
+from reconciler.dependencies.lockfile import record_bytes, resolution_of
 from reconciler.dependencies.pose import pose
 from reconciler.dependencies.question import restrict
+from reconciler.dependencies.relock import choices_of, pins_of
 from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.solve import solve
 from reconciler.dependencies.verify import verify
-from reconciler.dependencies.world import catalogue
+from reconciler.dependencies.world import Pin, catalogue
+from tests.bench import bench_resolver as bench
 from tests.support.dependency_worlds import RULES, small_world
 from tests.support.exhaustive import answers, canonical
 
@@ -67,6 +71,20 @@ def test_the_verifier_accepts_every_answer_and_no_damaged_one() -> None:
     assert damaged > 400
 
 
+def test_what_was_locked_is_decided_again_and_no_byte_of_the_lock_moves() -> None:
+    compared = 0
+    for seed in range(500):
+        world = replace(small_world(seed)[0], pins=(), chosen=())
+        solution = resolve(world)
+        if not solution.explanations:
+            body = resolution_of(world, solution)
+            again = replace(world, pins=pins_of(body), chosen=choices_of(body))
+            assert record_bytes(resolution_of(again, resolve(again))) == record_bytes(body), seed
+            assert input_digest(again) == input_digest(world), seed
+            compared += 1
+    assert compared > 200
+
+
 def test_the_worlds_exercise_every_rule_and_both_verdicts() -> None:
     satisfiable: Counter[str] = Counter()
     unsatisfiable: Counter[str] = Counter()
@@ -77,6 +95,26 @@ def test_the_worlds_exercise_every_rule_and_both_verdicts() -> None:
 
     assert 0.3 <= unsatisfiable["all"] / (CHUNKS * SEEDS) <= 0.7
     assert all(satisfiable[rule] >= 10 and unsatisfiable[rule] >= 10 for rule in RULES)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bump_changes_as_few_pins_as_a_maxsat_solver_proves_possible(seed: int) -> None:
+    known = bench.correlated(packages=40, versions=8, needs=3, window=1 + seed % 2)
+    before = pose(bench.world(known, [(f"p{n}", "<=4.0.0") for n in range(5)])).question
+    held = solve(before)
+    assert isinstance(held, Answer)
+    pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
+    wishes = [(f"p{seed}", f">={5 + seed % 3}.0.0"), *((f"p{n}", "") for n in range(5) if n != seed)]
+    question = pose(bench.world(known, wishes, pins)).question
+
+    answer = solve(question)
+
+    assert isinstance(answer, Answer)
+    changed = sum(
+        node.locked is not None and answer.chosen.get(instance, node.locked) != node.locked
+        for instance, node in question.nodes.items()
+    )
+    assert 0 < changed == bench.fewest(question)
 
 
 def test_the_order_of_the_input_does_not_matter() -> None:

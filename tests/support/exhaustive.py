@@ -143,10 +143,11 @@ def canonical(question: Question) -> Answer | None:
 
 def _rank(
     question: Question, chosen: dict[Instance, int], demand: Demand, way: Way
-) -> tuple[bool, bool, int]:
+) -> tuple[bool, bool, int, bool]:
     sticky = question.sticky.get(demand.fact) == way.alternative
     there = way.instance is None or way.via in PRESENT or chosen.get(way.instance, -1) in way.allowed
-    return (not sticky, not there, way.alternative)
+    fresh = way.active and way.instance is not None and question.nodes[way.instance].locked is None
+    return (not sticky, not there, way.alternative, fresh)
 
 
 def changes(question: Question, chosen: dict[Instance, int], met: dict[Fact, Way]) -> list[bool]:

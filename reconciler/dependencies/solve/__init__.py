@@ -18,6 +18,8 @@ def solve(question: Question) -> Outcome:
     pins the one that keeps the pins with the least names. Then demands are met one by one, the
     user's first, what has one way before what has several, optional ones last: each takes the
     first of its ways, and each new instance the first of its versions, that some valid answer has.
+    Ways are tried in the order: the locked alternative, what is there already, the alternatives
+    as written, and within one what is locked before what is new.
 
     Deterministic: bounded by the question's budget of conflicts, never by time.
     """

@@ -63,12 +63,13 @@ class _Walk:
         if way.instance is not None and way.active and way.instance not in self.chosen:
             self._choose(way.instance)
 
-    def _rank(self, group: Group, way: Way) -> tuple[bool, bool, int]:
+    def _rank(self, group: Group, way: Way) -> tuple[bool, bool, int, bool]:
         sticky = self.question.sticky.get(group.demand.fact)
         there = (
             way.via in PRESENT or self.chosen.get(way.instance, -1) in way.allowed if way.instance else True
         )
-        return (way.alternative != sticky, not there, way.alternative)
+        fresh = way.active and way.instance is not None and self.question.nodes[way.instance].locked is None
+        return (way.alternative != sticky, not there, way.alternative, fresh)
 
     def _choose(self, instance: Instance) -> None:
         node = self.question.nodes[instance]

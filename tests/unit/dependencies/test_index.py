@@ -1,0 +1,102 @@
+"""The index: filters, one default per interface and layer, and what a fan-out still lacks."""
+
+from dataclasses import replace
+
+from reconciler.dependencies.fanout import WantedVariant, missing_variants
+from reconciler.dependencies.index import Defaults, Index, add_package, list_packages, remove_package
+from reconciler.dependencies.model import Candidate, Ecosystem, Interface, PackageId
+from reconciler.dependencies.resolve import resolve
+from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.world import catalogue
+from tests.support.dependency_manifests import install, needs, package, world_of
+
+HELM = PackageId(Ecosystem.BUNDLE, "r.io/helm-mysql")
+AZURE = PackageId(Ecosystem.BUNDLE, "r.io/azure-mysql")
+MYSQL = "io.cnab.interface.mysql"
+
+
+def candidate(id_: PackageId, version: str, **fields: object) -> Candidate:
+    return replace(Candidate(id_, parse_loose(version)), **fields)
+
+
+KNOWN = catalogue(
+    [
+        candidate(HELM, "v1.0.0", interfaces=(Interface(MYSQL),), labels=(("app", "mysql"),)),
+        candidate(HELM, "v1.1.0", keywords=("database",)),
+        candidate(AZURE, "v2.0.0", interfaces=(Interface(MYSQL),)),
+        candidate(PackageId(Ecosystem.BUNDLE, "r.io/redis"), "v6.0.0", keywords=("cache",)),
+    ]
+)
+
+
+def names(**filters: object) -> list[str]:
+    return [one.package.name for one in list_packages(KNOWN, **filters)]
+
+
+def test_the_list_is_filtered_by_each_word() -> None:
+    assert names() == ["r.io/azure-mysql", "r.io/helm-mysql", "r.io/redis"]
+    assert names(name="MySQL") == ["r.io/azure-mysql", "r.io/helm-mysql"]
+    assert names(label=("app", "mysql")) == ["r.io/helm-mysql"]
+    assert names(interface=MYSQL) == ["r.io/azure-mysql", "r.io/helm-mysql"]
+    assert names(keyword="cache") == ["r.io/redis"]
+    assert names(name="mysql", keyword="cache") == []
+
+
+def test_versions_are_listed_highest_first_and_the_default_is_marked() -> None:
+    listed = list_packages(KNOWN, [(MYSQL, HELM)], interface=MYSQL)
+
+    assert [(one.versions, one.is_default) for one in listed] == [
+        (("v2.0.0",), False),
+        (("v1.1.0", "v1.0.0"), True),
+    ]
+
+
+def test_a_new_default_replaces_the_previous_one() -> None:
+    index = add_package(add_package(Index(), HELM, interface=MYSQL), AZURE, interface=MYSQL)
+
+    assert index.packages == {HELM, AZURE}
+    assert index.defaults == {MYSQL: AZURE}
+    assert remove_package(index, AZURE) == Index(frozenset({HELM}), {})
+    assert remove_package(remove_package(index, AZURE), AZURE) == Index(frozenset({HELM}), {})
+
+
+def test_the_nearest_layer_has_the_last_word() -> None:
+    other = "io.cnab.interface.redis"
+    layers = Defaults(fleet={MYSQL: HELM, other: HELM}, environment={MYSQL: AZURE}, cluster={})
+
+    assert layers.effective() == ((MYSQL, AZURE), (other, HELM))
+    assert dict(layers._replace(cluster={MYSQL: HELM}).effective())[MYSQL] == HELM
+
+
+def kpt(name: str, version: str, *lines: str) -> str:
+    note = f"metadata: {{name: {name}, annotations: {{kpt: 'https://git.io/blueprints//{name}'}}}}"
+    return package(name, version, *lines).replace(f"metadata: {{name: {name}.{version}}}", note)
+
+
+def test_what_a_fanned_out_package_needs_becomes_variants_where_it_lacks() -> None:
+    text = (
+        install("shop", "web", "")
+        + kpt("web", "3.0.0", needs("base", ">=1.0.0"))
+        + kpt("base", "2.0.0", needs("certs"))
+        + kpt("certs", "1.0.0")
+    )
+    solution = resolve(world_of(text))
+    certs = PackageId(Ecosystem.KPT, "https://git.io/blueprints//certs")
+
+    assert solution.explanations == ()
+    wanted = missing_variants({"edge-1": solution, "edge-2": solution}, {"edge-2": [certs]})
+
+    shop = "kpt:https://git.io/blueprints//web@install/prod/shop"
+    base = WantedVariant("edge-1", "https://git.io/blueprints", "base", "2.0.0", "prod", (shop,))
+    assert wanted == (
+        base,
+        WantedVariant(
+            "edge-1",
+            "https://git.io/blueprints",
+            "certs",
+            "1.0.0",
+            "prod",
+            (shop, "kpt:https://git.io/blueprints//base@namespace/prod"),
+        ),
+        base._replace(target="edge-2"),
+    )

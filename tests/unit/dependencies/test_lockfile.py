@@ -1,0 +1,193 @@
+"""The lock: stable bytes, thin per cluster, and everything needed to decide the same again."""
+
+from dataclasses import replace
+
+import orjson
+
+from reconciler.dependencies.fleet import Memo, input_digest, outdated, resolve_fleet
+from reconciler.dependencies.lockfile import (
+    LockChange,
+    LockOp,
+    PackageLock,
+    Resolution,
+    lock_changes,
+    lock_of,
+    lock_path,
+    record_bytes,
+    resolution_of,
+    resolution_path,
+)
+from reconciler.dependencies.relock import choices_of, pins_of
+from reconciler.dependencies.resolve import resolve
+from reconciler.dependencies.world import World, catalogue
+from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
+
+TEXT = (
+    install("shop", "web.io", ">=1.0.0")
+    + package(
+        "web.io",
+        "1.0.0",
+        needs("db.io", ">=1.0.0"),
+        "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}",
+        "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}",
+        needs("gone.io", "", ", optional: true"),
+    )
+    + package("db.io", "1.0.0", "provides: [{apiVersion: db.io/v1, kind: Database}]")
+    + package("a.io", "1.0.0")
+    + package("b.io", "1.0.0")
+    + "---\n{kind: Cluster, apis: [certs.io/v1/Issuer]}\n"
+)
+
+
+def locked(world: World) -> Resolution:
+    return resolution_of(world, resolve(world))
+
+
+def relocked(world: World) -> World:
+    body = locked(world)
+    return replace(world, pins=pins_of(body), chosen=choices_of(body))
+
+
+def test_every_need_is_kept_with_its_dialect_and_range() -> None:
+    body = locked(world_of(TEXT))
+    web = next(one for one in body.packages if one.instance.name == "web.io")
+
+    assert (web.kind, web.name, web.owner, web.requested_by) == ("PackageInstall", "shop", "user", ("user",))
+    rows = [(d.need, d.id, d.dialect, d.constraints, d.via, d.alternative) for d in web.dependencies]
+    assert rows == [
+        ("package", "carvel:db.io", "carvel", ">=1.0.0", "candidate", 0),
+        ("package", "carvel:a.io", "carvel", "", "candidate", 0),
+        ("api", "certs.io/v1/Issuer", "", "", "snapshot", 0),
+    ]
+    assert [(s.parent.name, s.requirement) for s in body.skipped] == [("web.io", "gone.io")]
+    assert body.custom_resource_definitions["Database.db.io"].controller == "carvel:db.io@namespace/prod"
+
+
+def test_the_bytes_are_canonical_and_come_back() -> None:
+    body = locked(world_of(TEXT))
+    data = record_bytes(body)
+
+    assert data.endswith(b"}\n")
+    assert list(orjson.loads(data)) == sorted(orjson.loads(data))
+    assert Resolution.model_validate_json(data) == body
+    assert resolution_path(body.digest).startswith("locks/resolutions/")
+    assert body.digest not in data.decode()
+
+
+def test_what_was_locked_is_decided_again() -> None:
+    first = world_of(TEXT)
+    again = relocked(first)
+
+    assert told(resolve(again)) == told(resolve(first))
+    assert locked(again) == locked(first)
+
+
+def test_a_new_version_does_not_move_a_pin_until_asked_to() -> None:
+    newer = world_of(TEXT + package("db.io", "2.0.0"))
+    held = replace(newer, pins=relocked(world_of(TEXT)).pins)
+    asked = replace(held, choices=replace(held.choices, upgrade=frozenset({"db.io"})))
+
+    assert "db.io@namespace/prod 1.0.0" in told(resolve(held))
+    assert "db.io@namespace/prod 2.0.0" in told(resolve(asked))
+    assert lock_changes(locked(held), locked(asked)) == (
+        LockChange(LockOp.CHANGE, "carvel/db.io/namespace/prod", "1.0.0", "2.0.0"),
+    )
+
+
+def test_a_version_that_vanished_stays_locked_and_is_marked() -> None:
+    text = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io"))
+    held = relocked(world_of(text + package("db.io", "2.0.0")))
+    gone = replace(world_of(text + package("db.io", "1.0.0")), pins=held.pins)
+    (db,) = [one for one in locked(gone).packages if one.instance.name == "db.io"]
+
+    assert (db.version, db.unavailable) == ("2.0.0", True)
+
+
+def test_a_failed_part_keeps_what_was_locked() -> None:
+    text = install("shop", "web.io", "") + install("blog", "press.io", "") + package("press.io", "1.0.0")
+    before = locked(world_of(text + package("web.io", "1.0.0")))
+    broken = world_of(text + package("web.io", "1.0.0", needs("gone.io")))
+
+    after = resolution_of(broken, resolve(broken), before)
+
+    assert after == before
+    assert lock_changes(before, after) == ()
+
+
+def test_a_lock_is_thin_and_its_generation_counts_changes() -> None:
+    world = world_of(TEXT)
+    body = locked(world)
+    first = lock_of("edge-1", input_digest=input_digest(world), resolution=body)
+    same = lock_of("edge-1", input_digest=input_digest(world), resolution=body, previous=first)
+    other = lock_of("edge-1", input_digest="sha256:x", resolution=body, previous=first)
+
+    assert same is first
+    assert (first.generation, other.generation) == (1, 2)
+    assert lock_path(first) == "locks/edge-1.json"
+    assert PackageLock.model_validate_json(record_bytes(first)) == first
+    assert b"web.io" not in record_bytes(first)
+
+
+def test_the_lock_of_crossplane_is_imported_as_pins() -> None:
+    text = provider("platform", "v1.0.0", "Configuration") + crossplane(
+        "platform", "v1.0.0", "[{provider: x.io/aws, version: '>=v1.0.0'}]"
+    )
+    world = world_of(text + crossplane("aws", "v1.1.0") + crossplane("aws", "v1.2.0"))
+    old = {**world.catalogue.packages}
+    pins = tuple(
+        pin for pin in relocked(world_of(text + crossplane("aws", "v1.1.0"))).pins if pin.candidate.id in old
+    )
+
+    assert "x.io/aws@cluster v1.2.0" in told(resolve(world))
+    assert "x.io/aws@cluster v1.1.0" in told(resolve(replace(world, pins=pins)))
+
+
+def test_the_input_digest_ignores_order_names_places_and_what_cannot_matter() -> None:
+    world = world_of(TEXT)
+    digest = input_digest(world)
+
+    assert input_digest(replace(world, cluster="elsewhere", installs=world.installs[::-1])) == digest
+    assert input_digest(world_of("---\n{kind: Cluster}\n" + TEXT)) == digest
+    assert input_digest(world_of(TEXT + package("unrelated.io", "1.0.0"))) == digest
+    assert input_digest(relocked(world)) == digest
+    assert input_digest(world_of(TEXT + package("db.io", "2.0.0"))) != digest
+    assert input_digest(world_of(TEXT.replace("certs.io/v1/Issuer]", "certs.io/v2/Issuer]"))) != digest
+
+
+def test_equal_clusters_are_resolved_once_and_checked_against_the_lock() -> None:
+    text = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io"))
+    worlds = [replace(world_of(text + package("db.io", "1.0.0")), cluster=name) for name in ("a", "b", "c")]
+    shared = [replace(world, catalogue=worlds[0].catalogue) for world in worlds]
+    memo = Memo()
+    solutions = resolve_fleet(shared, memo)
+
+    assert solutions["a"] is solutions["b"] is solutions["c"]
+    locks = {
+        world.cluster: lock_of(
+            world.cluster,
+            input_digest=memo.digest(world),
+            resolution=resolution_of(world, solutions[world.cluster]),
+        )
+        for world in shared
+    }
+    assert len({lock.resolution for lock in locks.values()}) == 1
+    assert outdated(shared, locks) == ()
+    bumped = world_of(text + package("db.io", "2.0.0")).catalogue
+    assert outdated([replace(shared[0], catalogue=bumped), *shared[1:]], locks) == ("a",)
+    assert outdated([replace(shared[0], cluster="new")], locks) == ("new",)
+
+
+def test_only_who_can_use_a_new_version_is_touched() -> None:
+    candidates = world_of(
+        package("web.io", "1.0.0", needs("db.io")) + package("db.io", "1.0.0") + package("lone.io", "1.0.0")
+    ).catalogue
+    uses = replace(world_of(install("shop", "web.io", "")), catalogue=candidates, cluster="uses")
+    alone = replace(world_of(install("lone", "lone.io", "")), catalogue=candidates, cluster="alone")
+    locks = {
+        world.cluster: lock_of(world.cluster, input_digest=input_digest(world), resolution=locked(world))
+        for world in (uses, alone)
+    }
+    several = [one for group in candidates.packages.values() for one in group]
+    newer = catalogue([*several, *world_of(package("db.io", "2.0.0")).catalogue.candidates(several[0].id)])
+
+    assert outdated([replace(uses, catalogue=newer), replace(alone, catalogue=newer)], locks) == ("uses",)
