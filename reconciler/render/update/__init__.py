@@ -39,8 +39,9 @@ def update_package(
 ) -> Updated:
     """Return `local` with what changed from `original` to `upstream`.
 
-    Pure and deterministic; `memory` only saves work, by default the work of earlier calls. `strategy`
-    None is the Kptfile's own, else `resource-merge`. With `new_upstream`, the root Kptfile says where the package now comes from.
+    Pure and deterministic; `memory` only saves work, by default that of earlier calls. `strategy`
+    None is the Kptfile's own, else `resource-merge`. With `new_upstream`, the root Kptfile says
+    where the package now comes from.
 
     Laws, in the default mode: an upstream that did not change leaves local alone, a local that
     nobody edited becomes upstream, both byte for byte; what upstream did not touch stays as local has it.

@@ -16,7 +16,7 @@ T = TypeVar("T")
 _CRD = b"CustomResourceDefinition"
 _UNKNOWN: Final = object()
 _ROOM = 4096
-_DOCUMENTS = 256
+_DOCUMENTS = 64
 
 
 @dataclass(slots=True)
