@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.krm.yaml import load_documents
+from tests.support.schema import violations
 from tests.support.small_world import write_world
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -74,6 +75,8 @@ def test_json_lists_variants_problems_and_origins(control: Path) -> None:
     said = expand(control, "-o", "json", "--trace", "--authored")
 
     found = json.loads(said.stdout)
+    schema = json.loads((PROJECT / "docs/expansion.schema.json").read_text())
+    assert violations(schema, found) == []
     assert (found["kind"], found["problems"]) == ("Expansion", [])
     names = [v["metadata"]["name"] for v in found["variants"]]
     assert {"fleet-edge-1-web-edge-1", "web-edge-1"} <= set(names)
