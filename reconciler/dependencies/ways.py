@@ -126,15 +126,18 @@ def _elsewhere(asked: _Asked, need: PackageNeed, package: PackageId) -> Iterator
 
 
 def _create(asked: _Asked, package: PackageId, range_: VersionRange, via: Via) -> Iterator[Way]:
+    """Yield the slots that a new instance may take, the one with the highest version first."""
     shelf, site = asked.shelf, asked.site
     if len(site.path) > shelf.world.choices.depth:
         return
     known = shelf.world.catalogue.candidates(package)
+    found = []
     for slot, places in slots(package, known, asked.requirement, site):
         instance = Instance(package, slot)
         locked = shelf.candidates(instance)
         fitting = places | places_of(locked) - places_of(known) if len(locked) > len(known) else places
-        yield Way(via, asked.number, instance, fitting & shelf.allowed(instance, range_))
+        found.append(Way(via, asked.number, instance, fitting & shelf.allowed(instance, range_)))
+    yield from sorted(found, key=lambda way: -max(way.allowed, default=-1))
 
 
 def _api(asked: _Asked, need: ApiNeed) -> Iterator[Way]:

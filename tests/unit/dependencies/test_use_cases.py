@@ -4,6 +4,8 @@ import textwrap
 
 import pytest
 
+from reconciler.dependencies.lockfile import resolution_of
+from reconciler.dependencies.relock import pins_of
 from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.world import LockedChoice
 from tests.support.dependency_manifests import (
@@ -258,6 +260,15 @@ def test_one_per_cluster_is_used_from_every_namespace() -> None:
 
     assert found.count("certs.io@cluster 1.0.0") == 1
     assert found.count("<- carvel:certs.io@cluster (candidate)") == 2
+
+
+def test_a_package_that_changed_its_installation_type_stays_where_it_was_locked() -> None:
+    text = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("certs.io"))
+    both = package("certs.io", "1.0.0") + package("certs.io", "2.0.0", "installationType: onePerCluster")
+    body = resolution_of(before := world_of(text + package("certs.io", "1.0.0")), resolve(before))
+
+    assert "carvel:certs.io@cluster 2.0.0" in resolved(text + both)
+    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(text + both, pins=pins_of(body))
 
 
 def test_a_closure_three_levels_deep() -> None:
