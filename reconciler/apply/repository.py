@@ -125,11 +125,21 @@ def _blame(
         ref, _, new = composed.update
         result = refused.get(ref)
         if result and mirror.refs().get(ref) != new:
-            blamed.setdefault(str(change.package), (change, ref, _error(result)))
+            error = _blocked(ref, mirror.refs()) or _error(result)
+            blamed.setdefault(str(change.package), (change, ref, error))
     stuck = [r for ref, r in refused.items() if ref.startswith(PULLS) and r.status is PushStatus.REJECTED]
     if stuck and not blamed:
         raise _error(stuck[0])
     return list(blamed.values())
+
+
+def _blocked(ref: str, refs: Iterable[str]) -> RefusedError | None:
+    """Return why a ref can never be made: Git keeps refs like files, and another stands in its way."""
+    for other in sorted(refs):
+        if ref.startswith(f"{other}/") or other.startswith(f"{ref}/"):
+            name = other.removeprefix(HEADS)
+            return RefusedError(f"Branch {name} stands in the way; rename or delete it")
+    return None
 
 
 def _error(result: PushResult) -> ReconcilerError:

@@ -150,6 +150,17 @@ def test_a_repository_that_refuses_is_reported(edge: Edge) -> None:
     assert result.exits <= {Exit.REFUSED, Exit.UNAVAILABLE}
 
 
+def test_a_branch_in_the_way_is_named(edge: Edge) -> None:
+    edge.repo.point("refs/heads/drafts/web", edge.repo.oid("main"))
+
+    result = edge.apply(edge.created(), edge.created("other"))
+
+    assert result.exits == {Exit.REFUSED}
+    assert {p.path for p in result.failed} == {"web"}
+    assert "Branch drafts/web stands in the way" in result.effects[0].error
+    assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
+
+
 def test_a_gone_repository_fails_all_of_its_packages(edge: Edge) -> None:
     target = edge.target()
     changes = [edge.created(), edge.created("other")]
