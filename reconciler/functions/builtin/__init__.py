@@ -1,1 +1,38 @@
-"""Functions that run in this process."""
+"""The functions that run in this process, by the name that the catalog has for them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from reconciler.functions.builtin.apply_replacements import apply_replacements
+from reconciler.functions.builtin.apply_setters import apply_setters
+from reconciler.functions.builtin.call import Builtin
+from reconciler.functions.builtin.delete_annotations import delete_annotations
+from reconciler.functions.builtin.ensure_name_substring import ensure_name_substring
+from reconciler.functions.builtin.gen_pkg_context import gen_pkg_context
+from reconciler.functions.builtin.local_config import remove_local_config_resources
+from reconciler.functions.builtin.search_replace import search_replace
+from reconciler.functions.builtin.set_annotations import set_annotations
+from reconciler.functions.builtin.set_image import set_image
+from reconciler.functions.builtin.set_labels import set_labels
+from reconciler.functions.builtin.set_namespace import set_namespace
+from reconciler.functions.builtin.set_project_id import set_project_id
+from reconciler.functions.builtin.setters import create_setters, list_setters
+from reconciler.functions.builtin.upsert_resource import upsert_resource
+
+BUILTINS: Final[Mapping[str, Builtin]] = {
+    "apply-replacements": apply_replacements,
+    "apply-setters": apply_setters,
+    "builtins/gen-pkg-context": gen_pkg_context,
+    "create-setters": create_setters,
+    "delete-annotations": delete_annotations,
+    "ensure-name-substring": ensure_name_substring,
+    "list-setters": list_setters,
+    "remove-local-config-resources": remove_local_config_resources,
+    "search-replace": search_replace,
+    "set-annotations": set_annotations,
+    "set-image": set_image,
+    "set-labels": set_labels,
+    "set-namespace": set_namespace,
+    "set-project-id": set_project_id,
+    "upsert-resource": upsert_resource,
+}

@@ -1,0 +1,174 @@
+"""search-replace: find fields by value, path or file, and put a value or a comment there."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from reconciler.functions.builtin.call import Call, FunctionFailedError, file_of
+from reconciler.functions.builtin.globs import glob_pattern
+from reconciler.functions.builtin.walk import Field, fields_of, plain, put_text
+from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
+from reconciler.functions.resource import Resource
+from reconciler.functions.runtime import FunctionResult
+from reconciler.krm.yaml import Edit, Scalar, SetLineComment, SetValue, YamlError
+
+_KEYS: Final = ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment")
+_GROUP: Final = re.compile(r"\$\{(\d+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    value: str | None
+    regex: Pattern | None
+    path: tuple[str, ...]
+    file: re.Pattern[str] | None
+    put_value: str | None
+    put_comment: str | None
+
+    @property
+    def has_value(self) -> bool:
+        return self.value is not None or self.regex is not None
+
+
+def search_replace(call: Call) -> Iterator[FunctionResult]:
+    """Put a value or a comment into every field that is searched for, or list them.
+
+    Source: krm-functions-catalog functions/go/search-replace/searchreplace/search_replace.go.
+    """
+    search = _search(call.data)
+    found = False
+    for resource in call.items:
+        if search.file is not None and search.file.fullmatch(resource.file) is None:
+            continue
+        edits: list[Edit] = []
+        for field in fields_of(resource):
+            groups = _match(search, field)
+            if groups is None:
+                continue
+            found = True
+            yield _change(search, resource, field, groups, edits)
+        created = _creation(search, resource) if not edits else None
+        if created is not None:
+            found = True
+            edits.append(created)
+            yield _told(resource, ".".join(map(str, created.path)), "Mutated", search.put_value or "")
+        if edits:
+            _edit(resource, edits)
+    if not found:
+        yield FunctionResult("no matches")
+
+
+def _edit(resource: Resource, edits: list[Edit]) -> None:
+    try:
+        resource.edit(edits)
+    except YamlError as error:
+        raise FunctionFailedError(f"{resource}: {error.message}") from error
+
+
+def _search(data: dict[str, str]) -> _Search:
+    for key in data:
+        if key not in _KEYS:
+            listed = ", ".join(f'"{name}"' for name in _KEYS)
+            raise FunctionFailedError(f'invalid matcher "{key}", must be one of [{listed}]')
+    if "by-value" in data and "by-value-regex" in data:
+        raise FunctionFailedError('only one of ["by-value", "by-value-regex"] can be provided')
+    try:
+        regex = compile_pattern(data["by-value-regex"]) if data.get("by-value-regex") else None
+    except PatternError as error:
+        raise FunctionFailedError(str(error)) from error
+    file = data.get("by-file-path")
+    return _Search(
+        data.get("by-value") or None,
+        regex,
+        tuple(data["by-path"].split(".")) if data.get("by-path") else (),
+        re.compile(glob_pattern(file)) if file else None,
+        data.get("put-value"),
+        data.get("put-comment"),
+    )
+
+
+def _match(search: _Search, field: Field) -> Sequence[str | None] | None:
+    """Return the groups of the match, None where the field is not searched for."""
+    if search.path and not path_matches(field.name.split("."), search.path):
+        return None
+    if not isinstance(field.node, Scalar):
+        listed = search.path and not search.has_value and search.put_comment is not None
+        return () if listed else None
+    if search.value is not None:
+        return () if field.node.content == search.value else None
+    if search.regex is not None:
+        found = search.regex.search(field.node.content)
+        return found.groups() if found is not None else None
+    return () if search.path else None
+
+
+def _change(
+    search: _Search, resource: Resource, field: Field, groups: Sequence[str | None], edits: list[Edit]
+) -> FunctionResult:
+    shown = field.node.content if isinstance(field.node, Scalar) else ""
+    if search.put_comment is not None:
+        comment = _filled(search.put_comment, groups)
+        if field.comment != f"# {comment}":
+            edits.append(SetLineComment(field.path, f"# {comment}"))
+    if search.put_value is not None and isinstance(field.node, Scalar):
+        text = _filled(search.put_value, groups)
+        if _GROUP.search(text):
+            raise FunctionFailedError("unable to resolve capture groups")
+        if text != field.node.content:
+            edits.insert(0, put_text(field, text))
+        shown = text
+    verb = "Matched" if search.put_value is None and search.put_comment is None else "Mutated"
+    return _told(resource, field.name, verb, shown)
+
+
+def _filled(text: str, groups: Sequence[str | None]) -> str:
+    def group(found: re.Match[str]) -> str:
+        number = int(found[1])
+        return (groups[number - 1] or "") if 1 <= number <= len(groups) else found[0]
+
+    return _GROUP.sub(group, text)
+
+
+def _told(resource: Resource, path: str, verb: str, value: str) -> FunctionResult:
+    return FunctionResult(
+        f'{verb} field value "{value}"' if verb == "Matched" else f'Mutated field value to "{value}"',
+        field={"path": path},
+        file=file_of(resource),
+    )
+
+
+def _creation(search: _Search, resource: Resource) -> SetValue | None:
+    """An exact path with a value to put and nothing to search for makes the field where it is absent."""
+    if search.put_value is None or search.has_value or not search.path:
+        return None
+    if any(mark in step for step in search.path for mark in "*["):
+        return None
+    value: Any = resource.value
+    for step in search.path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
+        if value is None:
+            break
+    return SetValue(search.path, plain(search.put_value)) if value is None else None
+
+
+def path_matches(elements: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Tell whether a field's path fits: `*` is one element, `**` any number, `[*]` any index."""
+    reached = {0}
+    for step in pattern:
+        if step == "**":
+            reached = set(range(min(reached), len(elements) + 1)) if reached else set()
+        else:
+            reached = {at + 1 for at in reached if at < len(elements) and _element(elements[at], step)}
+    return len(elements) in reached
+
+
+def _element(element: str, pattern: str) -> bool:
+    if pattern in ("*", element):
+        return True
+    have, wanted = element.split("["), pattern.split("[")
+    return len(have) == len(wanted) and all(
+        want in ("*", "*]", part) for part, want in zip(have, wanted, strict=True)
+    )

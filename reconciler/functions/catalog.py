@@ -1,0 +1,147 @@
+"""Which function an image name means, and whether we have it: names, tags and version ranges.
+
+A builtin claims a range of versions, with a profile where versions of one function behave
+differently. What is below or above is left to containers: it is never run silently by another version.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
+
+REGISTRIES: Final = (
+    "ghcr.io/kptdev/krm-functions-catalog",
+    "ghcr.io/kptdev/kpt-fn",
+    "ghcr.io/kptdev/krm-functions-catalog/krm-fn-contrib",
+    "gcr.io/kpt-fn",
+    "gcr.io/kpt-fn-contrib",
+    "us-docker.pkg.dev/kpt-fn/functions",
+)
+STARLARK: Final = "starlark"
+_FLOATING: Final = frozenset(("", "latest", "unstable"))
+_VERSION: Final = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
+_REFERENCE: Final = re.compile(
+    r"(?P<name>[a-zA-Z0-9][a-zA-Z0-9._-]*(?::[0-9]+)?(?:/[a-zA-Z0-9][a-zA-Z0-9._-]*)*)"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>[a-z0-9]+:[0-9a-f]{32,}))?"
+)
+
+Triple = tuple[int, int, int]
+
+
+class Image(NamedTuple):
+    """An image reference in its parts. `name` has its registry, `short` is what the catalog calls it."""
+
+    name: str
+    tag: str = ""
+    digest: str = ""
+
+    @property
+    def short(self) -> str:
+        """The catalog's name of the function, or "" for an image of another registry."""
+        registry, slash, last = self.name.rpartition("/")
+        return last if not slash or registry in REGISTRIES else ""
+
+    @property
+    def full(self) -> str:
+        """The reference as an engine takes it: with registry, and `latest` where nothing is said."""
+        name = self.name if "/" in self.name else f"{REGISTRIES[0]}/{self.name}"
+        if self.digest:
+            return f"{name}@{self.digest}"
+        return f"{name}:{self.tag or 'latest'}"
+
+
+class Claim(NamedTuple):
+    """The versions from `low` to below `high` that a profile of a builtin answers for; `newest` is known."""
+
+    low: Triple
+    high: Triple
+    newest: Triple
+    profile: str = ""
+
+
+def _claims(low: Triple, high: Triple, newest: Triple) -> tuple[Claim, ...]:
+    return (Claim(low, high, newest),)
+
+
+CLAIMS: Final[dict[str, tuple[Claim, ...]]] = {
+    "apply-replacements": (
+        Claim((0, 1, 0), (0, 1, 2), (0, 1, 1), "lenient"),
+        Claim((0, 1, 2), (0, 2, 0), (0, 1, 5)),
+    ),
+    "apply-setters": (
+        Claim((0, 1, 0), (0, 2, 0), (0, 1, 1), "required"),
+        Claim((0, 2, 0), (0, 3, 0), (0, 2, 2)),
+    ),
+    "create-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
+    "delete-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
+    "ensure-name-substring": _claims((0, 1, 0), (0, 3, 0), (0, 2, 0)),
+    "list-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
+    "remove-local-config-resources": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
+    "search-replace": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
+    "set-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 5)),
+    "set-image": _claims((0, 1, 0), (0, 2, 0), (0, 1, 2)),
+    "set-labels": _claims((0, 2, 0), (0, 3, 0), (0, 2, 2)),
+    "set-namespace": (
+        Claim((0, 4, 0), (0, 4, 2), (0, 4, 1), "plain"),
+        Claim((0, 4, 2), (0, 5, 0), (0, 4, 5)),
+    ),
+    "set-project-id": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
+    STARLARK: _claims((0, 3, 0), (0, 6, 0), (0, 5, 5)),
+    "upsert-resource": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
+}
+PSEUDO: Final = frozenset(("builtins/gen-pkg-context",))
+
+
+def parse_image(text: str, tag: str = "") -> Image | None:
+    """Return an image reference in its parts, None where it is none; `tag` replaces tag and digest.
+
+    Source: kpt pkg/lib/kptfile/v1 and thirdparty OCI reference grammar.
+    """
+    found = _REFERENCE.fullmatch(text.strip())
+    if found is None:
+        return None
+    if tag:
+        return Image(found["name"], tag)
+    return Image(found["name"], found["tag"] or "", found["digest"] or "")
+
+
+def find_claim(image: Image, *, floating: bool = True, known: str = "") -> Claim | None:
+    """Return the claim of the builtin that answers for an image, None if there is none.
+
+    A floating tag of a range (`v0.4`, `~0.4`) is claimed if we have all of that range, in the newest
+    profile; `latest`, `unstable` and no tag if `floating` says so; a digest only if `known`, the
+    digest that was pinned for the tag, is that one.
+    """
+    claims = CLAIMS.get(image.short, ())
+    if image.name in PSEUDO:
+        return Claim((0, 0, 0), (0, 0, 0), (0, 0, 0))
+    if not claims or (image.digest and image.digest != known):
+        return None
+    if image.tag in _FLOATING:
+        return claims[-1] if floating else None
+    found = _VERSION.fullmatch(image.tag)
+    return _by_constraint(image.tag, claims) if found is None else _by_version(found, claims)
+
+
+def _by_version(found: re.Match[str], claims: tuple[Claim, ...]) -> Claim | None:
+    major, minor, patch = (int(part) if part else None for part in found.groups())
+    low = (major or 0, minor or 0, patch or 0)
+    if patch is not None:
+        return next((claim for claim in claims if claim.low <= low < claim.high), None)
+    high = (low[0], low[1] + 1, 0) if minor is not None else (low[0] + 1, 0, 0)
+    if low < claims[0].low or high > claims[-1].high:
+        return None
+    return next(claim for claim in reversed(claims) if claim.low < high)
+
+
+def _by_constraint(text: str, claims: tuple[Claim, ...]) -> Claim | None:
+    try:
+        constraint = parse_constraint(text, Grammar.MASTERMINDS)
+        fitting = [c for c in claims if constraint.allows(parse_strict(_dotted(c.newest)))]
+    except VersionError:
+        return None
+    return fitting[-1] if fitting else None
+
+
+def _dotted(version: Triple) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,199 @@
+"""The ResourceList protocol: resources out with their places as annotations, and back in by their ids."""
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from reconciler.functions.differences import copy_value
+from reconciler.functions.resource import Resource
+from reconciler.functions.runtime import FunctionResult
+
+API_VERSION: Final = "config.kubernetes.io/v1"
+KIND: Final = "ResourceList"
+_INTERNAL: Final = "internal.config.kubernetes.io/"
+_ID: Final = f"{_INTERNAL}id"
+_OLD_ID: Final = "config.k8s.io/id"
+_PATHS: Final = (f"{_INTERNAL}path", "config.kubernetes.io/path")
+_INDEXES: Final = (f"{_INTERNAL}index", "config.kubernetes.io/index")
+_PACKAGE: Final = f"{_INTERNAL}package-path"
+OURS: Final = frozenset(
+    (
+        *_PATHS,
+        *_INDEXES,
+        _ID,
+        _OLD_ID,
+        _PACKAGE,
+        f"{_INTERNAL}seqindent",
+        f"{_INTERNAL}annotations-migration-resource-id",
+        f"{_INTERNAL}kpt-resource-id",
+        "internal.config.k8s.io/kpt-resource-id",
+    )
+)
+"""Annotations of the protocol; none of them reaches a file."""
+
+
+class ProtocolError(Exception):
+    """What a function gave back is no list of resources."""
+
+
+def items_out(resources: Sequence[Resource]) -> list[dict[str, Any]]:
+    """Return the items of a ResourceList: copies, each with its place and an id from 1."""
+    return [_item(resource, number) for number, resource in enumerate(resources, 1)]
+
+
+def _item(resource: Resource, number: int) -> dict[str, Any]:
+    value: dict[str, Any] = copy_value(resource.value)
+    metadata = value.get("metadata")
+    metadata = value["metadata"] = metadata if isinstance(metadata, dict) else {}
+    annotations = metadata.get("annotations")
+    annotations = metadata["annotations"] = annotations if isinstance(annotations, dict) else {}
+    index = str(resource.index or 0)
+    annotations.update(dict.fromkeys(_PATHS, resource.file) | dict.fromkeys(_INDEXES, index))
+    annotations.update({_ID: str(number), _OLD_ID: str(number), _PACKAGE: resource.package or "."})
+    return value
+
+
+def items_in(given: Iterable[Mapping[str, Any]], sent: Sequence[Resource], package: str) -> list[Resource]:
+    """Return the resources that a function gave back: those it was sent with new values, and new ones.
+
+    A new one belongs to `package`; without a path it goes to `<namespace>/<kind>_<name>.yaml`.
+
+    Raises:
+        ProtocolError: An item is no resource.
+    """
+    by_id = {str(number): resource for number, resource in enumerate(sent, 1)}
+    by_place = {(resource.file, str(resource.index or 0)): str(n) for n, resource in enumerate(sent, 1)}
+    found: list[Resource] = []
+    for item in given:
+        if not isinstance(item, Mapping):
+            raise ProtocolError("The function's output has an item that is no mapping")
+        value = copy_value(dict(item))
+        annotations = _annotations(value)
+        path, index = _newer(annotations, _PATHS, ""), _newer(annotations, _INDEXES, "")
+        known = by_id.pop(annotations.get(_ID, annotations.get(_OLD_ID, "")), None)
+        if known is None and not annotations.keys() & {_ID, _OLD_ID}:
+            known = _same_object(by_id.pop(by_place.get((path, index), ""), None), value, by_id, sent)
+        found.append(_taken(known, value, path, index, package))
+    return found
+
+
+def _same_object(
+    found: Resource | None, value: dict[str, Any], by_id: dict[str, Resource], sent: Sequence[Resource]
+) -> Resource | None:
+    """A function that loses ids may still give back what stood at a place; another kind is another object."""
+    if found is None or found.kind == value.get("kind"):
+        return found
+    by_id[str(sent.index(found) + 1)] = found
+    return None
+
+
+def _taken(known: Resource | None, value: dict[str, Any], path: str, index: str, package: str) -> Resource:
+    _strip(value, known)
+    if known is None:
+        fresh = Resource(value, package=package, index=_number(index))
+        fresh.path = _absolute(package, path or default_path(fresh))
+        return fresh
+    known.value = value
+    if path and path != known.file:
+        known.path, known.index = _absolute(known.package, path), _number(index)
+    elif index and index != str(known.index or 0):
+        known.index = _number(index)
+    return known
+
+
+def default_path(resource: Resource) -> str:
+    """Return the file of a new resource that names none.
+
+    Source: kpt thirdparty/kyaml/pathutil, and kyaml kio/kioutil CreatePathAnnotationValue.
+    """
+    name = f"{resource.kind.lower()}_{resource.name}.yaml"
+    return f"{resource.namespace}/{name}" if resource.namespace else name
+
+
+def check_path(path: str) -> str:
+    """Return why a file may not be written there, or "" if it may."""
+    clean = posixpath.normpath(path) if path else ""
+    if not clean or clean.startswith(("/", "../")) or clean in (".", ".."):
+        return f"function must not modify resources outside of package: resource has path {path}"
+    if ".git" in clean.split("/"):
+        return f"function must not write to .git: resource has path {path}"
+    return ""
+
+
+def parse_results(given: Any) -> tuple[FunctionResult, ...]:
+    """Return the results of a function, in any of the shapes that functions write. Total."""
+    listed = given.get("items") if isinstance(given, Mapping) else given
+    return (
+        tuple(_result(item) for item in listed or () if isinstance(item, Mapping))
+        if isinstance(listed, Sequence) and not isinstance(listed, str)
+        else ()
+    )
+
+
+def _result(item: Mapping[str, Any]) -> FunctionResult:
+    reference, field = _mapping(item.get("resourceRef")), _mapping(item.get("field"))
+    nested = _mapping(reference.pop("metadata", None) if reference else None)
+    if reference is not None and nested:
+        reference |= {key: value for key, value in nested.items() if key in ("name", "namespace")}
+    if field and "suggestedValue" in field:
+        field["proposedValue"] = field.pop("suggestedValue")
+    severity = item.get("severity")
+    return FunctionResult(
+        str(item.get("message") or ""),
+        severity if severity in ("error", "warning", "info") else "info",
+        reference,
+        field,
+        _mapping(item.get("file")),
+        _mapping(item.get("tags")),
+    )
+
+
+def _mapping(value: Any) -> dict[str, Any] | None:
+    return dict(value) if isinstance(value, Mapping) else None
+
+
+def result_value(result: FunctionResult) -> dict[str, Any]:
+    """Return a result as the ResourceList protocol writes it."""
+    value: dict[str, Any] = {"message": result.message, "severity": result.severity}
+    parts = {
+        "resourceRef": result.resource_ref,
+        "field": result.field,
+        "file": result.file,
+        "tags": result.tags,
+    }
+    return value | {name: dict(part) for name, part in parts.items() if part}
+
+
+def _annotations(value: dict[str, Any]) -> dict[str, str]:
+    metadata = value.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return {key: str(text) for key, text in found.items()} if isinstance(found, dict) else {}
+
+
+def _newer(annotations: Mapping[str, str], names: tuple[str, str], default: str) -> str:
+    return annotations.get(names[0], annotations.get(names[1], default))
+
+
+def _strip(value: dict[str, Any], known: Resource | None) -> None:
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("annotations"), dict):
+        return
+    annotations: dict[str, Any] = metadata["annotations"]
+    before = known.annotations if known is not None else {}
+    for name in OURS & annotations.keys():
+        if name in before:
+            annotations[name] = before[name]
+        else:
+            del annotations[name]
+    if not annotations and (known is None or "annotations" not in known.metadata):
+        del metadata["annotations"]
+    if not metadata and known is not None and "metadata" not in known.value:
+        del value["metadata"]
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None  # noqa: PLR2004
+
+
+def _absolute(package: str, path: str) -> str:
+    return f"{package}/{path}" if package else path
