@@ -10,6 +10,7 @@ class GroupVersionKind(ForeignModel):
 
     api_version: str
     kind: str
+    provided_by: "PackageReference | None" = None
 
 
 class PackageReference(ForeignModel):

@@ -99,12 +99,17 @@ class PackageNeed:
 
 @dataclass(frozen=True, slots=True)
 class ApiNeed:
-    """A served API; an empty version means any version of that kind."""
+    """A served API; an empty version means any version of that kind.
+
+    `provider` narrows who may serve it: the fields of an API can grow without a new version of
+    it, and then only the version of the package that brings it tells whether they are there.
+    """
 
     gvk: Gvk
+    provider: PackageNeed | None = None
 
     def __str__(self) -> str:
-        return f"the API {self.gvk}"
+        return f"the API {self.gvk} of {self.provider}" if self.provider else f"the API {self.gvk}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +186,6 @@ class Requirement:
     actions: Actions = Actions()
     default: PackageNeed | None = None
     wired: bool = False
-    fields: tuple[str, ...] = ()
     location: Location = field(default=Location(""), compare=False)
 
     def __str__(self) -> str:

@@ -1,13 +1,16 @@
 """One cluster, resolved: pose, split, solve, decode, verify, explain."""
 
+from collections.abc import Iterator
+
 from reconciler.dependencies.answer import Answer, OutOfSteps, Unsatisfiable
 from reconciler.dependencies.explain import explain
+from reconciler.dependencies.model import PackageNeed
 from reconciler.dependencies.pose import pose
 from reconciler.dependencies.question import Question, split
 from reconciler.dependencies.solution import Explanation, Resolved, Skipped, Solution, decode, with_requesters
 from reconciler.dependencies.solve import solve
 from reconciler.dependencies.verify import verify
-from reconciler.dependencies.world import Instance, World
+from reconciler.dependencies.world import Instance, World, slot_of
 from reconciler.errors import Exit, Problem, ReconcilerError
 from reconciler.reasons import Reason
 
@@ -58,11 +61,30 @@ def resolve(world: World) -> Solution:
         tuple(explanations),
         frozenset(failed),
         tuple(sorted(problems)),
+        tuple(_idle_words(world, resolved)),
     )
     violations = verify(world, solution)
     if violations:
         raise UnverifiedSolutionError(world.cluster, violations)
     return solution
+
+
+def _idle_words(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
+    """Yield a warning for each override or value that names no dependency of its install."""
+    by_slot = {one.instance.slot: one.candidate for one in resolved}
+    for install in sorted(world.installs, key=str):
+        candidate = by_slot.get(slot_of(install))
+        if candidate is None or not (install.overrides or install.values):
+            continue
+        known = {requirement.alias for requirement in candidate.requires}
+        for requirement in candidate.requires:
+            known |= {need.id.name for need in requirement.alternatives if isinstance(need, PackageNeed)}
+        given = [(one.name, one.location) for one in install.overrides]
+        given += [(one.name, install.location) for one in install.values]
+        for name, location in given:
+            if name not in known:
+                message = f"{candidate} has no dependency {name}, so what is said about it has no effect"
+                yield Problem(location, Reason.NOT_FOUND, message, subject=str(install))
 
 
 def _stalled(world: World, part: Question, explanation: Explanation) -> list[Problem]:

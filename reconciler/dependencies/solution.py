@@ -90,6 +90,7 @@ class Solution:
     explanations: tuple[Explanation, ...] = ()
     failed: frozenset[Instance] = frozenset()
     problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
     def pins(self) -> tuple[Pin, ...]:
         """Return what to lock."""

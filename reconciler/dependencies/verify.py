@@ -134,10 +134,11 @@ def _is(need: Need, candidate: Candidate, world: World) -> bool:
             return same and need.range.allows(candidate.version, candidate.digest)
         case ApiNeed():
             wanted = need.gvk
-            return any(
+            served = any(
                 g == wanted or (not wanted.version and g.group_kind == wanted.group_kind)
                 for g in candidate.provides
             )
+            return served and (need.provider is None or _is(need.provider, candidate, world))
         case InterfaceNeed():
             return any(interface.meets(need) for interface in candidate.interfaces)
 

@@ -145,13 +145,13 @@ def _api(asked: _Asked, need: ApiNeed) -> Iterator[Way]:
     presence, pins = shelf.world.presence, shelf.world.pins
     owner = dict(presence.owners).get(need.gvk.group_kind)
     ours = owner is not None and owner in {pin.instance.package for pin in pins}
-    if not ours and any(_same_api(need.gvk, api) for api in presence.apis):
+    if not ours and any(_same_api(need.gvk, api) for api in presence.apis) and _is_provided(need, shelf):
         yield Way(Via.SNAPSHOT, asked.number, target="api:cluster")
     if not asked.requirement.install:
         return
     for package in shelf.providers.get(need.gvk, ()):
         for way in _create(asked, package, any_version(package), Via.CANDIDATE):
-            yield _narrow(asked, way, lambda c: any(_same_api(need.gvk, g) for g in c.provides))
+            yield _narrow(asked, way, lambda c: _provides(need, c, shelf))
 
 
 def _interface(asked: _Asked, need: InterfaceNeed) -> Iterator[Way]:
@@ -214,11 +214,30 @@ def _standing(need: Need, demand: Demand, node: Node, shelf: Shelf) -> frozenset
             wanted = near and not demand.requirement.install and shelf.find(need.id) == instance.package
             return shelf.allowed(instance, need.range) if wanted else None
         case ApiNeed():
-            gvk = need.gvk
-            return shelf.places(instance, lambda c: any(_same_api(gvk, api) for api in c.provides)) or None
+            return shelf.places(instance, lambda c: _provides(need, c, shelf)) or None
         case InterfaceNeed():
             exclusive = instance.slot.kind is SlotKind.FOR
             return None if exclusive else shelf.places(instance, lambda c: _implements(c, need)) or None
+
+
+def _provides(need: ApiNeed, candidate: Candidate, shelf: Shelf) -> bool:
+    wanted = need.provider
+    if wanted is not None:
+        fits = wanted.range.allows(candidate.version, candidate.digest)
+        if not fits or shelf.find(wanted.id) != candidate.id:
+            return False
+    return any(_same_api(need.gvk, api) for api in candidate.provides)
+
+
+def _is_provided(need: ApiNeed, shelf: Shelf) -> bool:
+    """Whether what serves an API in the cluster is a version of the package that is asked for."""
+    wanted = need.provider
+    return wanted is None or any(
+        found.id == shelf.find(wanted.id)
+        and found.version
+        and wanted.range.allows(found.version, found.digest)
+        for found in shelf.world.presence.installations
+    )
 
 
 def _same_api(needed: Gvk, served: Gvk) -> bool:

@@ -163,7 +163,8 @@ def _api(item: Any, path: Path, notes: Notes) -> Any:
         return dict(found)
     notes.warn(path, "group, kind and version are read as apiVersion and kind")
     group, version = str(found.get("group", "")), str(found.get("version", ""))
-    return {"apiVersion": f"{group}/{version}" if group else version, "kind": found.get("kind")}
+    rest = {key: value for key, value in found.items() if key not in ("group", "version")}
+    return {**rest, "apiVersion": f"{group}/{version}" if group else version}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +186,15 @@ class _Items:
             for number, one in enumerate(item.or_):
                 yield from self._alternatives(one, (*path, "or", number))
         if item.package is not None:
-            where = (*path, "package", "version")
-            range_ = self.notes.range(self.dialect, item.package.version, where)
-            yield PackageNeed(PackageId(Ecosystem.CARVEL, item.package.ref_name), range_)
+            yield self._package(item.package, (*path, "package", "version"))
         if item.gvk is not None:
-            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind))
+            by = item.gvk.provided_by
+            provider = None if by is None else self._package(by, (*path, "gvk", "providedBy", "version"))
+            yield ApiNeed(_gvk(item.gvk.api_version, item.gvk.kind), provider)
+
+    def _package(self, reference: api.PackageReference, path: Path) -> PackageNeed:
+        range_ = self.notes.range(self.dialect, reference.version, path)
+        return PackageNeed(PackageId(Ecosystem.CARVEL, reference.ref_name), range_)
 
 
 def _read_install(document: Document, notes: Notes) -> Reading:

@@ -1,9 +1,12 @@
 """Porter's bundles and installations, in every generation of their dependencies, into the model."""
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import orjson
 
 from reconciler.api import porter as api
 from reconciler.dependencies.dialects.crossplane import parse_image
@@ -261,8 +264,14 @@ class _Required:
             self.notes.refuse((*self.path, "sharing"), f"group {group} is named, but sharing.mode is off")
         if not shared:
             return Share(Sharing.EXCLUSIVE)
-        inputs = tuple(sorted((name, str(value)) for name, value in self.item.parameters.items()))
-        return Share(Sharing.NAMESPACE, group=group, inputs=inputs)
+        return Share(Sharing.NAMESPACE, group=group, inputs=self._inputs())
+
+    def _inputs(self) -> Pairs:
+        """Tell different inputs apart without repeating them: they may be secret, and locks are read."""
+        if not self.item.parameters:
+            return ()
+        written = orjson.dumps(self.item.parameters, option=orjson.OPT_SORT_KEYS, default=str)
+        return (("inputs", hashlib.sha256(written).hexdigest()[:16]),)
 
     def _check_templates(self) -> None:
         namespace = self.item.namespace

@@ -228,3 +228,16 @@ def test_other_kinds_of_the_group(kind: str, wrong: bool) -> None:
     assert bool(reading.problems) is wrong
     assert not reading.candidates
     assert not reading.installs
+
+
+def test_what_the_cluster_stores_is_read_like_what_a_person_writes() -> None:
+    stored = yaml.safe_load(AS_LIST) | {"kind": "InternalPackage"}
+
+    assert only(read_carvel(stored, HERE)) == only(read(AS_LIST))
+
+
+def test_a_status_decides_nothing() -> None:
+    document = yaml.safe_load(INSTALL)
+    reported = document | {"status": {"dependencies": [{"packageInstallRef": "cache.example.org.9.9.9"}]}}
+
+    assert read_carvel(reported, HERE).installs == read_carvel(document, HERE).installs

@@ -243,3 +243,32 @@ def test_revisions_are_accepted_as_they_are(kind: str, spec: dict[str, Any]) -> 
     }
 
     assert read_crossplane(document, HERE).problems == ()
+
+
+def test_a_git_source_is_a_package_like_an_image() -> None:
+    (aws,) = install("Package", "https://git.example.org/acme/aws:v1.2.3").installs
+
+    assert aws.need.id.name == "https://git.example.org/acme/aws"
+    assert aws.need.range.allows(parse_loose("v1.2.3"))
+
+
+def test_a_dependency_grants_nothing_and_metadata_decides_nothing() -> None:
+    plain = meta({"provider": "x/aws", "version": ">=v1.0.0"})
+    document = {
+        "apiVersion": "meta.pkg.crossplane.io/v1",
+        "kind": "Configuration",
+        "metadata": {"name": "platform", "annotations": {"meta.crossplane.io/maintainer": "us"}},
+        "spec": {
+            "dependsOn": [{"provider": "x/aws", "version": ">=v1.0.0"}],
+            "controller": {"permissionRequests": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
+        },
+    }
+    noisy = read_meta(document, HERE, image="xpkg.example.org/acme/platform", version="v1.0.0")
+
+    assert noisy.candidates == plain.candidates
+
+
+def test_configuration_at_install_time_is_accepted_and_decides_nothing() -> None:
+    configured = install("Provider", "x/y:v1.0.0", runtimeConfigRef={"name": "big"}, revisionHistoryLimit=0)
+
+    assert configured.installs == install("Provider", "x/y:v1.0.0").installs

@@ -1,13 +1,16 @@
 """The use cases of package dependencies, each a small cluster and what is decided there."""
 
 import textwrap
+from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.lockfile import resolution_of
+from reconciler.dependencies.lockfile import record_bytes, resolution_of
+from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.relock import pins_of
 from reconciler.dependencies.resolve import resolve
-from reconciler.dependencies.world import LockedChoice
+from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.world import LockedChoice, catalogue
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
@@ -466,3 +469,93 @@ def test_one_bad_package_does_not_touch_the_others() -> None:
 
     assert "carvel:web.io@install/prod/good 1.0.0" in told(solution)
     assert [problem.subject for problem in solution.problems] == ["PackageInstall prod/bad"]
+
+
+def test_crossplane_installs_the_whole_tree_at_the_highest_that_suits_every_parent() -> None:
+    found = resolved(
+        provider("platform", "v1.0.0", "Configuration")
+        + crossplane(
+            "platform", "v1.0.0", "[{provider: x.io/net, version: '>=v1.0.0'}, {provider: x.io/aws}]"
+        )
+        + crossplane("net", "v1.5.0", "[{provider: x.io/aws, version: '<v2.0.0'}]")
+        + crossplane("aws", "v1.9.0")
+        + crossplane("aws", "v2.0.0")
+    )
+
+    assert "xpkg:x.io/aws@cluster v1.9.0 for xpkg:x.io/net@cluster, xpkg:x.io/platform@cluster" in found
+
+
+def test_two_packages_cannot_own_one_composition() -> None:
+    world = world_of(provider("a", "v1.0.0") + provider("b", "v1.0.0"))
+    several = [
+        Candidate(PackageId(Ecosystem.XPKG, f"x.io/{name}"), parse_loose("v1.0.0"), compositions=(owned,))
+        for name, owned in (("a", "networks"), ("b", "networks"))
+    ]
+    apart = [several[0], replace(several[1], compositions=("clusters",))]
+
+    assert [e.code for e in resolve(replace(world, catalogue=catalogue(several))).explanations] == [
+        "E-OWN-CRD"
+    ]
+    together = replace(world, catalogue=catalogue(apart))
+    assert list(resolution_of(together, resolve(together)).compositions) == ["clusters", "networks"]
+
+
+def test_a_field_that_came_with_a_later_version_of_the_provider() -> None:
+    need = "{gvk: {apiVersion: db.io/v1, kind: Database, providedBy: {refName: db.io, version: '>=1.5.0'}}}"
+    old = (
+        install("shop", "web.io", "")
+        + install("mine", "db.io", "<=1.4.0")
+        + package("web.io", "1.0.0", need)
+        + package("db.io", "1.4.0", "provides: [{apiVersion: db.io/v1, kind: Database}]")
+        + package("db.io", "1.5.0", "provides: [{apiVersion: db.io/v1, kind: Database}]")
+    )
+
+    (explanation,) = resolve(world_of(old)).explanations
+    assert "requires the API db.io/v1/Database of db.io >=1.5.0" in str(explanation)
+    assert "<- carvel:db.io@install/prod/mine (planned)" in resolved(old.replace("<=1.4.0", "<=1.5.0"))
+
+
+def test_words_about_a_dependency_that_does_not_exist_are_warned_about() -> None:
+    said = "dependencies: {override: [{refName: gone.io, install: false}]}"
+    solution = resolve(world_of(install("shop", "web.io", "", said) + package("web.io", "1.0.0")))
+
+    assert [warning.message for warning in solution.warnings] == [
+        "web.io 1.0.0 has no dependency gone.io, so what is said about it has no effect"
+    ]
+    assert solution.warnings[0].location.line == 7
+    assert solution.problems == ()
+
+
+def test_one_bundle_is_shared_for_some_parents_and_exclusive_for_others() -> None:
+    shared = "{requires: [{name: cache, bundle: {reference: r.io/redis, version: 6.x}, "
+    shared += "sharing: {mode: true, group: {name: shop}}}]}"
+    own = "{requires: [{name: cache, bundle: {reference: r.io/redis, version: 6.x}}]}"
+    found = resolved(
+        "".join(installation(name, name) for name in ("a", "b", "c"))
+        + bundle("a", "1.0.0", shared)
+        + bundle("b", "1.0.0", shared)
+        + bundle("c", "1.0.0", own)
+        + bundle("redis", "6.2.0")
+    )
+
+    assert found.count("<- bundle:r.io/redis@shared/prod/shop (candidate)") == 2
+    assert found.count("<- bundle:r.io/redis@for/prod/c/cache (candidate)") == 1
+
+
+def test_other_inputs_are_another_instance_and_never_written_down() -> None:
+    def asks(value: str) -> str:
+        head = "{requires: [{name: db, bundle: {reference: r.io/db, version: 1.x}, "
+        return head + "sharing: {mode: true, group: {name: g}}, parameters: {password: " + value + "}}]}"
+
+    world = world_of(
+        installation("a", "a")
+        + installation("b", "b")
+        + bundle("a", "1.0.0", asks("hunter2"))
+        + bundle("b", "1.0.0", asks("swordfish"))
+        + bundle("db", "1.0.0")
+    )
+    body = record_bytes(resolution_of(world, resolve(world)))
+
+    assert told(resolve(world)).count("bundle:r.io/db@shared/prod/g/inputs=") == 4
+    assert b"hunter2" not in body
+    assert b"swordfish" not in body
