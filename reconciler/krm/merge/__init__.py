@@ -8,9 +8,9 @@ from reconciler.krm.merge.identity import Identity, identity_of
 from reconciler.krm.merge.result import Clash, Judge, Made, Merged, Part, Steps, Taken, Verdict, path_text
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.merge.view import Node, is_same, root_of
-from reconciler.krm.merge.writing import edits_of, is_replacement
+from reconciler.krm.merge.writing import edits_of, is_replacement, write_edits
 from reconciler.krm.schema import Schemas, Shape
-from reconciler.krm.yaml import Tree, YamlError, apply_edits
+from reconciler.krm.yaml import Tree, YamlError
 
 __all__ = [
     "Clash",
@@ -36,6 +36,7 @@ __all__ = [
     "merge_text",
     "path_text",
     "root_of",
+    "write_edits",
 ]
 
 
@@ -102,7 +103,7 @@ def _written(
         return MergedDocument(local.text, clashes)
     if any(root.is_tied(edit.path, whole=is_replacement(edit)) for edit in edits):
         raise YamlError("The edits would change what aliases stand for")
-    done = apply_edits(local.text, edits)
+    done = write_edits(local, edits)
     return MergedDocument(done.text, clashes, done.fallbacks)
 
 

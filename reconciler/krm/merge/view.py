@@ -10,6 +10,7 @@ from yaml import MappingNode, ScalarNode, SequenceNode
 from reconciler.krm.schema import Shape, declared_shape
 from reconciler.krm.yaml.comments import NO_COMMENTS, Comments
 from reconciler.krm.yaml.compose import UNTAGGED
+from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.exact import content_end, dash_offsets
 from reconciler.krm.yaml.marks import Path, typed_key
 from reconciler.krm.yaml.raw import Raw, dedent
@@ -116,6 +117,8 @@ class Node:
             for key, value in self.raw.value if self.is_mapping else ():
                 name = key.value if not key.tag else typed_key(key)
                 self._fields[name] = Field(Node(self.tree, value, key.start_mark.index, in_flow=flow))
+            if self.is_mapping and len(self._fields) < len(self.raw.value):
+                raise YamlError("A key is set twice in one mapping", line=self.raw.start_mark.line + 1)
         return self._fields
 
     @property

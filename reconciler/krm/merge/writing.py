@@ -10,12 +10,16 @@ from reconciler.krm.yaml import (
     DeleteItem,
     DeleteKey,
     Edit,
+    EditResult,
     InsertItem,
     Path,
     SetHeadComment,
     SetLineComment,
     SetValue,
+    Tree,
+    apply_edits,
 )
+from reconciler.krm.yaml.scalars_in_place import replace_on_lines
 
 
 def edits_of(local: Node, merged: Merged, path: Path = ()) -> Iterator[Edit]:
@@ -30,6 +34,16 @@ def edits_of(local: Node, merged: Merged, path: Path = ()) -> Iterator[Edit]:
         )
     else:
         yield SetValue(path, _value_in_place(local, merged))
+
+
+def write_edits(tree: Tree, edits: tuple[Edit, ...]) -> EditResult:
+    """Make edits of a document that has been parsed already.
+
+    Raises:
+        YamlError: The edits cannot be written.
+    """
+    simple = replace_on_lines(tree, edits)
+    return EditResult(simple) if simple is not None else apply_edits(tree.text, edits)
 
 
 def is_replacement(edit: Edit) -> bool:

@@ -5,11 +5,22 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from reconciler.api.kptfile import LOCATION, OWNER
-from reconciler.krm.merge import FieldMerge, Made, Merged, Node, Part, Taken, edits_of, is_same, root_of
+from reconciler.krm.merge import (
+    FieldMerge,
+    Made,
+    Merged,
+    Node,
+    Part,
+    Taken,
+    edits_of,
+    is_same,
+    root_of,
+    write_edits,
+)
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.elements import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.schema import Shape
-from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, apply_edits
+from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError
 from reconciler.objects import File, Files
 from reconciler.policy import Strategy
 from reconciler.render.update.ledger import Ledger
@@ -237,7 +248,7 @@ def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
 def _edited(file: File, tree: Tree, edits: tuple[Edit, ...]) -> tuple[File, int]:
     if not edits:
         return file, 0
-    done = apply_edits(tree.text, edits)
+    done = write_edits(tree, edits)
     return File.of(done.text.encode(), file.mode), done.fallbacks
 
 
