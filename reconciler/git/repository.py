@@ -115,6 +115,18 @@ class Mirror(Database):
         command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", *options, "origin"]
         self._ask(command, stdin=wanted)
 
+    def bring(self, commit: Oid) -> bool:
+        """Fetch a commit that no branch may name, with its history; tell whether the repository has it."""
+        if self.has(commit) or self.is_local:
+            return self.has(commit)
+        options = ["--no-tags", "--no-write-fetch-head", "--filter=blob:none"]
+        try:
+            with locked(self.place.directory):
+                self._ask(["fetch", *options, "origin", commit])
+        except UnavailableError:
+            return False
+        return self.has(commit)
+
     # Inside
 
     def open(self) -> pygit2.Repository:
@@ -206,6 +218,11 @@ class Mirrors:
         self._base = base
         self._credentials = credentials
         self._mirrors: dict[str, Mirror] = {}
+        self._held: dict[str, UnavailableError | None] | None = None
+
+    def hold(self) -> None:
+        """From now on fetch each repository once: whoever reads again sees the same moment."""
+        self._held = {}
 
     def authenticate(self, credentials: Callable[[str], Credential | None]) -> None:
         """Answer with these credentials from now on: a configuration is read before it can name them."""
@@ -250,9 +267,13 @@ class Mirrors:
             except UnavailableError as error:
                 found[remote] = error
         mirrors = [mirror for mirror in found.values() if isinstance(mirror, Mirror)]
+        known = self._held or {}
+        fresh = [mirror for mirror in mirrors if mirror.url not in known]
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            errors = pool.map(_fetch_error, mirrors)
-            found.update({m.url: e for m, e in zip(mirrors, errors, strict=True) if e is not None})
+            errors = known | dict(zip((m.url for m in fresh), pool.map(_fetch_error, fresh), strict=True))
+        if self._held is not None:
+            self._held = errors
+        found.update({m.url: dead for m in mirrors if (dead := errors[m.url]) is not None})
         return found
 
 

@@ -7,6 +7,14 @@ from reconciler.errors import UnavailableError
 from reconciler.git.urls import Credential
 from reconciler.policy import CredentialRule, Policy, find_rule
 
+CONTROL_TOKEN = "RECONCILER_CONTROL_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def control_credential(environment: Mapping[str, str]) -> Callable[[str], Credential | None]:
+    """Return what answers for the control repository, which is opened before a configuration is read."""
+    token = environment.get(CONTROL_TOKEN, "")
+    return lambda _: Credential("", token) if token else None
+
 
 def find_credentials(policy: Policy, environment: Mapping[str, str]) -> Callable[[str], Credential | None]:
     """Return what answers with the credential for an address: of the longest matching rule, else none.

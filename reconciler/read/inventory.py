@@ -1,8 +1,8 @@
 """The whole inventory of a run: configuration, manifests, snapshot, state, repositories, pull requests."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from reconciler.api.porch import REPOSITORY, Repository, Upstream
 from reconciler.api.validation import parse_model
@@ -27,7 +27,7 @@ from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import is_below
 from reconciler.read.manifests import Manifests, read_manifests
-from reconciler.read.repositories import read_repositories
+from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, state_ref, status_ref
 from reconciler.reasons import Reason
@@ -38,7 +38,23 @@ _STATE = re.compile(r"refs/heads/reconciler/([^/]+)/state")
 Registration = Sourced[Repository]
 
 
-def read_inventory(control: str, mirrors: Mirrors, environment: Mapping[str, str]) -> Inventory:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one side of a proposed change is read, where it is not simply the control repository's HEAD.
+
+    `govern` returns the policy that counts, given the one that stands there; `judge` says why a
+    repository must not be read; without `deep` no repository is read, only what manifests say.
+    """
+
+    at: OpenControl
+    govern: Callable[[Policy], Policy] = lambda policy: policy
+    judge: Callable[[RepositoryView], Problem | None] = lambda _: None
+    deep: bool = True
+
+
+def read_inventory(
+    control: str, mirrors: Mirrors, environment: Mapping[str, str], reading: Reading | None = None
+) -> Inventory:
     """Return all that one run may know. Writes nothing.
 
     One repository that cannot be read is a view with a `problem`, one manifest that is not
@@ -48,13 +64,15 @@ def read_inventory(control: str, mirrors: Mirrors, environment: Mapping[str, str
         control: The control repository: a working copy, whose HEAD is read, a bare one, or a URL.
         mirrors: Where repositories are opened.
         environment: Overrides of the configuration; see `reconciler.config`.
+        reading: Which commit to read instead, and how; `control` is not looked at then.
 
     Raises:
         ConfigurationError: There is no configuration, or it cannot be trusted.
         UnavailableError: The control repository cannot be reached.
     """
-    opened = open_control(control, mirrors)
-    policy = _read_policy(opened, environment)
+    reading = reading or Reading(open_control(control, mirrors))
+    opened = reading.at
+    policy = reading.govern(read_policy(opened, environment))
     mirrors.authenticate(find_credentials(policy, environment))
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
     found = list(_registrations_of(snapshot, policy))
@@ -70,8 +88,8 @@ def read_inventory(control: str, mirrors: Mirrors, environment: Mapping[str, str
     state_tip = opened.mirror.refs().get(state_ref(policy.instance))
     state = read_state(opened.mirror, state_tip, policy.limits)
     registrations = _merged(manifests, registered)
-    views = _read_views(registrations, opened.mirror, mirrors, policy)
-    pulls, views = _read_pulls(views, mirrors, policy)
+    views = _read_views(registrations, reading, mirrors, policy)
+    pulls, views = _read_pulls(views, mirrors, policy) if reading.deep else ({}, views)
     unread = tuple(_unread(opened, policy, manifests, state))
     return Inventory(
         policy=policy,
@@ -84,13 +102,18 @@ def read_inventory(control: str, mirrors: Mirrors, environment: Mapping[str, str
         records=state.records,
         set_records=state.set_records,
         pulls=pulls,
-        trees=dict(_trees(manifests, views, mirrors)),
+        trees=dict(_trees(manifests, views, mirrors)) if reading.deep else {},
         problems=tuple(sorted({*manifests.problems, *snapshot.problems, *state.problems, *unread, *wrong})),
         notes=(*manifests.notes, *_unused_secrets(views), *_other_instances(opened, policy, state_tip)),
     )
 
 
-def _read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
+def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
+    """Return the policy of the control repository at the commit that was opened.
+
+    Raises:
+        ConfigurationError: There is no configuration, or it cannot be trusted.
+    """
     path = environment.get(CONFIG_VARIABLE) or FILE
     blob = opened.objects.blob_at(opened.commit.oid, path)
     data = None
@@ -163,12 +186,15 @@ def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Re
 
 
 def _read_views(
-    registrations: Iterable[Registration], control: Mirror, mirrors: Mirrors, policy: Policy
+    registrations: Iterable[Registration], reading: Reading, mirrors: Mirrors, policy: Policy
 ) -> dict[ObjectName, RepositoryView]:
     """Return the views, each with its manifest as it was written and the address that it means."""
     written = {r.key: r for r in registrations}
-    located = [_located(r, control) for r in written.values()]
-    views = read_repositories(located, mirrors, policy)
+    located = [_located(r, reading.at.mirror) for r in written.values()]
+    if reading.deep:
+        views = read_repositories(located, mirrors, policy, reading.judge)
+    else:
+        views = describe_repositories(located, mirrors, policy)
     return {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
 
 

@@ -1,6 +1,6 @@
 """Registered repositories: every view of every repository, each repository fetched once."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -24,14 +24,19 @@ Registration = Sourced[Repository]
 
 
 def read_repositories(
-    registrations: Sequence[Registration], mirrors: Mirrors, policy: Policy
+    registrations: Sequence[Registration],
+    mirrors: Mirrors,
+    policy: Policy,
+    judge: Callable[[RepositoryView], Problem | None] = lambda _: None,
 ) -> Mapping[ObjectName, RepositoryView]:
     """Return every registered repository as a view: what its Git repository held.
 
     Several views of one repository are one fetch and one reading of its refs. Total: a repository
-    that cannot be read has its `problem` set and no content, and the others proceed.
+    that cannot be read has its `problem` set and no content, and the others proceed. So has one
+    that must not be read: `judge` says why.
     """
-    views = {registration.key: _empty_view(registration, mirrors, policy) for registration in registrations}
+    views = describe_repositories(registrations, mirrors, policy)
+    views = {key: replace(view, problem=view.problem or judge(view)) for key, view in views.items()}
     usable = [view for view in views.values() if view.is_available]
     fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in usable))
     index = HeaderIndex()
@@ -40,6 +45,14 @@ def read_repositories(
         by_url.setdefault(view.url, []).append(view)
     for url, siblings in by_url.items():
         views |= {view.key: view for view in _read_url(fetched[url], siblings, policy, index)}
+    return dict(sorted(views.items()))
+
+
+def describe_repositories(
+    registrations: Sequence[Registration], mirrors: Mirrors, policy: Policy
+) -> Mapping[ObjectName, RepositoryView]:
+    """Return every registered repository as its registration alone says it; none is read."""
+    views = {registration.key: _empty_view(registration, mirrors, policy) for registration in registrations}
     return dict(sorted(views.items()))
 
 
