@@ -11,6 +11,7 @@ from reconciler.dependencies.world import Instance, World
 from reconciler.errors import Location
 
 _MOST_VERSIONS = 3
+_MOST_FACTS = 24
 _CODES = {
     FactKind.CYCLE: "E-CYCLE",
     FactKind.OWNER: "E-OWN-CRD",
@@ -26,10 +27,15 @@ def explain(world: World, question: Question, found: Unsatisfiable) -> Explanati
     Order-free: facts are told from the user's wishes downwards.
     """
     told = _Told(world, question, found.facts)
-    ordered = sorted(found.facts, key=told.rank)
+    ranked = sorted(found.facts, key=told.rank)
+    ordered = ranked[:_MOST_FACTS]
+    more = len(ranked) - len(ordered)
     return Explanation(
         code=told.code(),
-        sentences=tuple(told.sentence(fact) for fact in ordered),
+        sentences=(
+            *(told.sentence(fact) for fact in ordered),
+            *([f"{more} more facts take part in this"] if more else []),
+        ),
         places=tuple(dict.fromkeys(place for fact in ordered for place in told.places(fact))),
         paths=tuple(dict.fromkeys(told.path(d.parent) for d in told.demands.values() if d.parent)),
         rejected=tuple(told.rejected()),

@@ -89,7 +89,8 @@ def _idle_words(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
 
 def _stalled(world: World, part: Question, explanation: Explanation) -> list[Problem]:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
-    return _problems(world, part, Reason.DEPENDENCY_CONFLICT, message, "; ".join(explanation.hints))
+    reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
+    return _problems(world, part, reason, message, "; ".join(explanation.hints))
 
 
 def _exhausted(world: World, part: Question, outcome: OutOfSteps) -> list[Problem]:

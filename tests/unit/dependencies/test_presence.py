@@ -1,0 +1,94 @@
+"""What a snapshot tells about APIs, owners and installations."""
+
+from typing import Any
+
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.model import Ecosystem, Gvk, PackageId, Platform
+from reconciler.dependencies.presence import crd_apis, presence_of
+from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.world import Presence
+from reconciler.errors import Location
+from reconciler.ids import GroupKind
+from reconciler.inventory import Snapshot, SnapshotObject, Source
+
+CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "buckets.s3.io", "ownerReferences": [{"kind": "Provider", "name": "aws"}]},
+    "spec": {
+        "group": "s3.io",
+        "names": {"kind": "Bucket", "plural": "buckets"},
+        "versions": [{"name": "v1", "served": True}, {"name": "v1beta1", "served": False}],
+    },
+}
+PROVIDER = {
+    "apiVersion": "pkg.crossplane.io/v1",
+    "kind": "Provider",
+    "metadata": {"name": "aws"},
+    "spec": {"package": "x.io/aws:v1.2.0"},
+}
+INSTALLED = {
+    "apiVersion": "packaging.carvel.dev/v1alpha1",
+    "kind": "PackageInstall",
+    "metadata": {"name": "db", "namespace": "prod"},
+    "spec": {"packageRef": {"refName": "db.io", "versionSelection": {"constraints": ">=1.0.0"}}},
+    "status": {"version": "1.4.0"},
+}
+AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
+
+
+def snapshot(*bodies: dict[str, Any], served: frozenset[tuple[str, str]] | None = None) -> Snapshot:
+    objects: dict[tuple[str, str], tuple[SnapshotObject, ...]] = {}
+    for body in bodies:
+        meta = body["metadata"]
+        one = SnapshotObject(
+            body["apiVersion"],
+            body["kind"],
+            meta.get("namespace", ""),
+            meta["name"],
+            {},
+            {},
+            body,
+            Location("snapshot/all.yaml"),
+        )
+        key = (body["apiVersion"], body["kind"])
+        objects[key] = (*objects.get(key, ()), one)
+    return Snapshot(present=True, objects=objects, served=served)
+
+
+def test_a_crd_serves_its_served_versions_and_has_a_plural() -> None:
+    assert crd_apis(CRD) == (Gvk("s3.io", "", "buckets"), Gvk("s3.io", "v1", "Bucket"))
+    assert crd_apis({"spec": None}) == ()
+    assert crd_apis({**CRD, "spec": {**CRD["spec"], "versions": []}}) == ()
+
+
+def test_served_apis_come_from_the_list_and_from_crds() -> None:
+    found = presence_of(snapshot(CRD, served=frozenset({("apps/v1", "Deployment"), ("v1", "Pod")})))
+
+    assert {Gvk("apps", "v1", "Deployment"), Gvk("", "v1", "Pod"), Gvk("s3.io", "v1", "Bucket")} <= found.apis
+    assert Gvk("s3.io", "v1beta1", "Bucket") not in found.apis
+
+
+def test_an_owner_reference_names_the_package_that_brought_a_kind() -> None:
+    found = presence_of(snapshot(CRD, PROVIDER))
+
+    assert dict(found.owners)[GroupKind("s3.io", "Bucket")] == AWS
+    assert presence_of(snapshot(CRD)).owners == ()
+
+
+def test_installations_count_unless_a_manifest_declares_them() -> None:
+    reading = read_manifest(PROVIDER, Source(Location("config/aws.yaml")))
+    assert reading is not None
+
+    found = presence_of(snapshot(PROVIDER, INSTALLED))
+    rest = presence_of(snapshot(PROVIDER, INSTALLED), ours=reading.installs)
+
+    rows = [(one.id.name, one.namespace, str(one.version)) for one in found.installations]
+    assert rows == [("db.io", "prod", "1.4.0"), ("x.io/aws", "", "v1.2.0")]
+    assert [one.id.name for one in rest.installations] == ["db.io"]
+
+
+def test_an_empty_snapshot_tells_nothing() -> None:
+    assert presence_of(Snapshot()) == Presence()
+    known = presence_of(Snapshot(), platforms={Platform.KUBERNETES: parse_loose("v1.30.1")})
+    assert dict(known.platforms)[Platform.KUBERNETES].core == (1, 30, 1)
