@@ -42,12 +42,19 @@ class Image(NamedTuple):
         return last if not slash or registry in REGISTRIES else ""
 
     @property
+    def qualified(self) -> str:
+        """The name with its registry."""
+        return self.name if "/" in self.name else f"{REGISTRIES[0]}/{self.name}"
+
+    @property
+    def tagged(self) -> str:
+        """The name with its registry and tag, `latest` where none is given: what a lock pins."""
+        return f"{self.qualified}:{self.tag or 'latest'}"
+
+    @property
     def full(self) -> str:
-        """The reference as an engine takes it: with registry, and `latest` where nothing is said."""
-        name = self.name if "/" in self.name else f"{REGISTRIES[0]}/{self.name}"
-        if self.digest:
-            return f"{name}@{self.digest}"
-        return f"{name}:{self.tag or 'latest'}"
+        """The reference as an engine takes it: by digest if there is one, else by tag."""
+        return f"{self.qualified}@{self.digest}" if self.digest else self.tagged
 
 
 class Claim(NamedTuple):

@@ -99,29 +99,32 @@ class Engine:
     builtin: str = ""
     profile: str = ""
     runtime: FunctionRuntime | None = None
-    note: str = ""
+    call: FunctionCall = FunctionCall()  # noqa: RUF009 - a frozen value
 
 
 def find_engine(
     step: Step, runtimes: Sequence[FunctionRuntime], policy: FunctionPolicy
 ) -> Engine | Unrunnable:
     """Return who runs a step: a builtin that claims it, else the first runtime that can."""
+    claimed = ""
     image = parse_image(step.image, step.tag) if step.image else None
     if step.image and image is None:
         return Unrunnable(step.function, "It is no image name")
     if image is not None:
-        pinned = policy.images.get(image.full, "")
+        pinned = policy.images.get(image.tagged, "")
         claim = find_claim(image, floating=policy.claim_floating, known=pinned)
         name = image.name if image.name in BUILTINS else image.short
         if claim is not None and name in BUILTINS:
             version = ".".join(map(str, claim.newest))
             return Engine(f"builtin {name} {version}", name, claim.profile)
-    call = FunctionCall(image=image.full if image else "", exec=step.exec)
+        claimed = name if claim is not None else ""
+    call = FunctionCall(image=image.full if image else "", exec=step.exec, claimed=claimed)
     reasons = []
     for runtime in runtimes:
         reason = runtime.can_run(call)
         if not reason:
-            return Engine(type(runtime).__name__.removesuffix("Runtime").lower(), runtime=runtime)
+            name = type(runtime).__name__.removesuffix("Runtime").lower()
+            return Engine(name, runtime=runtime, call=call)
         reasons.append(reason)
     return Unrunnable(step.function, "; ".join(dict.fromkeys(reasons)) or "Nothing here can run it")
 
@@ -213,10 +216,7 @@ def _execute(
         call = Call(selected.copy(), *config, engine.profile, policy.compatible, step.package)
         run = _run_builtin(step, engine, call)
         return call.items, run
-    image = parse_image(step.image, step.tag)
-    wired = items_out(selected)
-    sent = FunctionCall(image.full if image else "", step.exec, config.value, wired)
-    answer = engine.runtime.run(sent)
+    answer = engine.runtime.run(replace(engine.call, config=config.value, items=items_out(selected)))
     run = StepRun(step, engine.name, answer.results, answer.exit_code, answer.stderr or answer.error)
     if answer.error or answer.exit_code:
         return selected, replace(run, exit_code=run.exit_code or 1, stderr=_told(answer))

@@ -30,12 +30,17 @@ class FunctionRun:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """One function to run: its name, its configuration and its items."""
+    """One function to run: its name, its configuration and its items.
+
+    `image` has its registry and tag or digest; `claimed` is the catalog's name of the function, where
+    the catalog says that we can stand for this version of it.
+    """
 
     image: str = ""
     exec: str = ""
     config: Mapping[str, Any] | None = None
     items: Sequence[Mapping[str, Any]] = field(default=())
+    claimed: str = ""
 
 
 class FunctionRuntime(Protocol):
