@@ -92,6 +92,25 @@ def test_both_engines_agree_on_the_strings_extension() -> None:
     assert min(uses[name] for name in STRING_EXTENSION) >= EACH // 4
 
 
+@pytest.mark.slow
+def test_damaged_expressions_raise_nothing_and_mean_the_same_in_both_engines() -> None:
+    extensions = frozenset({STRINGS})
+    engines = [Expressions(Limits(), extensions, name) for name in (EngineName.GOOGLE, EngineName.PORTABLE)]
+    if engines[0].engine == engines[1].engine:
+        pytest.skip("cel-expr-python has no wheel for this platform: there is only one engine to ask")
+    generator = Generator(SEED + 2, extension=True)
+    roots = generator.roots()
+    different = []
+
+    for number in range(5_000 * FUZZ):
+        text = generator.damaged(roots[number % len(roots)])
+        one, other = (engine.run(text, INPUTS) for engine in engines)
+        if one != other and not (isinstance(one, Failure) and isinstance(other, Failure)):
+            different.append(f"{text!r}: {one!r} and {other!r}")
+
+    assert different == []
+
+
 def test_what_porch_accepts_passes_the_check() -> None:
     accepted = [c["expr"] for c in cases_of("porch", "CelExpression") if c["expectedError"] is None]
     if not accepted:

@@ -58,6 +58,7 @@ _WORDS = (
     "[",
     "^a+$",
 )
+_DAMAGE = "'\"\\()[]{}.,?:+-*/%<>=!&|abrRuU019 \n\t\x00é😀"
 _ELEMENTS = (STRING, INT, BOOL, DOUBLE)
 _BINARY = ("+", "-", "*", "/", "%", "<", "<=", ">", ">=", "==", "!=", "in", "&&", "||")
 _SYMBOLS = {f"_{symbol}_": symbol for symbol in _BINARY}
@@ -159,6 +160,16 @@ class Generator:
 
     def several(self, element: Type, depth: int) -> str:
         return ", ".join(self.of(element, min(depth, 1) - 1) for _ in range(self.random.randint(0, 3)))
+
+    def damaged(self, root: str) -> str:
+        """Return an expression with up to four characters or pieces put in, left out or repeated."""
+        text = self.expression(root)
+        for _ in range(self.random.randint(0, 4)):
+            place, other = sorted((self.random.randint(0, len(text)), self.random.randint(0, len(text))))
+            piece = self.random.choice((self.random.choice(_DAMAGE), text[place:other]))
+            skip = self.random.choice((place, place, place + 1))
+            text = text[:place] + piece + text[skip:]
+        return text
 
     def labels(self) -> str:
         return self.random.choice(("target.labels", "target.labels", "upstream.labels", "target['labels']"))

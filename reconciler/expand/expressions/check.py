@@ -92,7 +92,8 @@ class _Checker:
         return _LITERALS[type(node.value)]
 
     def name(self, node: Name, scope: Scope) -> Type:
-        found = scope.get(node.name) or TYPE_NAMES.get(node.name)
+        name = node.name.removeprefix(".")
+        found = (scope if name == node.name else VARIABLES).get(name) or TYPE_NAMES.get(name)
         if found is None:
             raise ExpressionError(f"undeclared reference to '{node.name}'", node.offset)
         return found

@@ -16,7 +16,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A variable or a type."""
+    """A variable or a type; one with a leading dot is not a macro's variable."""
 
     offset: int
     name: str

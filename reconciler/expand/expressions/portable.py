@@ -48,7 +48,8 @@ class PortableEngine:
 
     def bind(self, inputs: Inputs) -> Any:
         """Return the inputs as CEL's values."""
-        return {name: from_python(value) for name, value in inputs.items()}
+        bound = {name: from_python(value) for name, value in inputs.items()}
+        return bound | {f".{name}": value for name, value in bound.items()}
 
     def evaluate(self, program: Any, bound: Any) -> Result:
         """Return the string, or why there is none."""
@@ -165,6 +166,6 @@ class _Walk:
 def _lookup(name: str, scope: Mapping[str, Any]) -> Any:
     if name in scope:
         return scope[name]
-    if name in TYPE_NAMES:
-        return TypeValue(name)
-    raise FaultError(f"no such attribute(s): {name}")
+    if name.removeprefix(".") in TYPE_NAMES:
+        return TypeValue(name.removeprefix("."))
+    raise FaultError(f"no such attribute(s): {name.removeprefix('.')}")

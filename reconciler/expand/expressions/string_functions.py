@@ -50,10 +50,11 @@ def _check_range(holds: bool, index: int) -> None:  # noqa: FBT001 - reads as a 
         raise FaultError(f"index out of range: {index}")
 
 
-def _checked(function: Callable[..., Any], first: type = str) -> Callable[..., Any]:
+def _checked(function: Callable[..., Any], *types: type) -> Callable[..., Any]:
+    """Return a function that fails where an argument is of another type, or of a subtype: `true` is no 1."""
+
     def call(*arguments: Any) -> Any:
-        plain = all(type(argument) in {str, int, list} for argument in arguments)
-        if not plain or not isinstance(arguments[0], first):
+        if any(type(argument) is not wanted for argument, wanted in zip(arguments, types, strict=False)):
             raise FaultError("no such overload")
         return function(*arguments)
 
@@ -61,14 +62,14 @@ def _checked(function: Callable[..., Any], first: type = str) -> Callable[..., A
 
 
 STRING_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "charAt": _checked(_char_at),
-    "indexOf": _checked(_index_of),
-    "lastIndexOf": _checked(str.rfind),
-    "join": _checked(_join, list),
-    "lowerAscii": _checked(lambda text: text.translate(_ASCII_LOWER)),
-    "upperAscii": _checked(lambda text: text.translate(_ASCII_UPPER)),
-    "replace": _checked(_replace),
-    "split": _checked(_split),
-    "substring": _checked(_substring),
-    "trim": _checked(str.strip),
+    "charAt": _checked(_char_at, str, int),
+    "indexOf": _checked(_index_of, str, str, int),
+    "lastIndexOf": _checked(str.rfind, str, str),
+    "join": _checked(_join, list, str),
+    "lowerAscii": _checked(lambda text: text.translate(_ASCII_LOWER), str),
+    "upperAscii": _checked(lambda text: text.translate(_ASCII_UPPER), str),
+    "replace": _checked(_replace, str, str, str, int),
+    "split": _checked(_split, str, str, int),
+    "substring": _checked(_substring, str, int, int),
+    "trim": _checked(str.strip, str),
 }

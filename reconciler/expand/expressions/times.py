@@ -13,7 +13,8 @@ _LAST = 253_402_300_800 * SECOND - 1
 
 _EPOCH = 719_163  # the ordinal of 1 January 1970
 _RFC3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d+)?(?:([Zz])|([+-])(\d\d):(\d\d))", re.ASCII
+    r"0*(\d{1,4})-(\d\d?)-(\d\d?)[Tt](\d\d?):(\d\d?):(\d\d?)(\.\d+)?(?:[Zz]|([+-])(\d\d)(?::?(\d\d))?)",
+    re.ASCII,
 )
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|ms|s|m|h)", re.ASCII)
 _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND}
@@ -39,11 +40,11 @@ def clamp(length: Duration) -> int:
 
 
 def parse_timestamp(text: str) -> Timestamp:
-    """Read RFC 3339."""
-    match = _RFC3339.fullmatch(text)
+    """Read RFC 3339, as leniently as cel-cpp: digits and the colon of the offset may be missing."""
+    match = _RFC3339.fullmatch(text.strip(" \t\n\v\f\r"))
     if match is None:
         raise FaultError("String to Timestamp conversion failed")
-    *date, fraction, _, sign, hours, minutes = match.groups()
+    *date, fraction, sign, hours, minutes = match.groups()
     if int(hours or 0) > 23 or int(minutes or 0) > 59:  # noqa: PLR2004 - a clock
         raise FaultError("String to Timestamp conversion failed")
     try:

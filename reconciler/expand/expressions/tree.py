@@ -139,7 +139,7 @@ class _Builder:
         token = _token(tree.children[-1])
         if token.value in RESERVED:
             raise ExpressionError(f"Syntax error: reserved identifier '{token.value}'", _start(token))
-        return Name(_start(token), token.value)
+        return Name(_start(token), f".{token.value}" if tree.data == "dot_ident" else token.value)
 
     def literal(self, tree: Tree[Token], _depth: int) -> Node:
         token = _token(tree.children[0])

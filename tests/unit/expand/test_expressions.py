@@ -33,6 +33,7 @@ def run(text: str, engine: EngineName = EngineName.PORTABLE, *extensions: str) -
         ("'\\q'", 1, "Syntax error: unknown escape '\\q'"),
         ("1 == 1.0 ? 'a' : 'b'", 0, "found no matching overload for '_==_' applied to '(int, double)'"),
         ("(((target.name))", 0, "Syntax error: '(' is never closed"),
+        ("[1].map(k, .k)[0]", 12, "undeclared reference to '.k'"),
         ("target.name)", 11, "Syntax error: ')' closes nothing"),
     ],
 )
@@ -87,6 +88,7 @@ def test_the_strings_extension_is_there_for_those_who_ask(engine: EngineName, te
         ("['a', 'b',][1]", "b"),
         ("{'a': 'b',}.a", "b"),
         (".target.name", "t"),
+        ("['x'].map(target, .target.name + target)[0]", "tx"),
         ("'a' // why", "a"),
         ("google.protobuf.StringValue{value: 'x'}", "x"),
         ("string(true) + string(2.0) + string(1.5e10) + string(-0.0)", "true21.5e+10-0"),
