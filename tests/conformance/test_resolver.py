@@ -116,6 +116,7 @@ def gem(version: str) -> list[tuple[int, str]]:
     return [*key, (0, "")]
 
 
+@functools.cache
 def gem_allows(version: str, constraint: str) -> bool:
     terms = [term.strip() for term in constraint.split(",") if term.strip()]
     asked = any(re.search("[a-zA-Z]", term) for term in terms)

@@ -108,7 +108,10 @@ class Constraint:
         if self.digest:
             return digest == self.digest
         if self.grammar is Grammar.MASTERMINDS:
-            return any(_allows_masterminds(group, version, include_prerelease) for group in self.groups)
+            for group in self.groups:
+                if _allows_masterminds(group, version, include_prerelease=include_prerelease):
+                    return True
+            return False
         order = self.grammar.order
         key = order(version)
         for group in self.groups:
@@ -130,8 +133,8 @@ _COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
 }
 
 
-def _allows_masterminds(group: Group, version: Version, include_prerelease: bool) -> bool:  # noqa: FBT001 - private, read at its one call
-    if version.prerelease and not include_prerelease and not any(c.bound.prerelease for c in group):
+def _allows_masterminds(group: Group, version: Version, *, include_prerelease: bool) -> bool:
+    if not (version.is_release or include_prerelease) and all(part.bound.is_release for part in group):
         return False
     return all(_MASTERMINDS[part.op](version, part) for part in group)
 
