@@ -1,0 +1,17 @@
+"""Which runtimes there are, in the order in which they are asked (design D11)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from reconciler.functions.runtime import FunctionRuntime
+from reconciler.policy import FunctionPolicy
+from reconciler.runtime.container import ContainerRuntime
+from reconciler.runtime.exec import ExecRuntime
+from reconciler.runtime.starlark import StarlarkRuntime
+
+
+@contextmanager
+def open_runtimes(policy: FunctionPolicy) -> Iterator[tuple[FunctionRuntime, ...]]:
+    """Yield the runtimes of a policy: Starlark, executables, containers. What they started ends with them."""
+    with StarlarkRuntime(policy) as starlark:
+        yield (starlark, ExecRuntime(policy), ContainerRuntime(policy))

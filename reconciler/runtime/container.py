@@ -1,0 +1,157 @@
+"""Functions in containers: pinned by digest, without network, files, privileges or time to waste."""
+
+import os
+import shutil
+import threading
+import uuid
+from functools import cached_property
+from typing import Final
+
+from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.policy import FunctionPolicy
+from reconciler.runtime.process import ProcessRun, run_process
+from reconciler.runtime.resource_list import read_run, write_call
+
+ENGINES: Final = ("docker", "podman", "nerdctl")
+_ENVIRONMENT: Final = (
+    "PATH",
+    "HOME",
+    "DOCKER_HOST",
+    "CONTAINER_HOST",
+    "XDG_RUNTIME_DIR",
+    "DOCKER_CONFIG",
+    "CONTAINERS_CONF",
+)
+_ENGINE_FAILED: Final = 125
+_NOT_RUNNABLE: Final = (126, 127)
+_STOPPED: Final = 255
+_QUICK_S: Final = 60
+_PULL_S: Final = 900
+_ENGINE_OUTPUT: Final = 1 << 20
+
+
+class ContainerRuntime:
+    """Runs pinned images by a container engine, a few at a time. Off unless an engine is configured."""
+
+    def __init__(self, policy: FunctionPolicy) -> None:
+        self._policy = policy
+        self._free = threading.BoundedSemaphore(max(1, policy.container.parallel))
+        self._present: dict[str, str] = {}
+
+    @property
+    def engine(self) -> str:
+        """The engine's name."""
+        return self._policy.container.engine
+
+    @cached_property
+    def version(self) -> str:
+        """What the engine says of itself, "" where it is not here."""
+        return self._engine("--version").stdout.decode(errors="replace").strip()
+
+    def can_run(self, call: FunctionCall) -> str:
+        """Return "" for an image that is pinned and present; nothing is pulled here."""
+        if not self.engine:
+            return "Containers are off"
+        if not call.image:
+            return "It is no image"
+        if shutil.which(self.engine) is None:
+            return f"{self.engine} is not installed"
+        pinned = self.pinned(call.image)
+        if not pinned:
+            return "Its digest is not pinned; `reconciler functions pull` pins it"
+        if pinned not in self._present:
+            found = self._engine("image", "inspect", "--format", "{{.Id}}", pinned)
+            self._present[pinned] = "" if found.exit_code == 0 else f"{pinned} is not on this machine"
+        return self._present[pinned]
+
+    def pinned(self, image: str) -> str:
+        """Return the image by its digest (or its local id, `sha256:...`), "" where none is pinned."""
+        if "@" in image:
+            return image
+        digest = self._policy.images.get(image, "")
+        if digest.startswith("id:"):
+            return digest.removeprefix("id:")
+        return f"{image.rpartition(':')[0]}@{digest}" if digest else ""
+
+    def run(self, call: FunctionCall) -> FunctionRun:
+        """Run the image on the items. Never raises for what it does; leaves no container behind."""
+        name = f"krm-{uuid.uuid4()}"
+        command = [self.engine, *self._arguments(name, call), self.pinned(call.image)]
+        with self._free:
+            ended = run_process(
+                command,
+                write_call(call),
+                environment=_environment(),
+                timeout_s=self._policy.timeout_s,
+                output_bytes=self._policy.output_bytes,
+            )
+            if ended.problem or ended.exit_code:
+                self._engine("rm", "-f", *(("-t", "0") if self.engine == "podman" else ()), name)
+        if not ended.problem and ended.exit_code in (_ENGINE_FAILED, *_NOT_RUNNABLE, _STOPPED):
+            return FunctionRun(None, (), ended.exit_code, _without_chatter(ended.stderr), self._said(ended))
+        found = read_run(ended, self._policy.output_bytes)
+        return FunctionRun(
+            found.items, found.results, found.exit_code, _without_chatter(found.stderr), found.error
+        )
+
+    def pull(self, image: str) -> tuple[str, str]:
+        """Pull an image and return its digest (`id:...` for one that is only local), or why there is none."""
+        ended = self._engine("pull", "--quiet", image, timeout_s=_PULL_S)
+        if ended.exit_code or ended.problem:
+            return "", ended.problem or ended.stderr.strip().rpartition("\n")[2]
+        return self.digest(image)
+
+    def digest(self, image: str) -> tuple[str, str]:
+        """Return the digest of a local image, or why there is none."""
+        asked = "{{range .RepoDigests}}{{println .}}{{end}}id:{{.Id}}"
+        ended = self._engine("image", "inspect", "--format", asked, image)
+        if ended.exit_code or ended.problem:
+            return "", ended.problem or ended.stderr.strip()
+        lines = ended.stdout.decode().split()
+        name = image.partition("@")[0].rpartition(":")[0] or image
+        found = sorted(line.partition("@")[2] for line in lines if line.startswith(f"{name}@"))
+        if found and not image.startswith("localhost/"):
+            return found[0], ""
+        local = next((line.removeprefix("id:") for line in lines if line.startswith("id:")), "")
+        return f"id:sha256:{local.removeprefix('sha256:')}", ""
+
+    def _arguments(self, name: str, call: FunctionCall) -> list[str]:
+        policy = self._policy
+        open_to_network = call.image.partition("@")[0].rpartition(":")[0] in policy.container.network
+        arguments = [
+            *("run", "--rm", "-i", "--name", name, "--pull", "never"),
+            *(() if open_to_network else ("--network", "none")),
+            *("--user", "65534:65534", "--read-only", "--cap-drop=all"),
+            *("--security-opt=no-new-privileges", "--pids-limit", "256"),
+            *("--memory", str(policy.memory_bytes), "--cpus", "1", "--log-driver", "none"),
+        ]
+        if self.engine == "podman":
+            arguments += ["--timeout", str(policy.timeout_s), "--read-only-tmpfs=false"]
+            arguments += ["--env-host=false", "--unsetenv-all", "--http-proxy=false"]
+        return [*arguments, *policy.container.arguments]
+
+    def _said(self, ended: ProcessRun) -> str:
+        if ended.exit_code == _STOPPED and self.engine == "podman":
+            return f"It was stopped after {self._policy.timeout_s} s"
+        kind = "cannot start it" if ended.exit_code == _ENGINE_FAILED else "has no program that can run"
+        return f"{self.engine} {kind}" if kind.startswith("cannot") else f"The image {kind}"
+
+    def _engine(self, *arguments: str, timeout_s: float = _QUICK_S) -> ProcessRun:
+        return run_process(
+            [self.engine, *arguments],
+            b"",
+            environment=_environment(),
+            timeout_s=timeout_s,
+            output_bytes=_ENGINE_OUTPUT,
+        )
+
+
+def _environment() -> dict[str, str]:
+    """Return the client's environment: where its engine and its credentials are, and nothing else."""
+    return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+
+
+def _without_chatter(stderr: str) -> str:
+    """Return a function's messages without the engine's own about pulling."""
+    chatter = ("Trying to pull", "Getting image source", "Copying blob", "Copying config", "Writing manifest")
+    return "\n".join(line for line in stderr.splitlines() if not line.startswith(chatter))
