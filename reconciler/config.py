@@ -6,11 +6,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from reconciler.api.configuration import KIND, Configuration, Spec
+from reconciler.api.configuration import KIND, Configuration, PullRequestSettings, Spec
 from reconciler.api.validation import Fault, parse_model
 from reconciler.errors import ConfigurationError, Location
 from reconciler.krm.yaml import Document, YamlError, load_documents
-from reconciler.policy import CommitPolicy, CredentialRule, DeletionGuard, ForgeRule, GroupBy, Limits, Policy
+from reconciler.policy import (
+    CommitPolicy,
+    CredentialRule,
+    DeletionGuard,
+    ForgeRule,
+    GroupBy,
+    Limits,
+    Policy,
+    WriteLimits,
+)
 
 FILE = "reconciler.yaml"
 PREFIX = "RECONCILER_"
@@ -127,7 +136,8 @@ def _lay(spec: dict[str, Any], path: tuple[str, ...], text: str) -> None:
             return
         spec[step] = dict(below)
         spec = spec[step]
-    spec[last] = text.split(":") if last == "manifests" else text
+    separator = {"manifests": ":", "labels": ","}.get(last)
+    spec[last] = text.split(separator) if separator else text
 
 
 def variable_name(path: Iterable[str | int]) -> str:
@@ -162,6 +172,10 @@ def _error(
     return ConfigurationError(message, location=place(first), hint=" ".join(hints))
 
 
+def _write_limits(settings: PullRequestSettings) -> WriteLimits:
+    return WriteLimits(settings.writes_per_minute, settings.writes_per_hour, float(settings.max_wait))
+
+
 def _policy(spec: Spec, instance: str, path: str) -> Policy:
     return Policy(
         instance=instance,
@@ -181,4 +195,6 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         group_by=spec.pull_requests.group_by,
         forges=tuple(ForgeRule(rule.prefix, rule.type, rule.api) for rule in spec.forges),
         credentials=tuple(CredentialRule(**rule.model_dump()) for rule in spec.credentials),
+        writes=_write_limits(spec.pull_requests),
+        labels=tuple(sorted(set(spec.pull_requests.labels))),
     )

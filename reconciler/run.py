@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from reconciler.apply.plan import apply_changes
 from reconciler.apply.repository import Target
 from reconciler.apply.state import read_branch
 from reconciler.expand import Desired, expand
-from reconciler.forge.choose import choose_forge
+from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Effect, Outcome, Plan
@@ -45,6 +45,7 @@ class World:
 
     inventory: Inventory
     mirrors: Mirrors
+    forges: Forges = field(default_factory=Forges)
 
     @property
     def names(self) -> Names:
@@ -74,16 +75,17 @@ class Planned:
         return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
 
 
-def read_world(settings: Settings) -> World:
+def read_world(settings: Settings, forges: Forges | None = None) -> World:
     """Read everything that a run may know. Writes nothing."""
+    forges = forges or Forges()
     mirrors = Mirrors(settings.cache_dir or default_cache())
-    inventory = read_inventory(settings.control, mirrors, os.environ)
-    return World(_with_consent(inventory, settings.allow_deletes), mirrors)
+    inventory = read_inventory(settings.control, mirrors, os.environ, forges=forges)
+    return World(_with_consent(inventory, settings.allow_deletes), mirrors, forges)
 
 
-def make_plan(settings: Settings) -> Planned:
+def make_plan(settings: Settings, forges: Forges | None = None) -> Planned:
     """Compute what every package should be, and what it takes. Writes nothing."""
-    world = read_world(settings)
+    world = read_world(settings, forges)
     inventory = world.inventory
     desired = expand(inventory)
     resolution = resolve(inventory, desired)
@@ -108,7 +110,7 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
     )
     mirrors = {view.url: world.mirrors.open(view.remote) for view in views if view.is_available}
     targets = {
-        url: Target(mirror, choose_forge(mirror, policy), policy.commits, planned.names)
+        url: Target(mirror, world.forges.of(mirror), policy.commits, planned.names, policy.labels)
         for url, mirror in mirrors.items()
     }
     return apply_changes(planned.plan, inventory, targets, control, narrate)

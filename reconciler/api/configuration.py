@@ -91,6 +91,14 @@ class PullRequestSettings(_Settings):
     """`draft`: as soon as there is a draft; `propose`: when somebody proposed it."""
     group_by: GroupBy = _POLICY.group_by
     """What shares one pull request."""
+    labels: tuple[str, ...] = _POLICY.labels
+    """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
+    writes_per_minute: Bound = _POLICY.writes.per_minute
+    """Writes to one forge as one identity, a minute."""
+    writes_per_hour: Bound = _POLICY.writes.per_hour
+    """Writes to one forge as one identity, an hour."""
+    max_wait: Duration = int(_POLICY.writes.max_wait_s)
+    """A run whose next write is due later than this ends, and the next one goes on (exit 6)."""
 
 
 class PublishSettings(_Settings):
@@ -177,11 +185,22 @@ class CredentialSettings(_Settings):
     """File that holds the token, a mounted Secret say."""
     ssh_key_file: str = ""
     """File that holds the private key."""
+    app_id: str = ""
+    """Number or client id of a GitHub App, which then needs `installationId` and its private key."""
+    installation_id: str = ""
+    """Number of the App's installation."""
+    app_key_env: VariableName = ""
+    """Environment variable that holds the App's private key, in PEM."""
+    app_key_file: str = ""
+    """File that holds the App's private key, in PEM."""
 
     @model_validator(mode="after")
     def _exactly_one_place(self) -> Self:
-        if sum(map(bool, (self.token_env, self.token_file, self.ssh_key_file))) != 1:
-            raise ValueError("set exactly one of tokenEnv, tokenFile, sshKeyFile")
+        keys = (self.app_key_env, self.app_key_file)
+        if sum(map(bool, (self.token_env, self.token_file, self.ssh_key_file, *keys))) != 1:
+            raise ValueError("set exactly one of tokenEnv, tokenFile, sshKeyFile, appKeyEnv, appKeyFile")
+        if any(keys) != bool(self.app_id) or any(keys) != bool(self.installation_id):
+            raise ValueError("appId, installationId and one of appKeyEnv, appKeyFile belong together")
         return self
 
 

@@ -33,6 +33,7 @@ class Target:
     forge: Forge
     policy: CommitPolicy
     names: Names
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -165,8 +166,10 @@ def _call_forge(target: Target, change: Change) -> Result:
     effects = []
     try:
         if change.pull:
-            pull = target.forge.ensure(wanted(change, change.pull, target.names))
-            effects.append(_about(change, Did.OPENED, pull))
+            pull = target.forge.ensure(
+                replace(wanted(change, change.pull, target.names), labels=target.labels)
+            )
+            effects.append(_about(change, Did.UPDATED if change.pull.number else Did.OPENED, pull))
         for close in change.close:
             target.forge.close(close.number, comment=close.comment)
             effects.append(Effect(_name(change), Did.CLOSED, f"#{close.number}"))

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from reconciler.errors import UsageError
 from reconciler.forge.approval import parse_head
-from reconciler.forge.choose import choose_forge
 from reconciler.forge.local import LocalForge
 from reconciler.git.layout import HEADS
 from reconciler.inventory import PullRequest, PullState, RepositoryView
@@ -37,7 +36,7 @@ def list_found(world: World) -> list[Found]:
     found: list[Found] = []
     for url in sorted({view.url for view in world.inventory.repositories.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
-        forge = choose_forge(world.mirrors.open(views[0].remote), world.inventory.policy)
+        forge = world.forges.of(world.mirrors.open(views[0].remote))
         if isinstance(forge, LocalForge):
             found += (Found(_view_of(views, pull), pull, forge) for pull in forge.list_pulls())
     return sorted(found, key=lambda f: (f.view.key, f.pull.number))
@@ -85,7 +84,7 @@ def find_or_open(world: World, found: Sequence[Found], text: str) -> list[Found]
 
 
 def _opened(world: World, view: RepositoryView, head: str, text: str) -> Found:
-    forge = choose_forge(world.mirrors.open(view.remote), world.inventory.policy)
+    forge = world.forges.of(world.mirrors.open(view.remote))
     if not isinstance(forge, LocalForge):
         raise UsageError(f"{text} has no pull request", hint="Propose it on its forge.")
     wanted = PullRequest(head, view.branch, f"Propose {text}", "Proposed by hand.\n")

@@ -1,22 +1,128 @@
-"""Which forge keeps the pull requests of a repository."""
+"""Which forge keeps the pull requests of a repository, as whom, within which budget."""
 
-from reconciler.errors import ConfigurationError
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from reconciler.errors import ConfigurationError, UnavailableError
+from reconciler.forge import github
+from reconciler.forge.app import App, AppToken
 from reconciler.forge.base import Forge
+from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
+from reconciler.forge.http import Authorization, StaticToken, Transport
 from reconciler.forge.local import LocalForge
+from reconciler.forge.remote import Dialect, RemoteForge
 from reconciler.git.repository import Mirror
-from reconciler.policy import ForgeKind, Policy, find_rule
+from reconciler.git.urls import Credential
+from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
+
+Find = Callable[[str], Credential | None]
+
+_APIS: Mapping[ForgeKind, Callable[[str], str]] = {ForgeKind.GITHUB: github.default_api}
+_DIALECTS: Mapping[ForgeKind, Callable[[Transport, str], Dialect]] = {ForgeKind.GITHUB: github.GitHub}
+_HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEADERS}
 
 
-def choose_forge(mirror: Mirror, policy: Policy) -> Forge:
-    """Return the forge of a repository: what the longest matching rule says, else the repository itself.
+class Forges:
+    """The forges of one run: one connection and one budget for each API and identity.
 
-    Raises:
-        ConfigurationError: The rule names a forge that this version does not speak to.
+    `configure` comes once the configuration is read; until then every repository is its own forge.
     """
-    rule = find_rule(policy.forges, mirror.remote)
-    if rule is None or rule.kind is ForgeKind.LOCAL:
-        return LocalForge(mirror, policy.commits)
-    raise ConfigurationError(
-        f"Forge {rule.kind} of {rule.prefix} is not supported by this version",
-        hint="Leave the rule out: pull requests are then kept in the repository itself.",
-    )
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, shards: int = 1, timeout_s: float = 30.0) -> None:
+        self.clock = clock
+        self._shards = shards
+        self._timeout_s = timeout_s
+        self._policy = Policy()
+        self._find: Find = lambda _: None
+        self._environment: Mapping[str, str] = {}
+        self._transports: dict[tuple[str, str], Transport] = {}
+        self._apps: dict[CredentialRule, AppToken] = {}
+        self._forges: dict[str, Forge] = {}
+
+    def configure(self, policy: Policy, find: Find, environment: Mapping[str, str]) -> None:
+        """Take the configuration; `find` answers with the credential for an address."""
+        self._policy, self._find, self._environment = policy, find, environment
+
+    def of(self, mirror: Mirror) -> Forge:
+        """Return the forge of a repository: what the longest matching rule says, else the repository itself.
+
+        Raises:
+            ConfigurationError: The rule names a forge that this version does not speak to.
+            UnavailableError: Its credential is not there.
+        """
+        if mirror.url not in self._forges:
+            self._forges[mirror.url] = self._make(mirror)
+        return self._forges[mirror.url]
+
+    def app_credential(self, rule: CredentialRule) -> Credential:
+        """Return what git authenticates with as a GitHub App: an installation token of an hour."""
+        return Credential("x-access-token", self._app(rule).token())
+
+    def unread(self, remote: str, url: str) -> None:
+        """Note that a repository could not be read at all: what it may have cost counts as spent."""
+        rule = find_rule(self._policy.forges, remote)
+        if rule is not None and rule.kind is not ForgeKind.LOCAL:
+            try:
+                self._transport(rule, url).budget.unknown(url)
+            except UnavailableError:
+                return
+
+    def _make(self, mirror: Mirror) -> Forge:
+        rule = find_rule(self._policy.forges, mirror.remote)
+        if rule is None or rule.kind is ForgeKind.LOCAL:
+            return LocalForge(mirror, self._policy.commits)
+        if rule.kind not in _DIALECTS:
+            raise ConfigurationError(
+                f"Forge {rule.kind} of {rule.prefix} is not supported by this version",
+                hint="Leave the rule out: pull requests are then kept in the repository itself.",
+            )
+        transport = self._transport(rule, mirror.url)
+        name = mirror.url.partition("/")[2]
+        return RemoteForge(_DIALECTS[rule.kind](transport, name), transport, self._policy.instance)
+
+    def _transport(self, rule: ForgeRule, url: str) -> Transport:
+        api = rule.api or _APIS[rule.kind](url.partition("/")[0])
+        web = f"{urlsplit(api).scheme}://{url}"
+        known = find_rule(self._policy.credentials, web)
+        key = (api, known.prefix if known else "")
+        if key not in self._transports:
+            budget = Budget(split(self._policy.writes, self._shards), self.clock)
+            self._transports[key] = Transport(
+                api,
+                self._authorization(known, web),
+                budget,
+                clock=self.clock,
+                headers=_HEADERS.get(rule.kind),
+                timeout_s=self._timeout_s,
+            )
+        return self._transports[key]
+
+    def _authorization(self, rule: CredentialRule | None, web: str) -> Authorization:
+        if rule is not None and rule.app_id:
+            return self._app(rule)
+        credential = self._find(web)
+        return StaticToken(credential.password if credential else "")
+
+    def _app(self, rule: CredentialRule) -> AppToken:
+        if rule not in self._apps:
+            forge = find_rule(self._policy.forges, f"{rule.prefix.rstrip('/')}/")
+            host = urlsplit(rule.prefix).netloc
+            api = (forge.api if forge else "") or github.default_api(host)
+            app = App(rule.app_id, rule.installation_id, _read_key(rule, self._environment))
+            self._apps[rule] = AppToken(api, app, self.clock)
+        return self._apps[rule]
+
+
+def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:
+    if rule.app_key_env:
+        key = environment.get(rule.app_key_env, "")
+        if not key:
+            raise UnavailableError(f"The key of App {rule.app_id} is missing: {rule.app_key_env} is not set")
+        return key
+    try:
+        return Path(rule.app_key_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnavailableError(
+            f"The key of App {rule.app_id} is missing: {rule.app_key_file} cannot be read"
+        ) from error

@@ -16,7 +16,11 @@ def control_credential(environment: Mapping[str, str]) -> Callable[[str], Creden
     return lambda _: Credential("", token) if token else None
 
 
-def find_credentials(policy: Policy, environment: Mapping[str, str]) -> Callable[[str], Credential | None]:
+def find_credentials(
+    policy: Policy,
+    environment: Mapping[str, str],
+    app: Callable[[CredentialRule], Credential] | None = None,
+) -> Callable[[str], Credential | None]:
     """Return what answers with the credential for an address: of the longest matching rule, else none.
 
     What it returns raises UnavailableError if the variable or file that the rule names is not there:
@@ -25,6 +29,8 @@ def find_credentials(policy: Policy, environment: Mapping[str, str]) -> Callable
 
     def find(remote: str) -> Credential | None:
         rule = find_rule(policy.credentials, remote)
+        if rule is not None and rule.app_id and app is not None:
+            return app(rule)
         return None if rule is None else _credential(rule, environment)
 
     return find

@@ -8,7 +8,7 @@ from reconciler.api.porch import REPOSITORY, Repository, Upstream
 from reconciler.api.validation import parse_model
 from reconciler.config import FILE, parse_configuration
 from reconciler.errors import ConfigurationError, Location, Problem, UnavailableError
-from reconciler.forge.choose import choose_forge
+from reconciler.forge.choose import Forges
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
@@ -53,7 +53,11 @@ class Reading:
 
 
 def read_inventory(
-    control: str, mirrors: Mirrors, environment: Mapping[str, str], reading: Reading | None = None
+    control: str,
+    mirrors: Mirrors,
+    environment: Mapping[str, str],
+    reading: Reading | None = None,
+    forges: Forges | None = None,
 ) -> Inventory:
     """Return all that one run may know. Writes nothing.
 
@@ -65,6 +69,7 @@ def read_inventory(
         mirrors: Where repositories are opened.
         environment: Overrides of the configuration; see `reconciler.config`.
         reading: Which commit to read instead, and how; `control` is not looked at then.
+        forges: Where pull requests are read; configured here.
 
     Raises:
         ConfigurationError: There is no configuration, or it cannot be trusted.
@@ -73,7 +78,10 @@ def read_inventory(
     reading = reading or Reading(open_control(control, mirrors))
     opened = reading.at
     policy = reading.govern(read_policy(opened, environment))
-    mirrors.authenticate(find_credentials(policy, environment))
+    forges = forges or Forges()
+    find = find_credentials(policy, environment, forges.app_credential)
+    forges.configure(policy, find, environment)
+    mirrors.authenticate(find)
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
     found = list(_registrations_of(snapshot, policy))
     registered = [r for r in found if isinstance(r, Sourced)]
@@ -89,7 +97,7 @@ def read_inventory(
     state = read_state(opened.mirror, state_tip, policy.limits)
     registrations = _merged(manifests, registered)
     views = _read_views(registrations, reading, mirrors, policy)
-    pulls, views = _read_pulls(views, mirrors, policy) if reading.deep else ({}, views)
+    pulls, views = _read_pulls(views, mirrors, forges) if reading.deep else ({}, views)
     unread = tuple(_unread(opened, policy, manifests, state))
     return Inventory(
         policy=policy,
@@ -215,16 +223,19 @@ def _address(remote: str, control: Mirror) -> str:
 
 
 def _read_pulls(
-    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, policy: Policy
+    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, forges: Forges
 ) -> tuple[dict[str, tuple[PullRequest, ...]], dict[ObjectName, RepositoryView]]:
     """List the pull requests of every repository; one whose forge is dead is unavailable (D21)."""
     pulls: dict[str, tuple[PullRequest, ...]] = {}
     dead: dict[str, UnavailableError] = {}
     for view in views.values():
-        if not view.is_available or view.url in pulls or view.url in dead:
+        if view.url in pulls or view.url in dead:
+            continue
+        if not view.is_available:
+            forges.unread(view.remote, view.url)
             continue
         try:
-            pulls[view.url] = choose_forge(mirrors.open(view.remote), policy).list_pulls()
+            pulls[view.url] = forges.of(mirrors.open(view.remote)).list_pulls()
         except UnavailableError as error:
             dead[view.url] = error
     return pulls, {k: _without(v, dead[v.url]) if v.url in dead else v for k, v in views.items()}

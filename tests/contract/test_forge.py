@@ -1,6 +1,7 @@
 """One suite for every forge: what the runs rely on, on the local forge and on the fake that tests use."""
 
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +16,7 @@ from reconciler.git.repository import Mirrors
 from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import CommitPolicy
 from tests.support.fake_forge import FakeForge
+from tests.support.forges.bench import DIALECTS, simulated
 from tests.support.world import EPOCH, git
 
 HEAD = "drafts/web/packagevariant-1"
@@ -85,9 +87,13 @@ class LocalBench:
         git(self.copy, "push", "-q", "origin", f":{head}")
 
 
-@pytest.fixture(params=["local", "fake"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
-    return LocalBench(tmp_path) if request.param == "local" else FakeBench()
+@pytest.fixture(params=["local", "fake", *DIALECTS])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    if request.param in DIALECTS:
+        with simulated(request.param, tmp_path) as made:
+            yield made
+    else:
+        yield LocalBench(tmp_path) if request.param == "local" else FakeBench()
 
 
 def wanted(head: str = HEAD, title: str = "Create web", *, draft: bool = True) -> PullRequest:

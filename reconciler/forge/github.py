@@ -1,0 +1,196 @@
+"""GitHub: REST, and GraphQL where REST cannot. Tried against its REST description and its public schema."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from reconciler.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.forge.faults import InvalidError
+from reconciler.forge.http import Transport
+from reconciler.forge.remote import Comment, ExistsError, Seen
+from reconciler.inventory import PullRequest, PullState
+
+COMMENTS = """
+query Comments($owner: String!, $name: String!, $number: Int!, $after: String) {
+  repository(owner: $owner, name: $name) {
+    pullRequest(number: $number) {
+      comments(first: 100, after: $after) {
+        nodes { id body viewerDidAuthor }
+        pageInfo { hasNextPage endCursor }
+      }
+    }
+  }
+}"""
+READY = """
+mutation Ready($id: ID!) {
+  markPullRequestReadyForReview(input: {pullRequestId: $id}) { pullRequest { isDraft } }
+}"""
+EDIT_COMMENT = """
+mutation EditComment($id: ID!, $body: String!) {
+  updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
+}"""
+DOCUMENTS = (COMMENTS, READY, EDIT_COMMENT)
+
+HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
+_NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
+_METHODS = ("merge", "squash", "rebase")
+
+
+def default_api(host: str) -> str:
+    """Return where the API of a host is: github.com's own, or an enterprise server's."""
+    return "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3"
+
+
+class GitHub:
+    """The dialect of GitHub for one repository, `owner/name`."""
+
+    most_text = 60_000
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self.name = name
+        self.transport = transport
+        self.owner, _, self.repository = name.rpartition("/")
+        self._root = f"/repos/{quote(name)}"
+
+    def list_all(self) -> Iterator[Seen]:
+        """Yield the pull requests from oldest to newest, so that a new one cannot shift a page."""
+        asked: dict[str, str | int] = {"state": "all", "sort": "created", "direction": "asc", "per_page": 100}
+        yield from self._seen_all(self.transport.pages(f"{self._root}/pulls", asked))
+
+    def find_open(self, head: str, base: str) -> Seen | None:
+        """Return the open pull request of a branch."""
+        asked: dict[str, str | int] = {"state": "open", "head": f"{self.owner}:{head}", "base": base}
+        found = self._seen_all(self.transport.get(f"{self._root}/pulls", asked).data)
+        return next((s for s in found if s.head == head and s.state is PullState.OPEN), None)
+
+    def find(self, number: int) -> Seen:
+        """Return a pull request; MissingError if there is none."""
+        return _seen(self.transport.get(f"{self._root}/pulls/{number}").data)
+
+    def create(self, wanted: PullRequest) -> Seen:
+        """Open a pull request; where there are no drafts (a plan without them) it is opened as ready."""
+        body = {"title": wanted.title, "head": wanted.head, "base": wanted.base, "body": wanted.body}
+        try:
+            reply = self.transport.write("POST", f"{self._root}/pulls", {**body, "draft": wanted.draft})
+        except InvalidError as error:
+            said = str(error)
+            if _NO_DRAFTS.search(said) and wanted.draft:
+                return self.create(replace(wanted, draft=False))
+            raise _why_not(wanted, said) or error from error
+        return _seen(reply.data)
+
+    def edit(self, seen: Seen, title: str, body: str) -> Seen:
+        """Give it another title and text."""
+        return self._patch(seen, {"title": title, "body": body})
+
+    def set_labels(self, seen: Seen, labels: tuple[str, ...]) -> Seen:
+        """Give it exactly these labels."""
+        path = f"{self._root}/issues/{seen.number}/labels"
+        reply = self.transport.write("PUT", path, {"labels": list(labels)}, repeatable=True)
+        return replace(seen, labels=tuple(label["name"] for label in reply.data))
+
+    def mark_ready(self, seen: Seen) -> None:
+        """Let it be no draft any more: REST ignores `draft`."""
+        self._graphql(READY, {"id": seen.key}, writes=True)
+
+    def close(self, seen: Seen) -> None:
+        """Close it."""
+        self._patch(seen, {"state": "closed"})
+
+    def merge(self, seen: Seen, expect: str) -> Seen:
+        """Merge it if its head is `expect`, by the first method that the repository allows."""
+        for method in _METHODS:
+            body = {"sha": expect, "merge_method": method}
+            try:
+                reply = self.transport.write("PUT", f"{self._root}/pulls/{seen.number}/merge", body)
+            except InvalidError as error:
+                if "not allowed" in str(error) and method != _METHODS[-1]:
+                    continue
+                raise
+            return replace(seen, state=PullState.MERGED, merge_oid=reply.data["sha"])
+        raise AssertionError
+
+    def comments(self, number: int) -> Iterator[Comment]:
+        """Yield our own comments."""
+        after = None
+        while True:
+            values = {"owner": self.owner, "name": self.repository, "number": number, "after": after}
+            page = self._graphql(COMMENTS, values)["repository"]["pullRequest"]["comments"]
+            yield from (Comment(c["id"], c["body"]) for c in page["nodes"] if c and c["viewerDidAuthor"])
+            if not page["pageInfo"]["hasNextPage"]:
+                return
+            after = page["pageInfo"]["endCursor"]
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        """Comment, one request."""
+        reply = self.transport.write("POST", f"{self._root}/issues/{number}/comments", {"body": body})
+        return Comment(reply.data["node_id"], reply.data.get("body") or body)
+
+    def edit_comment(self, _: int, comment: Comment, body: str) -> None:
+        """Change a comment of ours."""
+        self._graphql(EDIT_COMMENT, {"id": comment.key, "body": body}, writes=True)
+
+    def _patch(self, seen: Seen, body: Mapping[str, str]) -> Seen:
+        path = f"{self._root}/pulls/{seen.number}"
+        return _seen(self.transport.write("PATCH", path, body, repeatable=True).data)
+
+    def _graphql(self, document: str, variables: Mapping[str, Any], *, writes: bool = False) -> Any:
+        base = self.transport.base.removesuffix("/v3")
+        body = {"query": document, "variables": variables}
+        path = f"{base}/graphql"
+        if writes:
+            return self.transport.write("POST", path, body, repeatable=True).data["data"]
+        return self.transport.query(path, body).data["data"]
+
+    def _seen_all(self, items: Any) -> Iterator[Seen]:
+        if not hasattr(items, "__iter__"):
+            raise UnavailableError(f"{self.name}: the list of pull requests is none")
+        yield from (_seen(item) for item in items if _is_own(item))
+
+
+def _is_own(item: Mapping[str, Any]) -> bool:
+    """Whether the head stands in the repository itself: a fork may use our names."""
+    head, base = item["head"].get("repo"), item["base"].get("repo")
+    return bool(head and base and head["id"] == base["id"])
+
+
+def _seen(item: Mapping[str, Any]) -> Seen:
+    merged = item.get("merged_at")
+    is_open = item["state"] == "open"
+    return Seen(
+        number=item["number"],
+        head=item["head"]["ref"],
+        base=item["base"]["ref"],
+        title=item["title"],
+        body=item.get("body") or "",
+        draft=bool(item.get("draft")) and not merged,
+        state=PullState.MERGED if merged else PullState.OPEN if is_open else PullState.CLOSED,
+        head_oid=item["head"]["sha"],
+        merge_oid=item.get("merge_commit_sha") or "",
+        labels=tuple(label["name"] for label in item.get("labels", ())),
+        url=item.get("html_url", ""),
+        key=item.get("node_id", ""),
+        times=write_times(item),
+    )
+
+
+def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return when a pull request was written to, by whomever: opened, closed, last changed."""
+    stamps = [item.get(name) for name in ("created_at", "updated_at", "closed_at")]
+    return tuple(datetime.fromisoformat(stamp).timestamp() for stamp in dict.fromkeys(filter(None, stamps)))
+
+
+def _why_not(wanted: PullRequest, said: str) -> Exception | None:
+    """Return what a refusal to open means, None if it means nothing that we know."""
+    if "already exists" in said:
+        return ExistsError(said)
+    if "No commits between" in said:
+        return ConflictError(f"{wanted.base} has all of {wanted.head} by now")
+    if re.search(r"\bhead\b", said) and "invalid" in said:
+        return RefusedError(f"{wanted.head} is no branch any more")
+    if re.search(r"\bbase\b", said) and "invalid" in said:
+        return RefusedError(f"{wanted.base} is no branch any more")
+    return None

@@ -1,0 +1,260 @@
+"""What every forge with an API does alike; a dialect says only how it is spelled."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from reconciler.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.forge import marker
+from reconciler.forge.faults import InvalidError, MissingError
+from reconciler.forge.http import Transport
+from reconciler.git.layout import DRAFTS, PROPOSED
+from reconciler.inventory import PullRequest, PullState
+
+LOOKS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""How long a forge's lists may lag behind its writes, in steps of seconds."""
+LONGEST_TITLE = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A pull request as one forge tells of it; `body` is its whole text, `times` when it was written to."""
+
+    number: int
+    head: str
+    base: str
+    title: str
+    body: str
+    draft: bool
+    state: PullState
+    head_oid: str
+    merge_oid: str = ""
+    labels: tuple[str, ...] = ()
+    url: str = ""
+    key: str = ""
+    times: tuple[float, ...] = ()
+
+
+class Comment(NamedTuple):
+    """A comment of ours."""
+
+    key: str
+    body: str
+
+
+class ExistsError(RefusedError):
+    """The forge has an open pull request of this head already."""
+
+
+class Dialect(Protocol):
+    """How one kind of forge spells each step; `most_text` bounds a text, in characters."""
+
+    name: str
+    most_text: int
+
+    def list_all(self) -> Iterator[Seen]:
+        """Yield the repository's own pull requests, none from a fork."""
+        ...
+
+    def find_open(self, head: str, base: str) -> Seen | None:
+        """Return the open pull request of a branch."""
+        ...
+
+    def find(self, number: int) -> Seen:
+        """Return a pull request; MissingError if there is none."""
+        ...
+
+    def create(self, wanted: PullRequest) -> Seen:
+        """Open a pull request, one request; ExistsError, RefusedError without a branch."""
+        ...
+
+    def edit(self, seen: Seen, title: str, body: str) -> Seen:
+        """Give it another title and text."""
+        ...
+
+    def set_labels(self, seen: Seen, labels: tuple[str, ...]) -> Seen:
+        """Give it exactly these labels."""
+        ...
+
+    def mark_ready(self, seen: Seen) -> None:
+        """Let it be no draft any more."""
+        ...
+
+    def close(self, seen: Seen) -> None:
+        """Close it."""
+        ...
+
+    def merge(self, seen: Seen, expect: str) -> Seen:
+        """Merge it if its head is `expect`; InvalidError if it cannot be."""
+        ...
+
+    def comments(self, number: int) -> Iterator[Comment]:
+        """Yield our own comments."""
+        ...
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        """Comment, one request."""
+        ...
+
+    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
+        """Change a comment of ours."""
+        ...
+
+
+class RemoteForge:
+    """Pull requests of one repository on a forge with an API. Every method is safe to repeat.
+
+    Looks before it creates, and again after every reply that got lost. What a person wrote is left
+    alone: a title that is not ours, text around our part, labels that we did not set.
+    """
+
+    def __init__(self, dialect: Dialect, transport: Transport, instance: str) -> None:
+        self.dialect = dialect
+        self.transport = transport
+        self._ours = (DRAFTS, PROPOSED, f"reconciler/{instance}/")
+        self._counted = False
+
+    def list_pulls(self) -> tuple[PullRequest, ...]:
+        """Return the pull requests of our branches, sorted by number; the budget learns from them."""
+        budget, name = self.transport.budget, self.dialect.name
+        try:
+            listed = {s.number: s for s in self.dialect.list_all() if s.head.startswith(self._ours)}
+        except MissingError:
+            budget.known(name)
+            raise
+        except UnavailableError:
+            budget.unknown(name)
+            raise
+        if not self._counted:
+            self._counted = True
+            budget.known(name)
+            budget.learn(time - self.transport.skew_s for seen in listed.values() for time in seen.times)
+        return tuple(_pull(listed[number]) for number in sorted(listed))
+
+    def ensure(self, wanted: PullRequest) -> PullRequest:
+        """Open a pull request for `wanted.head`, or bring the open one up to date; return it."""
+        wanted = replace(wanted, title=wanted.title[:LONGEST_TITLE])
+        found = self.dialect.find_open(wanted.head, wanted.base)
+        if found is None:
+            found = self._create(wanted)
+        before = marker.parse(found.body).labels
+        return _pull(self._label(self._text(found, wanted), before, wanted.labels))
+
+    def mark_ready(self, number: int) -> None:
+        """Mark a draft pull request as ready for review; do nothing if it is."""
+        seen = self._find(number)
+        if seen.state is PullState.OPEN and seen.draft:
+            self.dialect.mark_ready(seen)
+
+    def close(self, number: int, *, comment: str) -> None:
+        """Close a pull request with a comment; do nothing if it is closed or merged."""
+        seen = self._find(number)
+        if seen.state is not PullState.OPEN:
+            return
+        if comment:
+            self._comment(number, "close", comment)
+        self.dialect.close(seen)
+
+    def comment(self, number: int, *, key: str, body: str) -> None:
+        """Write or update the one comment of ours that `key` names."""
+        self._find(number)
+        self._comment(number, key, body)
+
+    def merge(self, number: int, *, expect: str) -> str:
+        """Merge a pull request whose head is still `expect`; return the merge commit's id."""
+        seen = self._find(number)
+        if seen.state is PullState.OPEN:
+            _check_mergeable(seen, expect)
+            seen = self._merge(seen, expect)
+        if seen.state is not PullState.MERGED:
+            raise RefusedError(f"Pull request {number} is closed")
+        return seen.merge_oid
+
+    def _create(self, wanted: PullRequest) -> Seen:
+        text = marker.compose(
+            wanted.body, wanted.title, wanted.labels, marker.Marked(""), self.dialect.most_text
+        )
+        whole = replace(wanted, body=text)
+
+        def look() -> Seen | None:
+            return self.dialect.find_open(wanted.head, wanted.base)
+
+        try:
+            return self.transport.settle(lambda: self.dialect.create(whole), look, LOOKS_S)
+        except ExistsError as error:
+            found = self.transport.find_late(look, LOOKS_S)
+            if found is None:
+                raise UnavailableError(f"{error}, but it cannot be found") from error
+            return found
+
+    def _text(self, seen: Seen, wanted: PullRequest) -> Seen:
+        """Bring title and text up to date; a title that is not the one we gave is a person's."""
+        marked = marker.parse(seen.body)
+        ours = marked.found and marked.title == marker.digest(seen.title)
+        title = wanted.title if ours else seen.title
+        mine = title if ours else wanted.title
+        body = marker.compose(wanted.body, mine, wanted.labels, marked, self.dialect.most_text)
+        if (title, body) == (seen.title, seen.body.replace("\r\n", "\n")):
+            return seen
+        kept = self.dialect.edit(seen, title, body)
+        return replace(kept, labels=seen.labels)
+
+    def _label(self, seen: Seen, before: Iterable[str], wanted: Iterable[str]) -> Seen:
+        """Set our labels; those of people stay."""
+        gone = set(before) - set(wanted)
+        labels = tuple(sorted((set(seen.labels) - gone) | set(wanted)))
+        return seen if labels == tuple(sorted(seen.labels)) else self.dialect.set_labels(seen, labels)
+
+    def _comment(self, number: int, key: str, body: str) -> None:
+        text = marker.comment_text(key, body, self.dialect.most_text)
+
+        def look() -> Comment | None:
+            return next((c for c in self.dialect.comments(number) if marker.is_comment(key, c.body)), None)
+
+        found = look()
+        if found is None:
+            found = self.transport.settle(lambda: self.dialect.add_comment(number, text), look, LOOKS_S)
+        if found.body.replace("\r\n", "\n").rstrip() != text.rstrip():
+            self.dialect.edit_comment(number, found, text)
+
+    def _merge(self, seen: Seen, expect: str) -> Seen:
+        def look() -> Seen | None:
+            now = self.dialect.find(seen.number)
+            return now if now.state is PullState.MERGED else None
+
+        try:
+            return self.transport.settle(lambda: self.dialect.merge(seen, expect), look, LOOKS_S[:3])
+        except InvalidError:
+            now = self._find(seen.number)
+            if now.state is PullState.OPEN:
+                _check_mergeable(now, expect)
+                raise
+            return now
+
+    def _find(self, number: int) -> Seen:
+        try:
+            return self.dialect.find(number)
+        except MissingError as error:
+            raise RefusedError(f"There is no pull request {number} in {self.dialect.name}") from error
+
+
+def _check_mergeable(seen: Seen, expect: str) -> None:
+    if seen.draft:
+        raise RefusedError(f"Pull request {seen.number} is a draft")
+    if seen.head_oid != expect:
+        raise ConflictError(f"The head of pull request {seen.number} moved")
+
+
+def _pull(seen: Seen) -> PullRequest:
+    return PullRequest(
+        head=seen.head,
+        base=seen.base,
+        title=seen.title,
+        body=marker.parse(seen.body).body,
+        draft=seen.draft,
+        number=seen.number,
+        state=seen.state,
+        head_oid=seen.head_oid,
+        labels=tuple(sorted(seen.labels)),
+        url=seen.url,
+    )

@@ -1,0 +1,73 @@
+"""Simulated forges with two draft branches and a person who pushes, for the contract suite."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.forge import github
+from reconciler.forge.budget import Budget, Clock
+from reconciler.forge.http import StaticToken, Transport
+from reconciler.forge.remote import RemoteForge
+from reconciler.policy import WriteLimits
+from tests.support.conformance import root as conformance
+from tests.support.forges.description import load
+from tests.support.forges.github import GitHubSimulator
+from tests.support.forges.schema import validator
+from tests.support.forges.server import Simulator, VirtualClock, serving
+from tests.support.git import kptfile, make_repository
+
+NAME = "acme/edge"
+HEADS = {"web": "drafts/web/packagevariant-1", "db": "drafts/db/packagevariant-1"}
+DIALECTS: dict[str, Any] = {"github": github.GitHub}
+
+
+class SimulatorBench:
+    """A simulated forge with one repository; `again` is the forge as another process sees it."""
+
+    def __init__(self, kind: str, simulator: Simulator) -> None:
+        self.kind = kind
+        self.simulator = simulator
+        self.hosted = next(iter(simulator.repositories.values()))
+        self.forge = self.again()
+
+    def again(self, limits: WriteLimits | None = None, timeout_s: float = 10.0) -> RemoteForge:
+        clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
+        budget = Budget(limits or WriteLimits(max_wait_s=300), clock)
+        token = StaticToken(self.simulator.token)
+        transport = Transport(self.simulator.api, token, budget, clock=clock, timeout_s=timeout_s)
+        return RemoteForge(DIALECTS[self.kind](transport, NAME), transport, "fleet")
+
+    def push(self, head: str) -> str:
+        return str(self.hosted.repo.commit({"notes.md": head}, branch=head, message="A person's\n"))
+
+    def delete(self, head: str) -> None:
+        self.hosted.repo.delete(f"refs/heads/{head}")
+
+
+def make_simulator(kind: str, root: Path) -> Simulator:
+    """Return a simulator of one kind of forge, with its description where there is one."""
+    files = {"github": "github-openapi.json"}
+    path = conformance() / files[kind]
+    if not path.exists():
+        pytest.skip(f"{path} is not there: nothing to judge requests by")
+    makers: dict[str, Callable[..., Simulator]] = {"github": GitHubSimulator}
+    made = makers[kind](root, {"github": "/api/v3"}[kind], load(path), VirtualClock())
+    if isinstance(made, GitHubSimulator):
+        made.documents = validator()
+    return made
+
+
+@contextmanager
+def simulated(kind: str, root: Path) -> Iterator[SimulatorBench]:
+    """Serve a simulated forge; what it found against its description fails the test at the end."""
+    simulator = make_simulator(kind, root)
+    repo = make_repository(root / f"{NAME}.git", {"README.md": "edge\n"})
+    for package, head in HEADS.items():
+        repo.commit({f"{package}/Kptfile": kptfile(package)}, branch=head, start="main")
+    simulator.host(NAME, repo)
+    with serving(simulator):
+        yield SimulatorBench(kind, simulator)
+    assert not simulator.violations, simulator.violations

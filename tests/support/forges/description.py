@@ -1,0 +1,171 @@
+"""An API's description (OpenAPI 3.0 or Swagger 2.0) as a judge of requests and replies."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import jsonschema_rs
+
+
+@dataclass
+class Operation:
+    """One operation: its path as a pattern, its parameters by place, the schemas of its bodies."""
+
+    method: str
+    path: str
+    pattern: re.Pattern[str]
+    query: dict[str, Any]
+    required: set[str]
+    body: Any
+    replies: dict[str, Any]
+
+
+@dataclass(eq=False)
+class Description:
+    """What an API allows. `check_request` and `check_reply` return what is wrong, nothing if all is well."""
+
+    document: Any
+    operations: list[Operation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.shared = {k: self.document[k] for k in ("components", "definitions") if k in self.document}
+        for path, methods in self.document["paths"].items():
+            for method, operation in methods.items():
+                if isinstance(operation, dict) and "responses" in operation:
+                    self.operations.append(self._operation(method.upper(), path, operation, methods))
+        self.operations.sort(key=lambda o: o.path.count("{"))
+
+    def find(self, method: str, path: str) -> Operation | None:
+        """Return the operation of a request, the most literal path first."""
+        return next((o for o in self.operations if o.method == method and o.pattern.fullmatch(path)), None)
+
+    def check_request(self, method: str, path: str, query: dict[str, str], body: Any) -> list[str]:
+        found = self.find(method, unquote(path))
+        if found is None:
+            return [f"{method} {path} is not described"]
+        wrong = [f"unknown query parameter {name}" for name in query if name not in found.query]
+        for name, text in query.items():
+            wrong += self._check(
+                found.query.get(name, {}), _typed(found.query.get(name, {}), text), f"?{name}"
+            )
+        wrong += [f"missing query parameter {name}" for name in found.required - set(query)]
+        if body is not None and found.body is None:
+            wrong.append("no body is described")
+        elif found.body is not None and body is not None:
+            wrong += self._check(found.body, body, "body")
+            wrong += self._unknown(found.body, body, "body")
+        return [f"{method} {path}: {one}" for one in wrong]
+
+    def check_reply(self, method: str, path: str, status: int, body: Any) -> list[str]:
+        found = self.find(method, unquote(path))
+        if found is None:
+            return []
+        if str(status) not in found.replies:
+            return [f"{method} {path}: status {status} is not described"]
+        schema = found.replies[str(status)]
+        return (
+            [f"{method} {path} {status}: {w}" for w in self._check(schema, body, "reply")] if schema else []
+        )
+
+    def _operation(self, method: str, path: str, operation: Any, around: Any) -> Operation:
+        given = [*around.get("parameters", []), *operation.get("parameters", [])]
+        parameters = [self._resolve(p) for p in given]
+        body = next((p.get("schema") for p in parameters if p.get("in") == "body"), None)
+        content = self._resolve(operation.get("requestBody", {})).get("content", {})
+        slashy = {p["name"] for p in parameters if p.get("x-multi-segment")} | {"head"}
+        pattern = re.sub(
+            r"\{(\w+)\}",
+            lambda m: "(.+)" if m[1] in slashy else "([^/]+)",
+            re.escape(path).replace(r"\{", "{").replace(r"\}", "}"),
+        )
+        return Operation(
+            method,
+            path,
+            re.compile(pattern),
+            {p["name"]: p.get("schema", p) for p in parameters if p.get("in") == "query"},
+            {p["name"] for p in parameters if p.get("in") == "query" and p.get("required")},
+            body or content.get("application/json", {}).get("schema"),
+            {status: self._reply(reply) for status, reply in operation["responses"].items()},
+        )
+
+    def _reply(self, reply: Any) -> Any:
+        found = self._resolve(reply)
+        return found.get("schema") or found.get("content", {}).get("application/json", {}).get("schema")
+
+    def _resolve(self, node: Any) -> Any:
+        while isinstance(node, dict) and "$ref" in node:
+            target: Any = self.document
+            for step in node["$ref"].removeprefix("#/").split("/"):
+                target = target[step.replace("~1", "/").replace("~0", "~")]
+            node = target
+        return node
+
+    def _check(self, schema: Any, value: Any, where: str) -> list[str]:
+        if not schema:
+            return []
+        return [
+            f"{where}: {e.message} at {list(e.instance_path)}"
+            for e in self._validator(json.dumps(schema)).iter_errors(value)
+        ]
+
+    @lru_cache(maxsize=500)  # noqa: B019 - one description per test run
+    def _validator(self, schema: str) -> Any:
+        parsed = {"allOf": [json.loads(schema)], **self.shared}
+        return jsonschema_rs.Draft202012Validator(_nullable(parsed), validate_formats=False)
+
+    def _unknown(self, schema: Any, value: Any, where: str) -> Iterator[str]:
+        if isinstance(value, list):
+            items = self._resolve(schema).get("items", {})
+            for index, item in enumerate(value):
+                yield from self._unknown(items, item, f"{where}[{index}]")
+        if isinstance(value, dict):
+            known = self._properties(schema)
+            for name, inner in value.items():
+                if known is not None and name not in known:
+                    yield f"{where}: unknown field {name}"
+                elif known:
+                    yield from self._unknown(known[name], inner, f"{where}.{name}")
+
+    def _properties(self, schema: Any) -> dict[str, Any] | None:
+        """Return the declared fields of an object, None if any are allowed."""
+        found = self._resolve(schema)
+        if not isinstance(found, dict) or found.get("additionalProperties"):
+            return None
+        known = dict(found.get("properties", {}))
+        for one in (*found.get("oneOf", ()), *found.get("anyOf", ()), *found.get("allOf", ())):
+            known |= self._properties(one) or {}
+        return known
+
+
+@cache
+def load(path: Path) -> Description:
+    """Read a description."""
+    return Description(json.loads(path.read_text()))
+
+
+def _typed(schema: Any, text: str) -> Any:
+    if schema.get("type") in {"integer", "number"} and text.isdecimal():
+        return int(text)
+    return {"true": True, "false": False}.get(text, text) if schema.get("type") == "boolean" else text
+
+
+def _nullable(node: Any) -> Any:
+    """Say in JSON Schema's words what OpenAPI 3.0 calls nullable; Swagger's Go types may all be null."""
+    if isinstance(node, list):
+        return [_nullable(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    made = {
+        key: _nullable(value)
+        for key, value in node.items()
+        if key not in {"example", "examples", "nullable"}
+        or (key in {"example", "examples"} and isinstance(value, dict) and "type" in value)
+    }
+    if node.get("nullable") is True:
+        return {"anyOf": [made, {"type": "null"}]}
+    return made

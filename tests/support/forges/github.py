@@ -1,0 +1,328 @@
+"""GitHub as its REST description and public schema describe it, as far as we use it."""
+
+import copy
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.forges.server import Answer, Hosted, Pull, Simulator
+
+
+@dataclass(eq=False)
+class GitHubSimulator(Simulator):
+    """`app_tokens` are the installation tokens it gave; `revoked` ends them."""
+
+    no_drafts: bool = False
+    tokens: int = 0
+    documents: Any = None
+
+    def authorized(self, authorization: str, path: str) -> bool:
+        return path.endswith("/access_tokens") or super().authorized(authorization, path)
+
+    def is_write(self, method: str, path: str, body: Any) -> bool:
+        if path.endswith("/graphql"):
+            return str((body or {}).get("query", "")).lstrip().startswith("mutation")
+        return super().is_write(method, path, body)
+
+    def limited(self, kind: str) -> Answer:
+        secondary = (
+            "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
+        )
+        match kind:
+            case "secondary":
+                return Answer(403, _error(secondary), {"Retry-After": "30"})
+            case "secondary-silent":
+                return Answer(403, _error(secondary))
+            case "abuse-old":
+                return Answer(
+                    403, _error("You have triggered an abuse detection mechanism."), {"Retry-After": "20"}
+                )
+            case "429":
+                return Answer(429, _error("Too many requests"), {"Retry-After": "25"})
+            case "abuse":
+                body = {
+                    **_error("Validation Failed"),
+                    "errors": [{"resource": "PullRequest", "code": "abuse"}],
+                }
+                return Answer(422, body)
+            case "primary":
+                reset = str(int(self.clock.now()) + 50)
+                headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}
+                return Answer(403, _error("API rate limit exceeded for user ID 1."), headers)
+            case "too-quickly":
+                return Answer(
+                    200,
+                    {"data": None, "errors": [{"message": "was submitted too quickly (createPullRequest)"}]},
+                )
+            case "cap":
+                body = {
+                    "data": None,
+                    "errors": [
+                        {
+                            "type": "FORBIDDEN",
+                            "path": ["createPullRequest"],
+                            "message": "FORBIDDEN CreatePullRequest",
+                        }
+                    ],
+                }
+                return Answer(200, body)
+            case "exists":
+                return _invalid("A pull request already exists for o:x.", "custom")
+            case _:
+                raise AssertionError(kind)
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        if path.endswith("/graphql"):
+            return self._graphql(body)
+        if path.endswith("/access_tokens"):
+            self.tokens += 1
+            self.token = f"{self.token.partition('#')[0]}#{self.tokens}"
+            until = self.stamp(self.clock.now() + 3600)
+            return Answer(
+                201,
+                {
+                    "token": self.token,
+                    "expires_at": until,
+                    "permissions": {"contents": "write"},
+                    "repository_selection": "all",
+                },
+            )
+        found = re.fullmatch(r"/repos/([^/]+/[^/]+)/(.*)", path)
+        hosted = self.repositories.get(found[1]) if found else None
+        if not found or hosted is None:
+            return Answer(404, _error("Not Found"))
+        return self._route(hosted, method, found[2], query, body)
+
+    def _route(self, hosted: Hosted, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        if path == "pulls":
+            return self._list(hosted, query) if method == "GET" else self._open(hosted, body)
+        if path == "issues":
+            return self._issues(hosted, query) if method == "GET" else self._open_issue(hosted, body)
+        match = re.fullmatch(r"(pulls|issues)/(\d+)(/\w+)?", path)
+        pull = hosted.pulls.get(int(match[2])) if match else None
+        if match is None or pull is None or (match[1] == "pulls" and not pull.head):
+            return Answer(404, _error("Not Found"))
+        self.refreshed(hosted, pull)
+        match match[1], match[3], method:
+            case "pulls", None, "GET":
+                return Answer(200, self.shown(hosted, pull))
+            case _, None, "PATCH":
+                return self._patch(hosted, pull, body)
+            case "pulls", "/merge", "PUT":
+                return self._merge(hosted, pull, body)
+            case "issues", "/labels", "PUT":
+                pull.labels, pull.updated = list(body["labels"]), self.clock.now()
+                return Answer(200, [_label(name) for name in pull.labels])
+            case "issues", "/comments", "POST":
+                number = 1 + max(pull.comments, default=1000 * pull.number)
+                pull.comments[number] = (self.bot, body["body"])
+                pull.updated = self.clock.now()
+                return Answer(
+                    201,
+                    {
+                        **self._example("issue-comment"),
+                        "id": number,
+                        "node_id": f"C{hosted.number}-{pull.number}-{number}",
+                        "body": body["body"],
+                    },
+                )
+        return Answer(404, _error("Not Found"))
+
+    def _list(self, hosted: Hosted, query: dict[str, str]) -> Answer:
+        pulls = [
+            p
+            for p in (self.refreshed(hosted, q) for q in hosted.pulls.values())
+            if p.head and self.visible(p)
+        ]
+        state = query.get("state", "open")
+        pulls = [p for p in pulls if state in ("all", p.state)]
+        if head := query.get("head"):
+            pulls = [p for p in pulls if f"{hosted.name.partition('/')[0]}:{p.head}" == head and not p.fork]
+        if base := query.get("base"):
+            pulls = [p for p in pulls if p.base == base]
+        pulls.sort(key=lambda p: p.number, reverse=query.get("direction", "desc") == "desc")
+        return self._page(
+            [self.shown(hosted, p, simple=True) for p in pulls], query, f"/repos/{hosted.name}/pulls"
+        )
+
+    def _page(self, items: list[Any], query: dict[str, str], path: str) -> Answer:
+        size, page = int(query.get("per_page", 30)), int(query.get("page", 1))
+        headers = {}
+        if page * size < len(items):
+            rest = "&".join(f"{k}={v}" for k, v in {**query, "page": page + 1}.items())
+            headers["Link"] = f'<{self.api}{path}?{rest}>; rel="next"'
+        return Answer(200, items[(page - 1) * size : page * size], headers)
+
+    def _open(self, hosted: Hosted, body: Any) -> Answer:
+        head, base = hosted.ref(body["head"]), hosted.ref(body["base"])
+        for field, oid in (("head", head), ("base", base)):
+            if oid is None:
+                return _invalid("", "invalid", field)
+        if body.get("draft") and self.no_drafts:
+            return _invalid("Draft pull requests are not supported in this repository.", "custom")
+        if len(body.get("body") or "") > 65_536:
+            return _invalid("body is too long (maximum is 65536 characters)", "custom", "body")
+        if any(
+            p.head == body["head"] and p.base == body["base"] and self.refreshed(hosted, p).state == "open"
+            for p in hosted.pulls.values()
+        ):
+            return _invalid(
+                f"A pull request already exists for {hosted.name.partition('/')[0]}:{body['head']}.", "custom"
+            )
+        if base == head or hosted.repo.git.descendant_of(base, head):
+            return _invalid(f"No commits between {body['base']} and {body['head']}", "custom")
+        pull = self.new_pull(
+            hosted,
+            title=body["title"],
+            body=body.get("body") or "",
+            head=body["head"],
+            base=body["base"],
+            draft=bool(body.get("draft")),
+        )
+        return Answer(201, self.shown(hosted, pull))
+
+    def _open_issue(self, hosted: Hosted, body: Any) -> Answer:
+        pull = self.new_pull(hosted, title=body["title"], body=body.get("body") or "")
+        return Answer(201, self._issue(pull))
+
+    def _issues(self, hosted: Hosted, query: dict[str, str]) -> Answer:
+        issues = [
+            p for p in hosted.pulls.values() if not p.head and query.get("state", "open") in ("all", p.state)
+        ]
+        return self._page([self._issue(p) for p in issues], query, f"/repos/{hosted.name}/issues")
+
+    def _issue(self, pull: Pull) -> Any:
+        made = self._example("issue")
+        made.pop("pull_request", None)
+        user = {**made["user"], "login": self.bot}
+        return {
+            **made,
+            "number": pull.number,
+            "title": pull.title,
+            "body": pull.body,
+            "state": pull.state,
+            "user": user,
+            "labels": [],
+        }
+
+    def _patch(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
+        for name in ("title", "body", "state"):
+            if name in body:
+                setattr(pull, name, body[name])
+        pull.updated = self.clock.now()
+        if body.get("state") == "closed":
+            pull.closed = self.clock.now()
+        return Answer(200, self.shown(hosted, pull) if pull.head else self._issue(pull))
+
+    def _merge(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
+        if pull.merged or pull.state != "open" or pull.draft:
+            return Answer(405, _error("Pull Request is not mergeable"))
+        if body.get("sha", pull.head_oid) != pull.head_oid:
+            return Answer(409, _error("Head branch was modified. Review and try the merge again."))
+        oid = self.merge(hosted.name, pull.number, body.get("merge_method", "merge"))
+        return Answer(200, {"sha": oid, "merged": True, "message": "Pull Request successfully merged"})
+
+    def shown(self, hosted: Hosted, pull: Pull, *, simple: bool = False) -> Any:
+        """Return a pull request as the API shows it: the description's own example, with our facts."""
+        example = self._example("pull-request-simple-items")[0] if simple else self._example("pull-request")
+        example["requested_teams"] = []
+        for side, branch, oid in (
+            ("head", pull.head, pull.head_oid),
+            ("base", pull.base, hosted.ref(pull.base) or "0" * 40),
+        ):
+            number = hosted.number + (1000 if side == "head" and pull.fork else 0)
+            example[side] |= {
+                "ref": branch,
+                "sha": oid or "0" * 40,
+                "label": f"{hosted.name.partition('/')[0]}:{branch}",
+            }
+            example[side]["repo"] |= {"id": number, "full_name": hosted.name}
+        facts = {
+            "number": pull.number,
+            "id": hosted.number * 10_000 + pull.number,
+            "node_id": f"PR{hosted.number}-{pull.number}",
+            "title": pull.title,
+            "body": pull.body,
+            "draft": pull.draft,
+            "state": pull.state,
+            "created_at": self.stamp(pull.created),
+            "updated_at": self.stamp(pull.updated or pull.created),
+            "closed_at": self.stamp(pull.closed),
+            "merged_at": self.stamp(pull.merged),
+            "merge_commit_sha": pull.merge_oid or None,
+            "html_url": f"{self.address}/{hosted.name}/pull/{pull.number}",
+            "labels": [_label(name) for name in pull.labels],
+        }
+        return example | facts | ({} if simple else {"merged": bool(pull.merged)})
+
+    def _example(self, name: str) -> Any:
+        assert self.description
+        return copy.deepcopy(self.description.document["components"]["examples"][name]["value"])
+
+    def _graphql(self, body: Any) -> Answer:
+        query, values = body["query"], body["variables"]
+        self.violations += [f"GraphQL: {why}" for why in (self.documents or (lambda _: []))(query)]
+        if "Comments(" in query:
+            hosted = self.repositories.get(f"{values['owner']}/{values['name']}")
+            pull = hosted.pulls.get(values["number"]) if hosted else None
+            if hosted is None or pull is None:
+                return Answer(
+                    200,
+                    {
+                        "data": {"repository": None},
+                        "errors": [{"type": "NOT_FOUND", "message": "Could not resolve"}],
+                    },
+                )
+            nodes = [
+                {
+                    "id": f"C{hosted.number}-{pull.number}-{n}",
+                    "body": text,
+                    "viewerDidAuthor": who == self.bot,
+                }
+                for n, (who, text) in pull.comments.items()
+            ]
+            page = {"nodes": nodes, "pageInfo": {"hasNextPage": False, "endCursor": None}}
+            return Answer(200, {"data": {"repository": {"pullRequest": {"comments": page}}}})
+        hosted, pull, rest = self._node(values["id"])
+        pull.updated = self.clock.now()
+        if "Ready(" in query:
+            pull.draft = False
+            return Answer(
+                200, {"data": {"markPullRequestReadyForReview": {"pullRequest": {"isDraft": False}}}}
+            )
+        if "EditComment(" in query:
+            pull.comments[rest] = (self.bot, values["body"])
+            return Answer(200, {"data": {"updateIssueComment": {"issueComment": {"id": values["id"]}}}})
+        raise AssertionError(query)
+
+    def _node(self, key: str) -> tuple[Hosted, Pull, int]:
+        match = re.fullmatch(r"(?:PR|C)(\d+)-(\d+)(?:-(\d+))?", key)
+        assert match
+        hosted = next(h for h in self.repositories.values() if h.number == int(match[1]))
+        return hosted, hosted.pulls[int(match[2])], int(match[3] or 0)
+
+
+def _label(name: str) -> dict[str, Any]:
+    return {
+        "id": len(name),
+        "node_id": "L",
+        "url": "https://api.github.com/l",
+        "name": name,
+        "description": "",
+        "color": "ededed",
+        "default": False,
+    }
+
+
+def _error(message: str) -> dict[str, str]:
+    return {"message": message, "documentation_url": "https://docs.github.com/rest"}
+
+
+def _invalid(message: str, code: str, field: str = "") -> Answer:
+    error = {
+        "resource": "PullRequest",
+        "code": code,
+        **({"message": message} if message else {}),
+        **({"field": field} if field else {}),
+    }
+    return Answer(422, {**_error("Validation Failed"), "errors": [error]})

@@ -1,0 +1,406 @@
+"""A forge for tests: a real HTTP server on the loopback with real bare repositories behind it.
+
+Pushes are git's own, over git smart HTTP; pull requests live in memory and take their heads from the
+repositories, so the two cannot disagree. Every request and reply is judged by the forge's description
+and written to a journal. Faults are planned, the time is virtual.
+"""
+
+import base64
+import json
+import re
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tests.support.forges.description import Description
+from tests.support.git import Repo
+from tests.support.http_git import _backend
+
+START = 1_767_400_000.0
+TOKEN = "s3cret-token-of-the-bot"
+
+
+class VirtualClock:
+    """A time that passes only when somebody waits; a request costs nothing."""
+
+    def __init__(self, start: float = START) -> None:
+        self.time = start
+        self.slept: list[float] = []
+        self._lock = threading.Lock()
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        with self._lock:
+            self.time += seconds
+            self.slept.append(seconds)
+
+
+class Entry(NamedTuple):
+    """One request as the server saw it."""
+
+    time: float
+    method: str
+    path: str
+    status: int
+    writes: bool
+    fault: str
+    authorization: str
+
+
+@dataclass
+class Fault:
+    """What goes wrong with requests that match, `times` times after `skip` of them went well."""
+
+    kind: str
+    method: str = ""
+    path: str = ""
+    times: int = 1
+    skip: int = 0
+
+    def takes(self, method: str, path: str) -> bool:
+        if (self.method and self.method != method) or not re.search(self.path, path):
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        self.times -= 1
+        return self.times >= 0
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Any
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass
+class Pull:
+    """A pull request, or an issue where `head` is empty."""
+
+    number: int
+    title: str
+    body: str
+    created: float
+    head: str = ""
+    base: str = ""
+    draft: bool = False
+    state: str = "open"
+    head_oid: str = ""
+    merge_oid: str = ""
+    merged: float | None = None
+    closed: float | None = None
+    updated: float = 0.0
+    labels: list[str] = field(default_factory=list)
+    comments: dict[int, tuple[str, str]] = field(default_factory=dict)
+    fork: bool = False
+
+
+@dataclass(eq=False)
+class Hosted:
+    """A repository that the simulator serves."""
+
+    name: str
+    repo: Repo
+    number: int
+    pulls: dict[int, Pull] = field(default_factory=dict)
+    label_ids: dict[str, int] = field(default_factory=dict)
+
+    def ref(self, branch: str) -> str | None:
+        return self.repo.find(f"refs/heads/{branch}")
+
+
+@dataclass(eq=False)
+class Simulator:
+    """One forge: `answer` is what a dialect says to a request of its API, under `prefix`."""
+
+    root: Path
+    prefix: str
+    description: Description | None
+    clock: Any = field(default_factory=VirtualClock)
+    per_minute: int = 80
+    per_hour: int = 500
+    address: str = ""
+    token: str = TOKEN
+    bot: str = "reconciler-bot"
+    person: str = "kim"
+    repositories: dict[str, Hosted] = field(default_factory=dict)
+    journal: list[Entry] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    moved: dict[str, str] = field(default_factory=dict)
+    lag_until: float = 0.0
+    hidden: set[int] = field(default_factory=set)
+    on_push: Callable[[], None] | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    # What tests do
+
+    def host(self, name: str, repo: Repo) -> Hosted:
+        """Serve a bare repository that stands at `root/<name>.git`."""
+        self.repositories[name] = Hosted(name, repo, 100 + len(self.repositories))
+        return self.repositories[name]
+
+    @property
+    def api(self) -> str:
+        return f"{self.address}{self.prefix}"
+
+    def url(self, name: str) -> str:
+        return f"{self.address}/{name}.git"
+
+    def plan(self, kind: str, method: str = "", path: str = "", *, times: int = 1, skip: int = 0) -> None:
+        self.faults.append(Fault(kind, method, path, times, skip))
+
+    def writes(self) -> list[Entry]:
+        return [e for e in self.journal if e.writes]
+
+    def pulls(self, name: str) -> list[Pull]:
+        hosted = self.repositories[name]
+        return [self.refreshed(hosted, p) for _, p in sorted(hosted.pulls.items()) if p.head]
+
+    def open_pulls(self, name: str) -> list[Pull]:
+        return [p for p in self.pulls(name) if p.state == "open"]
+
+    def merge(self, name: str, number: int, how: str = "merge") -> str:
+        """Merge as a person does with the button."""
+        hosted = self.repositories[name]
+        pull = self.refreshed(hosted, hosted.pulls[number])
+        oid = hosted.repo.merge(pull.head, into=pull.base, how=how, time=int(self.clock.now()))
+        pull.state, pull.merged, pull.merge_oid, pull.draft = "closed", self.clock.now(), oid, False
+        pull.closed = pull.updated = self.clock.now()
+        return oid
+
+    def close(self, name: str, number: int) -> None:
+        """Close as a person does."""
+        pull = self.repositories[name].pulls[number]
+        pull.state, pull.closed, pull.updated = "closed", self.clock.now(), self.clock.now()
+
+    # What dialects need
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        raise NotImplementedError
+
+    def limited(self, kind: str) -> Answer:
+        raise NotImplementedError
+
+    def refreshed(self, hosted: Hosted, pull: Pull) -> Pull:
+        """Bring an open pull request to what the repository says: gone, merged by a push, or moved."""
+        if pull.state != "open" or not pull.head or pull.fork:
+            return pull
+        head, base = hosted.ref(pull.head), hosted.ref(pull.base)
+        if head is None:
+            pull.state, pull.closed = "closed", self.clock.now()
+            return pull
+        pull.head_oid = head
+        if base and (base == head or hosted.repo.git.descendant_of(base, head)):
+            pull.state, pull.merged, pull.merge_oid, pull.draft = "closed", self.clock.now(), base, False
+        return pull
+
+    def new_pull(self, hosted: Hosted, **fields: Any) -> Pull:
+        number = 1 + max(hosted.pulls, default=0)
+        now = self.clock.now()
+        pull = Pull(number=number, created=now, updated=now, **fields)
+        hosted.pulls[number] = pull
+        if now < self.lag_until:
+            self.hidden.add(id(pull))
+        return self.refreshed(hosted, pull)
+
+    def visible(self, pull: Pull) -> bool:
+        """Whether lists show a pull request yet."""
+        return self.clock.now() >= self.lag_until or id(pull) not in self.hidden
+
+    def stamp(self, when: float | None) -> str | None:
+        return None if when is None else datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def is_over(self) -> bool:
+        """Whether one more write now would be over a limit, by the journal alone."""
+        now = self.clock.now()
+        times = [e.time for e in self.journal if e.writes and e.status < 400]
+        minute = sum(t > now - 60 for t in times)
+        return minute >= self.per_minute or sum(t > now - 3600 for t in times) >= self.per_hour
+
+    def is_write(self, method: str, path: str, body: Any) -> bool:
+        return method != "GET" and not path.endswith("/access_tokens")
+
+    # One request
+
+    def respond(self, handler: "_Handler", raw: bytes) -> None:
+        parts = urlsplit(handler.path)
+        method, path = handler.command, parts.path
+        authorization = handler.headers.get("Authorization", "")
+        if not path.startswith(self.prefix) and not path.startswith("/api/"):
+            if self.on_push and path.endswith("/git-receive-pack") and method == "POST":
+                act, self.on_push = self.on_push, None
+                act()
+            wanted = base64.b64encode(f"x-access-token:{self.token}".encode()).decode()
+            if authorization != f"Basic {wanted}":
+                return handler.say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
+            return handler.say(*_backend(self.root, handler, raw))
+        with self.lock:
+            body = json.loads(raw) if raw else None
+            inside = path.removeprefix(self.prefix)
+            fault = next((f for f in self.faults if f.takes(method, path)), None)
+            writes = self.is_write(method, path, body)
+            entry = (self.clock.now(), method, path)
+            answer = self._answer(method, inside, parts.query, body, authorization, fault, writes=writes)
+            kind = fault.kind if fault else ""
+            self.journal.append(Entry(*entry, answer.status, writes, kind, authorization))
+        return self._send(handler, answer, kind)
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        body: Any,
+        authorization: str,
+        fault: Fault | None,
+        *,
+        writes: bool,
+    ) -> Answer:
+        if fault and (early := self._early(fault.kind)):
+            return early
+        if not self.authorized(authorization, path):
+            return Answer(401, {"message": "Bad credentials", "documentation_url": "d"})
+        if writes and self.is_over():
+            self.violations.append(f"too fast: {method} {path}")
+            return self.limited("secondary")
+        asked = dict(parse_qsl(query, keep_blank_values=True))
+        for old, new in self.moved.items():
+            if path.startswith(f"/repos/{old}"):
+                location = f"{self.api}{path.replace(old, new, 1)}" + (f"?{query}" if query else "")
+                return Answer(
+                    301 if method == "GET" else 307,
+                    {"message": "Moved", "url": location, "documentation_url": "d"},
+                    {"Location": location},
+                )
+        if self.description and path != "/graphql" and "graphql" not in path:
+            self.violations += self.description.check_request(method, path, asked, body)
+        answer = self.answer(method, unquote(path), asked, body)
+        if self.description and "graphql" not in path:
+            self.violations += self.description.check_reply(method, path, answer.status, answer.body)
+        return answer
+
+    def authorized(self, authorization: str, path: str) -> bool:
+        return authorization.rpartition(" ")[2] == self.token
+
+    def _early(self, kind: str) -> Answer | None:
+        if kind in {"reset_after", "truncated", "slow"}:
+            return None
+        if kind == "reset_before":
+            return Answer(0, None)
+        if kind == "html":
+            return Answer(502, "<html><body><h1>Bad gateway</h1></body></html>")
+        if kind == "html200":
+            return Answer(200, "<html>Sign in to the proxy</html>")
+        if kind.isdecimal():
+            return Answer(int(kind), {"message": f"planned {kind}", "documentation_url": "d"})
+        if kind == "elsewhere":
+            return Answer(302, {}, {"Location": "http://localhost:1/steal"})
+        return self.limited(kind)
+
+    def _send(self, handler: "_Handler", answer: Answer, kind: str) -> None:
+        if answer.status == 0:
+            return handler.reset(b"")
+        is_text = isinstance(answer.body, str)
+        data = answer.body.encode() if is_text else json.dumps(answer.body).encode()
+        if answer.status == 204:
+            data = b""
+        headers = {"Content-Type": "text/html" if is_text else "application/json", **answer.headers}
+        headers["Date"] = format_datetime(datetime.fromtimestamp(self.clock.now(), UTC), usegmt=True)
+        if kind == "reset_after":
+            return handler.reset(data[: len(data) // 2], promised=len(data))
+        if kind == "truncated":
+            data = data[: len(data) // 2]
+        if kind == "slow":
+            time.sleep(1.0)
+        return handler.say(answer.status, headers, data)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    simulator: Simulator
+
+    def do_GET(self) -> None:
+        self.simulator.respond(self, self._body())
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        chunks = []
+        while size := int(self.rfile.readline(), 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(chunks)
+
+    def say(self, code: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response_only(code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def reset(self, data: bytes, promised: int = 0) -> None:
+        """Break the connection as a failing network does, after some of the answer or before it."""
+        if promised:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n")
+            self.wfile.write(f"Content-Length: {promised}\r\n\r\n".encode() + data)
+            self.wfile.flush()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.connection.close()
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        except (OSError, ValueError):
+            return
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no failure of the test."""
+
+    def shutdown_request(self, request: Any) -> None:
+        try:
+            super().shutdown_request(request)
+        except OSError:
+            return
+
+
+@contextmanager
+def serving(simulator: Simulator) -> Iterator[Simulator]:
+    """Serve until the block ends."""
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"simulator": simulator}))
+    simulator.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield simulator
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
