@@ -7,7 +7,7 @@ from reconciler.krm.merge.fields import FieldMerge
 from reconciler.krm.merge.identity import Identity, identity_of
 from reconciler.krm.merge.result import Clash, Judge, Made, Merged, Part, Steps, Taken, Verdict, path_text
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
-from reconciler.krm.merge.view import Node, is_same, root_of
+from reconciler.krm.merge.view import Node, is_same, may_declare, root_of
 from reconciler.krm.merge.writing import edits_of, is_replacement, write_edits
 from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError
@@ -57,7 +57,7 @@ def merge_document(
     Where anchors and aliases tie fields together, and where edits cannot be written, lines are
     merged instead; if that is not possible either, the whole document is one clash.
     """
-    work = FieldMerge(judge)
+    work = FieldMerge(judge, any(map(may_declare, (base, upstream, local))))
     root = _root(local)
     merged = work.merge(_root(base), _root(upstream), root, shape, ())
     try:
@@ -71,7 +71,9 @@ def merge_document_like_kpt(
 ) -> MergedDocument:
     """Return what kpt makes of three documents: upstream wins every conflict, silently."""
     root = _root(local)
-    merged = CompatibleMerge(schemas.shape, infer=infer).merge((root, _root(base), _root(upstream)))
+    declares = any(map(may_declare, (base, upstream, local)))
+    work = CompatibleMerge(schemas.shape, infer=infer, schemas_in_comments=declares)
+    merged = work.merge((root, _root(base), _root(upstream)))
     try:
         return _written(local, root, merged, ())
     except YamlError:

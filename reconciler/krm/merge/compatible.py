@@ -20,10 +20,15 @@ Sides = tuple[Node | None, Node | None, Node | None]
 
 @dataclass(frozen=True, slots=True)
 class CompatibleMerge:
-    """Merges nodes; `infer` finds the merge keys of lists whose shape is unknown."""
+    """Merges nodes.
+
+    `infer` finds the merge keys of lists whose shape is unknown; `schemas_in_comments` looks for
+    JSON schemas in the comments of fields.
+    """
 
     shape_of: Callable[[str, str], Shape | None]
     infer: bool = False
+    schemas_in_comments: bool = False
 
     def merge(self, sides: Sides, shape: Shape | None = None) -> Merged | None:
         """Return the merged value, None where it is to be gone."""
@@ -56,7 +61,9 @@ class CompatibleMerge:
         made = Made(local)
         for name in (*(local.fields if local is not None else ()), *new):
             fields = [node.fields.get(name) if node is not None else None for node in sides]
-            below = declared(*fields) or (shape.below(name) if shape is not None else None)
+            below = declared(*fields) if self.schemas_in_comments else None
+            if below is None and shape is not None:
+                below = shape.below(name)
             at_local, at_base, at_upstream = (f.value if f is not None else None for f in fields)
             value = self.merge((at_local, at_base, at_upstream), below)
             if value is not None:

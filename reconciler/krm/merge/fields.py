@@ -18,6 +18,7 @@ class FieldMerge:
     """
 
     judge: Judge
+    schemas_in_comments: bool = False
     clashes: list[Clash] = field(default_factory=list)
 
     def merge(
@@ -62,7 +63,9 @@ class FieldMerge:
             ours, theirs, old = of_local.get(name), of_upstream.get(name), of_base.get(name)
             if name in decided:
                 old = ours if decided[name] is Verdict.UPSTREAM else theirs
-            below = declared(ours, old, theirs) or (shape.below(name) if shape is not None else None)
+            below = declared(ours, old, theirs) if self.schemas_in_comments else None
+            if below is None and shape is not None:
+                below = shape.below(name)
             value = self.merge(_value(old), _value(theirs), _value(ours), below, (*path, name))
             if value is not None:
                 made.fields[name] = _with_comments(value, old, theirs, ours)

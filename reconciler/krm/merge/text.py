@@ -1,11 +1,13 @@
 """Three-way merge of plain text, line by line."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
 _MAX_LINES = 20_000
+_MAX_PAIRS = 2_000_000
 
 
 class Hunk(NamedTuple):
@@ -31,7 +33,7 @@ def merge_text(base: str, upstream: str, local: str, *, prefer_upstream: bool = 
     settles who wins.
     """
     texts = [text.splitlines(keepends=True) for text in (base, upstream, local)]
-    if max(map(len, texts)) > _MAX_LINES:
+    if max(map(len, texts)) > _MAX_LINES or any(_work(texts[0], side) > _MAX_PAIRS for side in texts[1:]):
         return None
     pieces: list[str] = []
     hunks: list[Hunk] = []
@@ -47,6 +49,12 @@ def merge_text(base: str, upstream: str, local: str, *, prefer_upstream: bool = 
 
 
 _Lines = list[str]
+
+
+def _work(one: _Lines, other: _Lines) -> int:
+    """Return how many pairs of equal lines there are: what a comparison of two texts has to look at."""
+    times = Counter(other)
+    return sum(times[line] for line in one)
 
 
 def _regions(

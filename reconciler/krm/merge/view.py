@@ -300,10 +300,13 @@ def is_rendered_same(one: Node, other: Node) -> bool:
     return [*_line_comments(one)] == [*_line_comments(other)]
 
 
+def may_declare(tree: Tree | None) -> bool:
+    """Tell whether a comment of a document may be a JSON schema."""
+    return tree is not None and _SCHEMA_COMMENT in tree.text
+
+
 def declared(*fields: Field | None) -> Shape | None:
     """Return the shape that a JSON schema in a field's comment declares, of the first side that has one."""
-    if not any(_SCHEMA_COMMENT in field.value.tree.text for field in fields if field is not None):
-        return None
     for field in fields:
         for comment in (field.comments.line, field.comments.head) if field is not None else ():
             text = comment.lstrip("# ")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.krm.merge import Identity, identity_of, root_of
-from reconciler.krm.yaml import Tree, YamlError
+from reconciler.krm.yaml import PACKAGE_LIMITS, Tree, YamlError
 from reconciler.objects import File, Mode
 
 _MARKER: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
@@ -45,7 +45,7 @@ class Chunked:
 
 def split_documents(file: File) -> Chunked | None:
     """Return a file's documents; None if it is no YAML that could be put together again."""
-    if file.mode == Mode.SYMLINK:
+    if file.mode == Mode.SYMLINK or len(file.data) > PACKAGE_LIMITS.max_bytes:
         return None
     try:
         text = file.data.decode()
@@ -93,9 +93,9 @@ def _document(body: str, index: int, seen: dict[Identity, int]) -> Document | No
     root = root_of(tree)
     if root is None:
         return None
+    data = tree.value
     metadata = root.fields.get("metadata") if root.is_mapping else None
     comment = metadata.comments.line if metadata is not None and "kpt-merge" in body else ""
-    data = tree.value
     identity = identity_of(data, comment)
     ordinal = seen.get(identity, 0)
     seen[identity] = ordinal + 1

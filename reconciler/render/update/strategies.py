@@ -130,7 +130,7 @@ def _merge_files(directory: str, own: Sides, settings: Settings, ledger: Ledger)
         if path == kptfile:
             found[path] = merge_kptfile(path, three, settings, ledger, root=not directory)
         elif settings.like_kpt and not path.endswith((".yaml", ".yml")):
-            found[path] = keep_plain(three)
+            found[path] = three.local if ".git" in path else keep_plain(three)
         else:
             found[path] = merge_plain(path, three, ledger)
     return {path: file for path, file in found.items() if file is not None}

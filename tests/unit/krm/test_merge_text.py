@@ -42,3 +42,4 @@ def test_one_line_changed_twice_is_a_hunk(winner: str, *, prefer_upstream: bool)
 
 def test_a_text_that_is_too_long_is_not_compared() -> None:
     assert merge_text("x\n", "x\n" * 30_000, "y\n") is None
+    assert merge_text("x\n" * 3000, "x\n" * 2999, "x\n" * 3001) is None
