@@ -1,5 +1,7 @@
 """From the lock on disk back to pins, so that what was decided stays decided."""
 
+from collections.abc import Iterable
+
 from reconciler.dependencies.lockfile import LockedDependency, LockedInstance, LockedPackage, Resolution
 from reconciler.dependencies.model import (
     ApiNeed,
@@ -16,7 +18,7 @@ from reconciler.dependencies.model import (
     version_range,
 )
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
-from reconciler.dependencies.world import Instance, LockedChoice, Pin, Slot, SlotKind
+from reconciler.dependencies.world import Catalogue, Instance, LockedChoice, Pin, Slot, SlotKind
 
 
 def pins_of(resolution: Resolution) -> tuple[Pin, ...]:
@@ -38,6 +40,20 @@ def choices_of(resolution: Resolution) -> tuple[LockedChoice, ...]:
         for dependency in one.dependencies
         if dependency.alternatives > 1
     )
+
+
+def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Pin, ...]:
+    """Return what Crossplane's own Lock had chosen, as pins; a bare digest is looked up in the catalogue.
+
+    What has only a digest that nobody publishes cannot be compared with anything and is left out.
+    """
+    found = []
+    for one in chosen:
+        known = catalogue.candidates(one.id)
+        same = [c for c in known if c.digest == one.digest] if one.digest else []
+        if same or not one.digest:
+            found.append(Pin(Instance(one.id, Slot(SlotKind.CLUSTER)), same[0] if same else one))
+    return tuple(sorted(found, key=lambda pin: str(pin.instance)))
 
 
 def _instance(locked: LockedInstance) -> Instance:

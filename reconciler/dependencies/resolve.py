@@ -10,7 +10,7 @@ from reconciler.dependencies.question import Question, split
 from reconciler.dependencies.solution import Explanation, Resolved, Skipped, Solution, decode, with_requesters
 from reconciler.dependencies.solve import solve
 from reconciler.dependencies.verify import verify
-from reconciler.dependencies.world import Instance, World, slot_of
+from reconciler.dependencies.world import Instance, World
 from reconciler.errors import Exit, Problem, ReconcilerError
 from reconciler.reasons import Reason
 
@@ -71,9 +71,9 @@ def resolve(world: World) -> Solution:
 
 def _idle_words(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
     """Yield a warning for each override or value that names no dependency of its install."""
-    by_slot = {one.instance.slot: one.candidate for one in resolved}
+    chosen = {one.instance: one.candidate for one in resolved}
     for install in sorted(world.installs, key=str):
-        candidate = by_slot.get(slot_of(install))
+        candidate = chosen.get(world.instance_of(install))
         if candidate is None or not (install.overrides or install.values):
             continue
         known = {requirement.alias for requirement in candidate.requires}

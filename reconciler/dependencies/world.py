@@ -176,7 +176,12 @@ class World:
 
     def install_of(self, instance: Instance) -> Install | None:
         """Return the user's install that stands in this slot, if one does."""
-        return next((i for i in self.installs if slot_of(i) == instance.slot), None)
+        own = (install for install in self.installs if not install.external)
+        return next((install for install in own if self.instance_of(install) == instance), None)
+
+    def instance_of(self, install: Install) -> Instance:
+        """Return the instance that a user's install stands for."""
+        return Instance(self.catalogue.find(install.need.id), slot_of(install))
 
 
 def slot_of(install: Install) -> Slot:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import orjson
 
+from reconciler.dependencies.dialects import read_lock
 from reconciler.dependencies.fleet import Memo, input_digest, outdated, resolve_fleet
 from reconciler.dependencies.lockfile import (
     LockChange,
@@ -17,9 +18,12 @@ from reconciler.dependencies.lockfile import (
     resolution_of,
     resolution_path,
 )
-from reconciler.dependencies.relock import choices_of, pins_of
+from reconciler.dependencies.model import Ecosystem, PackageId
+from reconciler.dependencies.relock import choices_of, imported_pins, pins_of
 from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.world import World, catalogue
+from reconciler.errors import Location
+from reconciler.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
 
 TEXT = (
@@ -129,17 +133,53 @@ def test_a_lock_is_thin_and_its_generation_counts_changes() -> None:
 
 
 def test_the_lock_of_crossplane_is_imported_as_pins() -> None:
-    text = provider("platform", "v1.0.0", "Configuration") + crossplane(
-        "platform", "v1.0.0", "[{provider: x.io/aws, version: '>=v1.0.0'}]"
+    world = world_of(
+        provider("platform", "v1.0.0", "Configuration")
+        + crossplane(
+            "platform", "v1.0.0", "[{provider: x.io/aws, version: '>=v1.0.0'}, {provider: x.io/gcp}]"
+        )
+        + "".join(crossplane(name, version) for name in ("aws", "gcp") for version in ("v1.1.0", "v1.2.0"))
     )
-    world = world_of(text + crossplane("aws", "v1.1.0") + crossplane("aws", "v1.2.0"))
-    old = {**world.catalogue.packages}
-    pins = tuple(
-        pin for pin in relocked(world_of(text + crossplane("aws", "v1.1.0"))).pins if pin.candidate.id in old
+    (gcp, _) = world.catalogue.candidates(PackageId(Ecosystem.XPKG, "x.io/gcp"))
+    several = [one for group in world.catalogue.packages.values() for one in group if one != gcp]
+    digested = replace(world, catalogue=catalogue([*several, replace(gcp, digest="sha256:ab")]))
+    upstream = {
+        "apiVersion": "pkg.crossplane.io/v1beta1",
+        "kind": "Lock",
+        "metadata": {"name": "lock"},
+        "packages": [
+            {"name": "aws-1", "source": "x.io/aws", "version": "v1.1.0"},
+            {"name": "gcp-1", "source": "x.io/gcp", "version": "sha256:ab"},
+            {"name": "lost-1", "source": "x.io/lost", "version": "sha256:cd"},
+        ],
+    }
+
+    chosen, reading = read_lock(upstream, Source(Location("snapshot/lock.yaml")))
+    pins = imported_pins(chosen, digested.catalogue)
+
+    assert reading.problems == ()
+    assert [(pin.instance.package.name, str(pin.candidate.version)) for pin in pins] == [
+        ("x.io/aws", "v1.1.0"),
+        ("x.io/gcp", "v1.1.0"),
+    ]
+    assert told(resolve(digested)).count("v1.2.0") == 2
+    assert told(resolve(replace(digested, pins=pins))).count("v1.1.0") == 2
+
+
+def test_each_package_of_a_cluster_keeps_its_own_manifest() -> None:
+    world = world_of(
+        provider("platform", "v1.0.0", "Configuration")
+        + provider("aws", "v1.0.0")
+        + crossplane("platform", "v1.0.0")
+        + crossplane("aws", "v1.0.0", "[{package: x.io/net}]")
+        + crossplane("net", "v1.0.0")
     )
 
-    assert "x.io/aws@cluster v1.2.0" in told(resolve(world))
-    assert "x.io/aws@cluster v1.1.0" in told(resolve(replace(world, pins=pins)))
+    assert [(one.instance.name, one.kind, one.name, one.owner) for one in locked(world).packages] == [
+        ("x.io/aws", "Provider", "aws", "user"),
+        ("x.io/net", "", "", "xpkg:x.io/aws@cluster"),
+        ("x.io/platform", "Configuration", "platform", "user"),
+    ]
 
 
 def test_the_input_digest_ignores_order_names_places_and_what_cannot_matter() -> None:
