@@ -1,7 +1,7 @@
 """Limits and choices of a run: frozen values with safe defaults, parsed by `config` and read everywhere."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -220,3 +220,29 @@ class Policy:
     writes: WriteLimits = WriteLimits()
     labels: tuple[str, ...] = ()
     functions: FunctionPolicy = FunctionPolicy()
+
+
+PROPOSED = (
+    "default_namespace",
+    "manifest_paths",
+    "snapshot_path",
+    "snapshot_max_age_s",
+    "open_on",
+    "publish_tags",
+    "suspend",
+    "deletions",
+    "unavailable",
+    "consents",
+    "group_by",
+    "labels",
+)
+"""What a proposed configuration decides about the check of itself; everything else the base decides."""
+
+
+def govern(trusted: Policy, proposed: Policy) -> Policy:
+    """Return the policy under which a proposed change is checked (D8).
+
+    Whoever may propose a change must not choose which credentials are used and for whom, what is
+    executed, or how much a check may take: those come from what was merged.
+    """
+    return replace(trusted, **{name: getattr(proposed, name) for name in PROPOSED})

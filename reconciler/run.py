@@ -19,6 +19,7 @@ from reconciler.inventory import Inventory
 from reconciler.plan.changes import Effect, Outcome, Plan
 from reconciler.plan.decide import plan_changes
 from reconciler.read.contents import fetch_contents
+from reconciler.read.credentials import control_credential
 from reconciler.read.inventory import read_inventory
 from reconciler.render.package import render_packages
 from reconciler.report.summary import Names
@@ -78,14 +79,18 @@ class Planned:
 def read_world(settings: Settings, forges: Forges | None = None) -> World:
     """Read everything that a run may know. Writes nothing."""
     forges = forges or Forges()
-    mirrors = Mirrors(settings.cache_dir or default_cache())
+    mirrors = open_mirrors(settings)
     inventory = read_inventory(settings.control, mirrors, os.environ, forges=forges)
     return World(_with_consent(inventory, settings.allow_deletes), mirrors, forges)
 
 
 def make_plan(settings: Settings, forges: Forges | None = None) -> Planned:
     """Compute what every package should be, and what it takes. Writes nothing."""
-    world = read_world(settings, forges)
+    return plan_world(read_world(settings, forges))
+
+
+def plan_world(world: World) -> Planned:
+    """Compute the plan of a world that was read. Reads package contents, writes nothing."""
     inventory = world.inventory
     desired = expand(inventory)
     resolution = resolve(inventory, desired)
@@ -122,6 +127,11 @@ def read_status(settings: Settings) -> list[dict[str, Any]]:
     known = world.inventory.control
     files = read_branch(world.mirrors.open(known.remote), known.status, world.inventory.policy.limits)
     return [orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/")]
+
+
+def open_mirrors(settings: Settings) -> Mirrors:
+    """Return where repositories are opened; the control repository's token comes from the environment."""
+    return Mirrors(settings.cache_dir or default_cache(), control_credential(os.environ))
 
 
 def default_cache() -> Path:

@@ -1,0 +1,163 @@
+"""The check of a proposed change: both sides read at one moment, planned, and compared. Writes nothing."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.expand import Desired, SetDiff, diff_variants, expand
+from reconciler.inventory import Inventory, RepositoryView
+from reconciler.plan.changes import Plan, Refusal
+from reconciler.plan.compare import Comparison, Side, compare
+from reconciler.policy import Policy, find_rule, govern
+from reconciler.read.inventory import Reading, read_inventory, read_policy
+from reconciler.read.proposal import Proposal, open_proposal
+from reconciler.reasons import Reason
+from reconciler.report.summary import Names
+from reconciler.run import Settings, World, open_mirrors, plan_world
+
+
+class Level(StrEnum):
+    """How deep to check: manifests alone need no credential, the fleet needs one that reads."""
+
+    AUTO = "auto"
+    MANIFESTS = "manifests"
+    FLEET = "fleet"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check found. `unread` are the problems of repositories that could not be read."""
+
+    comparison: Comparison
+    names: Names
+    base: str
+    head: str
+    branch: str
+    unread: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def check_proposal(
+    settings: Settings, *, base: str = "", head: str = "", level: Level = Level.AUTO
+) -> Checked:
+    """Compare what merging a change would make of the fleet with what happens without it.
+
+    Args:
+        settings: Which control repository; its HEAD is proposed.
+        base: The branch that the change would be merged into, empty for the default branch.
+        head: What is proposed, where it is not HEAD.
+        level: How deep; AUTO compares packages as soon as one repository can be read.
+
+    Raises:
+        ConfigurationError: The proposed configuration is wrong, or there is nothing to compare.
+        UnavailableError: The control repository cannot be reached.
+    """
+    mirrors = open_mirrors(settings)
+    mirrors.hold()
+    proposal = open_proposal(settings.control, mirrors, base=base, head=head)
+    trusted = _trusted(proposal)
+    before = Reading(proposal.base)
+    after = Reading(proposal.head, _governed(trusted), _judge(trusted, proposal))
+
+    def read(reading: Reading) -> World:
+        shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
+        return World(read_inventory(settings.control, mirrors, os.environ, shown), mirrors)
+
+    worlds = [read(before) if trusted else None, read(after)]
+    first = worlds[0] or worlds[1]
+    if level is Level.AUTO and first is not None and not _is_readable(first.inventory):
+        level = Level.MANIFESTS
+        worlds = [read(before) if trusted else None, read(after)]
+    deep = level is not Level.MANIFESTS
+    old, new = (_side(world, deep=deep) if world else _nothing(deep=deep) for world in worlds)
+    proposed = worlds[1]
+    assert proposed is not None  # noqa: S101 - the second is always read
+    renamed = tuple(_renamed(trusted, proposal))
+    new = replace(new, problems=tuple(sorted({*new.problems, *renamed})))
+    return Checked(
+        comparison=compare(old, new),
+        names=proposed.names,
+        base=proposal.base.commit.oid,
+        head=proposal.head.commit.oid,
+        branch=proposal.branch,
+        unread=tuple(_unread(proposed.inventory)) if deep else (),
+        notes=proposed.inventory.notes,
+    )
+
+
+# What the base decides
+
+
+def _trusted(proposal: Proposal) -> Policy | None:
+    """Return the policy of the base, None if it has none that can be read: then nothing is trusted."""
+    try:
+        return read_policy(proposal.base, os.environ)
+    except ConfigurationError:
+        return None
+
+
+def _governed(trusted: Policy | None) -> Callable[[Policy], Policy]:
+    return lambda policy: govern(trusted or Policy(instance=policy.instance), policy)
+
+
+def _judge(trusted: Policy | None, proposal: Proposal) -> Callable[[RepositoryView], Problem | None]:
+    """Refuse to go where the base does not go: a change must not choose whom a runner talks to."""
+    control = proposal.base.mirror
+    home = control.url.partition("/")[0]
+    policy = trusted or Policy()
+
+    def judge(view: RepositoryView) -> Problem | None:
+        same_host = view.url.partition("/")[0] == home and (control.is_local or home)
+        named = find_rule(policy.credentials, view.remote) or find_rule(policy.forges, view.remote)
+        if same_host or named:
+            return None
+        where = view.source.at("spec", "git", "repo")
+        message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"
+        hint = "Name its prefix in spec.credentials or spec.forges first, or merge without this comparison."
+        return Problem(where, Reason.REPOSITORY_UNAVAILABLE, message, hint, f"Repository {view.key}")
+
+    return judge
+
+
+def _renamed(trusted: Policy | None, proposal: Proposal) -> Iterator[Problem]:
+    if trusted is None:
+        return
+    name = read_policy(proposal.head, os.environ).instance
+    if name != trusted.instance:
+        message = f"The instance {trusted.instance} would be renamed to {name}"
+        hint = f"Name it {trusted.instance} again: packages stay owned under that name."
+        yield Problem(Location(trusted.config_path), Reason.VALIDATION_ERROR, message, hint)
+
+
+# The two sides
+
+
+def _is_readable(inventory: Inventory) -> bool:
+    views = inventory.repositories.values()
+    return not views or any(view.is_available for view in views)
+
+
+def _unread(inventory: Inventory) -> Iterator[Problem]:
+    for _, view in sorted(inventory.repositories.items()):
+        if view.problem and view.problem.reason == Reason.REPOSITORY_UNAVAILABLE:
+            yield view.problem
+
+
+def _side(world: World, *, deep: bool) -> Side:
+    inventory = world.inventory
+    if not deep:
+        desired = expand(inventory)
+        diff = diff_variants(desired, inventory)
+        refusals = tuple(Refusal(r.reason, r.message, r.hint) for r in diff.refused)
+        problems = tuple(sorted({*inventory.problems, *desired.problems}))
+        return Side(desired, diff, problems, refusals)
+    planned = plan_world(world)
+    diff = diff_variants(planned.desired, inventory)
+    wrong = tuple(p for p in planned.plan.problems if p.reason != Reason.REPOSITORY_UNAVAILABLE)
+    return Side(planned.desired, diff, wrong, planned.plan.refusals, planned.plan)
+
+
+def _nothing(*, deep: bool) -> Side:
+    return Side(Desired(), SetDiff(), plan=Plan() if deep else None)
