@@ -101,6 +101,9 @@ def test_a_deleted_resource(
 
     assert texts.get("b.yaml") == want, reason
     assert [c.reason for c in conflicts] == told
+    assert update(*sides, on_conflict=OnConflict.UPSTREAM) == (texts, ()), (
+        "no policy takes it away or brings it back"
+    )
 
 
 def test_a_conflict_names_the_place_and_both_sides() -> None:
@@ -294,7 +297,7 @@ def test_a_sub_package_comes_and_goes_whole(
 def test_a_sub_package_that_follows_another_upstream_is_left_alone() -> None:
     follows = SUB + "upstream:\n  type: git\n  git:\n    repo: {}\n    directory: /\n    ref: v1\n"
     base = {"sub/Kptfile": follows.format("https://a.example"), "sub/r.yaml": cm("s")}
-    mine = {"sub/Kptfile": follows.format("https://b.example"), "sub/r.yaml": cm("s", "mine")}
+    mine = {"sub/Kptfile": follows.format("https://b.example"), "sub/r.yaml": cm("s")}
 
     texts, _ = update(base, {**base, "sub/r.yaml": cm("s", "up")}, mine)
 
