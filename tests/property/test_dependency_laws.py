@@ -17,7 +17,7 @@ from reconciler.dependencies.solve import solve
 from reconciler.dependencies.verify import verify
 from reconciler.dependencies.world import Pin, catalogue
 from tests.bench import bench_resolver as bench
-from tests.support.dependency_worlds import RULES, small_world
+from tests.support.dependency_worlds import RULES, shared_world, small_world
 from tests.support.exhaustive import answers, canonical
 
 CHUNKS = 10
@@ -40,6 +40,25 @@ def test_the_answer_is_the_one_that_trying_everything_singles_out(chunk: int) ->
                 expected.met,
                 expected.skipped,
             ), seed
+
+
+def test_what_is_shared_bound_or_asked_for_by_interface_is_decided_like_trying_everything() -> None:
+    ways: Counter[str] = Counter()
+    for seed in range(400):
+        world = shared_world(seed)
+        question = pose(world).question
+        expected, found = canonical(question), solve(question)
+
+        if expected is None:
+            assert isinstance(found, Unsatisfiable), seed
+            facts = frozenset(found.facts)
+            assert not answers(restrict(question, facts)), seed
+            assert all(answers(restrict(question, facts - {fact})) for fact in facts), seed
+        else:
+            assert found == expected, seed
+            assert resolve(world).explanations == (), seed
+            ways.update(way.via for way in found.met.values())
+    assert set(ways) >= {"binding", "installed", "global", "planned", "default", "candidate"}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

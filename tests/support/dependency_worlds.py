@@ -10,16 +10,21 @@ from reconciler.dependencies.model import (
     Gvk,
     Install,
     InstallationType,
+    Interface,
+    InterfaceNeed,
     PackageId,
     PackageNeed,
     Platform,
     PlatformNeed,
     Requirement,
+    Share,
+    Sharing,
     version_range,
 )
-from reconciler.dependencies.versions import parse_strict
+from reconciler.dependencies.versions import parse_loose, parse_strict
 from reconciler.dependencies.world import (
     Choices,
+    Installed,
     Instance,
     LockedChoice,
     Pin,
@@ -157,3 +162,73 @@ class _Maker:
             if len(r.alternatives) > 1
             for slot in self.slots(c.id.name, installs)
         ]
+
+
+def shared_world(seed: int) -> World:
+    """Return a world of bundles that share, keep for themselves, bind, and ask for interfaces."""
+    random = Random(seed)
+    names = "abcd"[: random.randint(2, 4)]
+
+    def need(name: str) -> PackageNeed:
+        low, high = sorted((random.randint(1, 3), random.randint(1, 3)))
+        text = random.choice(("", f">={low}.0.0", f"<={high}.0.0", f"={low}.0.0"))
+        return PackageNeed(PackageId(Ecosystem.BUNDLE, name), version_range(Dialect.PORTER, text))
+
+    def requirement(own: str, number: int) -> Requirement:
+        later = [name for name in names if name > own] or [names[-1]]
+        other = need(random.choice(names if random.random() < 0.1 else later))
+        interface = random.random() < 0.3
+        target = InterfaceNeed("i", version_range(Dialect.PORTER, random.choice(("", ">=2.0.0"))))
+        scope = random.choice((Sharing.EXCLUSIVE, Sharing.NAMESPACE, Sharing.GLOBAL))
+        labels = (
+            (("app", random.choice("st")),)
+            if scope is not Sharing.EXCLUSIVE and random.random() < 0.5
+            else ()
+        )
+        return Requirement(
+            (target,) if interface else (other,),
+            alias=f"r{number}",
+            share=Share(scope, labels=labels),
+            default=other if interface and random.random() < 0.4 else None,
+            wired=random.random() < 0.2,
+        )
+
+    candidates = [
+        Candidate(
+            PackageId(Ecosystem.BUNDLE, name),
+            parse_loose(f"v{major}.0.0"),
+            requires=tuple(
+                requirement(name, number)
+                for number in range(random.randint(0, 2) if name != names[-1] else 0)
+            ),
+            interfaces=(Interface("i", parse_loose(f"{major}.0.0")),) if random.random() < 0.4 else (),
+        )
+        for name in names
+        for major in range(1, random.randint(1, 3) + 1)
+    ]
+    installs = tuple(
+        Install(
+            random.choice(("x", "x", "y", "")),
+            f"my-{name}{number}",
+            Dialect.PORTER,
+            need(name),
+            kind="Installation",
+            labels=(("app", "s"),) if random.random() < 0.5 else (),
+            bindings=(("r0", "x/there"),) if random.random() < 0.15 else (),
+        )
+        for number, name in enumerate((names[0], random.choice(names)))
+    )
+    there = Installed(
+        "x",
+        "there",
+        PackageId(Ecosystem.BUNDLE, random.choice(names)),
+        parse_loose("v2.0.0"),
+        labels=(("app", "t"),),
+    )
+    defaults = (("i", PackageId(Ecosystem.BUNDLE, names[-1])),) if random.random() < 0.5 else ()
+    return World(
+        installs,
+        catalogue(candidates),
+        presence=Presence(installations=(there,) if random.random() < 0.3 else ()),
+        choices=Choices(defaults=defaults, depth=4),
+    )
