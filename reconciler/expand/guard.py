@@ -1,8 +1,11 @@
 """The deletion guard: more than a share or a count needs consent in Git, and so does an emptied selector."""
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import orjson
 
 from reconciler.expand.owners import ALLOW_DELETES
 from reconciler.expand.variants import Desired
@@ -23,6 +26,16 @@ class Refused:
     hint: str
     keys: tuple[ObjectName, ...] = ()
 
+    @property
+    def consent(self) -> str:
+        """What a person writes into the configuration to allow exactly these deletions."""
+        return deletion_consent(self.keys)
+
+
+def deletion_consent(keys: Iterable[tuple[str, ...]]) -> str:
+    """Return the checksum of a set of deletions: the same whatever commit consents to it. Order-free."""
+    return hashlib.sha256(orjson.dumps(sorted(list(key) for key in keys))).hexdigest()
+
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
@@ -41,7 +54,8 @@ def guard_deletions(
     deletion. Then what is left together: more than the share (from the minimum on) or the count
     of the policy. Consent is `reconciler.dev/allow-deletes: "<n>"` on the set, for its own
     variants, or `deletions.allowed` of the policy, for everything. A variant with deletion policy
-    orphan deletes nothing and is not counted, but an emptied set keeps it too.
+    orphan deletes nothing and is not counted, but an emptied set keeps it too. A checksum in
+    `consents` of the configuration allows exactly the deletions that it was made of.
     """
     allowed = inventory.policy.deletions.allowed
     if len(doomed) <= allowed:
@@ -60,6 +74,7 @@ def guard_deletions(
         else:
             unconsented += [record for record in records if record.deletion_policy == _DELETE]
     refused += _too_many(unconsented, inventory)
+    refused = [one for one in refused if one.consent not in inventory.policy.consents]
     kept = {key: one.message for one in refused for key in one.keys}
     return Guarded(kept, tuple(refused))
 

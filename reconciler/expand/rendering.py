@@ -49,11 +49,7 @@ class Renderer:
         defaults: Mapping[str, str] | None = None,
         trace: bool = False,
     ) -> None:
-        self._blank = {
-            **dict.fromkeys(PackageVariantSpec.model_fields),
-            **(defaults or {}),
-            "upstream": upstream,
-        }
+        self._blank: dict[str, Any] = {**(defaults or {}), "upstream": upstream}
         self._upstream_input = upstream_input
         self._repositories = repositories
         self._expressions = expressions
@@ -97,8 +93,8 @@ class Renderer:
         return Rendered(self._spec(repo, package, {**template.policies, **fields}), trace)
 
     def _spec(self, repo: str, package: str, fields: Mapping[str, Any]) -> PackageVariantSpec:
-        downstream = Downstream.model_construct(repo=repo, package=package)
-        return PackageVariantSpec.model_construct(**{**self._blank, **fields, "downstream": downstream})
+        downstream = Downstream(repo=repo, package=package)
+        return PackageVariantSpec(**{**self._blank, **fields, "downstream": downstream})
 
     def _template(self, template: VariantTemplate) -> Template:
         found = self._templates.get(id(template))

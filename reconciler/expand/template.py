@@ -228,7 +228,7 @@ class _Compiler:
         def render(scope: Scope) -> PackageContext:
             rendered = data.render(scope)
             keys = sorted(literals.union(scope.evaluate(removal) for removal in removals))
-            return PackageContext.model_construct(data=rendered, remove_keys=keys or None)
+            return PackageContext(data=rendered, remove_keys=keys or None)
 
         return render
 
@@ -246,8 +246,7 @@ class _Compiler:
             }
             compiled.append((given, Choice(f"injectors[{index}].name", injector.name, expression)))
         return lambda scope: [
-            InjectionSelector.model_construct(**given, name=choice.render(scope, ""))
-            for given, choice in compiled
+            InjectionSelector(**given, name=choice.render(scope, "")) for given, choice in compiled
         ]
 
     def pipeline(self, pipeline: PipelineTemplate) -> Callable[[Scope], Pipeline | None]:
@@ -259,7 +258,7 @@ class _Compiler:
             changes = [function(scope) for function in mutators]
             if not checks and not changes:
                 return None
-            return Pipeline.model_construct(mutators=changes or None, validators=checks or None)
+            return Pipeline(mutators=changes or None, validators=checks or None)
 
         return render
 
@@ -277,7 +276,7 @@ class _Compiler:
             for name in Function.model_fields
             if name != "config_map" and (value := getattr(function, name)) is not None
         }
-        return lambda scope: Function.model_construct(**given, config_map=overlay.render(scope))
+        return lambda scope: Function(**given, config_map=overlay.render(scope))
 
 
 def _dotted(path: FieldPath) -> str:
