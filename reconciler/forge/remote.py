@@ -147,13 +147,15 @@ class RemoteForge:
             self.dialect.mark_ready(seen)
 
     def close(self, number: int, *, comment: str) -> None:
-        """Close a pull request with a comment; do nothing if it is closed or merged."""
+        """Close a pull request with a comment; do nothing if it is merged.
+
+        One that closed because its branch went still gets the comment, once.
+        """
         seen = self._find(number)
-        if seen.state is not PullState.OPEN:
-            return
-        if comment:
-            self._comment(number, "close", comment)
-        self.dialect.close(seen)
+        if comment and seen.state is not PullState.MERGED:
+            self._comment(number, "close", comment, again=seen.state is PullState.OPEN)
+        if seen.state is PullState.OPEN:
+            self.dialect.close(seen)
 
     def comment(self, number: int, *, key: str, body: str) -> None:
         """Write or update the one comment of ours that `key` names."""
@@ -205,7 +207,7 @@ class RemoteForge:
         labels = tuple(sorted((set(seen.labels) - gone) | set(wanted)))
         return seen if labels == tuple(sorted(seen.labels)) else self.dialect.set_labels(seen, labels)
 
-    def _comment(self, number: int, key: str, body: str) -> None:
+    def _comment(self, number: int, key: str, body: str, *, again: bool = True) -> None:
         text = marker.comment_text(key, body, self.dialect.most_text)
 
         def look() -> Comment | None:
@@ -214,7 +216,7 @@ class RemoteForge:
         found = look()
         if found is None:
             found = self.transport.settle(lambda: self.dialect.add_comment(number, text), look, LOOKS_S)
-        if found.body.replace("\r\n", "\n").rstrip() != text.rstrip():
+        if again and found.body.replace("\r\n", "\n").rstrip() != text.rstrip():
             self.dialect.edit_comment(number, found, text)
 
     def _merge(self, seen: Seen, expect: str) -> Seen:

@@ -1,0 +1,128 @@
+"""Whole runs against simulated forges: real pushes, pull requests, merges by people, second runs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from tests.support.forges.bench import DIALECTS
+from tests.support.forges.world import ForgeWorld, forge_world
+
+
+@pytest.fixture(params=list(DIALECTS))
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ForgeWorld]:
+    with forge_world(request.param, tmp_path / "world", monkeypatch) as made:
+        yield made
+
+
+def expected(world: ForgeWorld) -> list[tuple[str, str]]:
+    return [
+        (f"acme/{e}", f"drafts/{p}/packagevariant-1") for e in world.edges for p in sorted(world.packages)
+    ]
+
+
+def test_every_draft_gets_one_pull_request_and_a_second_run_writes_nothing(world: ForgeWorld) -> None:
+    first = world.run()
+    writes = len(world.simulator.writes())
+    refs = {edge: world.repo(edge).refs() for edge in world.edges}
+    second = world.run()
+    world.cache = "another-cache"
+    third = world.run()
+
+    assert (first.code, second.code, third.code) == (Exit.DONE, Exit.DONE, Exit.DONE)
+    assert world.open_heads() == expected(world)
+    assert all(p.draft for edge in world.edges for p in world.pulls(edge))
+    assert len(world.simulator.writes()) == writes == 4
+    assert refs == {edge: world.repo(edge).refs() for edge in world.edges}
+    assert third.plan.is_empty
+
+
+@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+def test_what_a_person_merges_is_published_and_upgraded_in_a_new_draft(world: ForgeWorld, how: str) -> None:
+    world.run()
+    world.simulator.merge("acme/edge-1", world.pulls("edge-1")[0].number, how)
+    merged = world.pulls("edge-1")[0].head.split("/")[1]
+
+    assert world.run().code is Exit.DONE
+    assert f"refs/tags/{merged}/v1" in world.repo("edge-1").refs()
+    assert world.run().plan.is_empty
+
+    world.upgrade(merged)
+    world.run()
+    heads = [p.head for p in world.pulls("edge-1") if p.state == "open"]
+    assert f"drafts/{merged}/packagevariant-2" in heads
+    assert world.run().plan.is_empty
+
+
+def test_an_open_draft_is_updated_in_place(world: ForgeWorld) -> None:
+    world.run()
+    before = {p.number: p.head_oid for p in world.pulls("edge-1")}
+    world.upgrade("web")
+
+    assert world.run().code is Exit.DONE
+
+    after = {p.number: p.head_oid for p in world.pulls("edge-1")}
+    assert before.keys() == after.keys()
+    assert sum(before[n] != after[n] for n in before) == 1
+    assert world.open_heads() == expected(world)
+
+
+def test_what_a_person_closed_is_not_proposed_again_until_it_changes(world: ForgeWorld) -> None:
+    world.run()
+    pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
+    world.simulator.close("acme/edge-1", pull.number)
+    writes = len(world.simulator.writes())
+
+    assert world.run().code is Exit.WAITING
+    assert len(world.simulator.writes()) == writes
+
+    world.upgrade("web")
+    world.run()
+    states = [p.state for p in world.pulls("edge-1") if "web" in p.head]
+    assert states == ["closed", "open"]
+
+
+def test_a_person_keeps_title_text_and_labels(world: ForgeWorld) -> None:
+    world.run()
+    pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
+    pull.title = pull.title.replace("Create edge", "").replace("Create", "Please review:")
+    pull.body = f"Kim: look at the replicas.\n\n{pull.body}\n\nAnd at the image."
+    pull.labels = ["urgent"]
+    title, old = pull.title, pull.body
+    world.upgrade("web")
+
+    world.run()
+
+    assert (pull.title, pull.labels) == (title, ["urgent"])
+    assert pull.body.startswith("Kim: look at the replicas.\n\n")
+    assert pull.body.endswith("\n\nAnd at the image.")
+    assert pull.body != old
+    assert world.run().plan.is_empty
+
+
+def test_an_obsolete_untouched_pull_request_is_closed_with_a_comment(world: ForgeWorld) -> None:
+    world.run()
+    world.repo("control").commit({"manifests/edge-1-web.yaml": None}, message="Not any more\n")
+
+    world.run()
+
+    pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
+    assert pull.state == "closed"
+    assert len(pull.comments) == 1
+    assert pull.head not in {r.removeprefix("refs/heads/") for r in world.repo("edge-1").refs()}
+    assert world.run().plan.is_empty
+
+
+def test_a_fork_that_uses_our_names_is_none_of_ours(world: ForgeWorld) -> None:
+    hosted = world.simulator.repositories["acme/edge-1"]
+    stranger = world.simulator.new_pull(
+        hosted, title="Mine", body="", head="drafts/web/packagevariant-1", base="main", fork=True
+    )
+
+    world.run()
+
+    assert world.open_heads() == sorted([*expected(world), ("acme/edge-1", stranger.head)])
+    assert stranger.title == "Mine"

@@ -1,0 +1,137 @@
+"""A small world whose downstream repositories stand on a simulated forge, and runs of it in this process."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.errors import Exit
+from reconciler.forge.budget import Clock
+from reconciler.forge.choose import Forges
+from reconciler.plan.changes import Outcome, Plan
+from reconciler.report.summary import exit_of
+from reconciler.run import Settings, apply_plan, make_plan
+from tests.support.forges.bench import make_simulator
+from tests.support.forges.server import Pull, Simulator, serving
+from tests.support.git import Repo, make_repository
+from tests.support.small_world import _blueprint, manifest, repository, variant
+
+ORGANISATION = "acme"
+VARIABLE = "RECONCILER_TEST_TOKEN"
+
+
+class Ran(NamedTuple):
+    """One run: its exit code, its plan, what came of it."""
+
+    code: Exit
+    plan: Plan
+    outcome: Outcome
+
+
+@dataclass
+class ForgeWorld:
+    """Control and blueprints on this machine, downstreams on the forge, every one with some packages."""
+
+    root: Path
+    simulator: Simulator
+    edges: Sequence[str]
+    packages: Sequence[str]
+    cache: str = "cache"
+    runs: list[Ran] = field(default_factory=list)
+
+    def repo(self, name: str) -> Repo:
+        inside = f"{ORGANISATION}/{name}" if name in self.edges else name
+        return Repo(self.root / f"{inside}.git", time=int(self.simulator.clock.now()))
+
+    def run(self, *, timeout_s: float = 10.0, shards: int = 1) -> Ran:
+        clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
+        settings = Settings(str(self.root / "control.git"), self.root / self.cache)
+        planned = make_plan(settings, Forges(clock, shards=shards, timeout_s=timeout_s))
+        outcome = apply_plan(planned)
+        ran = Ran(exit_of(planned.plan, outcome=outcome), planned.plan, outcome)
+        self.runs.append(ran)
+        return ran
+
+    def pulls(self, edge: str) -> list[Pull]:
+        return self.simulator.pulls(f"{ORGANISATION}/{edge}")
+
+    def open_heads(self) -> list[tuple[str, str]]:
+        """Return repository and head of every open pull request, sorted."""
+        names = self.simulator.repositories
+        return sorted((n, p.head) for n in names for p in self.simulator.open_pulls(n))
+
+    def upgrade(self, package: str = "web") -> None:
+        """Let every variant of a package ask for its second revision."""
+        files = {manifest(edge, package): variant(edge, package, revision=2) for edge in self.edges}
+        self.repo("control").commit(files, message="Upgrade\n")
+
+
+@contextmanager
+def forge_world(
+    kind: str,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    edges: Sequence[str] = ("edge-1", "edge-2"),
+    packages: Sequence[str] = ("web", "db"),
+    more: str = "",
+) -> Iterator[ForgeWorld]:
+    """Serve a world; what the forge found against its description fails the test at the end."""
+    root.mkdir(exist_ok=True)
+    simulator = make_simulator(kind, root)
+    monkeypatch.setenv(VARIABLE, simulator.token)
+    blueprints = make_repository(root / "blueprints.git", _both(packages, 1))
+    blueprints.commit(_both(packages, 2), message="Release 2\n")
+    for package in packages:
+        blueprints.tag(f"{package}/v1", _first(blueprints))
+        blueprints.tag(f"{package}/v2")
+    for edge in edges:
+        repo = make_repository(root / ORGANISATION / f"{edge}.git", {"README.md": f"{edge}\n"})
+        simulator.host(f"{ORGANISATION}/{edge}", repo)
+    with serving(simulator):
+        make_repository(root / "control.git", _control(kind, simulator, edges, packages, more))
+        yield ForgeWorld(root, simulator, tuple(edges), tuple(packages))
+    assert not simulator.violations, simulator.violations
+
+
+def _first(repo: Repo) -> str:
+    return str(repo.git[repo.oid("main")].parents[0].id)
+
+
+def _both(packages: Sequence[str], revision: int) -> dict[str, str]:
+    return {path: text for package in packages for path, text in _blueprint(package, revision).items()}
+
+
+def _control(
+    kind: str, simulator: Simulator, edges: Sequence[str], packages: Sequence[str], more: str
+) -> dict[str, str]:
+    files = {"reconciler.yaml": _configuration(kind, simulator, more)}
+    files["manifests/repositories/blueprints.yaml"] = repository("blueprints")
+    for edge in edges:
+        address = simulator.url(f"{ORGANISATION}/{edge}")
+        files[f"manifests/repositories/{edge}.yaml"] = repository(edge).replace(f"../{edge}.git", address)
+        files |= {manifest(edge, package): variant(edge, package) for package in packages}
+    return files
+
+
+def _configuration(kind: str, simulator: Simulator, more: str) -> str:
+    return f"""\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata:
+  name: fleet
+spec:
+  manifests:
+  - manifests
+  forges:
+  - prefix: {simulator.address}/{ORGANISATION}
+    type: {kind}
+    api: {simulator.api}
+  credentials:
+  - prefix: {simulator.address}/{ORGANISATION}
+    username: x-access-token
+    tokenEnv: {VARIABLE}
+{more}"""
