@@ -163,7 +163,10 @@ class GitHubSimulator(Simulator):
         if len(body.get("body") or "") > 65_536:
             return _invalid("body is too long (maximum is 65536 characters)", "custom", "body")
         if any(
-            p.head == body["head"] and p.base == body["base"] and self.refreshed(hosted, p).state == "open"
+            p.head == body["head"]
+            and not p.fork
+            and p.base == body["base"]
+            and self.refreshed(hosted, p).state == "open"
             for p in hosted.pulls.values()
         ):
             return _invalid(
