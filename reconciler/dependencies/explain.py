@@ -61,17 +61,26 @@ class _Told:
 
     def code(self) -> str:
         kinds = {fact.kind for fact in self.facts}
-        for kind, code in _CODES.items():
-            if kind in kinds:
-                return code
-        needs = [need for d in self.demands.values() if not d.ways for need in d.requirement.alternatives]
-        if any(d.ways == () and self._is_bound(d) for d in self.demands.values()):
+        if any(fact.kind is FactKind.ONCE and fact.detail == "namespace" for fact in self.facts):
+            return "E-CARD-NS"
+        if any(fact.kind is FactKind.OWNER and self._is_composition(fact) for fact in self.facts):
+            return "E-OWN-COMPOSITION"
+        return next((code for kind, code in _CODES.items() if kind in kinds), "") or self._code_of_needs()
+
+    def _code_of_needs(self) -> str:
+        unmet = [demand for demand in self.demands.values() if not demand.ways]
+        needs = [need for demand in unmet for need in demand.requirement.alternatives]
+        if any(self._is_bound(demand) for demand in unmet):
             return "E-BIND"
         if any(isinstance(need, InterfaceNeed) for need in needs):
             return "E-INTERFACE"
         if any(isinstance(need, ApiNeed) for need in needs):
             return "E-API"
         return "E-NOCANDIDATE" if any(True for _ in self._unknown()) else "E-VERSION"
+
+    def _is_composition(self, fact: Fact) -> bool:
+        several = (c for node in self.question.nodes.values() for c in node.candidates)
+        return any(fact.subject in candidate.compositions for candidate in several)
 
     def _is_bound(self, demand: Demand) -> bool:
         install = None if demand.parent is None else self.world.install_of(demand.parent)
@@ -95,7 +104,7 @@ class _Told:
                 f"{name} is there already, as {fact.detail.strip('/')}, and is not ours"
             ),
             FactKind.OWNER: lambda: f"Only one package may own {fact.subject}: {self._owners(fact)} bring it",
-            FactKind.ONCE: lambda: f"{name} may not stand twice: {self._twice(fact)}",
+            FactKind.ONCE: lambda: f"{name} may not stand twice in a {fact.detail}: {self._twice(fact)}",
         }
         circle = "Packages that need one another in a circle have no order of installation"
         return sentences.get(fact.kind, lambda: circle)()

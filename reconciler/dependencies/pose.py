@@ -230,8 +230,13 @@ def _same_package(nodes: dict[Instance, Node]) -> Iterator[Exclusion]:
             for other in several:
                 if one is not other and (these := _alone(one, other)):
                     everywhere = frozenset(range(len(other.candidates)))
-                    fact = Fact(FactKind.ONCE, str(package))
+                    fact = Fact(FactKind.ONCE, str(package), _scope(one, these))
                     yield Exclusion(fact, one.instance, these, other.instance, everywhere)
+
+
+def _scope(node: Node, places: frozenset[int]) -> str:
+    once = InstallationType.ONE_PER_CLUSTER
+    return "cluster" if any(node.candidates[p].installation is once for p in places) else "namespace"
 
 
 def _alone(one: Node, other: Node) -> frozenset[int]:

@@ -163,7 +163,10 @@ CASES = [
         + install("y", "certs.io", "", namespace="y")
         + package("certs.io", "1.0.0", "installationType: onePerCluster"),
         "E-CARD-CLUSTER",
-        ("certs.io may not stand twice: PackageInstall x/x → certs.io and PackageInstall y/y → certs.io",),
+        (
+            "certs.io may not stand twice in a cluster: "
+            "PackageInstall x/x → certs.io and PackageInstall y/y → certs.io",
+        ),
         (2, 8),
         "Remove one of the two manifests, or let both use the one that is there",
         "onePerCluster",
@@ -309,6 +312,17 @@ def test_two_manifests_for_one_crossplane_package_are_both_named() -> None:
     assert "Provider second" in problem.message
     assert "Provider a (config/cluster.yaml:2)" in problem.message
     assert len(solution.resolved) == 1
+
+
+def test_twice_in_one_namespace_has_a_code_of_its_own() -> None:
+    text = install("x", "certs.io", "") + install("y", "certs.io", "")
+    (explanation,) = resolve(
+        world_of(text + package("certs.io", "1.0.0", "installationType: onePerNamespace"))
+    ).explanations
+
+    assert explanation.code == "E-CARD-NS"
+    assert "certs.io may not stand twice in a namespace" in str(explanation)
+    assert resolve(world_of(text + package("certs.io", "1.0.0"))).explanations == ()
 
 
 def test_running_out_of_steps_is_no_verdict() -> None:

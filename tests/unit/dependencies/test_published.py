@@ -1,0 +1,96 @@
+"""One version's folder in the index: a header, the package's own manifest, its CRDs."""
+
+from typing import Any
+
+from reconciler.dependencies.model import Ecosystem, Gvk, PackageId
+from reconciler.dependencies.published import read_published
+from reconciler.errors import Location
+from reconciler.inventory import Source
+from reconciler.reasons import Reason
+
+HEADER = {
+    "apiVersion": "reconciler.dev/v1alpha1",
+    "kind": "PackageVersion",
+    "source": "x.io/acme/aws",
+    "version": "v1.2.0",
+    "digest": "sha256:ab",
+    "provides": ["sqs.io/v1/Queue"],
+    "labels": {"team": "cloud"},
+    "keywords": ["aws"],
+}
+META = {
+    "apiVersion": "meta.pkg.crossplane.io/v1",
+    "kind": "Provider",
+    "metadata": {"name": "aws"},
+    "spec": {"dependsOn": [{"provider": "x.io/base", "version": ">=v1.0.0"}]},
+}
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "spec": {
+        "group": "s3.io",
+        "names": {"kind": "Bucket", "plural": "buckets"},
+        "versions": [{"name": "v1", "served": True}],
+    },
+}
+
+
+def folder(*documents: dict[str, Any]) -> list[tuple[dict[str, Any], Source]]:
+    return [(d, Source(Location(f"index/aws/v1.2.0/{n}.yaml"))) for n, d in enumerate(documents)]
+
+
+def test_header_manifest_and_crds_are_one_candidate() -> None:
+    reading = read_published(folder(HEADER, META, CRD))
+    (aws,) = reading.candidates
+
+    assert (reading.problems, reading.warnings) == ((), ())
+    assert (aws.id, aws.version.text, aws.digest) == (
+        PackageId(Ecosystem.XPKG, "x.io/acme/aws"),
+        "v1.2.0",
+        "sha256:ab",
+    )
+    assert [str(requirement) for requirement in aws.requires] == ["x.io/base >=v1.0.0"]
+    assert Gvk("s3.io", "v1", "Bucket") in aws.provides
+    assert Gvk("sqs.io", "v1", "Queue") in aws.provides
+    assert (aws.labels, aws.keywords) == ((("team", "cloud"),), ("aws",))
+    assert read_published(folder(CRD, META, HEADER)).candidates == (aws,)
+
+
+def test_a_header_alone_is_a_package_that_needs_nothing() -> None:
+    (aws,) = read_published(folder(HEADER)).candidates
+
+    assert aws.requires == ()
+    assert aws.provides == (Gvk("sqs.io", "v1", "Queue"),)
+
+
+def test_the_header_names_bundles_and_carvel_packages_too() -> None:
+    bundle = read_published(folder({**HEADER, "source": "r.io/shop"}, {"name": "shop", "version": "0.0.1"}))
+    carvel = {
+        "apiVersion": "data.packaging.carvel.dev/v1alpha1",
+        "kind": "Package",
+        "metadata": {"name": "db.io.1.2.0"},
+        "spec": {"refName": "db.io", "version": "0.0.1"},
+    }
+    package = read_published(folder({**HEADER, "version": "1.2.0"}, carvel))
+
+    assert [(str(c.id), c.version.text) for c in bundle.candidates] == [("bundle:r.io/shop", "v1.2.0")]
+    assert [(str(c.id), c.version.text) for c in package.candidates] == [("carvel:db.io", "1.2.0")]
+
+
+def test_a_folder_without_one_good_header_stalls_itself() -> None:
+    for documents in ((META,), (HEADER, HEADER), ()):
+        assert read_published(folder(*documents)).problems
+    for change, reason in (
+        ({"version": "one"}, Reason.INVALID_VERSION),
+        ({"provides": ["Queue"]}, Reason.INVALID_MANIFEST),
+        ({"colour": "red"}, Reason.UNKNOWN_FIELD),
+    ):
+        reading = read_published(folder({**HEADER, **change}))
+        assert {problem.reason for problem in reading.problems} == {reason}
+        assert reading.candidates == ()
+
+
+def test_a_withdrawn_version_says_why() -> None:
+    (aws,) = read_published(folder({**HEADER, "withdrawn": "loses data"}, META)).candidates
+
+    assert aws.withdrawn == "loses data"
