@@ -79,7 +79,6 @@ def _check_supported(policy: Policy, document: Document, path: str) -> None:
         ("pullRequests", "groupBy"): policy.group_by is not GroupBy.PACKAGE and policy.group_by,
         ("commits", "sign"): policy.commits.sign,
         ("commits", "signOff"): policy.commits.sign_off,
-        ("consents",): policy.consents and "a consent",
     }
     for field, choice in choices.items():
         if choice:

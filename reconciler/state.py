@@ -17,6 +17,16 @@ class _Record(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
 
 
+class OpenConflict(_Record):
+    """One value that both sides changed and that waits for a person; a Secret's values are masked."""
+
+    path: str
+    resource: str = ""
+    field: str = ""
+    upstream: str = ""
+    local: str = ""
+
+
 class PackageVariantRecord(_Record):
     """One PackageVariant as last applied: our finalizer (D3).
 
@@ -26,7 +36,9 @@ class PackageVariantRecord(_Record):
     main that it was rendered onto ("" for none) and `output_tree` the result: where all three
     still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
     what was rejected; `deletion_proposed` tells that people were asked to delete the package.
-    `injection` says which required injection points are empty, None if the package has no points.
+    `injection` says which required injection points are empty, None if the package has no points;
+    `conflicts` wait for a person's answer, and `unready` says what else keeps the package from
+    being approved.
     """
 
     api_version: str = SCHEMA
@@ -49,6 +61,8 @@ class PackageVariantRecord(_Record):
     retry: str = ""
     deletion_proposed: bool = False
     injection: str | None = None
+    conflicts: tuple[OpenConflict, ...] = ()
+    unready: tuple[str, ...] = ()
 
     @property
     def key(self) -> ObjectName:

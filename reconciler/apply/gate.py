@@ -1,4 +1,4 @@
-"""What must not be applied: a plan that nobody reviewed, an unsafe one, one of an unmerged commit."""
+"""What must not be applied: a plan that nobody reviewed, or one of an unmerged commit."""
 
 from reconciler.errors import RefusedError
 from reconciler.inventory import Control
@@ -6,7 +6,7 @@ from reconciler.plan.changes import Plan
 
 
 def check_applicable(plan: Plan, *, checksum: str, control: Control, default_branch: str) -> None:
-    """Refuse a plan that must not be applied.
+    """Refuse a plan that must not be applied. Deletions without consent are no part of it any more.
 
     Raises:
         RefusedError: The first reason that applies; nothing was written.
@@ -17,11 +17,6 @@ def check_applicable(plan: Plan, *, checksum: str, control: Control, default_bra
             hint="Something changed since: review the plan above, then pass its checksum.",
         )
     check_merged(control, default_branch)
-    if plan.refusals:
-        raise RefusedError(
-            "; ".join(refusal.message for refusal in plan.refusals),
-            hint=" ".join(dict.fromkeys(r.hint for r in plan.refusals if r.hint)),
-        )
 
 
 def check_merged(control: Control, default_branch: str) -> None:

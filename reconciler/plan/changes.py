@@ -82,12 +82,13 @@ class ClosePull:
 
 @dataclass(frozen=True, slots=True)
 class ConflictNote:
-    """One value that both sides changed differently, as a reviewer will read it."""
+    """One value that both sides changed differently, as a reviewer will read it; Secrets are masked."""
 
     path: str
     field: str
     upstream: str
     local: str
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +126,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the whole plan must not be applied without consent (D17)."""
+    """Deletions that are not done without consent; what they would delete is kept, the rest proceeds (D17).
+
+    `consent` is what a person writes into the configuration to allow exactly these.
+    """
 
     reason: Reason
     message: str
     hint: str
+    consent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.publish import publish_tags
 from reconciler.plan.records import plan_records, plan_status, record_owners
-from reconciler.plan.safety import check_deletions
+from reconciler.plan.safety import guard_changes
 from reconciler.plan.world import Target, World, build_world
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
@@ -40,13 +40,13 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     """
     world = build_world(inventory, desired, resolution, rendered)
     decisions = tuple(decide(target, world) for target in world.targets)
-    changes = tuple(decision.change for decision in decisions)
+    changes, refusals = guard_changes(world, [decision.change for decision in decisions])
     found = [problem for decision in decisions for problem in decision.problems]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
     plan = Plan(
         changes=changes,
         problems=tuple(sorted(set(problems))),
-        refusals=tuple(check_deletions(world, changes)),
+        refusals=refusals,
         conditions=plan_conditions(world, changes),
         records=plan_records(world, changes),
         record_owners=record_owners(world, changes),

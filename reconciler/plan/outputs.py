@@ -19,6 +19,7 @@ from reconciler.plan.drafts import (
 from reconciler.plan.messages import upstream_label
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
+from reconciler.render.conflicts import open_conflict
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
@@ -54,8 +55,6 @@ def decide_output(case: Case, change: Change) -> Change:
     fresh = case.rendered.fresh
     if isinstance(fresh, Blocked):
         return _blocked(change, fresh.reason, fresh.message, fresh.conflicts)
-    if fresh.conflicts:
-        return _conflicted(change, fresh)
     draft = case.target.draft
     change = replace(change, after=fresh.tree, ready=is_proposed(draft) and fresh.ready)
     if fresh.tree == case.target.package.main_tree:
@@ -70,7 +69,7 @@ def _open_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Cha
     if draft.touched:
         return _touched_draft(case, change, draft, fresh)
     if draft.tree == fresh.tree:
-        return _standing_draft(case, change, draft)
+        return _standing_draft(case, change, draft, fresh.conflicts)
     return _written(case, change, draft, fresh)
 
 
@@ -96,7 +95,7 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
     pull = _pull(case, draft_ref(target.package.path, workspace), None)
     reason = _reason(case, None)
     op = Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op
-    return replace(change, op=op, reason=reason, writes=(write,), pull=pull)
+    return _asking(replace(change, op=op, reason=reason, writes=(write,), pull=pull), package.conflicts)
 
 
 def _was_reverted(case: Case, package: Package) -> bool:
@@ -135,25 +134,28 @@ def _obsolete_draft(case: Case, change: Change, draft: Draft) -> Change:
 def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Change:
     """A draft with a person's commits: leave it, or append one commit with what is new on our side."""
     if fresh.tree in (draft.written, draft.tree):
-        return _standing_draft(case, change, draft)
+        return _standing_draft(case, change, draft, fresh.conflicts)
     merged = case.rendered.merged
     if merged is None:
-        return _standing_draft(case, change, draft)
+        return _standing_draft(case, change, draft, ())
     if isinstance(merged, Blocked):
         return _blocked(change, merged.reason, merged.message, merged.conflicts)
-    if merged.conflicts:
-        return _conflicted(change, merged)
     if merged.tree == draft.tree:
-        return _standing_draft(case, change, draft)
+        return _standing_draft(case, change, draft, merged.conflicts)
     return _written(
         case, replace(change, after=merged.tree, ready=change.ready and merged.ready), draft, merged
     )
 
 
-def _standing_draft(case: Case, change: Change, draft: Draft) -> Change:
-    """The draft says what it should: keep it, and see that its pull request is there."""
+def _standing_draft(case: Case, change: Change, draft: Draft, conflicts: tuple[Conflict, ...]) -> Change:
+    """The draft says what it should: keep it, and see that its pull request is there.
+
+    A person who edits a draft answers its conflicts: what they left as it is, they chose.
+    """
     reason = Reason.DRAFT_EDITED if draft.edited else Reason.UP_TO_DATE
     change = replace(change, op=Op.KEEP, reason=reason, after=draft.tree)
+    if conflicts and not draft.edited:
+        change = _asking(replace(change, reason=Reason.MERGE_CONFLICT), conflicts)
     pull = latest_pull(case.target, draft.ref)
     if pull is not None and pull.state is PullState.OPEN:
         return change
@@ -180,7 +182,8 @@ def _written(case: Case, change: Change, draft: Draft, package: Package) -> Chan
     )
     reason = _reason(case, draft)
     op = {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE)
-    return replace(change, op=op, reason=reason, writes=(write,), pull=_pull(case, draft.ref, draft))
+    change = replace(change, op=op, reason=reason, writes=(write,), pull=_pull(case, draft.ref, draft))
+    return _asking(change, package.conflicts)
 
 
 def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:
@@ -202,20 +205,28 @@ def _reason(case: Case, draft: Draft | None) -> Reason:
 _BY_OP = {Op.CREATE: Reason.NOT_FOUND, Op.ADOPT: Reason.ADOPTED}
 
 
-def _conflicted(change: Change, package: Package) -> Change:
-    count = len(package.conflicts)
-    message = f"{count} value{'s' if count > 1 else ''} changed on both sides; resolve upstream or locally"
-    return _blocked(change, Reason.MERGE_CONFLICT, message, package.conflicts)
+def _asking(change: Change, conflicts: tuple[Conflict, ...]) -> Change:
+    """Return the change with the conflicts that a person must answer: its draft has the local values."""
+    if not conflicts:
+        return change
+    count = len(conflicts)
+    values = f"{count} value{'s' if count > 1 else ''} changed on both sides"
+    message = f"{values}; the draft keeps the local ones until somebody edits it or sets a policy"
+    return replace(change, message=message, conflicts=_notes(conflicts), waits=True, ready=False)
+
+
+def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
+    found = map(open_conflict, conflicts)
+    return tuple(ConflictNote(c.path, c.field, c.upstream, c.local, c.resource) for c in found)
 
 
 def _blocked(change: Change, reason: Reason, message: str, conflicts: tuple[Conflict, ...]) -> Change:
-    notes = tuple(ConflictNote(c.path, c.field, c.upstream or "", c.local or "") for c in conflicts)
     return replace(
         change,
         op=Op.BLOCK,
         reason=reason,
         message=message,
-        conflicts=notes,
+        conflicts=_notes(conflicts),
         waits=True,
         after=change.before,
         ready=False,

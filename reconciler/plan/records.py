@@ -10,14 +10,14 @@ from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
-from reconciler.plan.changes import Change, Op, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, ConflictNote, Op, WriteDraft, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
-from reconciler.render.rendered import Blocked, Package
+from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+from reconciler.state import OpenConflict, PackageVariantRecord, SetRecord, record_bytes, record_path
 
 _UNDECIDED = frozenset(
     {Reason.PAUSED, Reason.OWNER_STALLED, Reason.PACKAGE_EXISTS, Reason.DUPLICATE_DOWNSTREAM}
@@ -133,7 +133,24 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         output_tree=_output(resolved, change, world) or "",
         retry=variant.annotations.get(RETRY, ""),
         injection=fresh.injection if isinstance(fresh, Package) else None,
+        conflicts=tuple(_open(note) for note in change.conflicts),
+        unready=_unready(world.rendered.variants[variant.key], change),
     )
+
+
+def _open(note: ConflictNote) -> OpenConflict:
+    return OpenConflict(
+        path=note.path, resource=note.resource, field=note.field, upstream=note.upstream, local=note.local
+    )
+
+
+def _unready(rendered: RenderedVariant, change: Change) -> tuple[str, ...]:
+    """Return what else keeps the package that we stand for from being approved."""
+    tree = next((w.tree for w in reversed(change.writes) if isinstance(w, WriteDraft)), None)
+    for package in (rendered.merged, rendered.fresh):
+        if isinstance(package, Package) and tree in (None, package.tree):
+            return package.unready
+    return ()
 
 
 def _output(resolved: ResolvedVariant, change: Change, world: World) -> Oid | None:

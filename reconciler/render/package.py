@@ -1,18 +1,23 @@
 """The order of the steps that make one package, as seed and Porch have it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.ids import Oid
 from reconciler.inventory import Draft, Inventory, RepositoryView
 from reconciler.objects import Files, tree_id
+from reconciler.policy import OnConflict
 from reconciler.reasons import Reason
+from reconciler.render.conflicts import conflict_policy, recorded_conflicts
 from reconciler.render.context import ensure_context
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.pipeline import add_functions
+from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
-from reconciler.render.update import Conflict, UpdateRefused, UpstreamRef, update_package
+from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
+from reconciler.render.update.settle import policy_at
 from reconciler.resolve.needs import has_main_moved, variant_trees
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant
@@ -79,7 +84,13 @@ def input_time(resolved: ResolvedVariant, inventory: Inventory) -> int:
 
 
 def _known(tree: Oid, record: PackageVariantRecord) -> Package:
-    return Package(tree, is_known=True, injection=record.injection, ready=not record.injection)
+    return Package(
+        tree,
+        is_known=True,
+        conflicts=recorded_conflicts(record),
+        injection=record.injection,
+        unready=record.unready,
+    )
 
 
 def _unread(tree: Oid) -> Blocked:
@@ -120,14 +131,20 @@ def _update(
         return original
     if isinstance(upstream, Blocked):
         return upstream
-    return _three_way(original, upstream, local, new_upstream=_reference(pin))
+    policy = conflict_policy(local, resolved.variant.annotations)
+    return _three_way(original, upstream, local, policy, new_upstream=_reference(pin))
 
 
 def _three_way(
-    original: Files, upstream: Files, local: Files, *, new_upstream: UpstreamRef | None = None
+    original: Files,
+    upstream: Files,
+    local: Files,
+    policy: ConflictPolicy,
+    *,
+    new_upstream: UpstreamRef | None = None,
 ) -> _Draught | Blocked:
     try:
-        updated = update_package(original, upstream, local, new_upstream=new_upstream)
+        updated = update_package(original, upstream, local, on_conflict=policy, new_upstream=new_upstream)
     except UpdateRefused as refused:
         return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
     return _Draught(updated.files, updated.conflicts, updated.notes)
@@ -136,17 +153,36 @@ def _three_way(
 def _into_draft(
     draft: Draft, resolved: ResolvedVariant, contents: Contents, inventory: Inventory
 ) -> Package | Blocked:
-    """Bring upstream, mutations and what main gained into a draft that people committed to."""
-    start: _Draught | Blocked = _Draught(contents[draft.tree])
+    """Bring upstream, mutations and what main gained into a draft that people committed to.
+
+    What waited for an answer in it waits on until a person edits the draft, or the policy keeps
+    the local value: no later merge may bury a question.
+    """
+    policy = conflict_policy(contents[draft.tree], resolved.variant.annotations)
+    waiting = _unanswered(draft, policy, inventory.records.get(resolved.variant.key))
+    start: _Draught | Blocked = _Draught(contents[draft.tree], waiting)
     if has_main_moved(resolved) and draft.base_tree and resolved.local:
-        start = _three_way(contents[draft.base_tree], contents[resolved.local], contents[draft.tree])
+        merged = _three_way(contents[draft.base_tree], contents[resolved.local], contents[draft.tree], policy)
+        start = (
+            merged if isinstance(merged, Blocked) else replace(merged, conflicts=waiting + merged.conflicts)
+        )
     if isinstance(start, Blocked):
         return start
     updated = _update(resolved, contents, start.files, resolved.draft_base)
     if isinstance(updated, Blocked):
         return updated
-    both = _Draught(updated.files, start.conflicts + updated.conflicts, start.notes + updated.notes)
+    places = {(c.path, c.resource, c.field): c for c in (*start.conflicts, *updated.conflicts)}
+    both = _Draught(updated.files, tuple(places.values()), start.notes + updated.notes)
     return _mutate(both, resolved, inventory)
+
+
+def _unanswered(
+    draft: Draft, policy: ConflictPolicy, record: PackageVariantRecord | None
+) -> tuple[Conflict, ...]:
+    if draft.edited or record is None or record.output_tree != draft.tree:
+        return ()
+    waiting = recorded_conflicts(record)
+    return tuple(c for c in waiting if policy_at(policy, c.field, policy.default) is not OnConflict.LOCAL)
 
 
 def _mutate(start: _Draught, resolved: ResolvedVariant, inventory: Inventory) -> Package | Blocked:
@@ -169,7 +205,7 @@ def _mutate(start: _Draught, resolved: ResolvedVariant, inventory: Inventory) ->
         notes=start.notes,
         context=True if context and (context.data or context.remove_keys) else None,
         injection=injected.failure,
-        ready=not (start.conflicts or injected.failure),
+        unready=unmet_gates(injected.files[KPTFILE].data) if KPTFILE in injected.files else (),
     )
 
 

@@ -16,7 +16,8 @@ class Package:
     `files` is empty where `tree` was already known and nothing had to be read (`is_known`).
     `conflicts` wait for a person, `notes` are for the reviewer, `context` tells whether the
     package context was injected (None: nothing was asked for), `injection` which required points
-    are empty (None: it has no points). `ready` is False while anything of that is missing.
+    are empty (None: it has no points). `unready` are the unmet readiness gates and whatever else
+    keeps the package from being approved, in sentences.
     """
 
     tree: Oid
@@ -26,7 +27,12 @@ class Package:
     notes: tuple[str, ...] = ()
     context: bool | None = None
     injection: str | None = None
-    ready: bool = True
+    unready: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a person may approve it as it is."""
+        return not (self.conflicts or self.unready or self.injection)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ from reconciler.state import PackageVariantRecord
 
 ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
 
+POLICIES = ("reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
+"""Annotations of a variant that decide what its package becomes."""
+
 ENGINE = 1
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
@@ -32,6 +35,7 @@ def inputs_digest(
     Deterministic: the order of maps does not matter, the order of lists does.
     """
     spec = variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    policies = {name: text for name, text in variant.annotations.items() if name in POLICIES}
     kept = ("packageContext", "pipeline", "mutators", "injectors")
     facts: dict[str, Any] = {
         "engine": ENGINE,
@@ -44,6 +48,8 @@ def inputs_digest(
         "spec": {name: spec[name] for name in kept if name in spec},
         "objects": _injected(variant, inventory.snapshot, objects),
     }
+    if policies:
+        facts["policies"] = policies
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

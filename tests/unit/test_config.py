@@ -11,7 +11,6 @@ from reconciler.policy import ForgeKind, ForgeRule, GroupBy, OnUnavailable, Open
 
 HEAD = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
 NOT_YET = {
-    "functions",
     "labels",
     "writes",
 }  # each brings its own section of the configuration when it is honoured
@@ -38,6 +37,10 @@ spec:
     yamlDepth: 20
   unavailable: warn
   suspend: true
+  functions:
+    runtime: podman
+    images:
+      example.com/fn:v1: sha256:0000000000000000000000000000000000000000000000000000000000000000
   forges:
   - prefix: https://github.com/acme
     type: github
@@ -81,7 +84,7 @@ def test_no_choice_of_the_policy_is_out_of_reach() -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["pullRequests: {groupBy: set}", "commits: {sign: ssh}", "commits: {signOff: true}", "consents: {a: b}"],
+    ["pullRequests: {groupBy: set}", "commits: {sign: ssh}", "commits: {signOff: true}"],
 )
 def test_a_choice_that_nothing_honours_yet_is_refused_not_ignored(spec: str) -> None:
     with pytest.raises(ConfigurationError) as caught:

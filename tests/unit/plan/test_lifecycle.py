@@ -1,5 +1,6 @@
 """One package through its life: what each plan says, and what the next one sees of it."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -123,20 +124,6 @@ def test_a_persons_commit_on_a_draft_survives_an_update(world: ModelWorld) -> No
 
     assert world.repositories["edge"].at(DRAFT).parents == (tip,)
     assert (text(world, "a.yaml", DRAFT), text(world, "b.yaml", DRAFT)) == ("a: 2\n", "b: mine\n")
-
-
-def test_a_conflict_blocks_the_package_and_waits(world: ModelWorld) -> None:
-    drafted(world)
-    world.edit("edge", "web", {"a.yaml": "a: mine\n"}, ref=DRAFT)
-    world.variants["web"] = spec(2)
-
-    plan = world.plan()
-
-    (change,) = plan.changes
-    assert (change.op, change.reason, change.waits) == (Op.BLOCK, Reason.MERGE_CONFLICT, True)
-    assert [note.path for note in change.conflicts] == ["a.yaml"]
-    assert Exit.WAITING in plan.exits
-    assert not change.pending
 
 
 def test_a_main_that_moved_elsewhere_leaves_the_draft_alone(world: ModelWorld) -> None:
@@ -474,6 +461,10 @@ def test_too_many_deletions_are_refused(world: ModelWorld) -> None:
     assert Exit.REFUSED in plan.exits
     assert not [change for change in plan.changes if change.op is Op.DELETE]
 
+    (refusal,) = plan.refusals
+    world.policy = replace(world.policy, consents={refusal.consent: "shrunk"})
+    assert (world.plan().refusals, Op.DELETE in {c.op for c in world.plan().changes}) == ((), True)
+
 
 def test_too_many_packages_left_behind_by_moves_are_refused(world: ModelWorld) -> None:
     for number in range(12):
@@ -481,11 +472,17 @@ def test_too_many_packages_left_behind_by_moves_are_refused(world: ModelWorld) -
     world.run()
     for number in range(12):
         world.variants[f"web-{number}"] = spec(package=f"site-{number}")
-    assert [refusal.reason for refusal in world.plan().refusals] == [Reason.DELETION_GUARD]
+    plan = world.run()
+    (refusal,) = plan.refusals
+    assert (refusal.reason, Exit.REFUSED in plan.exits) == (Reason.DELETION_GUARD, True)
+    assert Counter(c.op for c in plan.changes) == {Op.CREATE: 12, Op.KEEP: 12}, "the others proceed"
+    assert world.plan().is_empty
 
-    world.policy = replace(world.policy, deletions=DeletionGuard(allowed=12))
-
+    careful = world.policy
+    world.policy = replace(careful, deletions=DeletionGuard(allowed=12))
     assert world.plan().refusals == ()
+    world.policy = replace(careful, consents={refusal.consent: "moved"})
+    assert Counter(c.op for c in world.plan().changes) == {Op.KEEP: 12, Op.DELETE: 12}
 
 
 def test_two_variants_of_one_downstream_leave_it_alone(world: ModelWorld) -> None:

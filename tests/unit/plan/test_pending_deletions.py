@@ -24,6 +24,7 @@ def test_a_proposed_deletion_is_not_refused_while_it_waits() -> None:
     world.run()
     world.variants = {f"web-{n}": world.variants[f"web-{n}"] for n in range(6)}
     assert world.plan().refusals
+    assert world.plan().is_empty, "nothing is deleted without consent"
     careful = world.policy
     world.policy = replace(careful, deletions=DeletionGuard(allowed=6))
     world.run()

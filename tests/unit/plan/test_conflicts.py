@@ -1,0 +1,192 @@
+"""Conflicts (D10): the draft keeps the local value and asks, until a person answers or a policy does."""
+
+import pytest
+
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.errors import Exit
+from reconciler.plan.changes import Change, Op
+from reconciler.reasons import Reason
+from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS
+from tests.support.model import MAIN, ModelWorld, blueprint
+
+APP = "apiVersion: v1\nkind: {}\nmetadata:\n  name: app\ndata:\n  color: {}\n  size: {}\n"
+
+
+def app(color: str, size: str = "s", kind: str = "ConfigMap") -> str:
+    return APP.format(kind, color, size)
+
+
+def spec(revision: int = 1) -> PackageVariantSpec:
+    return PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package="web", revision=revision),
+        downstream=Downstream(repo="edge", package="web"),
+    )
+
+
+@pytest.fixture
+def world() -> ModelWorld:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge", deployment=True)
+    for number, color in enumerate(("red", "green", "blue"), start=1):
+        world.publish("blueprints", "web", blueprint("web", app_yaml=app(color)), number)
+    world.variants["web"] = spec()
+    world.run()
+    return world
+
+
+def the_change(world: ModelWorld) -> Change:
+    """Plan, apply, see that the next run writes nothing, and return the change of the package."""
+    plan = world.run()
+    again = world.plan()
+    assert again.is_empty, [c for c in again.changes if c.pending]
+    assert (again.records, again.status) == (world.state, world.status)
+    (change,) = plan.changes
+    return change
+
+
+def draft(world: ModelWorld) -> str:
+    (ref,) = world.drafts("edge")
+    return ref
+
+
+def text(world: ModelWorld, ref: str = "") -> str:
+    return world.repositories["edge"].at(ref or draft(world)).packages["web"]["app.yaml"].data.decode()
+
+
+def conflicted_on_main(world: ModelWorld) -> None:
+    """The published package was edited by a person, then upstream changed the same value."""
+    world.merge("edge", draft(world))
+    world.run()
+    world.edit("edge", "web", {"app.yaml": app("mine")})
+    world.run()
+    world.variants["web"] = spec(2)
+
+
+def conflicted_in_draft(world: ModelWorld) -> None:
+    """A person edited the draft, then upstream changed the same value."""
+    world.edit("edge", "web", {"app.yaml": app("mine")}, ref=draft(world))
+    world.variants["web"] = spec(2)
+
+
+@pytest.mark.parametrize("meet", [conflicted_on_main, conflicted_in_draft])
+def test_the_draft_keeps_the_local_value_and_both_sides_are_listed(world: ModelWorld, meet) -> None:
+    meet(world)
+
+    change = the_change(world)
+
+    assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
+    assert (change.waits, change.ready) == (True, False)
+    assert change.pull is not None
+    assert [(n.path, n.field, n.upstream, n.local) for n in change.conflicts] == [
+        ("app.yaml", "data.color", "green", "mine")
+    ]
+    assert text(world) == app("mine")
+    assert world.repositories["edge"].at(draft(world)).header("web").upstream_lock.ref == "web/v2"
+
+
+@pytest.mark.parametrize("meet", [conflicted_on_main, conflicted_in_draft])
+def test_the_question_stays_until_a_person_edits_the_draft(world: ModelWorld, meet) -> None:
+    meet(world)
+    world.run()
+
+    plan = world.plan()
+    (waiting,) = plan.changes
+    assert (waiting.op, waiting.reason, len(waiting.conflicts)) == (Op.KEEP, Reason.MERGE_CONFLICT, 1)
+    assert Exit.WAITING in plan.exits
+
+    world.edit("edge", "web", {"app.yaml": app("both")}, ref=draft(world))
+    change = the_change(world)
+    assert (change.waits, change.conflicts, change.reason) == (False, (), Reason.DRAFT_EDITED)
+    assert text(world) == app("both")
+    assert Exit.WAITING not in world.plan().exits
+
+
+def test_no_later_merge_buries_a_question(world: ModelWorld) -> None:
+    conflicted_in_draft(world)
+    world.run()
+    world.publish("blueprints", "web", blueprint("web", app_yaml=app("green", "xl")), 4)
+    world.variants["web"] = spec(4)
+
+    change = the_change(world)
+
+    assert [n.field for n in change.conflicts] == ["data.color"]
+    assert text(world) == app("mine", "xl")
+
+
+@pytest.mark.parametrize(
+    ("notes", "color", "asks"),
+    [
+        ({ON_CONFLICT: "upstream"}, "green", False),
+        ({ON_CONFLICT: "local"}, "mine", False),
+        ({ON_CONFLICT: "ask"}, "mine", True),
+        ({ON_CONFLICT: "nonsense"}, "mine", True),
+        ({ON_CONFLICT_FIELDS: "data.size=local;data.co*=upstream"}, "green", False),
+        ({ON_CONFLICT: "upstream", ON_CONFLICT_FIELDS: "data.color=local"}, "mine", False),
+    ],
+)
+def test_a_policy_set_later_answers(
+    world: ModelWorld, notes: dict[str, str], color: str, *, asks: bool
+) -> None:
+    conflicted_on_main(world)
+    world.run()
+    world.annotations["web"] = notes
+
+    change = the_change(world)
+
+    assert change.waits is asks
+    assert text(world) == app(color)
+
+
+def test_the_kptfile_on_main_says_who_wins_and_comes_before_the_variant(world: ModelWorld) -> None:
+    conflicted_on_main(world)
+    now = world.repositories["edge"].at(MAIN).packages["web"]["Kptfile"].data.decode()
+    noted = now.replace("  annotations:\n", f"  annotations:\n    {ON_CONFLICT}: upstream\n")
+    world.edit("edge", "web", {"Kptfile": noted})
+    world.annotations["web"] = {ON_CONFLICT: "local"}
+
+    assert not the_change(world).waits
+    assert text(world) == app("green")
+
+
+def test_fail_makes_no_draft(world: ModelWorld) -> None:
+    conflicted_on_main(world)
+    world.annotations["web"] = {ON_CONFLICT: "fail"}
+
+    change = the_change(world)
+
+    assert (change.op, change.reason, change.waits) == (Op.BLOCK, Reason.MERGE_CONFLICT, True)
+    assert [n.upstream for n in change.conflicts] == ["green"]
+    assert world.drafts("edge") == []
+
+
+def test_merging_the_draft_as_it_is_answers_too(world: ModelWorld) -> None:
+    conflicted_on_main(world)
+    world.run()
+    world.merge("edge", draft(world))
+
+    assert (the_change(world).waits, world.drafts("edge")) == (False, [])
+    assert text(world, MAIN) == app("mine")
+
+
+def test_a_lost_state_asks_again_where_main_is_one_of_the_sides(world: ModelWorld) -> None:
+    conflicted_on_main(world)
+    world.run()
+    world.lose_state()
+
+    assert [n.field for n in the_change(world).conflicts] == ["data.color"]
+
+
+def test_nothing_of_a_secret_is_shown_or_recorded(world: ModelWorld) -> None:
+    for number, color in ((7, "c2VlZA=="), (8, "aHVudGVy")):
+        files = blueprint("web", app_yaml=app(color, kind="Secret"))
+        world.publish("blueprints", "web", files, number)
+    world.variants["web"] = spec(7)
+    world.run()
+    world.edit("edge", "web", {"app.yaml": app("bWluZQ==", kind="Secret")}, ref=draft(world))
+    world.variants["web"] = spec(8)
+
+    (note,) = the_change(world).conflicts
+
+    assert (note.field, note.upstream, note.local) == ("data.color", "***", "***")
+    assert not any(b"aHVudGVy" in data or b"bWluZQ" in data for data in world.state.values())
