@@ -164,8 +164,10 @@ CASES = [
         + package("certs.io", "1.0.0", "installationType: onePerCluster"),
         "E-CARD-CLUSTER",
         (
-            "certs.io may not stand twice in a cluster: "
-            "PackageInstall x/x → certs.io and PackageInstall y/y → certs.io",
+            (
+                "certs.io may not stand twice in a cluster: "
+                "PackageInstall x/x → certs.io and PackageInstall y/y → certs.io"
+            ),
         ),
         (2, 8),
         "Remove one of the two manifests, or let both use the one that is there",
