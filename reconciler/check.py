@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.expand import Desired, SetDiff, diff_variants, expand
+from reconciler.expand.assumed import assume_upstreams
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
@@ -148,6 +149,7 @@ def _unread(inventory: Inventory) -> Iterator[Problem]:
 def _side(world: World, *, deep: bool) -> Side:
     inventory = world.inventory
     if not deep:
+        inventory = assume_upstreams(inventory)
         desired = expand(inventory)
         diff = diff_variants(desired, inventory)
         refusals = tuple(Refusal(r.reason, r.message, r.hint) for r in diff.refused)

@@ -1,13 +1,16 @@
 """Plan and pull request as Markdown, from the templates; every dynamic text sits in a code span."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
+from reconciler.errors import Problem
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan
+from reconciler.plan.compare import Comparison
 from reconciler.report import escape
+from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.summary import (
     Names,
     count_ops,
@@ -54,6 +57,26 @@ def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
     )
 
 
+def comparison_markdown(
+    comparison: Comparison, names: Names, unread: Iterable[Problem] = (), *, title: str = "Check"
+) -> str:
+    """Return what merging a change would do as a job summary; the difference first, old problems last."""
+    found = rows(comparison, names)
+    return _fill(
+        "check.md",
+        title=title,
+        sentence=sentence(comparison),
+        problems=problem_sentence(comparison),
+        deep=comparison.deep,
+        new=comparison.new,
+        old=comparison.old[:ROWS],
+        unread=list(unread)[:ROWS],
+        refusals=comparison.refusals,
+        rows=[{**row, "detail": row["detail"][:LONGEST]} for row in found[:ROWS]],
+        hidden=max(0, len(found) - ROWS),
+    )
+
+
 def pull_body(change: Change, names: Names) -> str:
     """Return the body of the pull request that proposes `change`."""
     conflicts = []
@@ -75,6 +98,7 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     yield "manifest", str(change.location) if change.location else ""
     yield "upstream", upstream_text(change)
     yield "reason", str(change.reason)
+    yield "not ready", "; ".join(change.unready)
 
 
 def _fill(template: str, **values: object) -> str:

@@ -1,12 +1,13 @@
 """Problems and blocked packages as SARIF 2.1.0, for code scanning and editors."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
 from reconciler import __version__
-from reconciler.errors import Location
-from reconciler.plan.changes import Op, Plan
+from reconciler.errors import Location, Problem
+from reconciler.plan.changes import Op, Plan, Refusal
+from reconciler.plan.compare import Comparison
 from reconciler.report.escape import terminal
 from reconciler.report.summary import Names, sorted_changes
 
@@ -17,14 +18,28 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def plan_sarif(plan: Plan, names: Names) -> dict[str, Any]:
     """Return a SARIF log of what is wrong: problems and refusals as errors, blocked packages as warnings."""
     results = [
-        *(_result("error", p.reason, _sentence(p.message, p.hint), p.location) for p in plan.problems),
-        *(_result("error", r.reason, _sentence(r.message, r.hint), None) for r in plan.refusals),
+        *_wrong(plan.problems, plan.refusals),
         *(
             _result("warning", c.reason, _sentence(f"{names.of(c)}: {c.message or c.op}", ""), c.location)
             for c in sorted_changes(plan)
             if c.op is Op.BLOCK or c.waits
         ),
     ]
+    return _log(results)
+
+
+def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
+    """Return a SARIF log of a proposed change: what it brings as errors, what was there as notes."""
+    before = (_result("note", p.reason, _sentence(p.message, p.hint), p.location) for p in comparison.old)
+    return _log([*_wrong(comparison.new, comparison.refusals), *before])
+
+
+def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator[dict[str, Any]]:
+    yield from (_result("error", p.reason, _sentence(p.message, p.hint), p.location) for p in problems)
+    yield from (_result("error", r.reason, _sentence(r.message, r.hint), None) for r in refusals)
+
+
+def _log(results: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "$schema": _SCHEMA,
         "version": "2.1.0",

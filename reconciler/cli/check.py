@@ -1,0 +1,161 @@
+"""`check`: what merging a change of the control repository would do, and whether it may."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import control_options
+from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.workflow import Runner, current_runner
+from reconciler.errors import ConfigurationError, Exit, Problem, worst
+from reconciler.reasons import Reason
+
+if TYPE_CHECKING:
+    from reconciler.check import Checked
+    from reconciler.cli.output import Printer
+    from reconciler.run import Settings
+
+FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
+LEVELS = ("auto", "manifests", "fleet")
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@control_options
+@output_options(*FORMS)
+@click.option(
+    "--base",
+    envvar="GITHUB_BASE_REF",
+    default="",
+    metavar="BRANCH",
+    help="Where it would be merged.  [default: the default branch]",
+)
+@click.option(
+    "--head", default="", metavar="REF", help="What is proposed: a branch or commit.  [default: HEAD]"
+)
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    default="auto",
+    show_default=True,
+    help="Compare manifests alone, or the packages of the fleet too; auto: packages if they can be read.",
+)
+@click.option("--strict", is_flag=True, help="Problems that were there before count too.")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when merging changes something.")
+@click.option("--json-file", type=FILE, metavar="FILE", help="Also write the JSON report there.")
+@click.option("--sarif-file", type=FILE, metavar="FILE", help="Also write the SARIF report there.")
+def check(
+    *,
+    settings: "Settings",
+    output: str,
+    base: str,
+    head: str,
+    level: str,
+    json_file: Path | None,
+    sarif_file: Path | None,
+    no_color: bool,
+    strict: bool,
+    detailed_exitcode: bool,
+) -> Exit:
+    r"""Check a change of the control repository before it is merged. Writes nothing.
+
+    Reads the proposed commit and the one it starts from, plans both, and says what merging adds:
+    which PackageVariants, which packages, which problems. Credentials, what is executed and limits
+    come from the base. What a shallow checkout lacks is fetched. In a GitHub workflow it annotates
+    files, writes the job summary and sets outputs. See docs/check.md.
+
+    \b
+    Examples:
+      reconciler check                          HEAD against the default branch
+      reconciler check --base release-1         against another branch
+      reconciler check --level manifests        without reading any other repository
+      reconciler check --control https://git.example/acme/control.git --head my-branch
+    """
+    from reconciler.check import Level, check_proposal
+
+    runner = current_runner()
+    try:
+        checked = check_proposal(settings, base=base, head=head, level=Level(level))
+    except ConfigurationError as error:
+        _say_unusable(runner, error)
+        raise
+    code = _exit_of(checked, level, strict=strict, detailed=detailed_exitcode)
+    _show(make_printer(colour=not no_color), checked, Output(output))
+    _tell(runner, checked, code, json_file, sarif_file)
+    return code
+
+
+def _show(printer: "Printer", checked: "Checked", form: Output) -> None:
+    from reconciler.report.comparison import comparison_lines, comparison_value
+    from reconciler.report.markdown import comparison_markdown
+    from reconciler.report.sarif import comparison_sarif
+
+    comparison, names = checked.comparison, checked.names
+    match form:
+        case Output.TEXT:
+            unread = [f"not read: {problem.subject}: {problem.message}" for problem in checked.unread]
+            printer.lines(unread)
+            printer.lines(comparison_lines(comparison, names, paint=printer.paint))
+        case Output.JSON:
+            printer.value(comparison_value(comparison, names))
+        case Output.MARKDOWN:
+            printer.text(comparison_markdown(comparison, names, checked.unread))
+        case Output.SARIF:
+            printer.value(comparison_sarif(comparison))
+
+
+def _tell(
+    runner: Runner, checked: "Checked", code: Exit, json_file: Path | None, sarif_file: Path | None
+) -> None:
+    """Give the runner of a workflow what it shows, and write the files that were asked for."""
+    import orjson
+
+    from reconciler.report.comparison import comparison_value, counts, sentence
+    from reconciler.report.markdown import comparison_markdown
+    from reconciler.report.sarif import comparison_sarif
+    from reconciler.report.workflow import annotate_problem, annotate_refusal
+
+    comparison, names = checked.comparison, checked.names
+    runner.save(json_file, comparison_value(comparison, names))
+    runner.save(sarif_file, comparison_sarif(comparison))
+    runner.annotate(
+        [
+            *map(annotate_problem, comparison.new),
+            *map(annotate_refusal, comparison.refusals),
+            *(annotate_problem(problem, "warning") for problem in comparison.old),
+        ]
+    )
+    runner.summarise(comparison_markdown(comparison, names, checked.unread))
+    runner.tell(
+        {
+            "changed": str(not comparison.is_empty).lower(),
+            "summary": sentence(comparison),
+            "counts": orjson.dumps(counts(comparison)).decode(),
+            "exit-code": str(int(code)),
+        }
+    )
+
+
+def _exit_of(checked: "Checked", level: str, *, strict: bool, detailed: bool) -> Exit:
+    comparison = checked.comparison
+    exits = set()
+    if comparison.new or (strict and comparison.old):
+        exits.add(Exit.INVALID_INPUT)
+    if comparison.refusals:
+        exits.add(Exit.REFUSED)
+    if level == "fleet" and checked.unread:
+        exits.add(Exit.UNAVAILABLE)
+    if detailed and not comparison.is_empty:
+        exits.add(Exit.PENDING)
+    return worst(exits)
+
+
+def _say_unusable(runner: Runner, error: ConfigurationError) -> None:
+    """Annotate a configuration that cannot be read: nothing else can be said about the change."""
+    from reconciler.report.workflow import annotate_problem
+
+    if error.location is not None:
+        problem = Problem(error.location, Reason.INVALID_MANIFEST, str(error), error.hint)
+        runner.annotate([annotate_problem(problem)])
+    runner.tell({"exit-code": str(int(error.exit_code))})

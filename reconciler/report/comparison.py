@@ -1,0 +1,182 @@
+"""What merging a change would do, in words: one sentence, lines, and the JSON value."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from reconciler.errors import Problem
+from reconciler.plan.changes import Op, Refusal
+from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
+from reconciler.report.escape import terminal
+from reconciler.report.json import API_VERSION, change_value, problem_value
+from reconciler.report.paint import Colour, Paint, plain
+from reconciler.report.summary import Names, detail
+from reconciler.report.text import problem_lines
+
+_PACKAGES = {
+    Op.UPDATE: "updates {things}",
+    Op.ADOPT: "adopts {things}",
+    Op.TRANSFER: "hands over {things}",
+    Op.PUBLISH: "publishes {things}",
+    Op.DELETE: "proposes {n} deletion{s}",
+    Op.ORPHAN: "lets go of {things}",
+    Op.CLOSE: "closes {n} draft{s}",
+    Op.BLOCK: "blocks {things}",
+    ALTER: "alters {n} pending change{s}",
+    WITHDRAW: "ends {n} pending change{s}",
+}
+_VARIANTS = {
+    Fate.CREATE: "creates {things}",
+    Fate.CHANGE: "changes {things}",
+    Fate.DELETE: "deletes {things}",
+    Fate.TRANSFER: "hands over {things}",
+    Fate.KEEP: "keeps {things} no longer asked for",
+    Fate.DROP: "drops {things} never applied",
+}
+
+
+class Clause(NamedTuple):
+    """A part of the sentence: its text with places for a number and what is counted."""
+
+    text: str
+    count: int
+
+
+def sentence(comparison: Comparison) -> str:
+    """Return what merging does, e.g. `Merging this creates 12 drafts in 4 repositories, updates 3`."""
+    noun = "package" if comparison.deep else "PackageVariant"
+    clauses = list(_packages(comparison) if comparison.deep else _variants(comparison))
+    if not clauses:
+        return f"Merging this changes no {noun}"
+    told = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
+    return f"Merging this {', '.join(told)}"
+
+
+def problem_sentence(comparison: Comparison) -> str:
+    """Return how many problems the change brings and ends; empty if there are none at all."""
+    counts = {"new": comparison.new, "fixed": comparison.fixed, "there before": comparison.old}
+    said = [f"{len(problems)} {name}" for name, problems in counts.items() if problems]
+    return f"Problems: {', '.join(said)}" if said else ""
+
+
+def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = plain) -> Iterator[str]:
+    """Return the difference as lines: variants, packages, what is wrong, and the sentence last."""
+    for variant in comparison.variants:
+        message = f"  {terminal(variant.message)}" if variant.message else ""
+        yield f"{variant.fate:9} PackageVariant {terminal(str(variant.key))}{message}"
+    for targets in comparison.targets:
+        yield f"targets   {terminal(str(targets.key))}: {_count(targets.before)} -> {_count(targets.after)}"
+    for difference in comparison.packages:
+        yield _package_line(difference, names)
+    yield from problem_lines(comparison.new, paint=paint)
+    for problem in comparison.fixed:
+        yield f"{paint('fixed:', Colour.GREEN)} {terminal(str(problem))}"
+    for problem in comparison.old:
+        yield f"{paint('was there before:', Colour.YELLOW)} {terminal(str(problem))}"
+    for refusal in comparison.refusals:
+        yield f"{paint('refused:', Colour.RED)} {refusal.reason}: {terminal(refusal.message)}"
+        if refusal.hint:
+            yield f"  hint: {terminal(refusal.hint)}"
+    yield sentence(comparison)
+    if said := problem_sentence(comparison):
+        yield said
+
+
+def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
+    """Return every difference as a row of a table: what happens, to what, and why."""
+    found = [
+        {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": v.message}
+        for v in comparison.variants
+    ]
+    for difference in comparison.packages:
+        change = difference.change
+        found.append(
+            {
+                "what": str(difference.what),
+                "name": names.of(change),
+                "detail": "; ".join(filter(None, [str(change.reason), detail(change)])),
+            }
+        )
+    return found
+
+
+def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
+    """Return the difference as a JSON value."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Comparison",
+        "sentence": sentence(comparison),
+        "empty": comparison.is_empty,
+        "level": "fleet" if comparison.deep else "manifests",
+        "counts": counts(comparison),
+        "variants": [
+            {"key": v.key._asdict(), "fate": str(v.fate), "message": v.message} for v in comparison.variants
+        ],
+        "targets": [
+            {"set": t.key._asdict(), "before": t.before, "after": t.after} for t in comparison.targets
+        ],
+        "packages": [_package_value(difference, names) for difference in comparison.packages],
+        "problems": _problems(comparison.new),
+        "existingProblems": _problems(comparison.old),
+        "fixedProblems": _problems(comparison.fixed),
+        "refusals": [_refusal(refusal) for refusal in comparison.refusals],
+    }
+
+
+def counts(comparison: Comparison) -> dict[str, int]:
+    """Return how many packages, or variants if no package was compared, see what; none with zero."""
+    things: Iterable[Any] = comparison.packages if comparison.deep else comparison.variants
+    counted = Counter(str(getattr(thing, "what", "") or thing.fate) for thing in things)
+    return dict(sorted(counted.items()))
+
+
+def _packages(comparison: Comparison) -> Iterator[Clause]:
+    by_what: dict[str, list[PackageDifference]] = {}
+    for difference in comparison.packages:
+        what = Op.UPDATE if difference.what is Op.EDIT else difference.what
+        by_what.setdefault(what, []).append(difference)
+    if created := by_what.pop(Op.CREATE, None):
+        homes = len({difference.change.package.url for difference in created})
+        where = f"{homes} repositor{'ies' if homes > 1 else 'y'}"
+        yield Clause(f"creates {{n}} draft{{s}} in {where}", len(created))
+    yield from (Clause(text, len(by_what[what])) for what, text in _PACKAGES.items() if what in by_what)
+
+
+def _variants(comparison: Comparison) -> Iterator[Clause]:
+    counted = Counter(variant.fate for variant in comparison.variants)
+    yield from (Clause(text, counted[fate]) for fate, text in _VARIANTS.items() if counted[fate])
+
+
+def _fill(clause: Clause, noun: str) -> str:
+    """Return a clause in words; the first one of a sentence names the things that it counts."""
+    many = "s" if clause.count != 1 else ""
+    things = f"{clause.count} {noun}{many}" if noun else str(clause.count)
+    return clause.text.format(n=clause.count, s=many, things=things)
+
+
+def _package_line(difference: PackageDifference, names: Names) -> str:
+    change = difference.change
+    more = detail(change)
+    return f"{difference.what:9} {terminal(names.of(change))}  ({change.reason})  {terminal(more)}".rstrip()
+
+
+def _package_value(difference: PackageDifference, names: Names) -> dict[str, Any]:
+    before, after = difference.before, difference.after
+    return {
+        "what": str(difference.what),
+        "name": names.of(difference.change),
+        "before": change_value(before, names) if before else None,
+        "after": change_value(after, names) if after else None,
+    }
+
+
+def _problems(problems: Iterable[Problem]) -> list[dict[str, Any]]:
+    return [problem_value(problem) for problem in problems]
+
+
+def _refusal(refusal: Refusal) -> dict[str, str]:
+    return {"reason": str(refusal.reason), "message": refusal.message, "hint": refusal.hint}
+
+
+def _count(count: int | None) -> str:
+    return "none" if count is None else str(count)
