@@ -57,12 +57,44 @@ def draw_example(chooser: Chooser) -> Example:
     focus = chooser.draw(len(base))
     sides, touched = [], []
     wide = chooser.chance(20)
+    kptfile = _kptfile(chooser)
     for _ in range(2):
-        package = deepcopy(base)
+        package, header = deepcopy(base), deepcopy(kptfile)
         paths = _edit(chooser, package, focus)
-        sides.append(_texts(package, wide=wide))
+        if chooser.chance(40):
+            _edit_kptfile(chooser, header)
+        sides.append(_texts(package, header, wide=wide))
         touched.append(paths)
-    return Example(_texts(base, wide=wide), *sides, _histogram(*touched))
+    return Example(_texts(base, kptfile, wide=wide), *sides, _histogram(*touched))
+
+
+def _kptfile(chooser: Chooser) -> dict[str, Any]:
+    named = chooser.chance(40)
+    functions = [_function(number, named=named) for number in range(chooser.draw(4))]
+    header = {**_meta("Kptfile", "kpt.dev/v1", "pkg"), "info": {"description": "old", "keywords": ["a"]}}
+    return {**header, "pipeline": {"mutators": functions}} if functions else header
+
+
+def _function(number: int, *, named: bool) -> dict[str, Any]:
+    function: dict[str, Any] = {"image": f"fn{number}:v1", "configMap": {"a": "x", "b": "x"}}
+    return {**function, "name": f"f{number}"} if named else function
+
+
+def _edit_kptfile(chooser: Chooser, header: dict[str, Any]) -> None:
+    functions = header.get("pipeline", {}).get("mutators", [])
+    kind = chooser.draw(5)
+    if kind == 0 or not functions:
+        header["info"]["description"] = chooser.one(("new", "other"))
+    elif kind == 1:
+        functions.append(_function(5 + chooser.draw(2), named="name" in functions[0]))
+    elif kind == 2:
+        header["metadata"].setdefault("labels", {})[chooser.one(("k", "l"))] = chooser.one(("x", "y"))
+    else:
+        function = chooser.one(functions)
+        if kind == 3:
+            function["image"] = function["image"].replace(":v1", chooser.one((":v2", ":v3")))
+        else:
+            function["configMap"][chooser.one(("a", "c"))] = chooser.one(("up", "mine"))
 
 
 def _package(chooser: Chooser) -> Package:
@@ -255,8 +287,8 @@ def _is_list(path: tuple[Any, ...], index: int) -> bool:
     return path[index] in names
 
 
-def _texts(package: Package, *, wide: bool) -> dict[str, str]:
-    files: dict[str, list[str]] = {}
+def _texts(package: Package, header: dict[str, Any], *, wide: bool) -> dict[str, str]:
+    files: dict[str, list[str]] = {"Kptfile": [_block(header, {}, (), 0, wide=wide)]}
     for resource in package:
         files.setdefault(resource.file, []).append(_block(resource.data, resource.notes, (), 0, wide=wide))
     return {path: "---\n".join(documents) for path, documents in files.items()}
