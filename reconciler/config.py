@@ -7,14 +7,17 @@ from typing import Any
 from pydantic import BaseModel
 
 from reconciler.api.configuration import KIND, Configuration, PullRequestSettings, Spec
+from reconciler.api.function_settings import FunctionSettings
 from reconciler.api.validation import Fault, parse_model
 from reconciler.errors import ConfigurationError, Location
 from reconciler.krm.yaml import Document, YamlError, load_documents
 from reconciler.policy import (
     CommitPolicy,
+    ContainerPolicy,
     CredentialRule,
     DeletionGuard,
     ForgeRule,
+    FunctionPolicy,
     GroupBy,
     Limits,
     Policy,
@@ -144,6 +147,13 @@ def variable_name(path: Iterable[str | int]) -> str:
     return PREFIX + "_".join(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(step)).upper() for step in path)
 
 
+_NOT_ONE_VARIABLE = (
+    *("forges", "credentials", "consents"),
+    *("images", "exec", "network", "engine_arguments"),
+)
+"""Settings that are lists or mappings: the file alone holds them."""
+
+
 def _settings(model: type[BaseModel]) -> tuple[tuple[str, ...], ...]:
     """Return the paths of every setting that one variable can hold."""
     found: list[tuple[str, ...]] = []
@@ -151,7 +161,7 @@ def _settings(model: type[BaseModel]) -> tuple[tuple[str, ...], ...]:
         alias = info.alias or name
         if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             found += [(alias, *rest) for rest in _settings(info.annotation)]
-        elif name not in ("forges", "credentials", "consents"):
+        elif name not in _NOT_ONE_VARIABLE:
             found.append((alias,))
     return tuple(found)
 
@@ -196,4 +206,25 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         credentials=tuple(CredentialRule(**rule.model_dump()) for rule in spec.credentials),
         writes=_write_limits(spec.pull_requests),
         labels=tuple(sorted(set(spec.pull_requests.labels))),
+        functions=_function_policy(spec.functions),
+    )
+
+
+def _function_policy(settings: FunctionSettings) -> FunctionPolicy:
+    container = ContainerPolicy(
+        engine=settings.runtime,
+        arguments=settings.engine_arguments,
+        network=tuple(sorted(set(settings.network))),
+        parallel=settings.parallel,
+    )
+    return FunctionPolicy(
+        claim_floating=settings.claim_floating,
+        compatible=settings.compatible,
+        exec=settings.exec,
+        images=settings.images,
+        container=container,
+        timeout_s=settings.timeout,
+        memory_bytes=settings.memory_bytes,
+        output_bytes=settings.output_bytes,
+        starlark_steps=settings.starlark_steps,
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
+from reconciler.api.function_settings import FunctionSettings
 from reconciler.policy import ForgeKind, GroupBy, OnUnavailable, OpenOn, Policy
 
 API_VERSION = "reconciler.dev/v1alpha1"
@@ -225,6 +226,7 @@ class Spec(_Settings):
     """What one unreachable repository means: `fail` (exit 5) or `warn`."""
     suspend: bool = _POLICY.suspend
     """Plan, and change nothing."""
+    functions: FunctionSettings = FunctionSettings()
     forges: tuple[ForgeSettings, ...] = ()
     """Forges by URL prefix; what matches none is kept in Git alone."""
     credentials: tuple[CredentialSettings, ...] = ()

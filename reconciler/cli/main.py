@@ -33,6 +33,7 @@ COMMANDS = {
     "explain": Command("explain", "Say why one package sees what it sees, and where that comes from."),
     "expand": Command("expand", "Print the PackageVariants that the sets expand to."),
     "package": Command("package", "Update, render, compare and list packages in directories."),
+    "functions": Command("functions", "Say which functions run here, and pin the images of the others."),
     "snapshot": Command("snapshot", "Turn cluster objects into the snapshot that plans read."),
     "init": Command("init", "Write a first reconciler.yaml."),
     "schema": Command("schema", "Print the JSON schema of a manifest or an output."),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.package_render import render
 from reconciler.errors import Exit
 from reconciler.policy import MergeMode, OnConflict, Strategy
 
@@ -19,6 +20,9 @@ EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.group()
 def package() -> None:
     """Update, render, compare and list packages in directories."""
+
+
+package.add_command(render)
 
 
 @package.command()

@@ -51,6 +51,16 @@ def run_pipeline(
     return run_steps(contents, steps, runtimes, policy)
 
 
+def declared_steps(files: Files, hidden: Hidden = _NOTHING_HIDDEN) -> tuple[Step, ...]:
+    """Return every step of a package and its sub-packages, in the order in which they run.
+
+    Raises:
+        InvalidPipelineError: A pipeline is not what a Kptfile may have.
+    """
+    contents = read_contents(files, hidden)
+    return tuple(step for package in contents.packages for step in _declared(contents, package))
+
+
 def run_function(
     files: Files,
     step: Step,

@@ -19,7 +19,7 @@ class ExecRuntime:
         """Return "" for a function that the configuration maps: what `exec` says, or the image's name."""
         path = self._path(call)
         if not path:
-            return "It is an executable that reconciler.yaml does not map" if call.exec else "No executable"
+            return "No executable is mapped to it"
         if not os.path.isabs(path):  # noqa: PTH117 - a text of the configuration
             return f"Its executable {path} is no absolute path"
         return "" if os.access(path, os.X_OK) else f"Its executable {path} is not here"

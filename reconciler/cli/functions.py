@@ -1,0 +1,168 @@
+"""The `functions` commands: which functions run here, and what their images' tags stand for."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.package_render import ENGINES, read_function_policy
+from reconciler.errors import Exit, UnavailableError, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.cli.output import Printer
+
+CONFIG = click.option(
+    "--config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A reconciler.yaml.",
+)
+FORMAT = click.option(
+    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+
+
+@click.group()
+def functions() -> None:
+    """Say which functions run here, and pin the images of the others."""
+
+
+@functions.command(name="list")
+@CONFIG
+@FORMAT
+def list_functions(config: Path | None, output_format: str) -> int:
+    """List the functions that run here: those built in, with their versions, mapped and pinned ones."""
+    from reconciler.functions.catalog import CLAIMS, PSEUDO
+
+    policy = read_function_policy(config)
+    known = [
+        {"name": name, "from": _dotted(claims[0].low), "below": _dotted(claims[-1].high)}
+        for name, claims in sorted(CLAIMS.items())
+    ]
+    if output_format == "json":
+        _printer().value(
+            {"builtin": known, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
+        )
+        return Exit.DONE
+    lines = [f"builtin  {each['name']:30} {each['from']} to below {each['below']}" for each in known]
+    lines += [f"builtin  {name}" for name in sorted(PSEUDO)]
+    lines += [f"exec     {name:30} {path}" for name, path in sorted(policy.exec.items())]
+    engine = policy.container.engine or "containers are off"
+    lines += [f"pinned   {image} {digest} ({engine})" for image, digest in sorted(policy.images.items())]
+    _printer().lines(lines)
+    return Exit.DONE
+
+
+@functions.command()
+@click.argument("images", nargs=-1)
+@click.option(
+    "--package",
+    "packages",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Take the images that the pipelines of this package name and that are not built in.",
+)
+@click.option(
+    "--runtime", type=click.Choice(ENGINES), help="Engine to pull with.  [default: the configuration's]"
+)
+@click.option("--local", is_flag=True, help="Pin what is on this machine; pull nothing.")
+@CONFIG
+@FORMAT
+def pull(
+    images: tuple[str, ...],
+    packages: tuple[Path, ...],
+    runtime: str | None,
+    *,
+    local: bool,
+    config: Path | None,
+    output_format: str,
+) -> int:
+    r"""Pull images and pin what their tags stand for now.
+
+    With --config the pins are written to spec.functions.images of that file, to be reviewed and
+    committed; nothing else in it changes.
+
+    \b
+    Exit codes: 0 done, 5 an image could not be pulled.
+    """
+    from dataclasses import replace
+
+    from reconciler.runtime.container import ContainerRuntime
+
+    policy = read_function_policy(config)
+    engine = runtime or policy.container.engine
+    if not engine:
+        raise UsageError("No engine is named", hint="Pass --runtime, or set spec.functions.runtime.")
+    wanted = sorted(
+        {_tagged(image) for image in images} | {i for p in packages for i in _named_by(p, policy)}
+    )
+    if not wanted:
+        raise UsageError("No image is named", hint="Name images, or a package that needs some.")
+    container = ContainerRuntime(replace(policy, container=replace(policy.container, engine=engine)))
+    found = {image: (container.digest(image) if local else container.pull(image)) for image in wanted}
+    pins = {image: digest for image, (digest, _) in found.items() if digest}
+    if config is not None and pins:
+        _write_pins(config, pins)
+    _print_pins(found, output_format)
+    if len(pins) < len(wanted):
+        failed = ", ".join(image for image in wanted if image not in pins)
+        raise UnavailableError(f"Not pinned: {failed}", hint="Check the names and the registry.")
+    return Exit.DONE
+
+
+def _tagged(text: str) -> str:
+    from reconciler.functions.catalog import parse_image
+
+    image = parse_image(text)
+    if image is None:
+        raise UsageError(f"{text!r} is no image name")
+    return image.tagged
+
+
+def _named_by(directory: Path, policy: Any) -> set[str]:
+    """Return the images of a package that nothing here runs, by name and tag."""
+    from dataclasses import replace
+
+    from reconciler.functions.catalog import parse_image
+    from reconciler.functions.pipeline import declared_steps, find_engine
+    from reconciler.functions.result import Unrunnable
+    from reconciler.functions.step import InvalidPipelineError
+    from reconciler.read.directory import read_directory
+    from reconciler.runtime.choose import open_runtimes
+
+    found = set()
+    with open_runtimes(replace(policy, images={})) as runtimes:
+        try:
+            steps = declared_steps(read_directory(directory))
+        except InvalidPipelineError as error:
+            raise UsageError(f"{directory}: {error}") from error
+        for step in steps:
+            image = parse_image(step.image, step.tag)
+            if image is not None and isinstance(find_engine(step, runtimes, policy), Unrunnable):
+                found.add(image.tagged)
+    return found
+
+
+def _write_pins(config: Path, pins: dict[str, str]) -> None:
+    from reconciler.krm.yaml import SetValue, apply_edits
+
+    edits = [SetValue(("spec", "functions", "images", image), digest) for image, digest in pins.items()]
+    config.write_text(apply_edits(config.read_text(encoding="utf-8"), edits).text, encoding="utf-8")
+
+
+def _print_pins(found: dict[str, tuple[str, str]], output_format: str) -> None:
+    if output_format == "json":
+        _printer().value(
+            {image: {"digest": digest, "error": error} for image, (digest, error) in found.items()}
+        )
+        return
+    _printer().lines(f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in found.items())
+
+
+def _dotted(version: tuple[int, int, int]) -> str:
+    return "v" + ".".join(map(str, version))
+
+
+def _printer() -> "Printer":
+    from reconciler.cli.output import make_printer
+
+    return make_printer(colour=False)

@@ -1,0 +1,187 @@
+"""`reconciler package render` and `reconciler functions` on real packages, as a user calls them."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.krm.yaml import load_documents
+from tests.support.corpus import CORPUS, corpus_package
+
+BUILT_IN = (
+    "repository",
+    "cluster-capi-kind",
+    "nephio-workload-cluster",
+    "vlanindex",
+    "nephio-blueprint-repo",
+    "argo-cd-app",
+    "flux-gitrepo-kustomize",
+    "rootsync",
+    "free5gc-cp",
+    "pkg-example-ric",
+)
+NEEDS = {
+    "webui": {"gen-configmap-fn"},
+    "pkg-example-amf-bp": {"nfdeploy-fn", "interface-fn", "nad-fn", "dnn-fn"},
+    "pkg-example-upf-bp": {"nfdeploy-fn", "interface-fn", "nad-fn", "dnn-fn"},
+    "pkg-example-du-bp": {"nfdeploy-fn", "interface-fn", "nad-fn"},
+    "ueransim": {"ueransim-deploy-fn", "interface-fn", "nad-fn"},
+}
+
+
+def reconciler(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "reconciler.cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def written(directory: Path, files: dict[str, bytes]) -> Path:
+    for path, data in files.items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return directory
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()
+    }
+
+
+def package(directory: Path, pipeline: str, **files: str) -> Path:
+    kptfile = f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n{pipeline}"
+    data = {"Kptfile": kptfile.encode()} | {f"{name}.yaml": text.encode() for name, text in files.items()}
+    return written(directory, data)
+
+
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a   # kept\n"
+
+
+def without_functions() -> list[Path]:
+    found = sorted(path.parent for path in CORPUS.rglob("Kptfile")) if CORPUS.is_dir() else []
+    return [
+        each for each in found if not any(b"\npipeline:" in path.read_bytes() for path in each.rglob("Kptfile"))
+    ]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_package_of_built_in_functions_renders_fully_and_stays(name: str, tmp_path: Path) -> None:
+    directory = written(tmp_path / name, corpus_package(name))
+
+    first = reconciler("package", "render", directory)
+    once = content(directory)
+    second = reconciler("package", "render", directory, "--detailed-exitcode")
+
+    assert (first.returncode, first.stderr) == (0, "")
+    assert (second.returncode, second.stderr) == (0, "")
+    assert content(directory) == once
+
+
+@pytest.mark.parametrize("name", sorted(NEEDS))
+def test_a_package_of_other_functions_names_exactly_them_and_stays_as_it_was(
+    name: str, tmp_path: Path
+) -> None:
+    directory = written(tmp_path / name, corpus_package(name))
+    before = content(directory)
+
+    said = reconciler("package", "render", directory, "--output-format", "json")
+
+    assert said.returncode == 4
+    value = json.loads(said.stdout)
+    assert {each["function"] for each in value["unrunnable"]} == {
+        f"docker.io/nephio/{image}:latest" for image in NEEDS[name]
+    }
+    assert content(directory) == before
+
+
+@pytest.mark.parametrize("directory", without_functions(), ids=lambda p: str(p.relative_to(CORPUS)))
+def test_a_package_without_functions_keeps_every_byte(directory: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "package"
+    shutil.copytree(directory, copy)
+
+    assert reconciler("package", "render", copy).returncode == 0
+    assert content(copy) == content(directory)
+
+
+def test_results_are_written_as_kpt_writes_them_also_on_failure(tmp_path: Path) -> None:
+    image = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2"
+    pipeline = f"  mutators:\n  - image: {image}\n    configMap: {{a: b}}\n  - image: set-image:v0.1\n"
+    directory = package(tmp_path / "p", pipeline, map=CONFIG_MAP)
+    before = content(directory)
+
+    said = reconciler("package", "render", directory, "--results-dir", tmp_path / "results")
+
+    assert said.returncode == 3
+    assert "functionConfig" in said.stdout
+    assert content(directory) == before
+    (document,) = load_documents((tmp_path / "results/results.yaml").read_bytes())
+    value: Any = document.value
+    assert (value["kind"], value["metadata"], value["exitCode"]) == (
+        "FunctionResultList",
+        {"name": "fnresults"},
+        1,
+    )
+    assert [(item["image"], item["exitCode"]) for item in value["items"]] == [
+        (image, 0),
+        ("set-image:v0.1", 1),
+    ]
+    assert value["items"][0]["results"] == [{"message": "set 2 labels in total", "severity": "info"}]
+
+
+def test_an_executable_runs_only_when_it_is_mapped_and_allowed(tmp_path: Path) -> None:
+    directory = package(tmp_path / "p", "  mutators:\n  - exec: rename\n", map=CONFIG_MAP)
+    script = tmp_path / "rename"
+    script.write_text("#!/bin/sh\nPATH=/usr/bin:/bin\nsed 's/^    name: a$/    name: b/'\nenv >&2\n")
+    script.chmod(0o755)
+    mapped = ("--exec", f"rename={script}")
+
+    assert reconciler("package", "render", directory, *mapped).returncode == 4
+    assert reconciler("package", "render", directory, "--allow-exec").returncode == 4
+    said = reconciler("package", "render", directory, "--allow-exec", *mapped)
+
+    assert said.returncode == 0
+    assert "HOME" not in said.stdout
+    assert (directory / "map.yaml").read_text() == CONFIG_MAP.replace("name: a", "name: b")
+
+
+def test_the_result_may_go_elsewhere(tmp_path: Path) -> None:
+    directory = package(
+        tmp_path / "p",
+        "  mutators:\n  - image: set-namespace:v0.4\n    configMap: {namespace: x}\n",
+        map=CONFIG_MAP,
+    )
+    before = content(directory)
+
+    said = reconciler("package", "render", directory, "--output", tmp_path / "out", "--detailed-exitcode")
+
+    assert said.returncode == 10
+    assert content(directory) == before
+    assert (tmp_path / "out/map.yaml").read_text() == CONFIG_MAP + "  namespace: x\n"
+
+
+def test_functions_list_names_what_is_built_in() -> None:
+    said = reconciler("functions", "list", "--output-format", "json")
+
+    names = {each["name"] for each in json.loads(said.stdout)["builtin"]}
+    assert {"apply-setters", "starlark", "set-namespace"} <= names
+
+
+def test_functions_pull_says_what_it_cannot_pull() -> None:
+    docker = shutil.which("docker") or shutil.which("podman")
+    if docker is None:
+        pytest.skip("neither docker nor podman is installed: there is nothing to pull with")
+    said = reconciler(
+        "functions",
+        "pull",
+        "localhost/reconciler-no-such-image:v1",
+        "--runtime",
+        Path(docker).name,
+        "--local",
+    )
+
+    assert said.returncode == 5
+    assert "localhost/reconciler-no-such-image:v1" in said.stderr
