@@ -7,11 +7,12 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import Exit, ReconcilerError, UsageError, worst
+from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.cli.selection import Found
+    from reconciler.inventory import Inventory
     from reconciler.run import Settings
 
 
@@ -22,6 +23,7 @@ class Approved(NamedTuple):
     commit: str = ""
     revision: str = ""
     error: ReconcilerError | None = None
+    notes: tuple[str, ...] = ()
 
 
 @click.command()
@@ -43,7 +45,8 @@ def approve(
 
     A draft is published as Porch does it: a commit with two parents on the main branch, the tag
     PACKAGE/vN, and no draft any more, in one push. A proposed deletion removes the package from the
-    main branch; its tags stay as history.
+    main branch; its tags stay as history. A draft whose readiness gates are not met is refused where
+    packages are deployed, and one with a conflict that nobody answered everywhere.
 
     \b
     Examples:
@@ -65,7 +68,7 @@ def approve(
     if every:
         chosen = [f for f in found if f.pull.state is PullState.OPEN]
     once = {one.name: one for one in chosen}.values()
-    results = [_propose(one) if propose_only else _approve(one) for one in once]
+    results = [_propose(one) if propose_only else _approve(one, world.inventory) for one in once]
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
@@ -74,14 +77,21 @@ def approve(
     return worst(result.error.exit_code for result in results if result.error)
 
 
-def _approve(found: "Found") -> Approved:
+def _approve(found: "Found", inventory: "Inventory") -> Approved:
+    from reconciler.cli.readiness import find_readiness
+
+    readiness = find_readiness(inventory, found)
+    if readiness.against:
+        hint = "Make them true, or answer in the draft; `reconciler explain` says more."
+        error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
+        return Approved(found, error=error)
     try:
         commit = found.forge.approve(found.pull.number, expect=found.pull.head_oid)
     except ReconcilerError as error:
         return Approved(found, error=error)
     refs = found.forge.mirror.refs()
     tags = (ref for ref, oid in refs.items() if oid == commit and ref.startswith("refs/tags/"))
-    return Approved(found, commit, min(tags, default="").removeprefix("refs/tags/"))
+    return Approved(found, commit, min(tags, default="").removeprefix("refs/tags/"), notes=readiness.shown)
 
 
 def _propose(found: "Found") -> Approved:
@@ -105,13 +115,15 @@ def _lines(results: Sequence[Approved], *, propose_only: bool) -> Iterator[str]:
             yield f"proposed {name}"
         else:
             yield f"approved {name}: {terminal(result.revision) or 'removed'}"
+            yield from (f"  not ready: {terminal(note)}" for note in result.notes)
 
 
-def _value(result: Approved) -> dict[str, str | int]:
+def _value(result: Approved) -> dict[str, str | list[str]]:
     return {
         "package": result.found.package,
         "pullRequest": result.found.name,
         "commit": result.commit,
         "revision": result.revision,
         "error": str(result.error or ""),
+        "unready": list(result.notes),
     }

@@ -97,7 +97,8 @@ class Change:
 
     `repository` is the view it is shown under. `after` is the package tree that the change
     results in. `writes` go in one atomic push per repository, `pull` and `close` follow.
-    `waits` tells that a person must act (exit 7).
+    `waits` tells that a person must act (exit 7), `unready` what keeps the draft from being approved
+    where gates hold: unmet readiness gates, a failed pipeline.
     """
 
     package: PackageKey
@@ -117,6 +118,7 @@ class Change:
     close: tuple[ClosePull, ...] = ()
     conflicts: tuple[ConflictNote, ...] = ()
     waits: bool = False
+    unready: tuple[str, ...] = ()
 
     @property
     def pending(self) -> bool:

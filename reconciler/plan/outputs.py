@@ -59,6 +59,7 @@ def decide_output(case: Case, change: Change) -> Change:
     change = replace(change, after=fresh.tree, ready=is_proposed(draft) and fresh.ready)
     if fresh.tree == case.target.package.main_tree:
         return _obsolete_draft(case, change, draft) if draft else change
+    change = replace(change, unready=fresh.unready)
     if draft is None:
         return _new_draft(case, change, fresh)
     return _open_draft(case, change, draft, fresh)
@@ -143,7 +144,10 @@ def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> 
     if merged.tree == draft.tree:
         return _standing_draft(case, change, draft, merged.conflicts)
     return _written(
-        case, replace(change, after=merged.tree, ready=change.ready and merged.ready), draft, merged
+        case,
+        replace(change, after=merged.tree, ready=change.ready and merged.ready, unready=merged.unready),
+        draft,
+        merged,
     )
 
 

@@ -99,6 +99,7 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     yield "upstream", upstream_text(change)
     yield "reason", str(change.reason)
     yield "not ready", "; ".join(change.unready)
+    yield "not ready", "; ".join(change.unready)
 
 
 def _fill(template: str, **values: object) -> str:

@@ -77,6 +77,7 @@ def change_lines(change: Change, names: Names, *, paint: Paint = plain) -> Itera
         "tree": arrow(change.before or "", change.after or ""),
         "pull request": change.pull.title if change.pull else "",
         "waits": "for a person" if change.waits else "",
+        "not ready": "; ".join(change.unready),
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
     yield from (f"  writes: {terminal(write.ref)}" for write in change.writes)

@@ -1,0 +1,87 @@
+"""What stands against approving a draft, through the command line on real repositories."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.world import World, refs
+
+EDGE = "edge-1"
+POINT = """\
+apiVersion: hr.example.com/v1
+kind: Team
+metadata:
+  name: team
+  annotations:
+    kpt.dev/config-injection: required
+spec: {}
+"""
+
+
+def make(root: Path, *, deployment: bool = True) -> World:
+    registered = {f"manifests/repositories/{EDGE}.yaml": repository(EDGE)}
+    if not deployment:
+        registered = {path: text.replace("true", "false") for path, text in registered.items()}
+    write_world(root, (EDGE,), more=registered)
+    return World(root)
+
+
+def with_point(world: World) -> None:
+    """The next upstream revision asks for configuration that nothing provides."""
+    with world.edit("blueprints", "web v3") as copy:
+        (copy / "web/team.yaml").write_text(POINT)
+    blueprints = Repo(world.root / "blueprints.git")
+    blueprints.tag("web/v3")
+    with world.edit("control", "web v3") as copy:
+        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=3))
+
+
+def test_an_unmet_gate_refuses_approval_where_packages_are_deployed(tmp_path: Path) -> None:
+    world = make(tmp_path / "w")
+    with_point(world)
+    assert world.run("apply", "--quiet").code == 0
+    before = world.all_refs()
+
+    said = world.run("approve", f"{EDGE}/web")
+
+    assert said.code == 4
+    assert "config.injection.Team.team: no injectors defined" in said.out
+    assert world.all_refs() == before
+    assert "not ready" in world.run("pr", "show", f"{EDGE}/web").out
+
+
+def test_an_unmet_gate_is_shown_elsewhere(tmp_path: Path) -> None:
+    world = make(tmp_path / "w", deployment=False)
+    with_point(world)
+    world.run("apply", "--quiet")
+
+    said = world.run("approve", f"{EDGE}/web")
+
+    assert said.code == 0
+    assert "not ready: config.injection.Team.team: no injectors defined" in said.out
+    assert "refs/tags/web/v1" in refs(world.root / f"{EDGE}.git")
+
+
+@pytest.mark.parametrize("deployment", [True, False])
+def test_an_unanswered_conflict_refuses_approval_everywhere(tmp_path: Path, *, deployment: bool) -> None:
+    world = make(tmp_path / "w", deployment=deployment)
+    world.run("apply", "--quiet")
+    assert world.run("approve", f"{EDGE}/web").code == 0
+    with world.edit(EDGE, "Choose an image") as copy:
+        text = (copy / "web/app.yaml").read_text()
+        (copy / "web/app.yaml").write_text(text.replace(":v1", ":mine"))
+    with world.edit("control", "Next") as copy:
+        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=2))
+    assert world.run("apply", "--quiet").code == 7
+    assert world.run("plan", "--quiet", "--detailed-exitcode").code == 7, "nothing is pending, a person is"
+
+    said = world.run("approve", f"{EDGE}/web")
+    assert said.code == 4
+    assert "conflict in app.yaml" in said.out
+
+    with world.edit(EDGE, "Answer", branch=world.draft_branch(EDGE, "web")) as copy:
+        (copy / "web/app.yaml").write_text(text.replace(":v1", ":both"))
+    assert world.run("apply", "--quiet").code == 0
+    assert world.run("approve", f"{EDGE}/web").code == 0
