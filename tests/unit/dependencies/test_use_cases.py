@@ -10,7 +10,7 @@ from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.relock import pins_of
 from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.versions import parse_loose
-from reconciler.dependencies.world import LockedChoice, catalogue
+from reconciler.dependencies.world import Choices, LockedChoice, catalogue
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
@@ -144,6 +144,7 @@ def test_a_chosen_alternative_stays_until_reconsidered() -> None:
     assert "carvel:a.io@" in resolved(text)
     assert "carvel:b.io@" in resolved(text, chosen=locked)
     assert "a.io@" not in resolved(text, chosen=locked)
+    assert "carvel:a.io@" in resolved(text, chosen=locked, choices=Choices(reconsider=True))
 
 
 def test_an_api_of_another_ecosystem_meets_a_need() -> None:
