@@ -71,15 +71,31 @@ def is_yaml(path: str) -> bool:
     return path.endswith((".yaml", ".yml", "Kptfile"))
 
 
-def difference(got: Files, want: Files, *, with_comments: bool = False) -> dict[str, tuple[Any, Any]]:
-    """Return what differs, by path: (got, want). Comments of Kptfiles do not count: kpt loses them."""
+def without_nothing(value: Any) -> Any:
+    """Return data without nulls, which kpt drops, and without maps that hold nothing, which it leaves."""
+    if isinstance(value, list):
+        return [without_nothing(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: without_nothing(child) for key, child in value.items() if child is not None}
+    return {key: child for key, child in kept.items() if child != {}}
+
+
+def difference(
+    got: Files, want: Files, *, with_comments: bool = False, loose: bool = False
+) -> dict[str, tuple[Any, Any]]:
+    """Return what differs, by path: (got, want). Comments of Kptfiles do not count: kpt loses them.
+
+    A `loose` comparison takes no notice of nulls and empty maps.
+    """
     found: dict[str, tuple[Any, Any]] = {}
     for path in sorted(got.keys() | want.keys()):
         mine, theirs = got.get(path), want.get(path)
         if mine is None or theirs is None:
             found[path] = ("absent" if mine is None else "present", "absent" if theirs is None else "present")
             continue
-        read = documents if is_yaml(path) else bytes
+        read = (lambda data: without_nothing(documents(data))) if loose else documents
+        read = read if is_yaml(path) else bytes
         if read(mine.data) != read(theirs.data):
             found[path] = (read(mine.data), read(theirs.data))
         elif with_comments and is_yaml(path) and not path.endswith("Kptfile"):
