@@ -10,8 +10,8 @@ import orjson
 
 from reconciler.apply.gate import check_applicable
 from reconciler.apply.plan import apply_changes
-from reconciler.apply.repository import Target
 from reconciler.apply.state import read_branch
+from reconciler.apply.target import Target
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors

@@ -21,11 +21,15 @@ class Did(StrEnum):
 
 
 class Result(NamedTuple):
-    """What came of one repository: effects in order, packages that failed, classes of exit."""
+    """What came of one repository: effects in order, packages that failed, classes of exit.
+
+    `left` counts the pull requests that a budget left to the next run.
+    """
 
     effects: tuple[Effect, ...] = ()
     failed: frozenset[PackageKey] = frozenset()
     exits: frozenset[Exit] = frozenset()
+    left: int = 0
 
 
 def joined(results: Iterable[Result]) -> Result:
@@ -35,6 +39,7 @@ def joined(results: Iterable[Result]) -> Result:
         tuple(effect for result in every for effect in result.effects),
         frozenset(package for result in every for package in result.failed),
         frozenset(code for result in every for code in result.exits),
+        sum(result.left for result in every),
     )
 
 

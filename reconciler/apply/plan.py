@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from reconciler.apply.outcome import Result, joined
-from reconciler.apply.repository import Target, apply_repository
+from reconciler.apply.pulls import tell_left
+from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import (
     Branch,
     state_ref,
@@ -13,6 +14,7 @@ from reconciler.apply.state import (
     surviving_records,
     write_branch,
 )
+from reconciler.apply.target import Target
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Effect, Outcome, Plan
@@ -41,11 +43,14 @@ def apply_changes(
         control: The control repository's mirror.
         narrate: Told every effect, in the order of the outcome.
     """
-    results = []
-    for result in _repositories(_by_url(plan.changes), targets):
+    results: dict[str, Result] = {}
+    pending = _by_url(plan.changes)
+    for url, result in zip(pending, _repositories(pending, targets), strict=True):
         _tell(result.effects, narrate)
-        results.append(result)
-    done = joined(results)
+        results[url] = result
+    left = Result(tuple(tell_left(results, targets)))
+    _tell(left.effects, narrate)
+    done = joined([*results.values(), left])
     last = _branches(plan, inventory, control, done)
     _tell(last.effects, narrate)
     everything = joined([done, last])

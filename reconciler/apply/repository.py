@@ -1,12 +1,13 @@
 """One repository's share of a plan: objects in one pack, one atomic push, then its pull requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reconciler.apply.compose import Composed, compose
 from reconciler.apply.outcome import Did, Result, failure, joined
+from reconciler.apply.pulls import call_forge, wanted
+from reconciler.apply.target import Target
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
-from reconciler.forge.base import Forge
 from reconciler.forge.local import LocalForge
 from reconciler.forge.record import PULLS, PullRecord
 from reconciler.forge.staging import Staging
@@ -17,23 +18,9 @@ from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import Change, Effect, MoveRef
-from reconciler.policy import CommitPolicy
-from reconciler.report.markdown import pull_body
-from reconciler.report.summary import Names
 
 ATTEMPTS = 3
 _REFS = REFS_PER_PUSH // 2  # each branch may bring the ref of a local pull request with it
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A repository to write to: its mirror, its forge, how commits are made, what packages are called."""
-
-    mirror: Mirror
-    forge: Forge
-    policy: CommitPolicy
-    names: Names
-    labels: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -69,7 +56,7 @@ def _apply_batch(target: Target, changes: Sequence[Change]) -> Result:
         pushed = _compose(target, changes)
         refused = _refused(_push(target.mirror, pushed))
         if not refused:
-            after = [] if pushed.staged else [_call_forge(target, change) for change in changes]
+            after = () if pushed.staged else call_forge(target, changes)
             return joined([*failures, Result(tuple(pushed.effects)), *after])
         target.mirror.fetch()
         blamed = _blame(pushed, refused, target.mirror)
@@ -159,28 +146,6 @@ def _stage_pulls(target: Target, staged: Staging, change: Change) -> Iterator[Ef
         before = staged.find(close.number)
         if staged.close(close.number, close.comment, withdrawn=True) != before:
             yield _about(change, Did.CLOSED, before)
-
-
-def _call_forge(target: Target, change: Change) -> Result:
-    """Do the forge's part of a change after its branches are there."""
-    effects = []
-    try:
-        if change.pull:
-            pull = target.forge.ensure(
-                replace(wanted(change, change.pull, target.names), labels=target.labels)
-            )
-            effects.append(_about(change, Did.UPDATED if change.pull.number else Did.OPENED, pull))
-        for close in change.close:
-            target.forge.close(close.number, comment=close.comment)
-            effects.append(Effect(_name(change), Did.CLOSED, f"#{close.number}"))
-    except ReconcilerError as error:
-        return joined([Result(tuple(effects)), failure(_name(change), error, {change.package})])
-    return Result(tuple(effects))
-
-
-def wanted(change: Change, pull: PullRequest, names: Names) -> PullRequest:
-    """Return the pull request to open, its body as reviewers will read it."""
-    return replace(pull, body=pull_body(change, names))
 
 
 def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.apply.outcome import Result
-from reconciler.apply.repository import Target, apply_repository
+from reconciler.apply.repository import apply_repository
+from reconciler.apply.target import Target
 from reconciler.forge.base import Forge
 from reconciler.forge.local import LocalForge
 from reconciler.git.repository import Mirror, Mirrors

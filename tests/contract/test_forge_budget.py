@@ -1,0 +1,168 @@
+"""The budget of writes on a virtual clock: two thousand pull requests in a hundred repositories."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from reconciler.forge.budget import Budget, Clock, next_turn, split
+from reconciler.forge.faults import LimitedError
+from reconciler.forge.github import GitHub
+from reconciler.forge.http import StaticToken, Transport
+from reconciler.forge.remote import RemoteForge
+from reconciler.inventory import PullRequest
+from reconciler.policy import WriteLimits
+from tests.support.forges.bench import make_simulator
+from tests.support.forges.server import Entry, Simulator, VirtualClock, serving
+from tests.support.forges.world import forge_world
+from tests.support.git import make_repository
+
+CEILING = WriteLimits(per_minute=80, per_hour=500, max_wait_s=60)
+MINUTE, HOUR = 60.0, 3600.0
+
+
+def most_in_a_window(journal: Sequence[Entry], window: float) -> int:
+    """Return the greatest number of writes in any window, from the server's log alone."""
+    times = sorted(entry.time for entry in journal if entry.method != "GET")
+    most = start = 0
+    for end, time in enumerate(times):
+        while times[start] <= time - window:
+            start += 1
+        most = max(most, end - start + 1)
+    return most
+
+
+@contextmanager
+def fleet(root: Path, repositories: int, drafts: int) -> Iterator[tuple[Simulator, list[tuple[str, str]]]]:
+    """Serve repositories with draft branches that have no pull request yet."""
+    simulator = make_simulator("github", root)
+    wanted = []
+    for number in range(repositories):
+        name = f"acme/edge-{number}"
+        repo = make_repository(root / f"{name}.git", {"README.md": name})
+        for draft in range(drafts):
+            head = f"drafts/p{draft}/packagevariant-1"
+            repo.point(f"refs/heads/{head}", repo.write(str(repo.tree("main")), [repo.oid("main")]))
+            wanted.append((name, head))
+        simulator.host(name, repo)
+    with serving(simulator):
+        yield simulator, wanted
+    assert not simulator.violations, simulator.violations[:3]
+
+
+def run(simulator: Simulator, wanted: Sequence[tuple[str, str]], limits: WriteLimits, stop: int = 0) -> float:
+    """Open what is missing as one run does; return the wait it ends with, 0 if nothing is left."""
+    clock = Clock(simulator.clock.now, simulator.clock.sleep)
+    transport = Transport(simulator.api, StaticToken(simulator.token), Budget(limits, clock), clock=clock)
+    forges = {n: RemoteForge(GitHub(transport, n), transport, "fleet") for n in simulator.repositories}
+    there = {(name, pull.head) for name, forge in forges.items() for pull in forge.list_pulls()}
+    for count, (name, head) in enumerate(one for one in wanted if one not in there):
+        if stop and count == stop:
+            return 1.0
+        try:
+            forges[name].ensure(PullRequest(head, "main", f"Create {head}", "Why."))
+        except LimitedError as error:
+            return error.wait_s
+    return 0.0
+
+
+def hours_until_done(
+    simulator: Simulator, wanted: Sequence[tuple[str, str]], *, stops: Sequence[int]
+) -> float:
+    start, interruptions = simulator.clock.now(), iter(stops)
+    while wait := run(simulator, wanted, CEILING, next(interruptions, 0)):
+        simulator.clock.sleep(wait)
+    return (simulator.clock.now() - start) / HOUR
+
+
+def test_two_thousand_drafts_take_three_hours_and_six_minutes_at_the_ceiling(tmp_path: Path) -> None:
+    with fleet(tmp_path, 100, 20) as (simulator, wanted):
+        hours = hours_until_done(simulator, wanted, stops=[137, 0, 251])
+
+        heads = [(name, p.head) for name in simulator.repositories for p in simulator.open_pulls(name)]
+        assert sorted(heads) == sorted(wanted)
+        assert sum(e.method == "POST" for e in simulator.journal) == 2000
+        assert hours == pytest.approx(3.1, rel=0.1)
+        assert 0 < most_in_a_window(simulator.journal, MINUTE) <= 80
+        assert 400 < most_in_a_window(simulator.journal, HOUR) <= 500
+
+
+def test_one_pull_request_per_repository_takes_two_minutes(tmp_path: Path) -> None:
+    with fleet(tmp_path, 100, 1) as (simulator, wanted):
+        assert hours_until_done(simulator, wanted, stops=[]) * 60 <= 2.0
+        assert most_in_a_window(simulator.journal, MINUTE) <= 80
+
+
+def test_the_checker_finds_a_budget_that_is_none(tmp_path: Path) -> None:
+    with fleet(tmp_path, 2, 60) as (simulator, wanted):
+        simulator.per_minute = 10_000
+        run(simulator, wanted, WriteLimits(per_minute=10_000, per_hour=10_000))
+
+        assert most_in_a_window(simulator.journal, MINUTE) == 120
+
+
+def test_two_shards_together_keep_the_limits(tmp_path: Path) -> None:
+    with fleet(tmp_path, 10, 20) as (simulator, wanted):
+        half = split(CEILING, 2)
+        for part in (0, 1):
+            run(simulator, wanted[part::2], half)
+
+        assert (half.per_minute, half.per_hour) == (40, 250)
+        assert most_in_a_window(simulator.journal, MINUTE) <= 80
+
+
+def test_more_shards_than_writes_are_refused() -> None:
+    with pytest.raises(ValueError, match="shards"):
+        split(CEILING, 81)
+
+
+def test_a_run_over_its_budget_says_what_is_left_and_until_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = "  pullRequests:\n    writesPerMinute: 2\n    writesPerHour: 3\n    maxWait: 60\n"
+    with forge_world("github", tmp_path / "world", monkeypatch, more=more) as world:
+        first = world.run()
+        said = [e.error for e in first.outcome.effects if e.error]
+
+        assert first.code is Exit.PARTIAL
+        assert len(world.open_heads()) == 3
+        assert said[-1].startswith("1 pull requests are left in all; they take about ")
+        world.simulator.clock.sleep(3600)
+        assert world.run().code is Exit.DONE
+        assert len(world.open_heads()) == 4
+        assert world.run().plan.is_empty
+
+
+def test_a_repository_that_cannot_be_read_costs_its_share() -> None:
+    clock = VirtualClock()
+    budget = Budget(WriteLimits(per_minute=10, per_hour=10, max_wait_s=60), Clock(clock.now, clock.sleep))
+    for name in ("a", "b"):
+        budget.known(name)
+    budget.unknown("b")
+
+    for _ in range(5):
+        with budget.write():
+            pass
+    with pytest.raises(LimitedError), budget.write():
+        pytest.fail("the other half belongs to what could not be read")
+
+
+def test_nothing_is_written_where_nothing_could_be_read() -> None:
+    clock = VirtualClock()
+    budget = Budget(WriteLimits(), Clock(clock.now, clock.sleep))
+    budget.unknown("a")
+
+    with pytest.raises(LimitedError), budget.write():
+        pytest.fail("nothing may be written")
+
+
+def test_a_limit_of_nothing_has_no_turn() -> None:
+    assert next_turn([], WriteLimits(per_minute=0)) == float("inf")
+
+
+def test_the_estimate_is_what_it_takes() -> None:
+    budget = Budget(CEILING, Clock(lambda: 1000.0, lambda _: None))
+
+    assert budget.eta_s(2000) / HOUR == pytest.approx(3.1, rel=0.1)
