@@ -46,7 +46,23 @@ def is_whole(files: Files) -> bool:
     return data_of(files, "Kptfile")["upstream"]["git"]["ref"] == "v1"
 
 
+def has_whole_containers(files: Files) -> bool:
+    return all("image" in container for container in pod_of(files)["containers"])
+
+
+def follows_ignored_files(files: Files) -> bool:
+    """Ignored YAML is merged as text: nothing of the package still says what upstream no longer says."""
+    return all(
+        "x" not in documents(file.data)[0].get("data", {}).values()
+        for p, file in files.items()
+        if p.startswith("d/")
+    )
+
+
 COMPATIBLE: dict[str, Check] = {
+    "27": has_whole_containers,
+    "47": lambda f: b"*" in f["r.yaml"].data,
+    "71": follows_ignored_files,
     "13-type-change-scalar-to-map": lambda f: spec_of(f) == {"a": {"x": "1"}},
     "46-anchors": lambda f: spec_of(f) == {"a": {"k": "2"}, "b": {"k": "2"}, "l": "1"},
     "65-dup-resource": is_whole,
@@ -62,6 +78,8 @@ COMPATIBLE: dict[str, Check] = {
 """Crashes and half-written states of kpt; what happens instead."""
 
 DEFAULT: dict[str, Check] = {
+    "19": has_whole_containers,
+    "83": lambda f: data_of(f, "package-context.yaml")["data"]["name"] != "example",
     **{
         name: check
         for name, check in COMPATIBLE.items()
@@ -69,7 +87,6 @@ DEFAULT: dict[str, Check] = {
     },
     "12-null-upstream": lambda f: spec_of(f) == {"a": None, "b": "7", "n": None},
     "17-alist-reordered-up": lambda f: [c["name"] for c in pod_of(f)["containers"]] == ["side", "app"],
-    "19-alist-del-up-modified-local": lambda f: all("image" in c for c in pod_of(f)["containers"]),
     "22-alist-whole-del-up": lambda f: pod_of(f)["volumes"] == [{"name": "local", "emptyDir": {}}],
     "24-alist-multikey-default": lambda f: (
         pod_of(f)["containers"][0]["ports"] == [{"containerPort": "80", "name": "web", "protocol": "TCP"}]
@@ -117,6 +134,11 @@ def updated(case: Path, mode: MergeMode, on_conflict: OnConflict) -> tuple[Files
     return attempt(original, upstream, local, **options)
 
 
+def check_of(table: dict[str, Check], case: Path) -> Check | None:
+    """Return the check of a case by its name, or by the number of its kind."""
+    return table.get(case.name) or table.get(case.name[:2])
+
+
 def failed(case: Path) -> bool:
     return bool(json.loads((case / "result.json").read_text())["rc"])
 
@@ -125,8 +147,8 @@ def failed(case: Path) -> bool:
 def test_compatible_mode_does_what_kpt_did(case: Path) -> None:
     files, _, refused = updated(case, MergeMode.COMPATIBLE, OnConflict.ASK)
 
-    if case.name in COMPATIBLE:
-        assert COMPATIBLE[case.name](files)
+    if check := check_of(COMPATIBLE, case):
+        assert check(files)
     elif failed(case):
         assert not refused or files == sides_of(case)[2], "whole or not at all"
     else:
@@ -140,8 +162,8 @@ def test_default_mode_equals_kpt_or_is_better(case: Path) -> None:
     asked, conflicts, refused = updated(case, MergeMode.DEFAULT, OnConflict.ASK)
     settled, _, _ = updated(case, MergeMode.DEFAULT, OnConflict.UPSTREAM)
 
-    if case.name in DEFAULT:
-        assert DEFAULT[case.name](asked)
+    if check := check_of(DEFAULT, case):
+        assert check(asked)
     elif failed(case):
         assert not refused or asked == sides_of(case)[2], "whole or not at all"
     elif difference(asked, want, loose=True):
@@ -151,4 +173,4 @@ def test_default_mode_equals_kpt_or_is_better(case: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted({*COMPATIBLE, *DEFAULT}))
 def test_every_difference_from_kpt_is_written_down(name: str) -> None:
-    assert f"`{name}`" in (PROJECT / "docs" / "divergences.md").read_text()
+    assert f"`{name[:2]}-" in (PROJECT / "docs" / "divergences.md").read_text()
