@@ -95,7 +95,7 @@ def test_another_run_that_wrote_the_same_did_our_work(tmp_path: Path) -> None:
 
     result = write_branch(ours, branch({"x": b"same"}), POLICY, EPOCH)
 
-    assert result == ((), frozenset(), frozenset())
+    assert result == ((), frozenset(), frozenset(), 0)
 
 
 def test_no_files_and_no_branch_is_nothing_to_do(tmp_path: Path) -> None:
