@@ -1,5 +1,6 @@
 """`apply`: plan, then do it."""
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import click
 from reconciler.cli.options import control_options, with_consent
 from reconciler.cli.output import Output, Printer, make_printer, output_options, wants_colour
 from reconciler.cli.plan import show_plan
+from reconciler.cli.workflow import check_event
 from reconciler.errors import Exit, RefusedError
 from reconciler.report.paint import ansi
 
@@ -47,6 +49,7 @@ def apply(
     from reconciler.report.text import outcome_lines
     from reconciler.run import apply_plan, make_plan
 
+    check_event(os.environ)
     printer = make_printer(colour=not no_color)
     planned = make_plan(with_consent(settings, allow_deletes))
     form = Output(output)

@@ -26,7 +26,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @output_options(*FORMS)
 @click.option(
     "--base",
-    envvar="GITHUB_BASE_REF",
+    envvar=["GITHUB_BASE_REF", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME"],
     default="",
     metavar="BRANCH",
     help="Where it would be merged.  [default: the default branch]",

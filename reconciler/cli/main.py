@@ -37,6 +37,7 @@ COMMANDS = {
     "snapshot": Command("snapshot", "Turn cluster objects into the snapshot that plans read."),
     "init": Command("init", "Write a first reconciler.yaml."),
     "schema": Command("schema", "Print the JSON schema of a manifest or an output."),
+    "action": Command("action", "Run one mode of the GitHub action, its inputs in the environment."),
     "demo": Command("demo", "Write a small world of real Git repositories to try things on."),
 }
 """In the order of `--help`. A command is registered when its module exists: there are no stubs."""

@@ -39,7 +39,7 @@ class Clause(NamedTuple):
     """A part of the sentence: its text with places for a number and what is counted."""
 
     text: str
-    count: int
+    number: int
 
 
 def sentence(comparison: Comparison) -> str:
@@ -149,9 +149,9 @@ def _variants(comparison: Comparison) -> Iterator[Clause]:
 
 def _fill(clause: Clause, noun: str) -> str:
     """Return a clause in words; the first one of a sentence names the things that it counts."""
-    many = "s" if clause.count != 1 else ""
-    things = f"{clause.count} {noun}{many}" if noun else str(clause.count)
-    return clause.text.format(n=clause.count, s=many, things=things)
+    many = "s" if clause.number != 1 else ""
+    things = f"{clause.number} {noun}{many}" if noun else str(clause.number)
+    return clause.text.format(n=clause.number, s=many, things=things)
 
 
 def _package_line(difference: PackageDifference, names: Names) -> str:

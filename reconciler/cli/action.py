@@ -1,0 +1,161 @@
+"""`action`: what action.yml runs, one of three modes with its inputs from the environment."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.check import LEVELS, check
+from reconciler.cli.output import Output, make_printer
+from reconciler.cli.plan import show_plan
+from reconciler.cli.workflow import Runner, check_event, current_runner
+from reconciler.errors import Exit, ReconcilerError, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.plan.changes import Outcome
+    from reconciler.run import Planned, Settings
+
+MODES = ("check", "plan", "apply")
+JSON_FILE, SARIF_FILE = "reconciler.json", "reconciler.sarif"
+_TRUE = frozenset({"true", "yes", "1"})
+
+
+@click.command()
+@click.pass_context
+def action(ctx: click.Context) -> Exit:
+    """Run one mode of the GitHub action: INPUT_MODE and the other inputs are environment variables.
+
+    Writes the job summary, annotations and outputs beside what the command itself prints.
+    """
+    inputs = Inputs(os.environ)
+    mode = inputs.choice("mode", MODES)
+    runner = current_runner()
+    runner.tell(
+        {"report-json": str(inputs.reports / JSON_FILE), "report-sarif": str(inputs.reports / SARIF_FILE)}
+    )
+    try:
+        if mode == "check":
+            return Exit(_check(ctx, inputs))
+        return _plan(runner, inputs, apply=mode == "apply")
+    except ReconcilerError as error:
+        runner.tell({"exit-code": str(int(error.exit_code))})
+        raise
+
+
+class Inputs:
+    """The inputs of the action, as action.yml hands them on."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def text(self, name: str) -> str:
+        """Return an input; empty if it was not given."""
+        return self._environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip()
+
+    def flag(self, name: str) -> bool:
+        """Return whether an input says yes."""
+        return self.text(name).lower() in _TRUE
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        """Return an input that is one of a few words, the first of them if it was not given.
+
+        Raises:
+            UsageError: It is another word.
+        """
+        found = self.text(name) or allowed[0]
+        if found not in allowed:
+            raise UsageError(f"Input {name} is {found!r}", hint=f"Use one of: {', '.join(allowed)}.")
+        return found
+
+    def number(self, name: str) -> int:
+        """Return an input that counts, zero if it was not given.
+
+        Raises:
+            UsageError: It is no number.
+        """
+        text = self.text(name) or "0"
+        if not text.isdecimal():
+            raise UsageError(f"Input {name} is {text!r}", hint="Give a number from 0.")
+        return int(text)
+
+    @property
+    def reports(self) -> Path:
+        """Where the reports go: the runner's own directory unless something else is asked for."""
+        return Path(self.text("report-directory") or self._environment.get("RUNNER_TEMP") or ".").absolute()
+
+
+def _check(ctx: click.Context, inputs: Inputs) -> int:
+    code: int = ctx.invoke(
+        check,
+        control=inputs.text("control") or ".",
+        cache_dir=None,
+        output=str(Output.TEXT),
+        no_color=True,
+        base=inputs.text("base") or os.environ.get("GITHUB_BASE_REF", ""),
+        head="",
+        level=inputs.choice("level", LEVELS),
+        strict=inputs.flag("strict"),
+        detailed_exitcode=inputs.flag("detailed-exitcode"),
+        json_file=inputs.reports / JSON_FILE,
+        sarif_file=inputs.reports / SARIF_FILE,
+    )
+    return code
+
+
+def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
+    from reconciler.report.summary import exit_of
+    from reconciler.report.text import outcome_lines
+    from reconciler.run import apply_plan, make_plan
+
+    if apply:
+        check_event(os.environ)
+    detailed = inputs.flag("detailed-exitcode")
+    printer = make_printer(colour=False)
+    planned = make_plan(_settings(inputs))
+    show_plan(printer, planned, Output.TEXT)
+    outcome = None
+    try:
+        if apply:
+            outcome = apply_plan(planned, checksum=inputs.text("checksum"))
+            printer.lines(outcome_lines(outcome, quiet=True))
+    finally:
+        code = exit_of(planned.plan, outcome=outcome, detailed=detailed)
+        _tell(runner, inputs, planned, outcome, code)
+    return code
+
+
+def _settings(inputs: Inputs) -> "Settings":
+    from reconciler.run import Settings
+
+    settings = Settings(inputs.text("control") or ".")
+    return replace(settings, allow_deletes=inputs.number("allow-deletes"))
+
+
+def _tell(runner: Runner, inputs: Inputs, planned: "Planned", outcome: "Outcome | None", code: Exit) -> None:
+    """Give the runner everything that a plan, or its outcome, has to say."""
+    import orjson
+
+    from reconciler.report.json import outcome_value, plan_value
+    from reconciler.report.markdown import plan_markdown
+    from reconciler.report.sarif import plan_sarif
+    from reconciler.report.summary import count_ops, summary_line
+    from reconciler.report.workflow import annotate_problem, annotate_refusal
+
+    plan, names = planned.plan, planned.names
+    value = outcome_value(plan, outcome, names) if outcome else plan_value(plan, names)
+    runner.save(inputs.reports / JSON_FILE, value)
+    runner.save(inputs.reports / SARIF_FILE, plan_sarif(plan, names))
+    runner.annotate([*map(annotate_problem, plan.problems), *map(annotate_refusal, plan.refusals)])
+    runner.summarise(plan_markdown(plan, names, title="Applied" if outcome else "Plan"))
+    runner.tell(
+        {
+            "changed": str(not plan.is_empty).lower(),
+            "summary": summary_line(plan),
+            "counts": orjson.dumps({str(op): n for op, n in count_ops(plan).items()}).decode(),
+            "checksum": plan.checksum,
+            "exit-code": str(int(code)),
+        }
+    )
