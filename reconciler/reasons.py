@@ -62,5 +62,6 @@ class Reason(StrEnum):
     UNSUPPORTED_VERSION = "UnsupportedVersion"
     UPSTREAM_CHANGED = "UpstreamChanged"
     UPSTREAM_NOT_FOUND = "UpstreamNotFound"
+    UPSTREAM_TAG_MOVED = "UpstreamTagMoved"
     UP_TO_DATE = "UpToDate"
     VALIDATION_ERROR = "ValidationError"

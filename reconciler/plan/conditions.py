@@ -15,7 +15,9 @@ from reconciler.resolve.upstreams import subject_of
 
 _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"
-_UNENSURED = frozenset({Reason.PACKAGE_EXISTS, Reason.DUPLICATE_DOWNSTREAM, Reason.NOT_OURS})
+_UNENSURED = frozenset(
+    {Reason.PACKAGE_EXISTS, Reason.DUPLICATE_DOWNSTREAM, Reason.NOT_OURS, Reason.UPSTREAM_TAG_MOVED}
+)
 """Reasons to keep a package that leave its variant without its downstream."""
 
 

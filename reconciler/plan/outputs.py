@@ -53,6 +53,9 @@ class Case:
 def decide_output(case: Case, change: Change) -> Change:
     """Return the change that brings the rendered package where people can review it. Total."""
     fresh = case.rendered.fresh
+    if case.resolved.moved:
+        message = case.resolved.moved
+        return replace(change, op=Op.KEEP, reason=Reason.UPSTREAM_TAG_MOVED, message=message, waits=True)
     if isinstance(fresh, Blocked):
         return _blocked(change, fresh.reason, fresh.message, fresh.conflicts)
     draft = case.target.draft

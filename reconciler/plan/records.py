@@ -20,7 +20,13 @@ from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import OpenConflict, PackageVariantRecord, SetRecord, record_bytes, record_path
 
 _UNDECIDED = frozenset(
-    {Reason.PAUSED, Reason.OWNER_STALLED, Reason.PACKAGE_EXISTS, Reason.DUPLICATE_DOWNSTREAM}
+    {
+        Reason.PAUSED,
+        Reason.OWNER_STALLED,
+        Reason.PACKAGE_EXISTS,
+        Reason.DUPLICATE_DOWNSTREAM,
+        Reason.UPSTREAM_TAG_MOVED,
+    }
 )
 
 

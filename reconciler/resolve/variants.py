@@ -8,6 +8,7 @@ from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectKey, PackageKey
 from reconciler.inventory import Inventory, PackageState
 from reconciler.resolve.bases import find_base
+from reconciler.resolve.moved import find_moved_tag
 from reconciler.resolve.needs import collect_needs
 from reconciler.resolve.ownership import current_draft
 from reconciler.resolve.releases import find_releases
@@ -76,6 +77,7 @@ def resolve_variant(
         draft=draft,
         draft_base=draft_base,
         inputs=inputs,
+        moved=find_moved_tag((draft.header if draft else None, package.main_header), pin, variant),
     )
     return replace(resolved, settled=find_settled(resolved, record))
 

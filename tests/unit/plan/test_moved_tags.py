@@ -1,0 +1,130 @@
+"""Tags that move: a numbered one needs consent, a floating one is followed there and back (D9)."""
+
+import pytest
+
+from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.errors import Exit
+from reconciler.plan.changes import Change, Op
+from reconciler.reasons import Reason
+from reconciler.resolve.moved import FOLLOW
+from tests.support.model import ModelWorld, blueprint
+
+V1, V2, STABLE = "refs/tags/web/v1", "refs/tags/web/v2", "refs/tags/web/stable"
+
+
+def spec(**more: object) -> PackageVariantSpec:
+    return PackageVariantSpec(
+        downstream=Downstream(repo="edge", package="web"),
+        **{"upstream": Upstream(repo="blueprints", package="web", revision=1), **more},
+    )
+
+
+FLOATING = spec(upstream=Upstream(repo="blueprints", package="web", tag="stable"))
+
+
+@pytest.fixture
+def world() -> ModelWorld:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge")
+    for number in (1, 2):
+        world.publish("blueprints", "web", blueprint("web", a_yaml=f"a: {number}\n"), number)
+    world.repositories["blueprints"].refs[STABLE] = world.repositories["blueprints"].refs[V1]
+    return world
+
+
+def the_change(world: ModelWorld) -> Change:
+    plan = world.run()
+    again = world.plan()
+    assert again.is_empty
+    assert (again.records, again.status) == (world.state, world.status)
+    (change,) = plan.changes
+    return change
+
+
+def move(world: ModelWorld, tag: str, to: str) -> str:
+    refs = world.repositories["blueprints"].refs
+    refs[tag] = refs[to]
+    return refs[tag]
+
+
+@pytest.mark.parametrize("life", ["draft", "published", "published, state lost"])
+def test_a_numbered_tag_that_moved_is_told_loudly_and_not_followed(world: ModelWorld, life: str) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    if life != "draft":
+        world.merge("edge", world.drafts("edge")[0])
+        world.run()
+    before = dict(world.repositories["edge"].refs)
+    move(world, V1, V2)
+    if life.endswith("lost"):
+        world.lose_state()
+    world.variants["web"] = spec(package_context=PackageContext(data={"even": "this waits"}))
+
+    change = the_change(world)
+
+    assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.UPSTREAM_TAG_MOVED, True)
+    assert "web/v1" in change.message
+    assert FOLLOW in change.message
+    assert Exit.WAITING in world.plan().exits
+    assert world.repositories["edge"].refs == before
+
+
+def test_it_is_followed_once_a_person_names_the_new_commit(world: ModelWorld) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    new = move(world, V1, V2)
+    world.annotations["web"] = {FOLLOW: new[:12]}
+
+    change = the_change(world)
+
+    assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
+    world.annotations["web"] = {}
+    assert the_change(world).reason is Reason.UP_TO_DATE, "what the draft has was consented to"
+
+
+@pytest.mark.parametrize("consent", ["true", "deadbeef", ""])
+def test_consent_to_another_commit_is_none(world: ModelWorld, consent: str) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    move(world, V1, V2)
+    world.annotations["web"] = {FOLLOW: consent}
+
+    assert the_change(world).reason is Reason.UPSTREAM_TAG_MOVED
+
+
+def test_a_restored_tag_needs_nobody(world: ModelWorld) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    old = world.repositories["blueprints"].refs[V1]
+    move(world, V1, V2)
+    world.run()
+    world.repositories["blueprints"].refs[V1] = old
+
+    assert the_change(world).reason is Reason.UP_TO_DATE
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_floating_tag_that_goes_back_closes_an_untouched_draft_only(
+    world: ModelWorld, *, is_edited: bool
+) -> None:
+    world.variants["web"] = FLOATING
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    world.run()
+    old = world.repositories["blueprints"].refs[STABLE]
+    move(world, STABLE, V2)
+    assert the_change(world).reason is Reason.UPSTREAM_CHANGED
+    (draft,) = world.drafts("edge")
+    if is_edited:
+        world.edit("edge", "web", {"b.yaml": "b: mine\n"}, ref=draft)
+    world.repositories["blueprints"].refs[STABLE] = old
+
+    change = the_change(world)
+
+    if is_edited:
+        assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.DRAFT_EDITED, True)
+        assert world.drafts("edge") == [draft]
+    else:
+        assert (change.op, change.reason, change.waits) == (Op.CLOSE, Reason.DRAFT_SUPERSEDED, False)
+        assert world.drafts("edge") == []
