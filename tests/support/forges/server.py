@@ -141,6 +141,7 @@ class Simulator:
     violations: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     moved: dict[str, str] = field(default_factory=dict)
+    elsewhere: str = "http://localhost:1"
     lag_until: float = 0.0
     hidden: set[int] = field(default_factory=set)
     on_push: Callable[[], None] | None = None
@@ -308,7 +309,7 @@ class Simulator:
         if kind.isdecimal():
             return Answer(int(kind), {"message": f"planned {kind}", "documentation_url": "d"})
         if kind == "elsewhere":
-            return Answer(302, {}, {"Location": "http://localhost:1/steal"})
+            return Answer(302, {}, {"Location": f"{self.elsewhere}/steal"})
         return self.limited(kind)
 
     def _send(self, handler: "_Handler", answer: Answer, kind: str) -> None:
