@@ -24,6 +24,7 @@ from reconciler.read.inventory import read_inventory
 from reconciler.render.package import render_packages
 from reconciler.report.summary import Names
 from reconciler.resolve import Resolution, resolve
+from reconciler.runtime.choose import open_runtimes
 
 Narrate = Callable[[Effect], None]
 
@@ -95,7 +96,8 @@ def plan_world(world: World) -> Planned:
     desired = expand(inventory)
     resolution = resolve(inventory, desired)
     contents = fetch_contents(resolution.needs, world.mirrors, inventory.policy.limits)
-    rendered = render_packages(resolution, contents, inventory)
+    with open_runtimes(inventory.policy.functions) as runtimes:
+        rendered = render_packages(resolution, contents, inventory, runtimes)
     plan = plan_changes(inventory, desired, resolution, rendered)
     plan = replace(plan, notes=(*inventory.notes, *plan.notes))
     return Planned(world, desired, resolution, plan)

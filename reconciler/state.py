@@ -11,6 +11,8 @@ from reconciler.ids import ObjectName
 SCHEMA = "reconciler.dev/v1alpha1"
 VARIANTS_DIRECTORY = "packagevariants"
 SETS_DIRECTORY = "packagevariantsets"
+FUNCTIONS = "Functions"
+"""How a reason starts why a package is not ready because of its functions."""
 
 
 class _Record(BaseModel):

@@ -1,9 +1,10 @@
 """The order of the steps that make one package, as seed and Porch have it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.functions.runtime import FunctionRuntime
 from reconciler.ids import Oid
 from reconciler.inventory import Draft, Inventory, RepositoryView
 from reconciler.objects import Files, tree_id
@@ -11,6 +12,7 @@ from reconciler.policy import OnConflict
 from reconciler.reasons import Reason
 from reconciler.render.conflicts import conflict_policy, recorded_conflicts
 from reconciler.render.context import ensure_context
+from reconciler.render.functions import run_functions
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.pipeline import add_functions
@@ -36,22 +38,34 @@ class _Draught:
     notes: tuple[str, ...] = ()
 
 
-def render_packages(resolution: Resolution, contents: Contents, inventory: Inventory) -> Rendered:
+def render_packages(
+    resolution: Resolution,
+    contents: Contents,
+    inventory: Inventory,
+    runtimes: Sequence[FunctionRuntime] = (),
+) -> Rendered:
     """Make every resolved variant's package, and the released ones without our annotations.
+
+    `runtimes` run the functions that are not built in.
 
     Pure, order-free, isolated: what blocks one package blocks no other. A tree that `contents`
     does not hold could not be read; only the packages that need it are blocked.
     """
     return Rendered(
         {
-            resolved.variant.key: render_variant(resolved, contents, inventory)
+            resolved.variant.key: render_variant(resolved, contents, inventory, runtimes)
             for resolved in resolution.variants
         },
         {release.package: render_release(release, contents) for release in resolution.releases},
     )
 
 
-def render_variant(resolved: ResolvedVariant, contents: Contents, inventory: Inventory) -> RenderedVariant:
+def render_variant(
+    resolved: ResolvedVariant,
+    contents: Contents,
+    inventory: Inventory,
+    runtimes: Sequence[FunctionRuntime] = (),
+) -> RenderedVariant:
     """Make one variant's package; nothing is made of what a record already tells."""
     time = input_time(resolved, inventory)
     key = resolved.variant.key
@@ -61,11 +75,13 @@ def render_variant(resolved: ResolvedVariant, contents: Contents, inventory: Inv
     if missing:
         return RenderedVariant(key, _unread(missing[0]), time=time)
     local = contents[resolved.local] if resolved.local is not None else None
-    fresh = _make(resolved, contents, inventory, local, resolved.base)
+    policy = inventory.policy.functions
+    fresh = run_functions(_make(resolved, contents, inventory, local, resolved.base), runtimes, policy)
     draft = resolved.draft
     if draft is None or not draft.touched:
         return RenderedVariant(key, fresh, time=time)
-    return RenderedVariant(key, fresh, _into_draft(draft, resolved, contents, inventory), time)
+    merged = run_functions(_into_draft(draft, resolved, contents, inventory), runtimes, policy)
+    return RenderedVariant(key, fresh, merged, time)
 
 
 def render_release(release: Release, contents: Contents) -> Package | Blocked:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -9,15 +10,16 @@ import orjson
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView, Snapshot, SnapshotObject
+from reconciler.policy import FunctionPolicy
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.state import PackageVariantRecord
+from reconciler.state import FUNCTIONS, PackageVariantRecord
 
 ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
 
 POLICIES = ("reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
 """Annotations of a variant that decide what its package becomes."""
 
-ENGINE = 1
+ENGINE = 2
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
 
@@ -50,6 +52,8 @@ def inputs_digest(
     }
     if policies:
         facts["policies"] = policies
+    if inventory.policy.functions != FunctionPolicy():
+        facts["functions"] = asdict(inventory.policy.functions)
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -61,6 +65,8 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     """
     if record is None or not record.output_tree or record.inputs != resolved.inputs:
         return None
+    if any(reason.startswith(FUNCTIONS) for reason in record.unready):
+        return None  # what could not run may have come since: an image was pulled, say
     output = Oid(record.output_tree)
     if record.local_tree != (resolved.local or "") and output != resolved.local:
         return None
