@@ -8,7 +8,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.objects import Signature
-from reconciler.plan.changes import MoveRef, Write, WriteDraft, WriteRemoval
+from reconciler.plan.changes import MoveRef, StartBranch, Write, WriteDraft, WriteRemoval
 from reconciler.policy import CommitPolicy
 
 
@@ -34,6 +34,9 @@ def _target(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> O
     match write:
         case WriteDraft():
             return _commit(write, _draft_tree(write, mirror, pack), pack, policy)
+        case StartBranch():
+            who = Signature(policy.name, policy.email, write.time)
+            return pack.commit(pack.files(write.files), (), who, who, write.message)
         case WriteRemoval():
             tree = pack.patch_tree(mirror.commit(write.onto).tree, write.path, None)
             return _commit(write, tree, pack, policy)
@@ -51,7 +54,8 @@ def _draft_tree(write: WriteDraft, mirror: Mirror, pack: Pack) -> Oid:
     package = pack.files(write.files)
     if package != write.tree:
         raise ReconcilerError(f"{write.ref} would hold {package}, but {write.tree} was planned")
-    return pack.graft(mirror.commit(write.onto).tree, write.path, package)
+    base = pack.tree_of(write.onto) or mirror.commit(write.onto).tree
+    return pack.graft(base, write.path, package)
 
 
 def _commit(write: WriteDraft | WriteRemoval, tree: Oid, pack: Pack, policy: CommitPolicy) -> Oid:

@@ -17,7 +17,7 @@ from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushSt
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.inventory import PullRequest
-from reconciler.plan.changes import Change, Effect, MoveRef
+from reconciler.plan.changes import Change, Effect, MoveRef, StartBranch
 
 ATTEMPTS = 3
 _REFS = REFS_PER_PUSH // 2  # each branch may bring the ref of a local pull request with it
@@ -74,10 +74,10 @@ def _compose(target: Target, changes: Sequence[Change]) -> _Push:
     for change in changes:
         for write in change.writes:
             composed = compose(write, target.mirror, pack, target.policy)
-            if composed:
+            if composed and not any(composed == made for _, made in pushed.composed):
                 pushed.composed.append((change, composed))
                 pushed.effects.append(_moved(change, composed))
-                if staged:
+                if staged and not isinstance(write, StartBranch):
                     staged.move(write.ref, composed.update.new, composed.time)
         if staged:
             pushed.effects += _stage_pulls(target, staged, change)

@@ -30,6 +30,7 @@ class Pack:
         self._records: dict[Oid, bytes] = {}
         self._trees: dict[Oid, bytes] = {}
         self._present: set[Oid] = set()
+        self._commits: dict[Oid, Oid] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -57,7 +58,13 @@ class Pack:
     ) -> Oid:
         """Add a commit; return its id."""
         data = commit_bytes(tree, parents, author, committer, message)
-        return self.add("commit", object_id("commit", data), data)
+        oid = object_id("commit", data)
+        self._commits[oid] = tree
+        return self.add("commit", oid, data)
+
+    def tree_of(self, commit: Oid) -> Oid | None:
+        """Return the tree of a commit that was made here, None for any other."""
+        return self._commits.get(commit)
 
     def add(self, kind: str, oid: Oid, data: bytes) -> Oid:
         """Add an object whose id is known; nothing happens if it is in the pack or the repository."""

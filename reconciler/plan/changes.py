@@ -68,7 +68,23 @@ class MoveRef:
     to: Oid | None
 
 
-Write = WriteDraft | WriteRemoval | MoveRef
+@dataclass(frozen=True, slots=True)
+class StartBranch:
+    """The first commit of an empty repository, which drafts of the same push stand on.
+
+    Every package of the repository that is new asks for the same one; it is made once. `oid` is
+    its id, computed from the rest: `onto` of a draft on it.
+    """
+
+    ref: str
+    files: Files
+    oid: Oid
+    message: str
+    time: int
+    expect: None = None
+
+
+Write = WriteDraft | WriteRemoval | MoveRef | StartBranch
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.plan.changes import Change, MoveRef, Write
+from reconciler.plan.changes import Change, MoveRef, StartBranch, Write
 
 
 def plan_checksum(changes: Iterable[Change]) -> str:
@@ -21,5 +21,7 @@ def plan_checksum(changes: Iterable[Change]) -> str:
 def _write(write: Write) -> list[Any]:
     if isinstance(write, MoveRef):
         return ["move", write.ref, write.expect, write.to]
+    if isinstance(write, StartBranch):
+        return ["start", write.ref, write.oid]
     tree = getattr(write, "tree", None)
     return ["commit", write.ref, write.expect, write.onto, write.path, tree, write.message, write.time]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from reconciler.inventory import Draft, PullRequest, PullState
+from reconciler.plan.beginnings import start_branch
 from reconciler.plan.changes import Change, ConflictNote, Op
 from reconciler.plan.drafts import (
     close_drafts,
@@ -78,9 +79,10 @@ def _open_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Cha
 
 
 def _new_draft(case: Case, change: Change, package: Package) -> Change:
-    head = case.target.view.head
-    if head is None:
-        view = case.target.view
+    view = case.target.view
+    start = () if view.head else tuple(start_branch(view, case.world.inventory))
+    onto = view.head.oid if view.head else start[0].oid if start else None
+    if onto is None:
         message = f"Branch {view.branch} of repository {view.key} does not exist"
         return _blocked(change, Reason.BRANCH_NOT_FOUND, message, ())
     if _was_reverted(case, package):
@@ -92,14 +94,16 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
         target,
         package,
         draft=None,
-        onto=head.oid,
+        onto=onto,
         message=draft_message(target, resolved, workspace),
         time=case.rendered.time,
     )
     pull = _pull(case, draft_ref(target.package.path, workspace), None)
     reason = _reason(case, None)
     op = Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op
-    return _asking(replace(change, op=op, reason=reason, writes=(write,), pull=pull), package.conflicts)
+    return _asking(
+        replace(change, op=op, reason=reason, writes=(*start, write), pull=pull), package.conflicts
+    )
 
 
 def _was_reverted(case: Case, package: Package) -> bool:

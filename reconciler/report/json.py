@@ -8,7 +8,7 @@ import orjson
 
 from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
-from reconciler.plan.changes import Change, MoveRef, Outcome, Plan, Write, WriteDraft
+from reconciler.plan.changes import Change, MoveRef, Outcome, Plan, StartBranch, Write, WriteDraft
 from reconciler.report.redact import Redactor
 from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes
 from reconciler.report.text import shown_conflict
@@ -109,6 +109,8 @@ def _write_value(write: Write) -> dict[str, Any]:
     match write:
         case MoveRef():
             return {"kind": "MoveRef", "ref": write.ref, "expect": write.expect, "to": write.to}
+        case StartBranch():
+            return {"kind": "StartBranch", "ref": write.ref, "expect": None, "to": write.oid}
         case WriteDraft():
             extra = {"tree": write.tree, "files": len(write.files)}
         case _:

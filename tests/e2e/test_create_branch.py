@@ -1,0 +1,73 @@
+"""An empty repository whose registration says `createBranch` gets its branch with its first drafts."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import make_repository
+from tests.support.small_world import repository, write_world
+from tests.support.world import World, git, refs
+
+EDGE = "edge-1"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return make(tmp_path / "w", {})
+
+
+def make(root: Path, files: dict[str, str]) -> World:
+    asking = repository(EDGE) + "    createBranch: true\n"
+    write_world(root, (EDGE,), more={f"manifests/repositories/{EDGE}.yaml": asking})
+    (root / f"{EDGE}.git").rename(root / "unused")
+    make_repository(root / f"{EDGE}.git", files, branch="trunk" if files else "main")
+    return World(root)
+
+
+def test_the_branch_and_its_drafts_come_in_one_push(world: World) -> None:
+    said = world.run("apply")
+
+    assert said.code == 0, said
+    found = refs(world.root / f"{EDGE}.git")
+    heads = sorted(ref for ref in found if ref.startswith("refs/heads/"))
+    assert heads == [
+        "refs/heads/drafts/db/packagevariant-1",
+        "refs/heads/drafts/web/packagevariant-1",
+        "refs/heads/main",
+    ]
+    bare = world.root / f"{EDGE}.git"
+    log = git(bare, "log", "--format=%s|%P", "main")
+    assert log == "Initial commit: Creating main branch|\n"
+    for head in heads[:2]:
+        assert git(bare, "rev-parse", f"{head}^").strip() == found["refs/heads/main"]
+        assert git(bare, "ls-tree", "--name-only", head).split()[0] == "README.md"
+    git(bare, "fsck", "--strict")
+
+
+def test_it_is_a_fixed_point_and_can_be_approved(world: World) -> None:
+    world.run("apply", "--quiet")
+    before = world.all_refs()
+
+    assert world.run("apply", "--quiet", cache="fresh").code == 0
+    assert world.all_refs() == before
+    assert world.run("approve", "--all").code == 0
+    assert "refs/tags/web/v1" in refs(world.root / f"{EDGE}.git")
+
+
+def test_the_same_world_makes_the_same_commits(tmp_path: Path, world: World) -> None:
+    twin = make(tmp_path / "twin", {})
+    for one in (world, twin):
+        one.run("apply", "--quiet")
+
+    assert refs(world.root / f"{EDGE}.git").keys() == refs(twin.root / f"{EDGE}.git").keys()
+    assert refs(world.root / f"{EDGE}.git") == refs(twin.root / f"{EDGE}.git")
+
+
+def test_a_repository_with_other_branches_is_not_begun_anew(tmp_path: Path) -> None:
+    world = make(tmp_path / "other", {"README.md": "trunk\n"})
+    before = world.all_refs()[f"{EDGE}.git"]
+
+    said = world.run("apply")
+
+    assert "BranchNotFound" in said.out
+    assert world.all_refs()[f"{EDGE}.git"] == before
