@@ -102,11 +102,9 @@ def _parse_again(tree: Tree, pending: list[Replacement], limits: YamlLimits) -> 
 def _reach(edit: Edit, tree: Tree) -> Path:
     """Return the part of a document that an edit may change: a field, or a whole collection."""
     match edit:
-        case SetValue(path):
+        case SetValue(path) | AddKey(path) | InsertItem(path):
             while path and tree.find(path) is None:
                 path = path[:-1]
-            return path
-        case AddKey(path) | InsertItem(path):
             return path
         case DeleteKey(path) | DeleteItem(path):
             return path[:-1]

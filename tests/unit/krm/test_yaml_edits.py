@@ -212,6 +212,14 @@ def test_edits_apply_in_order_each_to_the_result_of_those_before() -> None:
     assert apply_edits("a: 1\nb: 2\n", edits).text == "a: 2 # z\nc:\n- w\n"
 
 
+def test_two_lists_begin_in_a_mapping_that_is_not_there() -> None:
+    edits = [InsertItem(("p", "b"), 0, 1), InsertItem(("p", "a"), 0, 2), AddKey(("p", "c"), "d", 3)]
+
+    result = apply_edits("k: v\n", edits)
+
+    assert (result.text, result.fallbacks) == ("k: v\np:\n  b:\n  - 1\n  a:\n  - 2\n  c:\n    d: 3\n", 0)
+
+
 def test_a_raw_entry_brings_its_comments_and_quotes_along() -> None:
     source = Tree.parse("x:\n    # head\n    k: # line\n        z: 'on'\n    # foot\n\n    q: 1\n")
 
