@@ -1,12 +1,11 @@
 """Conditions of every owner: Porch's two, and the seed's five on each variant (D18)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
-from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectKey
+from reconciler.ids import ObjectKey, ObjectName
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
 from reconciler.plan.world import World
 from reconciler.reasons import Reason
@@ -15,6 +14,7 @@ from reconciler.resolve.upstreams import subject_of
 
 _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"
+_UNREAD = "its repository could not be read"
 _UNENSURED = frozenset(
     {Reason.PACKAGE_EXISTS, Reason.DUPLICATE_DOWNSTREAM, Reason.NOT_OURS, Reason.UPSTREAM_TAG_MOVED}
 )
@@ -26,35 +26,53 @@ def plan_conditions(world: World, changes: Iterable[Change]) -> dict[ObjectKey, 
 
     Without times and sorted by type, so that they never flap.
     """
-    conditions = dict(world.desired.conditions)
+    drafted = {target.owner for target in world.targets if target.draft is not None}
+    conditions = {key: _complete(key, found, drafted) for key, found in world.desired.conditions.items()}
     wanted = {(v.key, package) for package, variants in world.wanted.items() for v in variants}
     by_variant = {c.variant: c for c in changes if (c.variant, c.package) in wanted}
     problems = {problem.subject: problem for problem in reversed(world.resolution.problems)}
     for variant in world.desired.variants:
         key = ObjectKey(GROUP, "PackageVariant", *variant.key)
         problem = problems.get(subject_of(variant))
-        found = _variant(variant, by_variant.get(variant.key), world, problem)
+        change = by_variant.get(variant.key)
+        if problem is not None or change is None:
+            reason, message = (problem.reason, problem.message) if problem else ("Error", _UNREAD)
+            found = _stalled(reason, message, has_draft=variant.key in drafted)
+        else:
+            found = _variant(variant, change, world)
         conditions[key] = tuple(sorted(found, key=lambda c: c.type))
     return dict(sorted(conditions.items()))
 
 
-def _variant(
-    variant: DesiredVariant, change: Change | None, world: World, problem: Problem | None
-) -> Iterator[Condition]:
-    if problem is not None or change is None:
-        message = problem.message if problem else "its repository could not be read"
-        yield _condition("Stalled", True, "ValidationError", message)
-        yield _condition("Ready", False, "Error", "invalid packagevariant object")
-        yield _condition("Valid", False, problem.reason if problem else "Error", message)
-        yield _condition("DownstreamEnsured", False, "Stalled", message)
-        return
+def _complete(
+    owner: ObjectKey, found: tuple[Condition, ...], drafted: Container[ObjectName | None]
+) -> tuple[Condition, ...]:
+    """Add the seed's conditions to a variant whose manifest is not valid."""
+    stalled = next((c for c in found if c.type == "Stalled" and c.status == "True"), None)
+    if owner.kind != "PackageVariant" or stalled is None:
+        return found
+    has_draft = ObjectName(owner.namespace, owner.name) in drafted
+    every = _stalled(stalled.reason, stalled.message, has_draft=has_draft)
+    return tuple(sorted(every, key=lambda c: c.type))
+
+
+def _stalled(reason: str, message: str, *, has_draft: bool) -> Iterator[Condition]:
+    """Yield the conditions of a variant of which nothing can be done."""
+    yield _condition("Stalled", True, "ValidationError", message)
+    yield _condition("Ready", False, "Error", "invalid packagevariant object")
+    yield _condition("Valid", False, reason, message)
+    yield _draft(has_draft)
+    for type_ in ("DownstreamEnsured", "ContextInjected", "ConfigInjected"):
+        yield _condition(type_, False, "Stalled", message)
+
+
+def _variant(variant: DesiredVariant, change: Change, world: World) -> Iterator[Condition]:
     yield _condition("Stalled", False, "Valid", _VALID)
     yield _condition("Valid", True, "Valid", _VALID)
     injection = _injection(variant, world)
     error = _error(change)
     yield from (_ensured(type_, change, error, injection) for type_ in ("DownstreamEnsured", "Ready"))
-    exists = _has_draft(variant, change, world)
-    yield _condition("DraftExists", exists, "DraftExists" if exists else "NoDraft", "")
+    yield _draft(_has_draft(variant, change, world))
     yield _context(variant, error, world)
     yield _config(error, injection)
 
@@ -86,6 +104,10 @@ def _has_draft(variant: DesiredVariant, change: Change, world: World) -> bool:
     resolved = world.resolved.get(variant.key)
     draft = resolved.draft if resolved else None
     return draft is not None and draft.ref not in removed
+
+
+def _draft(exists: object) -> Condition:
+    return _condition("DraftExists", exists, "DraftExists" if exists else "NoDraft", "")
 
 
 def _context(variant: DesiredVariant, error: str, world: World) -> Condition:

@@ -67,6 +67,28 @@ def test_an_upstream_that_is_not_found_stalls(world: ModelWorld) -> None:
     assert found["Valid"] == ("False", "UpstreamNotFound")
 
 
+def test_a_stalled_variant_has_every_condition_too_and_knows_its_draft(world: ModelWorld) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    for wrong in (
+        spec(upstream=Upstream(repo="blueprints", package="web", revision=9)),
+        spec(adoption_policy="perhaps"),
+    ):
+        world.variants["web"] = wrong
+
+        found = conditions(world.run())
+
+        assert found.pop("Valid")[0] == "False"
+        assert found == {
+            "ConfigInjected": ("False", "Stalled"),
+            "ContextInjected": ("False", "Stalled"),
+            "DownstreamEnsured": ("False", "Stalled"),
+            "DraftExists": ("True", "DraftExists"),
+            "Ready": ("False", "Error"),
+            "Stalled": ("True", "ValidationError"),
+        }
+
+
 def test_a_package_of_somebody_else_is_not_ensured(world: ModelWorld) -> None:
     world.push("edge", {"web": blueprint("web")})
     world.variants["web"] = spec()
