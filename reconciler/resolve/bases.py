@@ -11,6 +11,9 @@ from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import pin_at, short_tag
 from reconciler.state import PackageVariantRecord
 
+_UNNUMBERED = -1
+"""Of a base whose tag has moved on: it is called by the name that it was taken under, and its commit."""
+
 
 def find_base(
     header: KptfileHeader | None, pin: Pin, inventory: Inventory, record: PackageVariantRecord | None
@@ -53,7 +56,8 @@ def _find(
     states = sorted(_states(view, package), key=lambda s: s[0] != lock.ref)
     for ref, revision, at, tree in states:
         if at.oid == commit:
-            return pin_at(view, path, at, tree, ref=ref, revision=revision)
+            number = revision if ref == lock.ref or not lock.ref else _UNNUMBERED
+            return pin_at(view, path, at, tree, ref=lock.ref or ref, revision=number)
     kept = inventory.trees.get(TreeAt(view.url, commit, path))
     return pin_at(view, path, Commit(commit, 0), kept, ref=lock.ref) if kept else None
 

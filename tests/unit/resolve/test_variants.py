@@ -87,6 +87,21 @@ def test_a_base_whose_tag_moved_is_found_by_its_commit(world: ModelWorld) -> Non
     assert one.pin.commit.oid == refs["refs/tags/web/v2"]
 
 
+def test_a_base_keeps_the_name_that_it_was_taken_under(world: ModelWorld) -> None:
+    refs = world.repositories["blueprints"].refs
+    refs["refs/tags/web/beta"] = refs["refs/tags/web/v1"]
+    beta = Upstream(repo="blueprints", package="web", tag="beta")
+    world.variants["web"] = world.variants["web"].model_copy(update={"upstream": beta})
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    refs["refs/tags/web/beta"] = refs["refs/tags/web/v2"]
+
+    (one,) = resolved(world).variants
+
+    assert one.base is not None
+    assert (one.base.ref, one.base.commit.oid) == ("web/beta", refs["refs/tags/web/v1"])
+
+
 def test_a_lock_of_an_unknown_commit_says_so(world: ModelWorld) -> None:
     world.run()
     world.merge("edge", world.drafts("edge")[0])
