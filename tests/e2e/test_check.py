@@ -1,0 +1,289 @@
+"""`check` as a process, on real repositories: what a reviewer reads before merging."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.http_git import serve
+from tests.support.small_world import EDGES, manifest, repository, variant, write_world
+
+BROKEN = "kind: [broken\n"
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last(self) -> str:
+        return self.out.splitlines()[-1]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_world(tmp_path / "w")
+    return tmp_path / "w"
+
+
+def run(root: Path, *arguments: str, **environment: str) -> Said:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "CI_", "RECONCILER_"))}
+    ran = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", *arguments],
+        env={**clean, "XDG_CACHE_HOME": str(root / "cache"), **environment},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in ran.stderr, ran.stderr
+    return Said(ran.returncode, ran.stdout, ran.stderr)
+
+
+def propose(root: Path, changes: dict[str, str | None], branch: str = "feature") -> Repo:
+    control = Repo(root / "control.git")
+    control.commit(changes, branch=branch, start="main")
+    return control
+
+
+def check(root: Path, *arguments: str, **environment: str) -> Said:
+    return run(root, "check", "--control", "control.git", "--head", "feature", *arguments, **environment)
+
+
+def test_a_change_is_told_in_one_sentence(root: Path) -> None:
+    run(root, "apply", "--control", "control.git")
+    Repo(root / "edge-3.git").merge("drafts/web/packagevariant-1", how="squash")
+    run(root, "apply", "--control", "control.git")
+    propose(
+        root,
+        {
+            manifest("edge-1", "web"): variant("edge-1", "web", revision=2),
+            manifest("edge-3", "web"): None,
+            "manifests/more.yaml": variant("edge-1", "web")
+            .replace("package: web\n", "package: web2\n")
+            .replace("web-edge-1", "more")
+            .replace("package: web2\n    revision", "package: web\n    revision"),
+        },
+    )
+
+    said = check(root, "--detailed-exitcode")
+
+    assert said.last == "Merging this creates 1 draft in 1 repository, updates 1, proposes 1 deletion"
+    assert said.code == 10
+
+
+def test_a_change_of_nothing_changes_nothing(root: Path) -> None:
+    propose(root, {"README.md": "words\n"})
+
+    said = check(root, "--detailed-exitcode")
+
+    assert (said.code, said.out) == (0, "Merging this changes no package\n")
+
+
+def test_what_was_merged_meanwhile_is_no_part_of_the_change(root: Path) -> None:
+    control = propose(root, {"README.md": "words\n"})
+    control.commit({manifest("edge-1", "web"): None})
+
+    assert check(root).out == "Merging this changes no package\n"
+
+
+def test_only_new_problems_fail(root: Path) -> None:
+    control = Repo(root / "control.git")
+    control.commit({"manifests/old.yaml": BROKEN})
+    propose(root, {"README.md": "words\n"})
+    before = check(root)
+    propose(root, {"manifests/new.yaml": BROKEN})
+    after = check(root)
+
+    assert (before.code, before.last) == (0, "Problems: 1 there before")
+    assert (after.code, after.last) == (3, "Problems: 1 new, 1 there before")
+    assert check(root, "--strict").code == 3
+
+
+def test_a_stalled_set_or_variant_deletes_nothing(root: Path) -> None:
+    run(root, "apply", "--control", "control.git")
+    propose(root, {manifest("edge-1", "web"): BROKEN})
+
+    said = check(root)
+
+    assert said.code == 3
+    assert "Merging this changes no package" in said.out
+    assert "keep      PackageVariant default/web-edge-1" in said.out
+
+
+def test_manifests_alone_need_no_other_repository(root: Path) -> None:
+    run(root, "apply", "--control", "control.git")
+    propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    for repo in ("blueprints", *EDGES):
+        (root / f"{repo}.git").rename(root / f"{repo}.away")
+
+    asked = check(root, "--level", "manifests")
+    auto = check(root)
+    fleet = check(root, "--level", "fleet")
+
+    assert asked.last == auto.last == "Merging this changes 1 PackageVariant"
+    assert (asked.code, auto.code, fleet.code) == (0, 0, 5)
+
+
+def test_the_base_decides_credentials_what_is_executed_and_whom_to_talk_to(root: Path) -> None:
+    control = Repo(root / "control.git")
+    with serve(root) as server:
+        stolen = control.read("main", "reconciler.yaml").decode() + (
+            f"  credentials:\n  - prefix: {server.address}\n    tokenEnv: PRECIOUS\n"
+        )
+        evil = repository("evil").replace("../evil.git", server.url("edge-1.git"))
+        propose(root, {"reconciler.yaml": stolen, "manifests/evil.yaml": evil})
+
+        said = check(root, PRECIOUS="a-precious-token")
+        asked = list(server.requests)
+
+    assert asked == []
+    assert "that the merged configuration does not name" in said.out
+    assert said.code == 0
+
+
+def test_a_renamed_instance_is_a_problem(root: Path) -> None:
+    control = Repo(root / "control.git")
+    renamed = control.read("main", "reconciler.yaml").decode().replace("name: fleet", "name: other")
+    propose(root, {"reconciler.yaml": renamed})
+
+    said = check(root)
+
+    assert said.code == 3
+    assert "The instance fleet would be renamed to other" in said.out
+
+
+def test_the_first_configuration_can_be_checked(tmp_path: Path) -> None:
+    write_world(tmp_path / "w")
+    control = Repo(tmp_path / "w/control.git")
+    control.point("refs/heads/feature", control.oid("main"))
+    control.commit({"reconciler.yaml": None}, branch="main")
+    control.point("refs/heads/main", control.write(control.tree("main"), [control.oid("feature")]))
+    control.commit(
+        {"reconciler.yaml": control.read("feature", "reconciler.yaml")}, branch="again", start="main"
+    )
+
+    said = run(tmp_path / "w", "check", "--control", "control.git", "--head", "again")
+
+    assert said.last == "Merging this creates 6 drafts in 3 repositories"
+
+
+def test_a_broken_configuration_is_annotated(root: Path, tmp_path: Path) -> None:
+    propose(root, {"reconciler.yaml": "kind: Reconciler\nspec: [\n"})
+
+    said = check(root, GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(tmp_path / "out"))
+
+    assert said.code == 3
+    assert re.search(r"(?m)^::error .*file=reconciler\.yaml,line=\d+", said.out)
+    assert "\n3\n" in (tmp_path / "out").read_text()
+
+
+def test_a_runner_gets_annotations_summary_outputs_and_reports(root: Path, tmp_path: Path) -> None:
+    hostile = 'a"%0A::set-output name=x::y'
+    propose(
+        root,
+        {
+            "manifests/bad,line=9.yaml": BROKEN,
+            **{f"manifests/bad-{n}.yaml": BROKEN for n in range(14)},
+            "manifests/name.yaml": variant("edge-1", "web").replace("name: web-edge-1", f"name: '{hostile}'"),
+        },
+    )
+    summary, out = tmp_path / "summary.md", tmp_path / "out"
+    files = ("--json-file", str(tmp_path / "r.json"), "--sarif-file", str(tmp_path / "r.sarif"))
+
+    said = check(
+        root, *files, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(summary), GITHUB_OUTPUT=str(out)
+    )
+
+    commands = [line for line in said.out.splitlines() if line.startswith("::")]
+    assert len(commands) == 10
+    assert commands[-1].endswith("::7 more in the job summary")
+    assert any("file=manifests/bad%2Cline=9.yaml,line=2" in line for line in commands)
+    assert not any(line.startswith("::set-output") for line in said.out.splitlines())
+    assert "| create |" in summary.read_text() or "### Problems of this change" in summary.read_text()
+    outputs = out.read_text()
+    delimiters = re.findall(r"<<(end-[0-9a-f]{32})\n", outputs)
+    assert len(set(delimiters)) == len(delimiters) == 4
+    assert json.loads((tmp_path / "r.json").read_text())["kind"] == "Comparison"
+    sarif = json.loads((tmp_path / "r.sarif").read_text())
+    assert len([r for r in sarif["runs"][0]["results"] if r["level"] == "error"]) == 16
+
+
+@pytest.mark.parametrize(
+    "filters", [(), ("--filter=blob:none",)], ids=["shallow", "shallow and without blobs"]
+)
+def test_a_shallow_checkout_of_a_pull_request_gets_what_it_lacks(
+    root: Path, tmp_path: Path, filters: tuple[str, ...]
+) -> None:
+    """As actions/checkout leaves it: one commit, detached, of a merge that no branch holds."""
+    control = propose(root, {manifest("edge-1", "web"): None})
+    control.commit({"README.md": "meanwhile\n"})
+    merged = control.merge("feature", into="main")
+    control.point("refs/pull/1/merge", merged)
+    control.point("refs/heads/main", str(control.git[merged].parents[0].id))
+    control.git.config["uploadpack.allowFilter"] = True
+    with serve(root) as server:
+        copy = tmp_path / "copy"
+        subprocess.run(["git", "init", "-q", str(copy)], check=True)
+        git = ["git", "-C", str(copy)]
+        subprocess.run([*git, "remote", "add", "origin", server.url("control.git")], check=True)
+        fetch = [*git, "fetch", "-q", "--no-tags", "--depth=1", *filters, "origin"]
+        subprocess.run([*fetch, "+refs/pull/1/merge:refs/remotes/pull/1/merge"], check=True)
+        subprocess.run([*git, "checkout", "-q", "--force", "refs/remotes/pull/1/merge"], check=True)
+
+        said = run(root, "check", "--control", str(copy), GITHUB_BASE_REF="main")
+
+    assert said.last == "Merging this ends 1 pending change", said
+    assert said.code == 0
+
+
+def test_a_private_control_repository_takes_a_token_from_the_environment(root: Path) -> None:
+    propose(root, {manifest("edge-1", "web"): None})
+    with serve(root, password="a-secret-token") as server:
+        arguments = ("check", "--control", server.url("control.git"), "--head", "feature")
+        without = run(root, *arguments)
+        said = run(root, *arguments, RECONCILER_CONTROL_TOKEN="a-secret-token")
+
+    assert without.code == 5
+    assert said.last == "Merging this changes 1 PackageVariant".replace("changes", "drops") + " never applied"
+
+
+def test_check_writes_nothing(root: Path) -> None:
+    propose(root, {manifest("edge-1", "web"): None})
+    before = {path.name: Repo(path).refs() for path in root.glob("*.git")}
+
+    check(root)
+
+    assert {path.name: Repo(path).refs() for path in root.glob("*.git")} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "event"),
+    [
+        ("GITHUB_EVENT_NAME", "pull_request"),
+        ("GITHUB_EVENT_NAME", "pull_request_target"),
+        ("CI_PIPELINE_SOURCE", "merge_request_event"),
+    ],
+)
+def test_apply_refuses_in_a_run_for_a_pull_request(root: Path, name: str, event: str) -> None:
+    before = {path.name: Repo(path).refs() for path in root.glob("*.git")}
+
+    said = run(root, "apply", "--control", "control.git", **{name: event})
+
+    assert said.code == 4
+    assert {path.name: Repo(path).refs() for path in root.glob("*.git")} == before
+
+
+@pytest.mark.parametrize("missing", ["--head", "--base"])
+def test_an_unknown_branch_is_said_so(root: Path, missing: str) -> None:
+    said = run(root, "check", "--control", "control.git", missing, "nowhere")
+
+    assert said.code == 3
+    assert "has no branch or commit nowhere" in said.err
