@@ -1,6 +1,8 @@
 """Every world of fixtures/worlds, played on real repositories and compared with what is expected."""
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,19 +35,46 @@ def test_a_second_apply_writes_nothing(source: Path, tmp_path: Path) -> None:
 
 def _tell(source: Path, world: World) -> dict[str, str]:
     transcript: list[str] = []
+    conditions: list[str] = []
     for action in story(source):
-        if action[0] == "change":
-            world.lay(source / "steps" / action[1])
-            transcript.append(f"# change {action[1]}\n")
+        if action[0] == "conditions":
+            conditions.append("\n".join(_conditions(world)))
+            continue
+        if _happen(source, world, *action):
+            transcript.append(f"# {' '.join(action)}\n")
             continue
         said = world.run(*action)
         transcript.append(f"$ reconciler {' '.join(action)}\n{said.out}{said.err}exit code {said.code}\n")
     listed = "".join(f"{r.name} {name}\n" for r in world.repositories() for name in refs(r))
-    return {
+    told = {
         "story.txt": _normal("\n".join(transcript), world),
         "refs.txt": listed,
         "drafts.diff": _normal(_drafts(world), world),
     }
+    return told | ({"status.txt": "\n".join(conditions)} if conditions else {})
+
+
+def _happen(source: Path, world: World, verb: str, *rest: str) -> bool:
+    """Do what people do between two commands; return whether the line is of that kind."""
+    match verb:
+        case "change":
+            world.lay(source / "steps" / rest[0])
+        case "tag":
+            world.tag(*rest)
+        case "revert":
+            world.revert(*rest)
+        case _:
+            return False
+    return True
+
+
+def _conditions(world: World) -> Iterator[str]:
+    """Yield every condition that is recorded, one a line."""
+    for owner in json.loads(world.run("status", "--output", "json").out)["items"]:
+        yield f"{owner['kind']} {owner['namespace']}/{owner['name']}"
+        for condition in owner["conditions"]:
+            yield "  {type}={status} {reason}: {message}".format(**condition).rstrip(": ")
+    yield ""
 
 
 def _drafts(world: World) -> str:

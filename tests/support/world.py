@@ -96,6 +96,27 @@ class World:
             git(copy, "commit", "-qm", message, when=self.clock)
             git(copy, "push", "-q", "origin", f"HEAD:{branch}")
 
+    def release(self, repository: str, package: str, version: Path) -> None:
+        """Publish a revision of an upstream package: its content, and its tag, which moves if it is there."""
+        with self.edit(repository, f"Release {package}/{version.name}") as copy:
+            shutil.rmtree(copy / package, ignore_errors=True)
+            shutil.copytree(version, copy / package)
+        self.tag(repository, f"{package}/{version.name}", "main")
+
+    def tag(self, repository: str, name: str, target: str) -> None:
+        """Set a tag, or move it, as its author does by force."""
+        git(self.root / f"{repository}.git", "tag", "--force", name, f"{target}^{{commit}}")
+
+    def revert(self, repository: str) -> None:
+        """Take back the last commit of main, as a person does."""
+        self.clock += 60
+        with tempfile.TemporaryDirectory(dir=self.root) as scratch:
+            copy = Path(scratch) / "copy"
+            git(self.root, "clone", "-q", str(self.root / f"{repository}.git"), str(copy))
+            merge = ["-m", "1"] if " " in git(copy, "log", "-1", "--format=%P").strip() else []
+            git(copy, "revert", "--no-edit", *merge, "HEAD", when=self.clock)
+            git(copy, "push", "-q", "origin", "HEAD:main")
+
     def draft_branch(self, repository: str, package: str) -> str:
         """Return the one draft branch of a package."""
         names = refs(self.root / f"{repository}.git")
@@ -112,6 +133,9 @@ class World:
                 for path in removed:
                     if _place(path) == (repository, inside):
                         (copy / inside / path.split("/", 1)[1]).unlink()
+        for version in sorted((step / "upstream").glob("*/*/*")):
+            repository, name = version.parts[-3:-1]
+            self.release(repository, name, version)
         for package in sorted((step / "draft").glob("*/*")):
             repository, name = package.parts[-2:]
             with self.edit(repository, step.name, branch=self.draft_branch(repository, name)) as copy:
