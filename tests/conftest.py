@@ -1,10 +1,13 @@
 """Options and profiles of the whole suite."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.notes import VARIABLE
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 
@@ -17,6 +20,21 @@ settings.register_profile(
 )
 settings.register_profile("fuzz", settings.get_profile("default"), derandomize=False, max_examples=100 * FUZZ)
 settings.load_profile("fuzz" if FUZZ > 1 else "default")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit the controller's file
+        descriptor, os.environ[VARIABLE] = tempfile.mkstemp(prefix="test-notes-")
+        os.close(descriptor)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    notes = Path(os.environ.pop(VARIABLE))
+    if lines := notes.read_text(encoding="utf-8").splitlines():
+        terminalreporter.section("what was measured")
+        for line in sorted(lines):
+            terminalreporter.line(line)
+    notes.unlink()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

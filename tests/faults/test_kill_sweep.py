@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.git import failpoints
 from tests.faults.world import PROJECT, FaultWorld, Runner, live, make_world
+from tests.support.notes import note
 from tests.support.small_world import EDGES
 
 KILLED = -signal.SIGKILL
@@ -55,15 +56,14 @@ def test_killed_anywhere_a_plain_run_completes_it(
     line: tuple[str, ...],
     runner: Runner,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     world = make_world(tmp_path / "w", runner)
     moment(world)
     world.save()
     undisturbed = world.run(*line)
     wanted, points = world.refs(), runner.points()
-    with capsys.disabled():
-        print(f"\n{' '.join(line)}: {len(points)} points over {len(EDGES)} repositories")
+    effects = " ".join(line)
+    note(f"kill -9 around every effect of `{effects}`: {len(points)} points, {len(EDGES)} repositories")
 
     for number, _ in enumerate(points, start=1):
         world.restore()

@@ -15,6 +15,7 @@ from reconciler.policy import Limits
 from tests.support.cel_expressions import INPUTS, MACROS, Generator
 from tests.support.conformance import cases_of
 from tests.support.hostile import HOSTILE
+from tests.support.notes import note
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 SEED = int(os.environ.get("RECONCILER_SEED") or (secrets.randbits(32) if FUZZ > 1 else 20240229))
@@ -73,12 +74,12 @@ def run_both(
 
 
 @pytest.mark.slow
-def test_both_engines_agree_on_value_or_failure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_both_engines_agree_on_value_or_failure() -> None:
     uses, outcomes, different = run_both(frozenset(), EXPRESSIONS, SEED)
 
-    with capsys.disabled():
-        print(f"\nseed {SEED}: {dict(outcomes)}")
-        print("  ".join(f"{name} {uses[name]}" for name in sorted(uses, key=uses.__getitem__)))
+    note(f"CEL in both engines, seed {SEED}: {dict(outcomes)}")
+    ordered = sorted(uses, key=uses.__getitem__)
+    note("CEL in both engines, uses: " + ", ".join(f"{name} {uses[name]}" for name in ordered))
     assert different == []
     assert {name: uses[name] for name in (*STANDARD, *MACROS, "has") if uses[name] < EACH} == {}
     assert outcomes["failure"] >= FAILING_SHARE * (outcomes["failure"] + outcomes["value"])
