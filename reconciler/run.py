@@ -18,6 +18,7 @@ from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Effect, Outcome, Plan
 from reconciler.plan.decide import plan_changes
+from reconciler.plan.shard import WHOLE, Shard, keep_shard
 from reconciler.read.contents import fetch_contents
 from reconciler.read.credentials import control_credential
 from reconciler.read.inventory import read_inventory
@@ -33,12 +34,14 @@ Narrate = Callable[[Effect], None]
 class Settings:
     """What the command line says about a run; everything else stands in the control repository.
 
-    `control` is a working copy, a bare repository or a URL; `allow_deletes` a person's consent.
+    `control` is a working copy, a bare repository or a URL; `allow_deletes` a person's consent;
+    `shard` the part of the fleet that is this run's.
     """
 
     control: str = "."
     cache_dir: Path | None = None
     allow_deletes: int = 0
+    shard: Shard = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ class Planned:
 
 def read_world(settings: Settings, forges: Forges | None = None) -> World:
     """Read everything that a run may know. Writes nothing."""
-    forges = forges or Forges()
+    forges = forges or Forges(shards=settings.shard.parts)
     mirrors = open_mirrors(settings)
     inventory = read_inventory(settings.control, mirrors, os.environ, forges=forges)
     return World(_with_consent(inventory, settings.allow_deletes), mirrors, forges)
@@ -87,7 +90,8 @@ def read_world(settings: Settings, forges: Forges | None = None) -> World:
 
 def make_plan(settings: Settings, forges: Forges | None = None) -> Planned:
     """Compute what every package should be, and what it takes. Writes nothing."""
-    return plan_world(read_world(settings, forges))
+    planned = plan_world(read_world(settings, forges))
+    return replace(planned, plan=keep_shard(planned.plan, settings.shard))
 
 
 def plan_world(world: World) -> Planned:

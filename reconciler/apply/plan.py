@@ -9,6 +9,7 @@ from reconciler.apply.pulls import tell_left
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import (
     Branch,
+    share_branch,
     state_ref,
     status_ref,
     surviving_records,
@@ -16,9 +17,10 @@ from reconciler.apply.state import (
 )
 from reconciler.apply.target import Target
 from reconciler.git.repository import Mirror
+from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Change, Effect, Outcome, Plan
-from reconciler.state import PackageVariantRecord, SetRecord, record_bytes, record_path
+from reconciler.state import SETS_DIRECTORY, PackageVariantRecord, SetRecord, record_bytes, record_path
 
 AT_ONCE = 4
 Narrate = Callable[[Effect], None]
@@ -68,6 +70,8 @@ def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str,
 
 def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
     """Write what was decided and what was observed, last: neither is needed to recognise an effect."""
+    if plan.elsewhere is not None:
+        return _shared_branches(plan, inventory, control, done.failed | plan.elsewhere)
     policy, known = inventory.policy, inventory.control
     before: list[PackageVariantRecord | SetRecord] = [*inventory.records.values()]
     before += inventory.set_records.values()
@@ -77,6 +81,26 @@ def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
     time = known.commit.time
     return joined(write_branch(control, branch, policy.commits, time) for branch in (state, status))
+
+
+def _shared_branches(
+    plan: Plan, inventory: Inventory, control: Mirror, others: frozenset[PackageKey]
+) -> Result:
+    """Write a shard's part of the state: the records of `others` stay as whoever writes them leaves them."""
+    policy, known = inventory.policy, inventory.control
+
+    def mine(path: str) -> bool:
+        if path in plan.record_owners:
+            return plan.record_owners[path] not in others
+        return path in plan.records or path.startswith(f"{SETS_DIRECTORY}/")
+
+    state = Branch(state_ref(policy.instance), known.state, plan.records, "Record what was applied\n")
+    status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
+    time = known.commit.time
+    return joined(
+        share_branch(control, branch, is_mine, policy, time)
+        for branch, is_mine in ((state, mine), (status, lambda _: True))
+    )
 
 
 def _by_url(changes: Iterable[Change]) -> dict[str, list[Change]]:

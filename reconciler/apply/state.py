@@ -1,11 +1,11 @@
 """The state and status branches, written last: what was decided, and what was observed (D3)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.apply.outcome import Did, Result, failure
-from reconciler.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
+from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.layout import HEADS
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
@@ -14,10 +14,13 @@ from reconciler.git.store import Pack
 from reconciler.ids import Oid, PackageKey
 from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
-from reconciler.policy import CommitPolicy, Limits
+from reconciler.policy import CommitPolicy, Limits, Policy
 
 MOST_FILES = 1_000_000
 """A fleet has more variants than a package has files."""
+
+MOST_TRIES = 50
+"""Writers of one branch side by side, about: each try that fails let another one through."""
 
 CONTROL = "control"
 """What reports call the control repository."""
@@ -95,6 +98,29 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
             return Result()
         return failure(CONTROL, _error(answer), (), branch.ref.removeprefix(HEADS))
     return Result((Effect(CONTROL, Did.RECORDED, branch.ref.removeprefix(HEADS), commit),))
+
+
+def share_branch(
+    mirror: Mirror, branch: Branch, mine: Callable[[str], bool], policy: Policy, time: int
+) -> Result:
+    """Move a branch that several shards write: our files replace ours, what others wrote stays.
+
+    By compare-and-swap on what the branch holds now; whoever is slower looks again.
+    """
+    ours = {path: data for path, data in branch.files.items() if mine(path)}
+    result = Result()
+    for _ in range(MOST_TRIES):
+        try:
+            mirror.fetch()
+            tip = mirror.refs().get(branch.ref)
+            there = read_branch(mirror, tip, policy.limits)
+        except UnavailableError as error:
+            return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS))
+        theirs = {path: data for path, data in there.items() if not mine(path)}
+        result = write_branch(mirror, branch._replace(expect=tip, files=theirs | ours), policy.commits, time)
+        if Exit.UNAVAILABLE not in result.exits:
+            break
+    return result
 
 
 def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: int) -> Oid:

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from reconciler.cli.check import LEVELS, check
+from reconciler.cli.options import with_consent
 from reconciler.cli.output import Output, make_printer
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import Runner, check_event, current_runner
@@ -131,7 +131,7 @@ def _settings(inputs: Inputs) -> "Settings":
     from reconciler.run import Settings
 
     settings = Settings(inputs.text("control") or ".")
-    return replace(settings, allow_deletes=inputs.number("allow-deletes"))
+    return with_consent(settings, inputs.number("allow-deletes"), inputs.text("shard"))
 
 
 def _tell(runner: Runner, inputs: Inputs, planned: "Planned", outcome: "Outcome | None", code: Exit) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import control_options, with_consent
+from reconciler.cli.options import control_options, shard_option, with_consent
 from reconciler.cli.output import Output, Printer, make_printer, output_options, wants_colour
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @control_options
+@shard_option
 @output_options(Output.TEXT, Output.JSON, Output.MARKDOWN)
 @click.option(
     "--checksum", default="", metavar="SUM", help="Apply only if the plan is the one with this sum."
@@ -31,7 +32,14 @@ if TYPE_CHECKING:
 )
 @click.option("--quiet", "-q", is_flag=True, help="Only what is wrong, and the sums.")
 def apply(
-    settings: "Settings", output: str, checksum: str, allow_deletes: int, *, no_color: bool, quiet: bool
+    settings: "Settings",
+    output: str,
+    checksum: str,
+    allow_deletes: int,
+    *,
+    shard: str,
+    no_color: bool,
+    quiet: bool,
 ) -> Exit:
     r"""Plan, then do it: write drafts, open pull requests, publish what was merged.
 
@@ -51,7 +59,7 @@ def apply(
 
     check_event(os.environ)
     printer = make_printer(colour=not no_color)
-    planned = make_plan(with_consent(settings, allow_deletes))
+    planned = make_plan(with_consent(settings, allow_deletes, shard))
     form = Output(output)
     if form is Output.TEXT:
         show_plan(printer, planned, form, quiet=quiet)

@@ -1,5 +1,6 @@
 """Options that most commands share, and what they become."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -38,8 +39,25 @@ def control_options(command: Command) -> Command:
     return with_settings
 
 
-def with_consent(settings: "Settings", allow_deletes: int) -> "Settings":
-    """Return `settings` with a person's consent to this many deletions."""
+def shard_option(command: Command) -> Command:
+    """Give a command `--shard`: the part of the fleet that is this run's."""
+    return click.option(
+        "--shard",
+        default="",
+        envvar="RECONCILER_SHARD",
+        metavar="I/N",
+        help="Only the repositories of part I (from 0) of N; auto/N in a Kubernetes Indexed Job.",
+    )(command)
+
+
+def with_consent(settings: "Settings", allow_deletes: int, shard: str = "") -> "Settings":
+    """Return `settings` with a person's consent to this many deletions, for one part of the fleet.
+
+    Raises:
+        UsageError: There is no such part.
+    """
     from dataclasses import replace
 
-    return replace(settings, allow_deletes=allow_deletes)
+    from reconciler.plan.shard import parse_shard
+
+    return replace(settings, allow_deletes=allow_deletes, shard=parse_shard(shard, os.environ))

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import control_options, with_consent
+from reconciler.cli.options import control_options, shard_option, with_consent
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import Exit
 
@@ -17,6 +17,7 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 
 @click.command()
 @control_options
+@shard_option
 @output_options(*FORMS)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when changes are pending.")
 @click.option("--quiet", "-q", is_flag=True, help="Only what is wrong, and the sum.")
@@ -26,6 +27,7 @@ def plan(
     output: str,
     allow_deletes: int,
     *,
+    shard: str,
     no_color: bool,
     detailed_exitcode: bool,
     quiet: bool,
@@ -46,7 +48,7 @@ def plan(
     from reconciler.report.summary import exit_of
     from reconciler.run import make_plan
 
-    planned = make_plan(with_consent(settings, allow_deletes))
+    planned = make_plan(with_consent(settings, allow_deletes, shard))
     printer = make_printer(colour=not no_color)
     show_plan(printer, planned, Output(output), quiet=quiet, detailed=detailed_exitcode)
     return exit_of(planned.plan, detailed=detailed_exitcode)

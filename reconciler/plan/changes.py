@@ -163,6 +163,7 @@ class Plan:
     annotation, has exactly one change. `records` and `status` are the files of the state and
     status branches after the plan is applied, `record_owners` the package each record waits
     for: where writing a package fails, its record stays as it was. Sorted by identity.
+    `elsewhere` are the packages whose records other shards write, None where there are none.
     """
 
     changes: tuple[Change, ...] = ()
@@ -175,6 +176,7 @@ class Plan:
     exits: frozenset[Exit] = frozenset()
     checksum: str = ""
     notes: tuple[str, ...] = ()
+    elsewhere: frozenset[PackageKey] | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -1,0 +1,85 @@
+"""Shards: which part of a fleet one of several runs side by side is responsible for (D16)."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from reconciler.errors import Exit, UsageError
+from reconciler.plan.changes import Plan
+from reconciler.plan.checksum import plan_checksum
+
+INDEX = "JOB_COMPLETION_INDEX"
+MOST = 1000
+
+_SHARD = re.compile(r"(auto|[0-9]{1,4})/([0-9]{1,4})")
+
+
+class Shard(NamedTuple):
+    """One of `parts`, numbered from 0."""
+
+    part: int = 0
+    parts: int = 1
+
+    def holds(self, url: str) -> bool:
+        """Tell whether a downstream repository, by its normalised URL, is this shard's."""
+        return self.parts == 1 or shard_of(url, self.parts) == self.part
+
+
+WHOLE = Shard()
+
+
+def shard_of(url: str, count: int) -> int:
+    """Return the one shard of `count` that a repository belongs to.
+
+    Total and deterministic: it depends on the repository's identity alone, so every package of a
+    repository has one writer. With one shard more only the repositories that the new one gets
+    move (rendezvous hashing).
+    """
+    return max(range(count), key=lambda index: (_weight(url, index), index))
+
+
+def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
+    """Return the shard that `I/N` names, I from 0; `auto/N` takes I from a Kubernetes Indexed Job.
+
+    Raises:
+        UsageError: It names no shard.
+    """
+    if not text:
+        return WHOLE
+    match = _SHARD.fullmatch(text)
+    hint = "Give I/N with I from 0 to N-1, or auto/N in an Indexed Job."
+    if match is None:
+        raise UsageError(f"{text!r} is no shard", hint=hint)
+    index = environment.get(INDEX, "") if match[1] == "auto" else match[1]
+    if not re.fullmatch(r"[0-9]{1,4}", index):
+        raise UsageError(f"{text!r} needs {INDEX}, which is {index!r}", hint=hint)
+    shard = Shard(int(index), int(match[2]))
+    if not shard.part < shard.parts <= MOST:
+        raise UsageError(f"There is no shard {shard.part} of {shard.parts}", hint=hint)
+    return shard
+
+
+def keep_shard(plan: Plan, shard: Shard) -> Plan:
+    """Return the part of a plan that is a shard's: its packages, and the checksum of them.
+
+    The shards of a plan hold each of its packages exactly once. What is wrong, and why nothing
+    may be applied, is everybody's. The records of other shards' packages are theirs to write.
+    """
+    if shard.parts == 1:
+        return plan
+    changes = tuple(change for change in plan.changes if shard.holds(change.package.url))
+    owners = plan.record_owners.values()
+    elsewhere = frozenset(package for package in owners if not shard.holds(package.url))
+    part = replace(plan, changes=changes, elsewhere=elsewhere, checksum=plan_checksum(changes))
+    exits = set(plan.exits) - {Exit.PENDING, Exit.WAITING}
+    if not part.is_empty:
+        exits.add(Exit.PENDING)
+    if any(change.waits for change in changes):
+        exits.add(Exit.WAITING)
+    return replace(part, exits=frozenset(exits))
+
+
+def _weight(url: str, index: int) -> bytes:
+    return hashlib.sha256(f"{index}\0{url}".encode()).digest()

@@ -1,0 +1,107 @@
+"""Several shards together do exactly what one run does, one after the other and side by side."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_check import run
+from tests.support.git import Repo
+from tests.support.small_world import manifest, write_world
+
+EDGES = tuple(f"edge-{n}" for n in range(1, 8))
+MACHINE = "refs/heads/reconciler/fleet/"
+
+
+def everything(root: Path) -> dict[str, object]:
+    """Return every ref, and of machine-owned branches the content: their history is each run's own."""
+    found: dict[str, object] = {}
+    for path in sorted(root.glob("*.git")):
+        repo = Repo(path)
+        for ref, oid in repo.refs().items():
+            found[f"{path.name} {ref}"] = repo.tree(ref) if ref.startswith(MACHINE) else oid
+    return found
+
+
+def story(root: Path, shards: int) -> list[dict[str, object]]:
+    """Apply, publish one draft, let one variant go, apply again; return what stood after each."""
+    told = []
+    apply(root, shards)
+    told.append(everything(root))
+    Repo(root / "edge-1.git").merge("drafts/web/packagevariant-1", how="squash")
+    Repo(root / "control.git").commit({manifest("edge-1", "web"): None, manifest("edge-2", "db"): None})
+    apply(root, shards)
+    told.append(everything(root))
+    return told
+
+
+def apply(root: Path, shards: int) -> None:
+    for index in range(shards):
+        said = run(root, "apply", "--control", "control.git", "--shard", f"{index}/{shards}")
+        assert said.code == 0, said
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+def test_shards_one_after_the_other_equal_one_run(tmp_path: Path, shards: int) -> None:
+    at = tmp_path / "w"
+    write_world(at, EDGES)
+    one = story(at, 1)
+    at.rename(tmp_path / "one")
+    write_world(at, EDGES)
+
+    assert story(at, shards) == one
+
+
+def test_shards_side_by_side_equal_one_run(tmp_path: Path) -> None:
+    at = tmp_path / "w"
+    write_world(at, EDGES)
+    apply(at, 1)
+    one = everything(at)
+    at.rename(tmp_path / "one")
+    write_world(at, EDGES)
+    command = [
+        sys.executable,
+        "-m",
+        "reconciler.cli.main",
+        "apply",
+        "--control",
+        "control.git",
+        "--shard",
+        "auto/4",
+    ]
+    runs = [
+        subprocess.Popen(
+            command,
+            cwd=at,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "JOB_COMPLETION_INDEX": str(i),
+                "XDG_CACHE_HOME": str(tmp_path / f"c{i}"),
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(4)
+    ]
+
+    ended = [(job.communicate()[1], job.returncode) for job in runs]
+
+    assert [code for _, code in ended] == [0] * 4, ended
+    assert everything(at) == one
+
+
+def test_a_shard_touches_its_own_repositories_only(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", EDGES)
+    touched = []
+    for index in range(3):
+        before = everything(tmp_path / "w")
+        run(tmp_path / "w", "apply", "--control", "control.git", "--shard", f"{index}/3")
+        after = everything(tmp_path / "w")
+        touched.append(
+            {name.split()[0] for name in after if after[name] != before.get(name)} - {"control.git"}
+        )
+
+    assert set().union(*touched) == {f"{edge}.git" for edge in EDGES}
+    assert sum(map(len, touched)) == len(EDGES)
