@@ -4,8 +4,6 @@ import threading
 from datetime import datetime
 from typing import NamedTuple
 
-import jwt
-
 from reconciler.errors import UnavailableError
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.http import StaticToken, Transport
@@ -77,6 +75,8 @@ class AppToken:
 
     def _signed(self) -> str:
         """Return the App's own proof: RS256, a minute back for clocks that differ, nine minutes on."""
+        import jwt  # noqa: PLC0415 - slow to import, and needed by Apps alone
+
         now = int(self.clock.now())
         claims = {"iat": now - _BACK_S, "exp": now + _LIFE_S, "iss": self.app.app_id}
         try:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from reconciler.errors import ConfigurationError, UnavailableError
-from reconciler.forge import github
+from reconciler.errors import UnavailableError
+from reconciler.forge import gitea, github, gitlab
 from reconciler.forge.app import App, AppToken
 from reconciler.forge.base import Forge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
@@ -18,8 +18,16 @@ from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy, find
 
 Find = Callable[[str], Credential | None]
 
-_APIS: Mapping[ForgeKind, Callable[[str], str]] = {ForgeKind.GITHUB: github.default_api}
-_DIALECTS: Mapping[ForgeKind, Callable[[Transport, str], Dialect]] = {ForgeKind.GITHUB: github.GitHub}
+_APIS: Mapping[ForgeKind, Callable[[str], str]] = {
+    ForgeKind.GITHUB: github.default_api,
+    ForgeKind.GITLAB: gitlab.default_api,
+    ForgeKind.GITEA: gitea.default_api,
+}
+_DIALECTS: Mapping[ForgeKind, Callable[[Transport, str], Dialect]] = {
+    ForgeKind.GITHUB: github.GitHub,
+    ForgeKind.GITLAB: gitlab.GitLab,
+    ForgeKind.GITEA: gitea.Gitea,
+}
 _HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEADERS}
 
 
@@ -48,7 +56,6 @@ class Forges:
         """Return the forge of a repository: what the longest matching rule says, else the repository itself.
 
         Raises:
-            ConfigurationError: The rule names a forge that this version does not speak to.
             UnavailableError: Its credential is not there.
         """
         if mirror.url not in self._forges:
@@ -72,11 +79,6 @@ class Forges:
         rule = find_rule(self._policy.forges, mirror.remote)
         if rule is None or rule.kind is ForgeKind.LOCAL:
             return LocalForge(mirror, self._policy.commits)
-        if rule.kind not in _DIALECTS:
-            raise ConfigurationError(
-                f"Forge {rule.kind} of {rule.prefix} is not supported by this version",
-                hint="Leave the rule out: pull requests are then kept in the repository itself.",
-            )
         transport = self._transport(rule, mirror.url)
         name = mirror.url.partition("/")[2]
         return RemoteForge(_DIALECTS[rule.kind](transport, name), transport, self._policy.instance)

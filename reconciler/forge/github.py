@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge.faults import InvalidError
 from reconciler.forge.http import Transport
-from reconciler.forge.remote import Comment, ExistsError, Seen
+from reconciler.forge.remote import Comment, ExistsError, Seen, write_times
 from reconciler.inventory import PullRequest, PullState
 
 COMMENTS = """
@@ -175,12 +174,6 @@ def _seen(item: Mapping[str, Any]) -> Seen:
         key=item.get("node_id", ""),
         times=write_times(item),
     )
-
-
-def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return when a pull request was written to, by whomever: opened, closed, last changed."""
-    stamps = [item.get(name) for name in ("created_at", "updated_at", "closed_at")]
-    return tuple(datetime.fromisoformat(stamp).timestamp() for stamp in dict.fromkeys(filter(None, stamps)))
 
 
 def _why_not(wanted: PullRequest, said: str) -> Exception | None:

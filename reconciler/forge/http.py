@@ -8,7 +8,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-import httpx
 import orjson
 
 from reconciler import __version__
@@ -93,6 +92,8 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 30.0,
     ) -> None:
+        import httpx  # noqa: PLC0415 - slow to import, and needed only where a forge is remote
+
         parts = urlsplit(base)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UnavailableError(f"{base!r} is no address of a forge's API", hint="Give an https URL.")
@@ -189,6 +190,8 @@ class Transport:
         self, method: str, url: str, body: object, params: Mapping[str, str | int] | None, *, writes: bool
     ) -> tuple[_Raw, Fault | None]:
         """Send once; a connection that broke is a lost reply."""
+        import httpx  # noqa: PLC0415 - see above
+
         try:
             if not writes:
                 return self._send(method, url, body, params), None
@@ -198,6 +201,8 @@ class Transport:
             return _Raw(0, {}, None), Fault(FaultKind.LOST, f"{type(error).__name__} {error}".strip())
 
     def _send(self, method: str, url: str, body: object, params: Mapping[str, str | int] | None) -> _Raw:
+        import httpx  # noqa: PLC0415 - see above
+
         headers = {"Authorization": value} if (value := self.auth.value()) else {}
         content = None
         if body is not None:

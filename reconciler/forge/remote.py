@@ -1,8 +1,9 @@
 """What every forge with an API does alike; a dialect says only how it is spelled."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 
 from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge import marker
@@ -238,6 +239,12 @@ class RemoteForge:
             return self.dialect.find(number)
         except MissingError as error:
             raise RefusedError(f"There is no pull request {number} in {self.dialect.name}") from error
+
+
+def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return when a pull request was written to, by whomever: opened, closed, last changed."""
+    stamps = [item.get(name) for name in ("created_at", "updated_at", "closed_at")]
+    return tuple(datetime.fromisoformat(stamp).timestamp() for stamp in dict.fromkeys(filter(None, stamps)))
 
 
 def _check_mergeable(seen: Seen, expect: str) -> None:

@@ -1,27 +1,34 @@
 """Simulated forges with two draft branches and a person who pushes, for the contract suite."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconciler.forge import github
+from reconciler.forge import gitea, github, gitlab
 from reconciler.forge.budget import Budget, Clock
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.remote import RemoteForge
 from reconciler.policy import WriteLimits
 from tests.support.conformance import root as conformance
 from tests.support.forges.description import load
+from tests.support.forges.gitea import GiteaSimulator
 from tests.support.forges.github import GitHubSimulator
+from tests.support.forges.gitlab import GitLabSimulator
 from tests.support.forges.schema import validator
 from tests.support.forges.server import Simulator, VirtualClock, serving
 from tests.support.git import kptfile, make_repository
 
 NAME = "acme/edge"
 HEADS = {"web": "drafts/web/packagevariant-1", "db": "drafts/db/packagevariant-1"}
-DIALECTS: dict[str, Any] = {"github": github.GitHub}
+DIALECTS: dict[str, Any] = {"github": github.GitHub, "gitea": gitea.Gitea, "gitlab": gitlab.GitLab}
+MAKERS: dict[str, tuple[type[Simulator], str, str]] = {
+    "github": (GitHubSimulator, "/api/v3", "github-openapi.json"),
+    "gitea": (GiteaSimulator, "/api/v1", "gitea-swagger.json"),
+    "gitlab": (GitLabSimulator, "/api/v4", ""),
+}
 
 
 class SimulatorBench:
@@ -49,12 +56,11 @@ class SimulatorBench:
 
 def make_simulator(kind: str, root: Path) -> Simulator:
     """Return a simulator of one kind of forge, with its description where there is one."""
-    files = {"github": "github-openapi.json"}
-    path = conformance() / files[kind]
-    if not path.exists():
+    make, prefix, file = MAKERS[kind]
+    path = conformance() / file
+    if file and not path.exists():
         pytest.skip(f"{path} is not there: nothing to judge requests by")
-    makers: dict[str, Callable[..., Simulator]] = {"github": GitHubSimulator}
-    made = makers[kind](root, {"github": "/api/v3"}[kind], load(path), VirtualClock())
+    made = make(root, prefix, load(path) if file else None, VirtualClock())
     if isinstance(made, GitHubSimulator):
         made.documents = validator()
     return made

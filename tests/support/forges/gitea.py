@@ -1,0 +1,143 @@
+"""Gitea as its description describes it, as far as we use it."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.forges.server import Answer, Hosted, Pull, Simulator
+
+
+@dataclass(eq=False)
+class GiteaSimulator(Simulator):
+    """Drafts are titles; a branch that is gone leaves its name in `label`; comments are numbered globally."""
+
+    def limited(self, kind: str) -> Answer:
+        if kind == "exists":
+            return Answer(409, {"message": "pull request already exists for these targets", "url": "u"})
+        return Answer(429, "Too Many Requests", {"Retry-After": "25"})
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        if path == "/user":
+            return Answer(200, {"login": self.bot, "id": 7})
+        found = re.fullmatch(r"/repos/([^/]+/[^/]+)(?:/(.*))?", path)
+        hosted = self.repositories.get(found[1]) if found else None
+        if not found or hosted is None:
+            return Answer(404, {"message": "not found", "url": "u"})
+        rest = found[2] or ""
+        if not rest:
+            return Answer(200, {"id": hosted.number, "full_name": hosted.name})
+        if rest == "labels":
+            return self._labels(hosted, method, body)
+        if rest == "pulls":
+            return self._list(hosted, query) if method == "GET" else self._open(hosted, body)
+        if match := re.fullmatch(r"issues/comments/(\d+)", rest):
+            return self._edit_comment(hosted, int(match[1]), body)
+        match = re.fullmatch(r"(pulls|issues)/(\d+)(/\w+)?", rest)
+        pull = hosted.pulls.get(int(match[2])) if match else None
+        if match is None or pull is None:
+            return Answer(404, {"message": "not found", "url": "u"})
+        return self._of_pull(hosted, self.refreshed(hosted, pull), f"{method} {match[3] or ''}", body)
+
+    def _of_pull(self, hosted: Hosted, pull: Pull, what: str, body: Any) -> Answer:
+        match what:
+            case "GET ":
+                return Answer(200, self.shown(hosted, pull))
+            case "PATCH ":
+                for name in ("title", "body", "state"):
+                    setattr(pull, name, body.get(name, getattr(pull, name)))
+                pull.updated = self.clock.now()
+                return Answer(201, self.shown(hosted, pull))
+            case "POST /merge":
+                return self._merge(hosted, pull, body)
+            case "PUT /labels":
+                names = {number: name for name, number in hosted.label_ids.items()}
+                pull.labels = [names[number] for number in body["labels"]]
+                return Answer(200, [{"id": hosted.label_ids[name], "name": name} for name in pull.labels])
+            case "GET /comments":
+                return Answer(200, [_comment(n, *c) for n, c in pull.comments.items()])
+            case "POST /comments":
+                number = 1 + max((n for p in hosted.pulls.values() for n in p.comments), default=0)
+                pull.comments[number] = (self.bot, body["body"])
+                pull.updated = self.clock.now()
+                return Answer(201, _comment(number, self.bot, body["body"]))
+        return Answer(404, {"message": "not found", "url": "u"})
+
+    def _labels(self, hosted: Hosted, method: str, body: Any) -> Answer:
+        if method == "POST":
+            hosted.label_ids[body["name"]] = 1 + len(hosted.label_ids)
+            return Answer(201, {"id": hosted.label_ids[body["name"]], "name": body["name"]})
+        return Answer(200, [{"id": number, "name": name} for name, number in hosted.label_ids.items()])
+
+    def _list(self, hosted: Hosted, query: dict[str, str]) -> Answer:
+        pulls = [self.refreshed(hosted, p) for p in hosted.pulls.values() if p.head]
+        state, base = query.get("state", "open"), query.get("base_branch", "")
+        pulls = [p for p in pulls if state in ("all", p.state) and base in ("", p.base) and self.visible(p)]
+        size, page = min(50, int(query.get("limit", 30))), int(query.get("page", 1))
+        shown = [self.shown(hosted, p) for p in sorted(pulls, key=lambda p: p.number)]
+        headers = {}
+        if page * size < len(shown):
+            rest = "&".join(f"{k}={v}" for k, v in {**query, "page": page + 1}.items())
+            headers["Link"] = f'<{self.api}/repos/{hosted.name}/pulls?{rest}>; rel="next"'
+        return Answer(200, shown[(page - 1) * size : page * size], headers)
+
+    def _open(self, hosted: Hosted, body: Any) -> Answer:
+        if hosted.ref(body["head"]) is None or hosted.ref(body["base"]) is None:
+            return Answer(404, {"message": "could not find the branch", "url": "u"})
+        if any(p.head == body["head"] and not p.fork and p.state == "open" for p in self._current(hosted)):
+            return self.limited("exists")
+        fields = {
+            "title": body["title"],
+            "body": body.get("body", ""),
+            "head": body["head"],
+            "base": body["base"],
+        }
+        return Answer(201, self.shown(hosted, self.new_pull(hosted, **fields)))
+
+    def _current(self, hosted: Hosted) -> list[Pull]:
+        return [self.refreshed(hosted, p) for p in hosted.pulls.values()]
+
+    def _merge(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
+        if pull.state != "open" or pull.title.startswith("WIP:"):
+            return Answer(405, {"message": "not mergeable", "url": "u"})
+        if body.get("head_commit_id", pull.head_oid) != pull.head_oid:
+            return Answer(409, {"message": "head out of date", "url": "u"})
+        self.merge(hosted.name, pull.number)
+        return Answer(200, None)
+
+    def _edit_comment(self, hosted: Hosted, number: int, body: Any) -> Answer:
+        for pull in hosted.pulls.values():
+            if number in pull.comments:
+                pull.comments[number] = (pull.comments[number][0], body["body"])
+                return Answer(200, _comment(number, *pull.comments[number]))
+        return Answer(404, {"message": "not found", "url": "u"})
+
+    def shown(self, hosted: Hosted, pull: Pull) -> dict[str, Any]:
+        gone = hosted.ref(pull.head) is None
+        number = hosted.number + (1000 if pull.fork else 0)
+        made = {
+            "number": pull.number,
+            "id": hosted.number * 10_000 + pull.number,
+            "title": pull.title,
+            "body": pull.body,
+            "state": pull.state,
+            "merged": bool(pull.merged),
+            "merge_commit_sha": pull.merge_oid or None,
+            "head": {
+                "label": pull.head,
+                "ref": f"refs/pull/{pull.number}/head" if gone else pull.head,
+                "sha": pull.head_oid,
+                "repo_id": number,
+            },
+            "base": {"label": pull.base, "ref": pull.base, "sha": "", "repo_id": hosted.number},
+            "labels": [{"id": hosted.label_ids.get(name, 0), "name": name} for name in pull.labels],
+            "html_url": f"{self.address}/{hosted.name}/pulls/{pull.number}",
+            "created_at": self.stamp(pull.created),
+            "updated_at": self.stamp(pull.updated or pull.created),
+            "closed_at": self.stamp(pull.closed),
+            "merged_at": self.stamp(pull.merged),
+        }
+        return {name: value for name, value in made.items() if value is not None}
+
+
+def _comment(number: int, login: str, body: str) -> dict[str, Any]:
+    return {"id": number, "body": body, "user": {"login": login}}

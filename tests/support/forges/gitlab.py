@@ -1,0 +1,121 @@
+"""GitLab as its documentation describes it, as far as we use it: no description judges this one."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from tests.support.forges.server import Answer, Hosted, Pull, Simulator
+
+
+@dataclass(eq=False)
+class GitLabSimulator(Simulator):
+    """Merge requests; projects are named by their path, percent-encoded."""
+
+    def limited(self, kind: str) -> Answer:
+        if kind == "exists":
+            return Answer(
+                409, {"message": ["Another open merge request already exists for this source branch: !1"]}
+            )
+        return Answer(429, "Retry later", {"Retry-After": "25"})
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        if path == "/user":
+            return Answer(200, {"username": self.bot, "id": 7})
+        found = re.fullmatch(r"/projects/(.+?)/merge_requests(?:/(\d+)(?:/(.*))?)?", unquote(path))
+        hosted = self.repositories.get(found[1]) if found else None
+        if not found or hosted is None:
+            return Answer(404, {"message": "404 Project Not Found"})
+        if not found[2]:
+            return self._list(hosted, query) if method == "GET" else self._open(hosted, body)
+        pull = hosted.pulls.get(int(found[2]))
+        if pull is None:
+            return Answer(404, {"message": "404 Not found"})
+        return self._of_pull(hosted, self.refreshed(hosted, pull), f"{method} {found[3] or ''}", body)
+
+    def _of_pull(self, hosted: Hosted, pull: Pull, what: str, body: Any) -> Answer:
+        match what:
+            case "GET ":
+                return Answer(200, self.shown(hosted, pull))
+            case "PUT ":
+                pull.title = body.get("title", pull.title)
+                pull.body = body.get("description", pull.body)
+                if "labels" in body:
+                    pull.labels = [name for name in body["labels"].split(",") if name]
+                if body.get("state_event") == "close":
+                    pull.state, pull.closed = "closed", self.clock.now()
+                pull.updated = self.clock.now()
+                return Answer(200, self.shown(hosted, pull))
+            case "PUT merge":
+                return self._merge(hosted, pull, body)
+            case "GET notes":
+                return Answer(200, [_note(n, *c) for n, c in pull.comments.items()])
+            case "POST notes":
+                number = 1 + max(pull.comments, default=1000 * pull.number)
+                pull.comments[number] = (self.bot, body["body"])
+                pull.updated = self.clock.now()
+                return Answer(201, _note(number, self.bot, body["body"]))
+        number = int(what.rpartition("/")[2])
+        pull.comments[number] = (self.bot, body["body"])
+        return Answer(200, _note(number, self.bot, body["body"]))
+
+    def _list(self, hosted: Hosted, query: dict[str, str]) -> Answer:
+        pulls = [self.refreshed(hosted, p) for p in hosted.pulls.values() if p.head and self.visible(p)]
+        shown = [self.shown(hosted, p) for p in sorted(pulls, key=lambda p: p.number)]
+        for name in ("state", "source_branch", "target_branch"):
+            if query.get(name, "all") != "all":
+                shown = [item for item in shown if item[name] == query[name]]
+        size, page = int(query.get("per_page", 20)), int(query.get("page", 1))
+        headers = {}
+        if page * size < len(shown):
+            rest = "&".join(f"{k}={v}" for k, v in {**query, "page": page + 1}.items())
+            root = f"{self.api}/projects/{hosted.name.replace('/', '%2F')}/merge_requests"
+            headers["Link"] = f'<{root}?{rest}>; rel="next"'
+        return Answer(200, shown[(page - 1) * size : page * size], headers)
+
+    def _open(self, hosted: Hosted, body: Any) -> Answer:
+        head, base = body["source_branch"], body["target_branch"]
+        for name in (head, base):
+            if hosted.ref(name) is None:
+                return Answer(422, {"message": [f'Branch "{name}" does not exist']})
+        current = [self.refreshed(hosted, p) for p in hosted.pulls.values()]
+        if any(p.head == head and p.base == base and not p.fork and p.state == "open" for p in current):
+            return self.limited("exists")
+        fields = {"title": body["title"], "body": body.get("description", ""), "head": head, "base": base}
+        return Answer(201, self.shown(hosted, self.new_pull(hosted, **fields)))
+
+    def _merge(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
+        if pull.state != "open" or pull.title.startswith("Draft:"):
+            return Answer(405, {"message": "405 Method Not Allowed"})
+        if body.get("sha", pull.head_oid) != pull.head_oid:
+            return Answer(409, {"message": "SHA does not match HEAD of source branch"})
+        self.merge(hosted.name, pull.number)
+        return Answer(200, self.shown(hosted, pull))
+
+    def shown(self, hosted: Hosted, pull: Pull) -> dict[str, Any]:
+        state = "merged" if pull.merged else {"open": "opened"}.get(pull.state, pull.state)
+        return {
+            "iid": pull.number,
+            "id": hosted.number * 10_000 + pull.number,
+            "title": pull.title,
+            "description": pull.body,
+            "state": state,
+            "draft": pull.title.startswith("Draft:"),
+            "source_branch": pull.head,
+            "target_branch": pull.base,
+            "source_project_id": hosted.number + (1000 if pull.fork else 0),
+            "target_project_id": hosted.number,
+            "sha": pull.head_oid,
+            "merge_commit_sha": pull.merge_oid or None,
+            "squash_commit_sha": None,
+            "labels": pull.labels,
+            "web_url": f"{self.address}/{hosted.name}/-/merge_requests/{pull.number}",
+            "created_at": self.stamp(pull.created),
+            "updated_at": self.stamp(pull.updated or pull.created),
+            "closed_at": self.stamp(pull.closed),
+            "merged_at": self.stamp(pull.merged),
+        }
+
+
+def _note(number: int, login: str, body: str) -> dict[str, Any]:
+    return {"id": number, "body": body, "author": {"username": login}, "system": False}
