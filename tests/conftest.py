@@ -28,7 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.close(descriptor)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
     notes = Path(os.environ.pop(VARIABLE))
     if lines := notes.read_text(encoding="utf-8").splitlines():
         terminalreporter.section("what was measured")
