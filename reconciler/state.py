@@ -39,6 +39,7 @@ class PackageVariantRecord(_Record):
     still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
     what was rejected; `deletion_proposed` tells that people were asked to delete the package.
     `injection` says which required injection points are empty, None if the package has no points;
+    `objects` are digests of the cluster objects that its injectors may name, by kind and name;
     `conflicts` wait for a person's answer, and `unready` says what else keeps the package from
     being approved.
     """
@@ -65,6 +66,7 @@ class PackageVariantRecord(_Record):
     injection: str | None = None
     conflicts: tuple[OpenConflict, ...] = ()
     unready: tuple[str, ...] = ()
+    objects: dict[str, str] = {}
 
     @property
     def key(self) -> ObjectName:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.inventory import Draft, PullRequest, PullState
 from reconciler.plan.beginnings import start_branch
+from reconciler.plan.causes import content_causes
 from reconciler.plan.changes import Change, ConflictNote, Op
 from reconciler.plan.drafts import (
     close_drafts,
@@ -194,7 +195,13 @@ def _written(case: Case, change: Change, draft: Draft, package: Package) -> Chan
     reason = _reason(case, draft)
     op = {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE)
     change = replace(change, op=op, reason=reason, writes=(write,), pull=_pull(case, draft.ref, draft))
-    return _asking(change, package.conflicts)
+    return _asking(_explained(case, change), package.conflicts)
+
+
+def _explained(case: Case, change: Change) -> Change:
+    if change.reason is not Reason.CONTENT_CHANGED:
+        return change
+    return replace(change, message=content_causes(case.resolved, case.record))
 
 
 def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:

@@ -139,6 +139,7 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         output_tree=_output(resolved, change, world) or "",
         retry=variant.annotations.get(RETRY, ""),
         injection=fresh.injection if isinstance(fresh, Package) else None,
+        objects=dict(resolved.objects),
         conflicts=tuple(_open(note) for note in change.conflicts),
         unready=_unready(world.rendered.variants[variant.key], change),
     )

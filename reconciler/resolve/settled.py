@@ -19,6 +19,9 @@ ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
 POLICIES = ("reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
 """Annotations of a variant that decide what its package becomes."""
 
+_SHORT = 16
+"""Hexadecimal digits that tell one content of an object from another in a record."""
+
 ENGINE = 2
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
@@ -91,13 +94,23 @@ def index_objects(snapshot: Snapshot) -> ObjectIndex:
     return found
 
 
+def named_objects(variant: DesiredVariant, objects: ObjectIndex) -> dict[str, str]:
+    """Return a short digest of every object that an injector of the variant may name, by kind and name."""
+    found = _named(variant, objects)
+    return {f"{o.kind} {o.name}": _digest(o.body)[:_SHORT] for o in found}
+
+
+def _named(variant: DesiredVariant, objects: ObjectIndex) -> list[SnapshotObject]:
+    names = sorted({injector.name for injector in variant.spec.injectors or () if injector.name})
+    return [o for name in names for o in objects.get(ObjectName(variant.key.namespace, name), ())]
+
+
 def _injected(variant: DesiredVariant, snapshot: Snapshot, objects: ObjectIndex) -> list[Any]:
     """Return identity and digest of every object that an injector of the variant may name."""
     if not variant.spec.injectors:
         return []
     namespace = variant.key.namespace
-    names = sorted({injector.name for injector in variant.spec.injectors if injector.name})
-    found = [o for name in names for o in objects.get(ObjectName(namespace, name), ())]
+    found = _named(variant, objects)
     kinds = [[o.api_version, o.kind] for o in objects.get(ObjectName(namespace, ""), ())]
     served = None if snapshot.served is None else sorted(snapshot.served)
     return [kinds, served, [[o.api_version, o.kind, o.name, _digest(o.body)] for o in found]]

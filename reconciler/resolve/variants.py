@@ -13,7 +13,7 @@ from reconciler.resolve.needs import collect_needs
 from reconciler.resolve.ownership import current_draft
 from reconciler.resolve.releases import find_releases
 from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant
-from reconciler.resolve.settled import ObjectIndex, find_settled, index_objects, inputs_digest
+from reconciler.resolve.settled import ObjectIndex, find_settled, index_objects, inputs_digest, named_objects
 from reconciler.resolve.upstreams import find_repository, find_upstream
 
 
@@ -77,6 +77,7 @@ def resolve_variant(
         draft=draft,
         draft_base=draft_base,
         inputs=inputs,
+        objects=named_objects(variant, objects),
         moved=find_moved_tag((draft.header if draft else None, package.main_header), pin, variant),
     )
     return replace(resolved, settled=find_settled(resolved, record))

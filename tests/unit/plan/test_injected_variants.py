@@ -11,6 +11,7 @@ from reconciler.ids import ObjectKey
 from reconciler.inventory import Inventory, Snapshot, SnapshotObject
 from reconciler.plan import plan_changes
 from reconciler.plan.changes import Op, Plan
+from reconciler.reasons import Reason
 from reconciler.render import render_packages
 from reconciler.resolve import resolve
 from tests.support.model import ModelWorld, blueprint
@@ -24,7 +25,8 @@ metadata:
     kpt.dev/config-injection: required
 spec: {}
 """
-COUNT = 40
+COUNT, TEAMS = 1000, 200
+TAKES = COUNT // TEAMS
 
 
 class ClusterWorld(ModelWorld):
@@ -44,7 +46,7 @@ class ClusterWorld(ModelWorld):
 @pytest.fixture
 def world() -> ClusterWorld:
     world = ClusterWorld()
-    world.teams = {f"team-{n}": "old" for n in range(COUNT // 4)}
+    world.teams = {f"team-{n}": "old" for n in range(TEAMS)}
     world.add_repository("blueprints")
     world.add_repository("edge")
     world.publish("blueprints", "web", blueprint("web", team_yaml=POINT), 1)
@@ -52,7 +54,7 @@ def world() -> ClusterWorld:
         world.variants[f"web-{number}"] = PackageVariantSpec(
             upstream=Upstream(repo="blueprints", package="web", revision=1),
             downstream=Downstream(repo="edge", package=f"web-{number}"),
-            injectors=[InjectionSelector(name=f"team-{number % (COUNT // 4)}")],
+            injectors=[InjectionSelector(name=f"team-{number % TEAMS}")],
         )
     world.run()
     return world
@@ -68,8 +70,11 @@ def test_one_changed_object_changes_exactly_the_drafts_that_used_it(world: Clust
 
     plan = world.run()
 
-    changed = sorted(change.package.path for change in plan.changes if change.op is not Op.KEEP)
-    assert changed == sorted(f"web-{n}" for n in range(COUNT) if n % (COUNT // 4) == 3)
+    changed = [change for change in plan.changes if change.op is not Op.KEEP]
+    assert sorted(c.package.path for c in changed) == sorted(f"web-{n}" for n in range(3, COUNT, TEAMS))
+    assert len(changed) == TAKES
+    assert {(c.op, c.reason) for c in changed} == {(Op.EDIT, Reason.CONTENT_CHANGED)}
+    assert {c.message for c in changed} == {"Changed: object Team team-3"}
     assert world.plan().is_empty
 
 
