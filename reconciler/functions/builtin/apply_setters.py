@@ -32,7 +32,7 @@ def apply_setters(call: Call) -> Iterator[FunctionResult]:
         if PREFIX not in resource.text:
             continue
         edits: list[Edit] = []
-        for field in fields_of(resource):
+        for field in fields_of(resource, PREFIX):
             pattern = setter_pattern(field.comment)
             if not _is_asked_for(pattern, setters):
                 continue

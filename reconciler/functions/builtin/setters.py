@@ -109,7 +109,7 @@ def list_setters(call: Call) -> Iterator[FunctionResult]:
     for resource in call.items:
         if PREFIX not in resource.text:
             continue
-        for field in fields_of(resource):
+        for field in fields_of(resource, PREFIX):
             for name, found in _used(field):
                 values[name] = found
                 counts[name] = counts.get(name, 0) + 1

@@ -1,11 +1,14 @@
 """Every field of a document with its path and its comment, and how to write text into one."""
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from reconciler.functions.resource import Resource
 from reconciler.krm.yaml import (
     AnyNode,
+    Entry,
     Mapping,
     Path,
     Raw,
@@ -34,23 +37,37 @@ class Field(NamedTuple):
         return path_text(self.path)
 
 
-def fields_of(resource: Resource) -> Iterator[Field]:
-    """Yield every scalar and sequence of a resource in the order of its text; aliases are left alone."""
+def fields_of(resource: Resource, mark: str = "") -> Iterator[Field]:
+    """Yield every scalar and sequence of a resource in the order of its text; aliases are left alone.
+
+    With `mark`, those alone whose extent in the text has it somewhere: the rest is not looked at.
+    """
     tree = Tree.parse(resource.text)
     if tree.root is not None:
-        yield from _fields(tree.root, (), None)
+        marks = [found.start() for found in re.finditer(re.escape(mark), tree.text)] if mark else None
+        yield from _fields(tree.root, (), None, _Extent(0, len(tree.text)), marks)
 
 
-def _fields(node: AnyNode, path: Path, slot: Slot | None) -> Iterator[Field]:
-    if isinstance(node, Mapping):
-        for entry in node.entries:
-            yield from _fields(entry.value, (*path, entry.name), entry)
-    elif isinstance(node, Sequence):
-        yield Field(path, node, slot.comments.line if slot is not None else "")
-        for item in node.items:
-            yield from _fields(item.value, (*path, item.index), item)
-    elif isinstance(node, Scalar):
-        yield Field(path, node, slot.comments.line if slot is not None else "")
+class _Extent(NamedTuple):
+    start: int
+    end: int
+
+
+def _fields(
+    node: AnyNode, path: Path, slot: Slot | None, extent: _Extent, marks: list[int] | None
+) -> Iterator[Field]:
+    if marks is not None and bisect_left(marks, extent.start) == bisect_left(marks, extent.end):
+        return
+    if not isinstance(node, Mapping):
+        if isinstance(node, (Scalar, Sequence)):
+            yield Field(path, node, slot.comments.line if slot is not None else "")
+        if not isinstance(node, Sequence):
+            return
+    slots: tuple[Slot, ...] = node.entries if isinstance(node, Mapping) else node.items
+    for number, inner in enumerate(slots):
+        end = slots[number + 1].start if number + 1 < len(slots) else extent.end
+        step = inner.name if isinstance(inner, Entry) else inner.index
+        yield from _fields(inner.value, (*path, step), inner, _Extent(inner.start, end), marks)
 
 
 def path_text(path: Path) -> str:

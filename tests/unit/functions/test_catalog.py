@@ -1,0 +1,76 @@
+"""Image names and versions: what is claimed by a builtin, in which profile, and what never is."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.functions.catalog import CLAIMS, find_claim, parse_image
+from reconciler.functions.pipeline import BUILTINS
+
+DIGEST = "sha256:" + "a" * 64
+
+
+class Case(NamedTuple):
+    reason: str
+    image: str
+    tag: str
+    want: str | None
+
+
+CASES = [
+    Case("the newest exact version", "set-namespace:v0.4.5", "", ""),
+    Case("an older one has its own profile", "set-namespace:v0.4.1", "", "plain"),
+    Case("a floating minor means its newest", "set-namespace:v0.4", "", ""),
+    Case("every registry's spelling", "gcr.io/kpt-fn/apply-replacements:v0.1.1", "", "lenient"),
+    Case("the new registry", "ghcr.io/kptdev/krm-functions-catalog/apply-replacements:v0.1.1", "", "lenient"),
+    Case("no tag is the newest", "set-labels", "", ""),
+    Case("latest is the newest", "set-labels:latest", "", ""),
+    Case("below the range is not ours", "set-labels:v0.1.5", "", None),
+    Case("above the range is not ours", "set-namespace:v0.5.0", "", None),
+    Case("a floating major is more than we know", "set-namespace:v0", "", None),
+    Case("another registry's function of the same name", "example.com/acme/set-labels:v0.2", "", None),
+    Case("an unknown function", "no-such-function:v1", "", None),
+    Case("tag replaces the image's own", "set-namespace:v9", "v0.4.1", "plain"),
+    Case("tag may be a constraint", "apply-setters", "~0.1", "required"),
+    Case("the highest that fits wins", "apply-setters", ">=0.1", ""),
+    Case("a constraint that nothing fits", "apply-setters", ">=3", None),
+    Case("a digest that nobody pinned", f"set-labels@{DIGEST}", "", None),
+    Case("a tag that is no version", "set-labels:stable", "", None),
+    Case("a pseudo image", "builtins/gen-pkg-context", "", ""),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.reason)
+def test_claim(case: Case) -> None:
+    image = parse_image(case.image, case.tag)
+    assert image is not None
+
+    found = find_claim(image)
+
+    assert (found.profile if found else None) == case.want
+
+
+def test_floating_tags_may_be_left_to_containers() -> None:
+    image = parse_image("set-labels:latest")
+    assert image is not None
+
+    assert find_claim(image, floating=False) is None
+
+
+def test_a_digest_is_claimed_where_the_lock_says_that_it_is_the_tag() -> None:
+    image = parse_image(f"set-labels:v0.2.0@{DIGEST}")
+    assert image is not None
+
+    assert find_claim(image, known=DIGEST) is not None
+    assert find_claim(image, known=DIGEST.replace("a", "b")) is None
+
+
+@pytest.mark.parametrize("text", ["", "UPPER/../x", "a b", "name:tag:tag", "-x", "x@sha256:short"])
+def test_what_is_no_image_is_none(text: str) -> None:
+    assert parse_image(text) is None
+
+
+def test_every_claim_but_starlark_has_a_builtin() -> None:
+    assert set(CLAIMS) - set(BUILTINS) == {"starlark"}
+    assert all(first.high == second.low for c in CLAIMS.values() for first, second in pairwise(c))

@@ -1,0 +1,311 @@
+"""What a pipeline means: order, selectors, configuration, and everything that a function may not do."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.result import PipelineResult, result_list
+from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
+from reconciler.objects import File, Files, Mode
+from reconciler.policy import FunctionPolicy
+
+HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n"
+MAP = "# about a\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name} # its name\ndata:\n  k: 'v'\n"
+
+
+class Python:
+    """A runtime whose functions are Python functions, by the name that the step gives to `exec`."""
+
+    def __init__(self, **functions: Callable[[FunctionCall], FunctionRun]) -> None:
+        self.functions = functions
+        self.calls: list[FunctionCall] = []
+
+    def can_run(self, call: FunctionCall) -> str:
+        return "" if call.exec in self.functions else "no such function"
+
+    def run(self, call: FunctionCall) -> FunctionRun:
+        self.calls.append(call)
+        return self.functions[call.exec](call)
+
+
+def files(pipeline: str, **texts: str) -> dict[str, File]:
+    kptfile = {"Kptfile": File.of((HEAD + pipeline).encode())}
+    return kptfile | {f"{name}.yaml": File.of(text.encode()) for name, text in texts.items()}
+
+
+def steps(*names: str, stage: str = "mutators") -> str:
+    return f"pipeline:\n  {stage}:\n" + "".join(f"  - exec: {name}\n" for name in names)
+
+
+def change(edit: Callable[[list[dict[str, Any]]], object]) -> Callable[[FunctionCall], FunctionRun]:
+    """Return a function that edits the items of its input."""
+
+    def run(call: FunctionCall) -> FunctionRun:
+        items = [dict(item) for item in call.items]
+        edit(items)
+        return FunctionRun(items)
+
+    return run
+
+
+def append(text: str) -> Callable[[FunctionCall], FunctionRun]:
+    def edit(items: list[dict[str, Any]]) -> None:
+        for item in items:
+            if item["kind"] == "ConfigMap":
+                item["data"] = {**item["data"], "k": item["data"]["k"] + text}
+
+    return change(edit)
+
+
+def text_of(result: PipelineResult, name: str) -> str:
+    return result.files[f"{name}.yaml"].data.decode()
+
+
+def test_without_a_pipeline_nothing_is_read_or_changed() -> None:
+    given = {"broken.yaml": File.of(b"\tno yaml"), "Kptfile": File.of(HEAD.encode())}
+
+    result = run_pipeline(given)
+
+    assert result.files is given
+    assert not result.declared
+
+
+def test_mutators_run_in_order_and_what_they_left_alone_keeps_every_byte() -> None:
+    runtime = Python(one=append("1"), two=append("2"))
+    given = files(
+        steps("one", "two"), a=MAP.format(name="a"), other="apiVersion: v1\nkind:   Odd\nmetadata: {name: o}"
+    )
+
+    result = run_pipeline(given, [runtime])
+
+    assert result.error == ""
+    assert text_of(result, "a") == MAP.format(name="a").replace("'v'", "'v12'")
+    assert result.files["other.yaml"] is given["other.yaml"]
+    assert result.files["Kptfile"] is given["Kptfile"]
+
+
+def test_validators_see_the_result_and_their_changes_are_dropped() -> None:
+    runtime = Python(mutate=append("1"), check=append("2"))
+    given = files(steps("mutate") + "  validators:\n  - exec: check\n", a=MAP.format(name="a"))
+
+    result = run_pipeline(given, [runtime])
+
+    seen = {item["metadata"]["name"]: item for item in runtime.calls[1].items}
+    assert seen["a"]["data"]["k"] == "v1"
+    assert "'v1'" in text_of(result, "a")
+
+
+def test_sub_packages_come_first_and_their_result_is_the_parents_input() -> None:
+    runtime = Python(inner=append("-inner"), outer=append("-outer"))
+    inner = {f"sub/{path}": file for path, file in files(steps("inner"), a=MAP.format(name="deep")).items()}
+
+    result = run_pipeline(files(steps("outer"), a=MAP.format(name="a")) | inner, [runtime])
+
+    assert [call.exec for call in runtime.calls] == ["inner", "outer"]
+    assert "'v-inner-outer'" in result.files["sub/a.yaml"].data.decode()
+    assert "'v-outer'" in text_of(result, "a")
+
+
+SELECTORS = [
+    ("kind", "    selectors:\n    - kind: ConfigMap\n", {"a", "b"}),
+    ("any of two", "    selectors:\n    - name: a\n    - name: b\n", {"a", "b"}),
+    ("both fields", "    selectors:\n    - name: a\n      kind: Service\n", set()),
+    ("no pattern is one", "    selectors:\n    - name: '*'\n", set()),
+    ("exclude", "    exclude:\n    - name: a\n    - kind: Kptfile\n", {"b"}),
+    ("empty exclude", "    exclude:\n    - {}\n", {"a", "b", "p"}),
+    ("twice selected, passed once", "    selectors:\n    - name: a\n    - kind: ConfigMap\n", {"a", "b"}),
+]
+
+
+@pytest.mark.parametrize(("reason", "selection", "want"), SELECTORS, ids=[case[0] for case in SELECTORS])
+def test_selectors_are_equality(reason: str, selection: str, want: set[str]) -> None:
+    runtime = Python(look=change(lambda _: None))
+    given = files(steps("look") + selection, a=MAP.format(name="a"), b=MAP.format(name="b"))
+
+    result = run_pipeline(given, [runtime])
+
+    names = [item["metadata"]["name"] for item in runtime.calls[0].items]
+    assert result.error == "", reason
+    assert sorted(names) == sorted(want)
+
+
+def test_a_configuration_is_what_earlier_steps_made_of_it() -> None:
+    runtime = Python(one=append("1"), two=change(lambda _: None))
+    given = files(steps("one", "two") + "    configPath: conf.yaml\n", conf=MAP.format(name="conf"))
+
+    run_pipeline(given, [runtime])
+
+    config = runtime.calls[1].config
+    assert config is not None
+    assert config["data"] == {"k": "v1"}
+
+
+def test_a_config_map_is_all_strings() -> None:
+    runtime = Python(look=change(lambda _: None))
+
+    run_pipeline(files(steps("look") + "    configMap: {a: 1, b: true, c: x}\n"), [runtime])
+
+    config = runtime.calls[0].config
+    assert config is not None
+    assert config["data"] == {"a": "1", "b": "true", "c": "x"}
+    assert config["metadata"] == {"name": "function-input"}
+
+
+def add(value: dict[str, Any]) -> Callable[[FunctionCall], FunctionRun]:
+    return change(lambda items: items.append(value))
+
+
+def test_a_new_resource_goes_to_a_file_of_its_own() -> None:
+    new = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "space"}}
+
+    result = run_pipeline(files(steps("add"), a=MAP.format(name="a")), [Python(add=add(new))])
+
+    assert result.files["space/secret_s.yaml"].data == (
+        b"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  namespace: space\n"
+    )
+
+
+def test_a_resource_that_is_left_out_is_deleted_with_its_file_if_it_was_the_last() -> None:
+    def without_a(items: list[dict[str, Any]]) -> None:
+        items[:] = [item for item in items if item["metadata"]["name"] != "a"]
+
+    both = MAP.format(name="a") + "---\n" + MAP.format(name="b")
+    given = files(steps("drop"), a=MAP.format(name="a"), both=both)
+
+    result = run_pipeline(given, [Python(drop=change(without_a))])
+
+    assert "a.yaml" not in result.files
+    assert text_of(result, "both") == MAP.format(name="b")
+
+
+def moved(path: str) -> Callable[[FunctionCall], FunctionRun]:
+    def edit(items: list[dict[str, Any]]) -> None:
+        for item in items:
+            if item["kind"] == "ConfigMap":
+                names = item["metadata"]["annotations"]
+                names["config.kubernetes.io/path"] = names["internal.config.kubernetes.io/path"] = path
+
+    return change(edit)
+
+
+def test_a_resource_may_move_and_keeps_its_comments() -> None:
+    result = run_pipeline(files(steps("move"), a=MAP.format(name="a")), [Python(move=moved("b/c.yaml"))])
+
+    assert "a.yaml" not in result.files
+    assert result.files["b/c.yaml"].data.decode() == MAP.format(name="a")
+
+
+def doubled(items: list[dict[str, Any]]) -> None:
+    items += [dict(item) for item in items if item["kind"] == "ConfigMap"]
+
+
+def emptied(items: list[dict[str, Any]]) -> None:
+    items.clear()
+
+
+def headless(items: list[dict[str, Any]]) -> None:
+    items[:] = [item for item in items if item["kind"] != "Kptfile"]
+
+
+BAD: list[tuple[str, Callable[[FunctionCall], FunctionRun], str]] = [
+    ("exit 1", lambda _: FunctionRun(None, exit_code=1, stderr="it broke"), "it broke"),
+    ("an error result", lambda c: FunctionRun(c.items, (FunctionResult("wrong", "error"),)), "wrong"),
+    ("an error of the engine", lambda _: FunctionRun(None, error="stopped after 3 s"), "stopped after 3 s"),
+    ("nothing back", change(emptied), "no resources at all"),
+    ("no Kptfile back", change(headless), "takes away Kptfile"),
+    ("duplicates", change(doubled), "already exists"),
+    ("a path above", moved("../x.yaml"), "outside of package"),
+    ("an absolute path", moved("/etc/x.yaml"), "outside of package"),
+    ("a hidden way up", moved("a/../../x.yaml"), "outside of package"),
+    ("Git's own directory", moved(".git/config"), ".git"),
+    ("no kind", add({"apiVersion": "v1", "metadata": {"name": "x"}}), "without apiVersion or kind"),
+    ("no name", add({"apiVersion": "v1", "kind": "Secret", "metadata": {}}), "without metadata.name"),
+    ("no mapping", lambda _: FunctionRun(["text"]), "no mapping"),  # type: ignore[list-item]
+]
+
+
+@pytest.mark.parametrize(("reason", "function", "said"), BAD, ids=[case[0] for case in BAD])
+def test_what_a_function_must_not_do_fails_the_step_and_changes_nothing(
+    reason: str, function: Callable[[FunctionCall], FunctionRun], said: str
+) -> None:
+    given = files(steps("before", "bad", "after"), a=MAP.format(name="a"))
+    runtime = Python(before=append("1"), bad=function, after=append("2"))
+
+    result = run_pipeline(given, [runtime])
+
+    assert said in result.error, reason
+    assert "mutators[1]" in result.error
+    assert result.files == given
+    assert [call.exec for call in runtime.calls] == ["before", "bad"]
+    assert result_list(result)["exitCode"] == 1
+
+
+def test_an_error_result_is_let_pass_where_upstream_lets_it_pass() -> None:
+    function = Python(f=lambda c: FunctionRun(c.items, (FunctionResult("wrong", "error"),)))
+
+    assert run_pipeline(files(steps("f")), [function], FunctionPolicy(compatible=True)).ok
+
+
+def test_everything_that_nobody_can_run_is_named_at_once_and_nothing_runs() -> None:
+    runtime = Python(known=append("1"))
+    pipeline = steps("known", "missing") + "  - image: example.com/x:v1\n  - image: example.com/x:v1\n"
+
+    result = run_pipeline(files(pipeline, a=MAP.format(name="a")), [runtime])
+
+    assert [each.function for each in result.unrunnable] == ["example.com/x:v1", "missing"]
+    assert runtime.calls == []
+
+
+MALFORMED = [
+    "pipeline: []\n",
+    "pipeline:\n  mutators: {}\n",
+    "pipeline:\n  mutators:\n  - set-labels\n",
+    "pipeline:\n  mutators:\n  - name: nothing\n",
+    "pipeline:\n  mutators:\n  - image: a\n    exec: b\n",
+    "pipeline:\n  mutators:\n  - image: a\n    configPath: x\n    configMap: {a: b}\n",
+    "pipeline:\n  mutators:\n  - image: a\n    configPath: ../x.yaml\n",
+    "pipeline:\n  mutators:\n  - image: a\n    configPath: /x.yaml\n",
+    "pipeline:\n  mutators:\n  - image: 3\n",
+    "pipeline:\n  mutators:\n  - image: a\n    selectors: [x]\n",
+]
+
+
+@pytest.mark.parametrize("pipeline", MALFORMED)
+def test_a_malformed_pipeline_is_an_error_that_says_where(pipeline: str) -> None:
+    given = files(pipeline)
+
+    result = run_pipeline(given)
+
+    assert "pipeline" in result.error
+    assert result.files == given
+
+
+@pytest.mark.parametrize("conf", ["", "# nothing\n", MAP.format(name="a") + "---\n" + MAP.format(name="b")])
+def test_a_config_path_needs_exactly_one_resource(conf: str) -> None:
+    given = files("pipeline:\n  mutators:\n  - image: set-labels\n    configPath: conf.yaml\n", conf=conf)
+
+    assert "configPath conf.yaml" in run_pipeline(given).error
+
+
+def test_what_is_not_a_resource_is_neither_shown_nor_touched() -> None:
+    runtime = Python(one=append("1"))
+    given = files(steps("one"), a=MAP.format(name="a"), values="replicas: 3\n", chart="{{ if x }}\n")
+    link: Files = given | {"link.yaml": File.of(b"a.yaml", Mode.SYMLINK)}
+
+    result = run_pipeline(link, [runtime], hidden=lambda own: frozenset({"a.yaml"} & own.keys()))
+
+    assert [item["kind"] for item in runtime.calls[0].items] == ["Kptfile"]
+    assert result.files == link
+
+
+def test_no_annotation_of_the_protocol_reaches_a_file() -> None:
+    def annotate(items: Sequence[dict[str, Any]]) -> None:
+        for item in items:
+            item["metadata"]["annotations"]["mine"] = "kept"
+
+    result = run_pipeline(files(steps("f"), a=MAP.format(name="a")), [Python(f=change(annotate))])
+
+    assert "kubernetes.io" not in text_of(result, "a")
+    assert "    mine: kept\n" in text_of(result, "a")
