@@ -48,10 +48,14 @@ mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
 fuzz: $(VENV)/.installed  ## The differential tests, ten times as long
 	RECONCILER_FUZZ=10 $(RUN)python -m pytest -q tests/property
 
-lock:  ## Rewrite requirements.lock from pyproject.toml
+LOCKED := --universal --generate-hashes --no-header --no-emit-index-url
+
+lock:  ## Rewrite the lock files from pyproject.toml: all, what runs in production, what builds it
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)python -m pip install --quiet uv
-	$(RUN)uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev -o requirements.lock pyproject.toml
+	$(RUN)uv pip compile --quiet $(LOCKED) --extra dev -o requirements.lock pyproject.toml
+	$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-run.lock pyproject.toml
+	echo "hatchling>=1.27,<2" | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-build.lock -
 
 clean:
 	rm -rf $(VENV) $(DEMO) dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -30,13 +30,11 @@ def action(ctx: click.Context) -> Exit:
 
     Writes the job summary, annotations and outputs beside what the command itself prints.
     """
-    inputs = Inputs(os.environ)
-    mode = inputs.choice("mode", MODES)
-    runner = current_runner()
-    runner.tell(
-        {"report-json": str(inputs.reports / JSON_FILE), "report-sarif": str(inputs.reports / SARIF_FILE)}
-    )
+    inputs, runner = Inputs(os.environ), current_runner()
+    reports = {"report-json": inputs.reports / JSON_FILE, "report-sarif": inputs.reports / SARIF_FILE}
+    runner.tell({name: str(path) for name, path in reports.items()})
     try:
+        mode = inputs.choice("mode", MODES)
         if mode == "check":
             return Exit(_check(ctx, inputs))
         return _plan(runner, inputs, apply=mode == "apply")

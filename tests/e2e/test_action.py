@@ -1,0 +1,220 @@
+"""The action, step by step as a runner would run it, and the workflows around it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.git import Repo
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.workflow import Job, parse_outputs, run_action
+
+WORKFLOWS = (".github/workflows", ".github/examples")
+IN_CI = os.environ.get("CI") == "true"
+
+
+@pytest.fixture
+def action(project_root: Path) -> Path:
+    return project_root
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """A machine on which the action's second step finds its environment complete already."""
+    write_world(tmp_path / "w")
+    home = tmp_path / "temp/reconciler"
+    venv.create(home, with_pip=False)
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (home / "complete").touch()
+    used = {"actions/setup-python": {"python-path": sys.executable}}
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    return Job(tmp_path / "w", tmp_path / "temp", used=used, environment=cache)
+
+
+def checkout(job: Job) -> Path:
+    subprocess.run(["git", "clone", "-q", "control.git", "checkout"], cwd=job.workspace, check=True)
+    return job.workspace / "checkout"
+
+
+def test_plan_tells_the_runner_everything(action: Path, job: Job) -> None:
+    checkout(job)
+
+    ran = run_action(action, {"mode": "plan", "control": "checkout"}, job)
+
+    assert ran.code == 0, ran.log
+    assert ran.outputs["changed"] == "true"
+    assert json.loads(ran.outputs["counts"]) == {"create": 6}
+    assert ran.outputs["summary"] == f"6 to create (checksum {ran.outputs['checksum']})"
+    assert ran.outputs["exit-code"] == "0"
+    assert json.loads(Path(ran.outputs["report-json"]).read_text())["kind"] == "Plan"
+    assert json.loads(Path(ran.outputs["report-sarif"]).read_text())["version"] == "2.1.0"
+    assert "| create |" in ran.summary
+
+
+def test_apply_does_what_was_reviewed_and_then_nothing(action: Path, job: Job) -> None:
+    checkout(job)
+    reviewed = run_action(action, {"mode": "plan", "control": "checkout"}, job).outputs["checksum"]
+
+    wrong = run_action(action, {"mode": "apply", "control": "checkout", "checksum": "f" * 64}, job)
+    ran = run_action(action, {"mode": "apply", "control": "checkout", "checksum": reviewed}, job)
+    again = run_action(action, {"mode": "apply", "control": "checkout"}, job)
+
+    assert (wrong.code, wrong.outputs["exit-code"]) == (4, "4")
+    assert (ran.code, ran.outputs["changed"]) == (0, "true"), ran.log
+    assert "refs/heads/drafts/web/packagevariant-1" in Repo(job.workspace / "edge-1.git").refs()
+    assert (again.code, again.outputs["changed"]) == (0, "false")
+
+
+def test_apply_is_refused_in_a_run_for_a_pull_request(action: Path, job: Job) -> None:
+    checkout(job)
+    job.event = "pull_request"
+
+    ran = run_action(action, {"mode": "apply", "control": "checkout"}, job)
+
+    assert (ran.code, ran.outputs["exit-code"]) == (4, "4")
+    assert Repo(job.workspace / "edge-1.git").refs().keys() == {"refs/heads/main"}
+
+
+def test_check_is_what_a_reviewer_reads(action: Path, job: Job) -> None:
+    control = Repo(job.workspace / "control.git")
+    more = variant("edge-1", "web", revision=2)
+    control.commit(
+        {manifest("edge-1", "web"): more, "manifests/bad.yaml": "a: [\n"}, branch="feature", start="main"
+    )
+    copy = checkout(job)
+    subprocess.run(["git", "checkout", "-q", "feature"], cwd=copy, check=True)
+    job.event = "pull_request"
+
+    ran = run_action(action, {"control": "checkout", "base": "main"}, job)
+
+    assert ran.code == 3
+    assert ran.outputs["summary"] == "Merging this alters 1 pending change"
+    assert re.search(r"(?m)^::error .*file=manifests/bad\.yaml,line=2", ran.log)
+    assert "### Problems of this change" in ran.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("mode", "destroy"), ("allow-deletes", "-1"), ("shard", "4/4"), ("level", "$(id)")]
+)
+def test_an_input_that_means_nothing_is_usage(action: Path, job: Job, name: str, value: str) -> None:
+    checkout(job)
+    mode = {"mode": "check" if name == "level" else "plan"}
+
+    ran = run_action(action, {**mode, "control": "checkout", name: value}, job)
+
+    assert (ran.code, ran.outputs["exit-code"]) == (2, "2"), ran.log
+
+
+@pytest.mark.parametrize(
+    "hostile", ["$(touch pwned)", '"; touch pwned; "', "`touch pwned`", "--help\ntouch pwned"]
+)
+def test_inputs_are_data(action: Path, job: Job, hostile: str) -> None:
+    names = yaml.safe_load((action / "action.yml").read_text())["inputs"].keys()
+
+    for name in names:
+        run_action(action, {"mode": "check", "control": "control.git", name: hostile}, job)
+
+    assert not list(job.workspace.rglob("pwned"))
+
+
+def test_every_input_and_output_is_described_and_reaches_the_command(action: Path) -> None:
+    described = yaml.safe_load((action / "action.yml").read_text())
+    run = described["runs"]["steps"][-1]
+
+    assert all(one["description"] for one in (*described["inputs"].values(), *described["outputs"].values()))
+    handed = "".join(
+        f"{value}"
+        for step in described["runs"]["steps"]
+        for value in (*step.get("env", {}).values(), *step.get("with", {}).values())
+    )
+    assert all(f"inputs.{name} " in handed for name in described["inputs"])
+    assert {"PYTHONPATH", "INPUT_MODE"} <= run["env"].keys()
+
+
+def test_the_action_installs_locked_dependencies_for_real(action: Path, job: Job) -> None:
+    if not IN_CI:
+        pytest.skip("installs from the package index: only where CI=true")
+    shutil.rmtree(job.temporary / "reconciler")
+    checkout(job)
+    job.environment = {
+        **job.environment,
+        **{k: v for k, v in os.environ.items() if k.startswith(("PIP_", "SSL_"))},
+    }
+
+    ran = run_action(action, {"mode": "plan", "control": "checkout"}, job)
+
+    assert ran.code == 0, ran.log
+    assert ran.outputs["changed"] == "true"
+
+
+def test_what_runs_in_production_is_what_is_tested(project_root: Path) -> None:
+    tested = locked(project_root / "requirements.lock")
+    run, build = (
+        locked(project_root / "requirements-run.lock"),
+        locked(project_root / "requirements-build.lock"),
+    )
+
+    assert run.items() <= tested.items(), "run `make lock`"
+    assert build.items() <= tested.items(), "run `make lock`"
+    assert "pytest" not in run
+
+
+def locked(path: Path) -> dict[str, str]:
+    """Return the pinned requirements of a lock file, each with its hashes and its marker."""
+    joined = path.read_text().replace("\\\n", " ")
+    pins = [re.sub(r"\s+#.*", "", line) for line in joined.splitlines() if re.match(r"[A-Za-z0-9]", line)]
+    return {pin.partition("==")[0]: " ".join(pin.split()) for pin in pins}
+
+
+def test_zizmor_finds_nothing(project_root: Path) -> None:
+    files = [str(path) for folder in WORKFLOWS for path in sorted((project_root / folder).glob("*.yml"))]
+    zizmor = Path(sys.executable).with_name("zizmor")
+
+    ran = subprocess.run(
+        [zizmor, "--offline", "--no-progress", "--config", ".github/zizmor.yml", "action.yml", *files],
+        cwd=project_root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert len(files) >= 6
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_actionlint_finds_nothing(project_root: Path) -> None:
+    if (actionlint := shutil.which("actionlint")) is None:
+        pytest.skip(
+            "actionlint is not installed; zizmor and the shape of each workflow are checked all the same"
+        )
+    files = [str(path) for folder in WORKFLOWS for path in sorted((project_root / folder).glob("*.yml"))]
+
+    ran = subprocess.run([actionlint, *files], cwd=project_root, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("folder", WORKFLOWS)
+def test_workflows_have_the_least_permissions(project_root: Path, folder: str) -> None:
+    for path in sorted((project_root / folder).glob("*.yml")):
+        workflow = yaml.safe_load(path.read_text())
+        triggers = workflow[True]  # YAML 1.1 reads `on` as true
+        assert workflow["permissions"] == {}, path.name
+        assert "pull_request_target" not in str(triggers), path.name
+        for name, found in workflow["jobs"].items():
+            assert "timeout-minutes" in found, (path.name, name)
+            writes = {scope for scope, level in found["permissions"].items() if level == "write"}
+            assert writes <= ({"contents"} if "apply" in path.name or "sharded" in path.name else set())
+
+
+def test_outputs_are_read_as_a_runner_reads_them() -> None:
+    assert parse_outputs("a=1\nb<<X\ntwo\nlines\nX\n") == {"a": "1", "b": "two\nlines"}

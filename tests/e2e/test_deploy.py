@@ -1,0 +1,127 @@
+"""What is deployed: kustomize builds it, Kubernetes' schemas accept it, and it is locked down."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from reconciler.plan.shard import parse_shard
+from tests.support.ci import need
+
+VERSIONS = ("1.29", "1.37")
+"""The oldest with `backoffLimitPerIndex` on by default, and the newest that has schemas here."""
+VARIANTS = ("cronjob", "sharded")
+
+
+def build(project_root: Path, variant: str) -> list[dict[str, Any]]:
+    need("kubectl")
+    ran = subprocess.run(
+        ["kubectl", "kustomize", f"deploy/{variant}"],
+        cwd=project_root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return list(yaml.safe_load_all(ran.stdout))
+
+
+def cronjob(project_root: Path, variant: str) -> dict[str, Any]:
+    (found,) = [one for one in build(project_root, variant) if one["kind"] == "CronJob"]
+    return found
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_accepts_it(project_root: Path, variant: str, version: str) -> None:
+    documents = build(project_root, variant)
+
+    assert {"CronJob", "ConfigMap", "NetworkPolicy", "ServiceAccount"} == {d["kind"] for d in documents}
+    for document in documents:
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_schemas_would_notice(project_root: Path) -> None:
+    wrong = cronjob(project_root, "cronjob")
+    wrong["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["readOnlyRoot"] = True
+
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSIONS[-1], strict=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_it_runs_with_the_least(project_root: Path, variant: str) -> None:
+    job = cronjob(project_root, variant)
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    assert (
+        job["spec"]["startingDeadlineSeconds"] < job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+    )
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"memory", "ephemeral-storage"} <= container["resources"]["limits"].keys()
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/tmp"]
+
+
+def test_the_user_is_the_image_s(project_root: Path) -> None:
+    pod = cronjob(project_root, "cronjob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    user = re.search(r"(?m)^USER (\d+):(\d+)$", (project_root / "Dockerfile").read_text())
+
+    assert user is not None
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]) == tuple(
+        map(int, user.groups())
+    )
+
+
+def test_every_index_is_a_shard(project_root: Path) -> None:
+    job = cronjob(project_root, "sharded")["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    shard = container["args"][container["args"].index("--shard") + 1]
+
+    shards = [parse_shard(shard, {"JOB_COMPLETION_INDEX": str(i)}) for i in range(job["completions"])]
+
+    assert job["completionMode"] == "Indexed"
+    assert {(one.part, one.parts) for one in shards} == {(i, len(shards)) for i in range(len(shards))}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_exit_codes_are_handled_as_documented(project_root: Path, variant: str) -> None:
+    rules = cronjob(project_root, variant)["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    codes = {code: rule["action"] for rule in rules for code in rule.get("onExitCodes", {}).get("values", [])}
+
+    assert {code for code, action in codes.items() if action == "Count"} == {1, 5, 6}
+    assert {code for code, action in codes.items() if action.startswith("Fail")} == {2, 3, 4, 7}
+
+
+def test_a_prefix_and_another_namespace_hold_together(project_root: Path, tmp_path: Path) -> None:
+    need("kubectl")
+    shutil.copytree(project_root / "deploy", tmp_path / "deploy")
+    overlay = "resources: [../deploy/sharded]\nnamePrefix: blue-\nnamespace: fleets\n"
+    (tmp_path / "blue").mkdir()
+    (tmp_path / "blue/kustomization.yaml").write_text(overlay)
+
+    ran = subprocess.run(
+        ["kubectl", "kustomize", str(tmp_path / "blue")], capture_output=True, text=True, check=True
+    )
+
+    documents = {d["kind"]: d for d in yaml.safe_load_all(ran.stdout)}
+    pod = documents["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == documents["ServiceAccount"]["metadata"]["name"] == "blue-reconciler"
+    assert (
+        pod["containers"][0]["envFrom"][0]["configMapRef"]["name"]
+        == documents["ConfigMap"]["metadata"]["name"]
+    )
+    assert {d["metadata"]["namespace"] for d in documents.values()} == {"fleets"}
