@@ -1,42 +1,72 @@
 """Adoption x deletion x lifecycle x cause: the full product, each cell with its expected operation."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.api.porch import (
+    Downstream,
+    InjectionSelector,
+    PackageContext,
+    PackageVariantSpec,
+    Upstream,
+)
+from reconciler.errors import Location
+from reconciler.inventory import Inventory, Snapshot, SnapshotObject
+from reconciler.objects import Files
 from reconciler.plan.changes import Op
 from tests.support.model import MAIN, ModelWorld, blueprint
 
 ADOPTIONS = ("adoptNone", "adoptExisting")
 DELETIONS = ("delete", "orphan")
-LIVES = ("absent", "draft", "proposed", "published", "theirs-draft", "theirs-published")
-CAUSES = ("none", "upstream", "context", "gone")
+LIVES = (
+    *("absent", "draft", "proposed", "published", "deletion-proposed"),
+    *("theirs-draft", "theirs-published"),
+)
+CAUSES = ("none", "upstream", "context", "object", "draft-edit", "main-edit", "gone")
 
+OPEN = {"none": Op.KEEP, "upstream": Op.UPDATE, "context": Op.EDIT, "object": Op.EDIT, "draft-edit": Op.KEEP}
+ON_MAIN = {**OPEN, "main-edit": Op.PUBLISH}
 MINE = {
-    ("draft", "none"): Op.KEEP,
-    ("draft", "upstream"): Op.UPDATE,
-    ("draft", "context"): Op.EDIT,
-    ("proposed", "none"): Op.KEEP,
-    ("proposed", "upstream"): Op.UPDATE,
-    ("proposed", "context"): Op.EDIT,
-    ("published", "none"): Op.KEEP,
-    ("published", "upstream"): Op.UPDATE,
-    ("published", "context"): Op.EDIT,
+    "draft": OPEN,
+    "proposed": OPEN,
+    "published": ON_MAIN,
+    "deletion-proposed": {**ON_MAIN, "none": Op.CLOSE},
 }
+NOTHING = "what does not exist and nobody wants is no package"
+NO_DRAFT, NOT_ON_MAIN = "there is no draft that a person could edit", "it is not on main yet"
 IMPOSSIBLE = {
-    ("absent", "gone"): "what does not exist and nobody wants is no package",
+    ("absent", "gone"): NOTHING,
+    ("absent", "draft-edit"): NO_DRAFT,
+    ("published", "draft-edit"): NO_DRAFT,
+    ("deletion-proposed", "draft-edit"): NO_DRAFT,
+    ("theirs-published", "draft-edit"): NO_DRAFT,
+    ("absent", "main-edit"): NOT_ON_MAIN,
+    ("draft", "main-edit"): NOT_ON_MAIN,
+    ("proposed", "main-edit"): NOT_ON_MAIN,
+    ("theirs-draft", "main-edit"): NOT_ON_MAIN,
 }
+POINT = """\
+apiVersion: hr.example.com/v1
+kind: Team
+metadata:
+  name: team
+  annotations:
+    kpt.dev/config-injection: optional
+spec: {}
+"""
 
 
 def expected(adoption: str, deletion: str, life: str, cause: str) -> Op:
     """Return what the design says, cell by cell, without asking the planner."""
     if cause == "gone":
-        if life.startswith("theirs"):
+        if life.startswith("theirs") or life == "deletion-proposed":
             return Op.KEEP
         return Op.ORPHAN if deletion == "orphan" else Op.DELETE
-    if (life, cause) in MINE:
-        return MINE[life, cause]
+    if life in MINE:
+        return MINE[life][cause]
     if life == "absent":
         return Op.CREATE
     if adoption == "adoptNone":
@@ -44,20 +74,35 @@ def expected(adoption: str, deletion: str, life: str, cause: str) -> Op:
     return Op.ADOPT if life == "theirs-published" else Op.CREATE
 
 
-def a_world(adoption: str, deletion: str, life: str) -> ModelWorld:
-    world = ModelWorld()
+class ClusterWorld(ModelWorld):
+    """A world with one object in its cluster."""
+
+    code = "old"
+
+    def inventory(self) -> Inventory:
+        kind = ("hr.example.com/v1", "Team")
+        team = SnapshotObject(
+            *kind, "default", "red", {}, {}, {"spec": {"code": self.code}}, Location("s.yaml")
+        )
+        return replace(super().inventory(), snapshot=Snapshot(present=True, objects={kind: (team,)}))
+
+
+def a_world(adoption: str, deletion: str, life: str) -> ClusterWorld:
+    world = ClusterWorld()
     world.add_repository("blueprints")
     edge = world.add_repository("edge")
     for number in (1, 2):
-        world.publish("blueprints", "web", blueprint("web", a_yaml=f"a: {number}\n"), number)
+        files = blueprint("web", a_yaml=f"a: {number}\n", team_yaml=POINT)
+        world.publish("blueprints", "web", files, number)
     world.variants["other"] = spec(adoption, deletion, package="other")
-    if life in {"draft", "proposed", "published"}:
-        world.variants["web"] = spec(adoption, deletion)
+    if life in MINE:
+        was = "delete" if life == "deletion-proposed" else deletion
+        world.variants["web"] = spec(adoption, was)
     world.run()
     (draft,) = [ref for ref in world.drafts("edge") if "/web/" in ref] or [""]
     if life == "proposed":
         edge.refs[draft.replace("/drafts/", "/proposed/")] = edge.refs.pop(draft)
-    elif life == "published":
+    elif life in {"published", "deletion-proposed"}:
         world.merge("edge", draft)
     elif life == "theirs-draft":
         edge.refs["refs/heads/drafts/web/theirs"] = edge.refs[MAIN]
@@ -65,7 +110,26 @@ def a_world(adoption: str, deletion: str, life: str) -> ModelWorld:
     elif life == "theirs-published":
         world.push("edge", {"web": blueprint("web")})
     world.run()
+    if life == "deletion-proposed":
+        del world.variants["web"]
+        world.run()
+        assert "refs/heads/reconciler/fleet/delete/web" in edge.refs
     return world
+
+
+def bring_about(world: ClusterWorld, adoption: str, deletion: str, cause: str) -> None:
+    """Do what the cause says; whoever wants the package says so."""
+    if cause == "gone":
+        world.variants.pop("web", None)
+        return
+    world.variants["web"] = spec(adoption, deletion, cause=cause)
+    if cause == "object":
+        world.code = "new"
+    elif cause == "main-edit":
+        world.edit("edge", "web", {"notes.txt": "mine\n"})
+    elif cause == "draft-edit":
+        (draft,) = [ref for ref in world.drafts("edge") if "/web/" in ref]
+        world.edit("edge", "web", {"notes.txt": "mine\n"}, ref=draft)
 
 
 def spec(adoption: str, deletion: str, *, package: str = "web", cause: str = "none") -> PackageVariantSpec:
@@ -75,6 +139,7 @@ def spec(adoption: str, deletion: str, *, package: str = "web", cause: str = "no
         adoption_policy=adoption,
         deletion_policy=deletion,
         package_context=PackageContext(data={"a": "b"}) if cause == "context" else None,
+        injectors=[InjectionSelector(name="red")],
     )
 
 
@@ -83,25 +148,35 @@ POSSIBLE = [cell for cell in CELLS if (cell[2], cell[3]) not in IMPOSSIBLE]
 
 
 def test_the_product_is_whole() -> None:
-    assert len(CELLS) == 96
-    assert len(CELLS) - len(POSSIBLE) == 4 * len(IMPOSSIBLE)
+    assert len(CELLS) == 2 * 2 * 7 * 7
+    assert len(CELLS) - len(POSSIBLE) == 4 * len(IMPOSSIBLE) == 36
     assert all(IMPOSSIBLE.values())
 
 
 @pytest.mark.parametrize(("adoption", "deletion", "life", "cause"), POSSIBLE)
 def test_cell(adoption: str, deletion: str, life: str, cause: str) -> None:
     world = a_world(adoption, deletion, life)
+    bring_about(world, adoption, deletion, cause)
     theirs = {ref: oid for ref, oid in world.repositories["edge"].refs.items() if ref.endswith("/theirs")}
-    if cause == "gone":
-        world.variants.pop("web", None)
-    else:
-        world.variants["web"] = spec(adoption, deletion, cause=cause)
 
     plan = world.run()
 
     (change,) = [c for c in plan.changes if c.package.path == "web"]
     assert change.op is expected(adoption, deletion, life, cause), change
     assert theirs.items() <= world.repositories["edge"].refs.items(), "nobody else's draft is touched"
+    if cause.endswith("-edit"):
+        edited = [c for c in world.repositories["edge"].commits.values() if _is_edited(c.packages)]
+        reached = {o for r in world.repositories["edge"].refs.values() for o in _ancestors(world, r)}
+        assert edited
+        assert {c.oid for c in edited} <= reached, "no edit is lost"
     again = world.plan()
     assert again.is_empty
     assert again.records == world.state
+
+
+def _is_edited(packages: Mapping[str, Files]) -> bool:
+    return "notes.txt" in packages.get("web", {})
+
+
+def _ancestors(world: ModelWorld, oid: str) -> set[str]:
+    return set(world.repositories["edge"].ancestors(oid))
