@@ -19,6 +19,7 @@ from reconciler.krm.yaml import (
     Style,
     Tree,
     YamlError,
+    emit,
 )
 
 _BLOCKS: Final = (Style.LITERAL, Style.FOLDED)
@@ -96,5 +97,6 @@ def plain(text: str) -> Any:
         item = root.items[0] if isinstance(root, Sequence) and len(root.items) == 1 else None
         node = item.value if item is not None else None
         if isinstance(node, Scalar) and node.style is Style.PLAIN and node.content == text:
-            return Raw(text)
+            value = node.value
+            return value if emit(value) == text else Raw(text)
     return text
