@@ -6,14 +6,19 @@ from dataclasses import replace
 
 from reconciler.apply.outcome import Did, Result, failure, joined
 from reconciler.apply.target import Target
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ReconcilerError, UnavailableError
 from reconciler.forge.faults import LimitedError, duration_text
 from reconciler.forge.http import Transport
 from reconciler.forge.remote import RemoteForge
+from reconciler.git.files import PackageRefusedError
+from reconciler.git.layout import HEADS
+from reconciler.git.repository import Mirror
+from reconciler.ids import Oid
 from reconciler.inventory import PullRequest
-from reconciler.plan.changes import Change, Effect
-from reconciler.report.markdown import pull_body
-from reconciler.report.summary import Names
+from reconciler.objects import Files
+from reconciler.plan.changes import Change, Effect, WriteDraft, WriteRemoval
+from reconciler.policy import Limits
+from reconciler.report.diff import file_changes
 
 
 def call_forge(target: Target, changes: Sequence[Change]) -> Iterator[Result]:
@@ -48,9 +53,35 @@ def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> I
             yield Effect(transport.base, Did.OPENED, error=said)
 
 
-def wanted(change: Change, pull: PullRequest, names: Names) -> PullRequest:
+def wanted(target: Target, change: Change, pull: PullRequest) -> PullRequest:
     """Return the pull request to open, its body as reviewers will read it."""
-    return replace(pull, body=pull_body(change, names))
+    from reconciler.report.markdown import pull_body  # noqa: PLC0415 - templates are slow to import
+
+    files = file_changes(*_sides(target.mirror, change, pull))
+    return replace(pull, body=pull_body(change, target.names, files), labels=target.labels)
+
+
+def _sides(mirror: Mirror, change: Change, pull: PullRequest) -> tuple[Files, Files]:
+    """Return the package as the base has it and as the pull request proposes it."""
+    path, refs = change.package.path, mirror.refs()
+    before = _files(mirror, refs.get(f"{HEADS}{pull.base}"), path)
+    drafts = [write.files for write in change.writes if isinstance(write, WriteDraft)]
+    if drafts:
+        return before, drafts[-1]
+    if any(isinstance(write, WriteRemoval) for write in change.writes):
+        return before, {}
+    return before, _files(mirror, refs.get(f"{HEADS}{pull.head}"), path)
+
+
+def _files(mirror: Mirror, commit: Oid | None, path: str) -> Files:
+    """Return a package at a commit; none where it cannot be read: the text does without."""
+    tree = mirror.subtree(commit, path) if commit else None
+    if tree is None:
+        return {}
+    try:
+        return mirror.files(tree, Limits())
+    except (PackageRefusedError, UnavailableError):
+        return {}
 
 
 def _call(target: Target, change: Change) -> Result:
@@ -58,8 +89,7 @@ def _call(target: Target, change: Change) -> Result:
     name = change.repository.name
     try:
         if change.pull:
-            asked = replace(wanted(change, change.pull, target.names), labels=target.labels)
-            pull = target.forge.ensure(asked)
+            pull = target.forge.ensure(wanted(target, change, change.pull))
             did = Did.UPDATED if change.pull.number else Did.OPENED
             effects.append(Effect(name, did, f"#{pull.number} {pull.title}"))
         for close in change.close:

@@ -139,7 +139,7 @@ def _error(result: PushResult) -> ReconcilerError:
 def _stage_pulls(target: Target, staged: Staging, change: Change) -> Iterator[Effect]:
     if change.pull:
         before = staged.find_open(change.pull.head)
-        record = staged.ensure(wanted(change, change.pull, target.names))
+        record = staged.ensure(wanted(target, change, change.pull))
         if record != before:
             yield _about(change, Did.UPDATED if before else Did.OPENED, record)
     for close in change.close:

@@ -1,5 +1,6 @@
 """Our part of a pull request's text, fenced by hidden markers; what stands around it is people's. Pure."""
 
+import base64
 import hashlib
 import re
 from collections.abc import Iterable
@@ -7,7 +8,8 @@ from typing import NamedTuple
 
 import orjson
 
-_BEGIN = re.compile(r"<!-- reconciler:begin (\{.*?\}) -->\n?")
+_BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
+_FENCE = re.compile(r"`{3,}|~{3,}")
 _END = "<!-- reconciler:end -->"
 _CUT = "\n\nThe rest does not fit here; the files of this pull request show it."
 
@@ -33,8 +35,8 @@ def digest(title: str) -> str:
 
 def compose(body: str, title: str, labels: Iterable[str], around: Marked, limit: int) -> str:
     """Return the whole text, at most `limit` characters: our part between markers, people's as it was."""
-    about = orjson.dumps({"labels": sorted(labels), "title": digest(title)}).decode()
-    begin = f"<!-- reconciler:begin {about.replace('>', chr(92) + 'u003e')} -->\n"
+    about = orjson.dumps({"labels": sorted(labels), "title": digest(title)})
+    begin = f"<!-- reconciler:begin {base64.urlsafe_b64encode(about).decode()} -->\n"
     before = f"{around.before.rstrip()}\n\n" if around.before.strip() else ""
     room = limit - len(before) - len(begin) - len(_END) - len(around.after) - 1
     body = body.replace("<!-- reconciler:", "<!-- reconciler :")
@@ -78,16 +80,24 @@ def _name(key: str) -> str:
 
 def _about(text: str) -> dict[str, object]:
     try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        found = orjson.loads(base64.urlsafe_b64decode(text))
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _cut(body: str, room: int) -> str:
-    """Cut at a line's end; a code block that is open there is closed, so that nothing escapes from it."""
-    short = body[:room]
-    short = short[: short.rfind("\n") + 1] or short
-    fences = re.findall(r"(?m)^(`{3,}|~{3,})", short)
-    closing = f"{fences[-1]}\n" if len(fences) % 2 else ""
-    return f"{short[: max(0, len(short) - len(closing))]}{closing}{_CUT}"
+    """Keep whole lines only; a code block that is open at the end is closed, so that nothing escapes."""
+    kept: list[str] = []
+    size, fence = 0, ""
+    for line in body.split("\n"):
+        marks = _FENCE.match(line)
+        after = fence
+        if marks:
+            after = "" if fence == line else fence or marks.group()
+        size += len(line) + 1
+        if size + (len(after) + 1 if after else 0) > room:
+            break
+        kept.append(line)
+        fence = after
+    return "\n".join([*kept, *([fence] if fence else [])]) + _CUT

@@ -11,6 +11,7 @@ from reconciler.forge.faults import InvalidError, MissingError
 from reconciler.forge.http import Transport
 from reconciler.git.layout import DRAFTS, PROPOSED
 from reconciler.inventory import PullRequest, PullState
+from reconciler.report.escape import terminal
 
 LOOKS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """How long a forge's lists may lag behind its writes, in steps of seconds."""
@@ -134,7 +135,7 @@ class RemoteForge:
 
     def ensure(self, wanted: PullRequest) -> PullRequest:
         """Open a pull request for `wanted.head`, or bring the open one up to date; return it."""
-        wanted = replace(wanted, title=wanted.title[:LONGEST_TITLE])
+        wanted = replace(wanted, title=terminal(wanted.title)[:LONGEST_TITLE])
         found = self.dialect.find_open(wanted.head, wanted.base)
         if found is None:
             found = self._create(wanted)

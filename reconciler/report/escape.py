@@ -56,6 +56,14 @@ def cell(text: str) -> str:
     return code(text).replace("|", "\\|")
 
 
+def block(text: str, language: str = "") -> str:
+    """Return lines as a fenced code block that nothing inside can end; every line stays a line."""
+    lines = [terminal(line) for line in text.split("\n")]
+    longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}{language}", *lines, fence])
+
+
 def inert(text: str) -> str:
     """Return `text` with no line that a CI runner would take for a command (`::set-output`, `##[group]`).
 

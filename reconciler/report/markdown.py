@@ -1,6 +1,6 @@
 """Plan and pull request as Markdown, from the templates; every dynamic text sits in a code span."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 
@@ -11,6 +11,7 @@ from reconciler.plan.changes import Change, ConflictNote, Op, Plan
 from reconciler.plan.compare import Comparison
 from reconciler.report import escape
 from reconciler.report.comparison import problem_sentence, rows, sentence
+from reconciler.report.diff import MOST_FILES, FileChange
 from reconciler.report.summary import (
     Names,
     count_ops,
@@ -23,6 +24,9 @@ from reconciler.report.text import shown_conflict
 
 ROWS = 1000
 """A job summary holds at most a mebibyte; more rows than this are counted, not shown."""
+
+MOST_CONFLICTS = 50
+"""Conflicts of a pull request's text; more than these are counted."""
 
 LONGEST = 500
 """Characters of a row's detail."""
@@ -77,19 +81,27 @@ def comparison_markdown(
     )
 
 
-def pull_body(change: Change, names: Names) -> str:
-    """Return the body of the pull request that proposes `change`."""
+def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) -> str:
+    """Return the body of the pull request that proposes `change`; `files` are what it does to its files."""
     conflicts = []
     for note in change.conflicts:
         upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
-        conflicts.append(ConflictNote(note.path, note.field, upstream, local))
+        texts = (note.path, note.field, upstream, local)
+        conflicts.append(ConflictNote(*(_short(text) for text in texts)))
     return _fill(
         "pull-request.md",
         sentence=_SENTENCES.get(change.op, "Changes a package."),
-        facts=[(name, value) for name, value in _facts(change, names) if value],
-        text=change.pull.body.strip() if change.pull else "",
-        conflicts=conflicts,
+        facts=[(name, _short(value)) for name, value in _facts(change, names) if value],
+        conflicts=conflicts[:MOST_CONFLICTS],
+        more_conflicts=max(0, len(conflicts) - MOST_CONFLICTS),
+        files=[one._replace(path=_short(one.path)) for one in files[:MOST_FILES]],
+        more_files=max(0, len(files) - MOST_FILES),
     )
+
+
+def _short(text: str) -> str:
+    """Return a text that fits a table, however long a name is."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
@@ -98,7 +110,8 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     yield "manifest", str(change.location) if change.location else ""
     yield "upstream", upstream_text(change)
     yield "reason", str(change.reason)
-    yield "not ready", "; ".join(change.unready)
+    yield "note", change.message
+    yield "instance", names.instance
     yield "not ready", "; ".join(change.unready)
 
 
@@ -114,6 +127,7 @@ def _environment() -> Environment:
     )
     environment.filters["code"] = escape.code
     environment.filters["cell"] = escape.cell
+    environment.filters["block"] = escape.block
     return environment
 
 

@@ -1,0 +1,75 @@
+"""What a change does to the files of a package, as far as it fits a pull request. Pure."""
+
+import difflib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reconciler.objects import File, Files
+from reconciler.report.redact import holds_secret
+
+LONGEST_LINE = 300
+MOST_LINES = 200
+"""Lines of one file's difference; more than these are counted, not shown."""
+MOST_FILES = 100
+MOST_TEXT = 30_000
+"""Characters of all differences together."""
+
+
+class FileChange(NamedTuple):
+    """One file that changed: lines added and removed, and the difference, empty where it is not shown."""
+
+    path: str
+    added: int
+    removed: int
+    text: str = ""
+    note: str = ""
+
+
+def file_changes(before: Files, after: Files) -> tuple[FileChange, ...]:
+    """Return the files that differ, sorted by path; the differences of those that both sides have.
+
+    Nothing of a Secret is shown, nor of what is no text. Total.
+    """
+    found: list[FileChange] = []
+    room = MOST_TEXT
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) == after.get(path):
+            continue
+        change = _change(path, before.get(path), after.get(path))
+        if len(change.text) > room:
+            change = change._replace(text="", note="does not fit here")
+        room -= len(change.text)
+        found.append(change)
+    return tuple(found)
+
+
+def _change(path: str, before: File | None, after: File | None) -> FileChange:
+    old, new = _lines(before), _lines(after)
+    if old is None or new is None:
+        return FileChange(path, 0, 0, note="no text")
+    body = list(difflib.unified_diff(old, new, n=3, lineterm=""))[2:]
+    added, removed = (sum(line.startswith(sign) for line in body) for sign in "+-")
+    if holds_secret(before) or holds_secret(after):
+        return FileChange(path, added, removed, note="a Secret, not shown")
+    if before is None or after is None:
+        return FileChange(path, added, removed, note="new" if before is None else "removed")
+    if not body:
+        return FileChange(path, 0, 0, note="only its mode changes")
+    return FileChange(path, added, removed, "\n".join(_shown(body)))
+
+
+def _shown(body: list[str]) -> Iterator[str]:
+    for line in body[:MOST_LINES]:
+        yield line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+    if len(body) > MOST_LINES:
+        yield f"@@ and {len(body) - MOST_LINES} lines more @@"
+
+
+def _lines(file: File | None) -> list[str] | None:
+    """Return a file's lines, None if it is no text."""
+    if file is None:
+        return []
+    try:
+        return file.data.decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        return None

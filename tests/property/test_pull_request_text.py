@@ -1,0 +1,122 @@
+"""Whatever stands in names, values and files, a reviewer's forge renders it inert."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from reconciler.errors import Location
+from reconciler.forge import marker
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.objects import File
+from reconciler.plan.changes import Change, ConflictNote, Op
+from reconciler.reasons import Reason
+from reconciler.report.diff import file_changes
+from reconciler.report.markdown import pull_body
+from reconciler.report.summary import Names
+
+LIMIT = 60_000
+EVIL = "EVIL"
+PIECES = [
+    *("@kim", "#1", "![x](http://e/x.png)", "[x](http://e)", "<img src=x>", "<!-- ", "-->", "|", "`", "```"),
+    *("~~~", "\n", "\n\n", "# h\n", "\u202e", "\u200b", "*", "_", "\\", "https://e.example", "<details>"),
+    *("&#64;kim", "$x$", "    ", "\t", "- ", "> ", "\x1b[31m", "::error::"),
+    *("<!-- reconciler:end -->", "<!-- reconciler:begin {} -->"),
+]
+texts = st.lists(st.sampled_from([EVIL, *PIECES]) | st.text(max_size=5), min_size=1, max_size=14).map("".join)
+hostile = texts.map(lambda text: f"{EVIL}{text}{EVIL}")
+
+
+def every(tokens: list[Token]) -> list[Token]:
+    return [t for token in tokens for t in (token, *every(token.children or []))]
+
+
+def parsed(text: str) -> list[Token]:
+    return every(MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(text))
+
+
+def change(name: str, field: str, value: str) -> Change:
+    return Change(
+        PackageKey("file:///edge.git", name),
+        ObjectName("default", name),
+        Op.UPDATE,
+        Reason.UPSTREAM_CHANGED,
+        message=value,
+        variant=ObjectName("default", name),
+        location=Location(name, 3),
+        upstream_from=value,
+        upstream_to=field,
+        conflicts=(ConflictNote(name, field, value, field),),
+        after=Oid("a" * 40),
+        unready=(value,),
+    )
+
+
+def check_inert(tokens: list[Token], html: int = 0) -> None:
+    kinds = [token.type for token in tokens]
+    assert not {"link_open", "image", "html_inline"} & set(kinds)
+    assert kinds.count("html_block") == html
+    for token in tokens:
+        if token.type in {"text", "html_block"}:
+            assert EVIL not in token.content
+            assert "@" not in token.content
+
+
+@settings(deadline=None, max_examples=60)
+@given(hostile, hostile, hostile, hostile)
+def test_hostile_names_values_and_files_are_code_and_nothing_else(
+    name: str, field: str, value: str, content: str
+) -> None:
+    files = file_changes(
+        {"a.yaml": File.of(b"x\ny"), name: File.of(b"z")},
+        {
+            "a.yaml": File.of(content.encode("utf-8", "replace")),
+            name: File.of(value.encode("utf-8", "replace")),
+        },
+    )
+
+    body = pull_body(change(name, field, value), Names(value), files)
+    whole = marker.compose(body, name, [value], marker.Marked(""), LIMIT)
+
+    check_inert(parsed(body))
+    check_inert(parsed(whole), html=2)
+    assert marker.parse(whole).labels == (value,)
+    assert marker.parse(whole).title == marker.digest(name)
+    assert marker.compose(body, name, [value], marker.parse(whole), LIMIT) == whole
+
+
+def test_a_name_of_a_megabyte_fits() -> None:
+    name = "@EVIL`|<b>" * 100_000
+    files = file_changes({}, {f"{name}{n}": File.of(b"x") for n in range(150)})
+
+    body = pull_body(change(name, name, name), Names("demo"), files)
+    whole = marker.compose(body, name, ["a"], marker.Marked(""), LIMIT)
+
+    assert len(whole) <= LIMIT
+    check_inert(parsed(whole), html=2)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(hostile, min_size=1, max_size=40), st.integers(400, 4000))
+def test_what_is_cut_stays_inert(contents: list[str], limit: int) -> None:
+    before = {f"f{n}": File.of(b"x\n" * 30) for n in range(len(contents))}
+    after = {f"f{n}": File.of(text.encode("utf-8", "replace") * 5) for n, text in enumerate(contents)}
+
+    body = pull_body(change("n", "f", "v"), Names("demo"), file_changes(before, after))
+    whole = marker.compose(body, "t", ["a"], marker.Marked(""), limit)
+
+    assert len(whole) <= limit
+    check_inert(parsed(whole), html=2)
+
+
+def test_a_secret_is_never_shown() -> None:
+    secret = b"apiVersion: v1\nkind: Secret\ndata: {p: %b}\n"
+    files = file_changes({"s.yaml": File.of(secret % b"b2xk")}, {"s.yaml": File.of(secret % b"bmV3")})
+
+    body = pull_body(replace(change("n", "f", "v"), conflicts=()), Names("demo"), files)
+
+    assert "b2xk" not in body
+    assert "bmV3" not in body
+    assert "a Secret, not shown" in body
