@@ -25,6 +25,7 @@ RUN python3 -m venv /opt/build \
       --no-deps --no-build-isolation --wheel-dir /wheel /src \
  && /opt/reconciler/bin/python -m pip install --no-cache-dir --disable-pip-version-check --quiet \
       --no-deps --no-index /wheel/*.whl \
+ && /opt/reconciler/bin/python -m pip freeze > /opt/reconciler/requirements.txt \
  && /opt/reconciler/bin/python -m pip uninstall --quiet --yes pip setuptools \
  && /opt/reconciler/bin/python -I -c "import reconciler.run, reconciler.cli.main"
 

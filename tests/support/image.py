@@ -1,0 +1,87 @@
+"""Builds the image from the Dockerfile where no registry can be reached, and runs it as a cluster would.
+
+The base is made of Debian packages by debootstrap. Works on restricted machines: chroot isolation
+to build, runc with the host's cgroups to run, storage without overlays.
+"""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+SUITE = "bookworm"
+PACKAGES = "ca-certificates,git,openssh-client,python3,python3-venv"
+BASE, IMAGE = "localhost/base:test", "localhost/reconciler:test"
+CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+
+@dataclass
+class Engine:
+    """podman with a storage of its own below `root`, which the caller removes."""
+
+    root: Path
+
+    def __call__(self, *arguments: str | Path, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
+        storage = ["--root", self.root / "store", "--runroot", self.root / "run", "--storage-driver", "vfs"]
+        return subprocess.run(
+            ["podman", *storage, "--runtime", "runc", "--cgroup-manager", "cgroupfs", *arguments],
+            env={**os.environ, "TMPDIR": str(self.root)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+        )
+
+    def done(self, *arguments: str | Path) -> str:
+        """Run a command that must not fail; return what it printed."""
+        ran = self(*arguments)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def version(self) -> str:
+        """Say which engine this is."""
+        return self.done("info", "--format", "podman {{.Version.Version}}, {{.Host.OCIRuntime.Name}}").strip()
+
+
+def make_base(engine: Engine) -> None:
+    """Make the base image of Debian packages."""
+    system = engine.root / "system"
+    command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(system)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr
+    left_out = ("./dev", "./proc", "./var/cache/apt/archives", "./var/lib/apt/lists")
+    archive = engine.root / "base.tar"
+    command = [
+        "tar",
+        "-C",
+        str(system),
+        *(f"--exclude={path}/*" for path in left_out),
+        "-cf",
+        str(archive),
+        ".",
+    ]
+    subprocess.run(command, check=True)
+    engine.done("import", archive, BASE)
+    archive.unlink()
+
+
+def build(engine: Engine, project: Path) -> None:
+    """Build the Dockerfile as it stands on that base."""
+    trust: list[str] = []
+    if "PIP_CERT" in os.environ or "SSL_CERT_FILE" in os.environ:
+        # A machine that trusts an authority of its own lets the build trust it too.
+        pip = engine.root / "pip.conf"
+        pip.write_text(f"[global]\ncert = {CERTIFICATES}\n")
+        trust = ["--volume", "/etc/ssl/certs:/etc/ssl/certs:ro", "--volume", f"{pip}:/etc/pip.conf:ro"]
+    network = ["--isolation", "chroot", "--network", "host"]
+    arguments = ["--build-arg", f"BASE_IMAGE={BASE}", "--build-arg", "VERSION=1.2.3", "--tag", IMAGE]
+    engine.done("build", *network, *trust, *arguments, project)
+
+
+def run(engine: Engine, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the image, as deploy/ does: no root, nothing to write but /tmp; and no network."""
+    locked = ["--read-only", "--tmpfs", "/tmp:mode=1777", "--cap-drop", "all"]
+    locked += ["--security-opt", "no-new-privileges", "--network", "none"]
+    bounds = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1000:1000"]
+    entry = ["--entrypoint", command[0]] if command else []
+    return engine("run", "--rm", *locked, *bounds, *entry, IMAGE, *command[1:])

@@ -1,0 +1,133 @@
+"""What merging would do: the difference of two plans, and nothing that both have alike."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.errors import Location, Problem
+from reconciler.expand import Desired, SetDiff
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.plan.changes import Change, MoveRef, Op, Plan, Refusal
+from reconciler.plan.compare import ALTER, WITHDRAW, Side, compare
+from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, FunctionPolicy, Limits, Policy, govern
+from reconciler.reasons import Reason
+from reconciler.report.comparison import problem_sentence, sentence
+
+WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
+
+
+def change(op: Op, path: str = "a", after: str = "2", url: str = "host/r") -> Change:
+    writes = () if op in {Op.KEEP, Op.BLOCK} else (WRITE,)
+    repository = ObjectName("default", url)
+    return Change(
+        PackageKey(url, path), repository, op, Reason.NOT_FOUND, after=Oid(after * 40), writes=writes
+    )
+
+
+def side(*changes: Change, problems: tuple[Problem, ...] = (), refusals: tuple[Refusal, ...] = ()) -> Side:
+    return Side(Desired(), SetDiff(), problems, refusals, Plan(changes))
+
+
+ops = st.sampled_from(list(Op))
+plans = st.lists(
+    st.builds(change, ops, st.sampled_from("abcdef"), st.sampled_from("12")), unique_by=lambda c: c.package
+)
+
+
+@given(plans)
+def test_a_side_compared_with_itself_is_empty(changes: list[Change]) -> None:
+    found = compare(side(*changes), side(*changes))
+
+    assert found.is_empty
+    assert sentence(found) == "Merging this changes no package"
+
+
+@given(plans, plans, st.randoms(use_true_random=False))
+def test_the_order_does_not_matter(old: list[Change], new: list[Change], random: object) -> None:
+    expected = compare(side(*old), side(*new))
+    random.shuffle(old)  # type: ignore[attr-defined]
+    random.shuffle(new)  # type: ignore[attr-defined]
+
+    assert compare(side(*old), side(*new)) == expected
+
+
+@pytest.mark.parametrize(
+    ("reason", "old", "new", "what"),
+    [
+        ("what was not there is created", None, change(Op.CREATE), "create"),
+        ("what would stay is updated", change(Op.KEEP), change(Op.UPDATE), "update"),
+        ("what is pending alike is no difference", change(Op.CREATE), change(Op.CREATE), None),
+        (
+            "what is pending gets another result",
+            change(Op.CREATE, after="2"),
+            change(Op.CREATE, after="3"),
+            ALTER,
+        ),
+        ("another operation counts as itself", change(Op.UPDATE), change(Op.DELETE), "delete"),
+        ("what is pending no longer happens", change(Op.CREATE), None, WITHDRAW),
+        ("or is kept", change(Op.UPDATE), change(Op.KEEP), WITHDRAW),
+        ("what only leaves the plan is nothing", change(Op.KEEP), None, None),
+        ("a package that blocks is told", None, change(Op.BLOCK), "block"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_one_package(reason: str, old: Change | None, new: Change | None, what: str | None) -> None:
+    found = compare(side(*[old] if old else []), side(*[new] if new else []))
+
+    assert [str(difference.what) for difference in found.packages] == ([what] if what else []), reason
+
+
+def test_commits_of_another_time_are_no_difference() -> None:
+    later = replace(change(Op.UPDATE), writes=(replace(WRITE, to=Oid("9" * 40)),))
+
+    assert compare(side(change(Op.UPDATE)), side(later)).is_empty
+
+
+def test_the_sentence_counts_in_the_order_of_operations() -> None:
+    created = [change(Op.CREATE, f"p{n}", url=f"host/r{n % 4}") for n in range(12)]
+    updated = [change(op, f"u{n}") for n, op in enumerate([Op.UPDATE, Op.EDIT, Op.UPDATE])]
+
+    found = compare(side(), side(*created, *updated, change(Op.DELETE, "d")))
+
+    assert (
+        sentence(found) == "Merging this creates 12 drafts in 4 repositories, updates 3, proposes 1 deletion"
+    )
+
+
+def test_a_problem_that_moved_is_the_same_problem() -> None:
+    def problem(message: str, line: int) -> Problem:
+        return Problem(Location("a.yaml", line), Reason.INVALID_YAML, message)
+
+    old = side(problems=(problem("one", 1), problem("two", 2)))
+    new = side(problems=(problem("one", 9), problem("three", 3)))
+
+    found = compare(old, new)
+
+    assert [[p.message for p in group] for group in (found.new, found.old, found.fixed)] == [
+        ["three"],
+        ["one"],
+        ["two"],
+    ]
+    assert problem_sentence(found) == "Problems: 1 new, 1 fixed, 1 there before"
+
+
+def test_only_new_refusals_count() -> None:
+    was, comes = (Refusal(Reason.DELETION_GUARD, text, "") for text in ("was", "comes"))
+
+    assert compare(side(refusals=(was,)), side(refusals=(was, comes))).refusals == (comes,)
+
+
+def test_a_proposed_configuration_cannot_choose_what_is_trusted() -> None:
+    trusted = Policy(instance="fleet")
+    proposed = Policy(
+        instance="other",
+        manifest_paths=("apps",),
+        forges=(ForgeRule("evil.example", ForgeKind.GITHUB),),
+        credentials=(CredentialRule("evil.example", token_env="PRECIOUS"),),
+        functions=FunctionPolicy(exec={"x": "/bin/sh"}),
+        limits=Limits(manifest_bytes=1 << 60),
+    )
+
+    assert govern(trusted, proposed) == replace(trusted, manifest_paths=("apps",))

@@ -1,0 +1,78 @@
+"""What a runner reads: no text that a manifest brings breaks out of it, and nothing is too large."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.errors import Location, Problem
+from reconciler.report.workflow import (
+    SHOWN,
+    SUMMARY_BYTES,
+    Annotation,
+    annotate_problem,
+    annotation_lines,
+    fit_summary,
+    output_block,
+)
+from tests.support.workflow import parse_outputs
+
+hostile = st.one_of(
+    st.text(), st.sampled_from(["::set-output name=a::b", "a\n::error::x", "%0A", "a,line=1:b", "\r\n"])
+)
+
+
+def problem(path: str, message: str, line: int = 1) -> Problem:
+    return Problem(Location(path, line), "InvalidYAML", message)
+
+
+@given(hostile, hostile)
+def test_an_annotation_is_one_command_whatever_it_says(path: str, message: str) -> None:
+    (line,) = annotation_lines([annotate_problem(problem(path, message))])
+
+    head, _, said = line.removeprefix("::error ").partition("::")
+    assert "\n" not in line
+    assert "\r" not in line
+    assert line.startswith("::error ")
+    assert {pair.partition("=")[0] for pair in head.split(",")} <= {"title", "file", "line", "col"}
+    assert "\n" not in said
+
+
+def test_ten_of_each_level_are_shown_and_the_last_counts_the_rest() -> None:
+    errors = [annotate_problem(problem("a", str(n))) for n in range(25)]
+    warnings = [annotate_problem(problem("a", str(n)), "warning") for n in range(SHOWN)]
+
+    lines = list(annotation_lines([*errors, *warnings]))
+
+    assert [line.partition(" ")[0] for line in lines] == ["::error"] * SHOWN + ["::warning"] * SHOWN
+    assert lines[SHOWN - 1].endswith("::16 more in the job summary")
+
+
+def test_properties_are_escaped() -> None:
+    (line,) = annotation_lines([Annotation("error", "a:b,c", "100% sure", Location("x,y:z.yaml", 3, 7))])
+
+    assert line == "::error col=7,file=x%2Cy%3Az.yaml,line=3,title=a%3Ab%2Cc::100%25 sure"
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")),
+    st.text("0123456789abcdef", min_size=32, max_size=32),
+)
+def test_an_output_comes_back_as_it_was(value: str, delimiter: str) -> None:
+    block = output_block("summary", value, f"end-{delimiter}")
+
+    assert parse_outputs(block)["summary"] == value.removesuffix("\n") or value.endswith("\n")
+
+
+def test_a_value_cannot_hold_its_delimiter() -> None:
+    with pytest.raises(ValueError, match="delimiter"):
+        output_block("a", "x\nend-1\nb<<c", "end-1")
+
+
+@given(st.text(max_size=50), st.integers(0, 40_000), st.integers(0, SUMMARY_BYTES + 10))
+def test_a_summary_always_fits(line: str, times: int, taken: int) -> None:
+    text = f"{line}\n" * times
+
+    fitted = fit_summary(text, taken)
+
+    assert len(fitted.encode("utf-8", "replace")) + taken <= max(SUMMARY_BYTES, taken)
+    assert fitted == text or fitted.endswith("The rest did not fit.\n") or not fitted
