@@ -18,6 +18,7 @@ REGISTRIES: Final = (
     "us-docker.pkg.dev/kpt-fn/functions",
 )
 STARLARK: Final = "starlark"
+SCHEMA_VALIDATORS: Final = frozenset(("kubeconform", "kubeval"))
 _FLOATING: Final = frozenset(("", "latest", "unstable"))
 _VERSION: Final = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
 _REFERENCE: Final = re.compile(
@@ -82,6 +83,8 @@ CLAIMS: Final[dict[str, tuple[Claim, ...]]] = {
     "create-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "delete-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "ensure-name-substring": _claims((0, 1, 0), (0, 3, 0), (0, 2, 0)),
+    "kubeconform": _claims((0, 1, 0), (0, 2, 0), (0, 1, 1)),
+    "kubeval": _claims((0, 1, 0), (0, 4, 0), (0, 3, 0)),
     "list-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "remove-local-config-resources": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "search-replace": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),

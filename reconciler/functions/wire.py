@@ -53,6 +53,15 @@ def _item(resource: Resource, number: int) -> dict[str, Any]:
     return value
 
 
+def place_of(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a result's `file` for an item of the list, None where the item names no file."""
+    annotations = _annotations(dict(item))
+    path, index = _newer(annotations, _PATHS, ""), _number(_newer(annotations, _INDEXES, ""))
+    if not path:
+        return None
+    return {"path": path, "index": index} if index else {"path": path}
+
+
 def items_in(given: Iterable[Mapping[str, Any]], sent: Sequence[Resource], package: str) -> list[Resource]:
     """Return the resources that a function gave back: those it was sent with new values, and new ones.
 

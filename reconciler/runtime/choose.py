@@ -7,11 +7,12 @@ from reconciler.functions.runtime import FunctionRuntime
 from reconciler.policy import FunctionPolicy
 from reconciler.runtime.container import ContainerRuntime
 from reconciler.runtime.exec import ExecRuntime
+from reconciler.runtime.schemas import SchemaRuntime
 from reconciler.runtime.starlark import StarlarkRuntime
 
 
 @contextmanager
 def open_runtimes(policy: FunctionPolicy) -> Iterator[tuple[FunctionRuntime, ...]]:
-    """Yield the runtimes of a policy: Starlark, executables, containers. What they started ends with them."""
+    """Yield the runtimes of a policy: Starlark, schemas, executables, containers; end what they started."""
     with StarlarkRuntime(policy) as starlark:
-        yield (starlark, ExecRuntime(policy), ContainerRuntime(policy))
+        yield (starlark, SchemaRuntime(), ExecRuntime(policy), ContainerRuntime(policy))

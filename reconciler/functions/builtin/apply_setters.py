@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from reconciler.functions.builtin.call import Call, FunctionFailedError, file_of
+from reconciler.functions.builtin.call import Call, FunctionFailedError, file_of, shown
 from reconciler.functions.builtin.walk import Field, fields_of, put_text
 from reconciler.functions.differences import is_same
 from reconciler.functions.patterns import compile_pattern, quote
@@ -72,7 +72,7 @@ def _set(
         text = setters[pattern[2:-1]]
         if edit.value == []:
             edits.append(SetLineComment(field.path, field.comment))
-    yield _result(resource, field, f'set field value to "{text}"')
+    yield _result(resource, field, f'set field value to "{shown(resource, text)}"')
 
 
 def _array_edit(field: Field, pattern: str, setters: Mapping[str, str]) -> SetValue | None:

@@ -76,6 +76,11 @@ def info(message: str) -> FunctionResult:
     return FunctionResult(message, "info")
 
 
+def shown(resource: Resource, text: str) -> str:
+    """Return a value as results may show it: never one of a Secret."""
+    return "(hidden)" if resource.kind == "Secret" else text
+
+
 def file_of(resource: Resource) -> dict[str, Any]:
     """Return a result's `file`; an index of 0 is left out, as kpt does."""
     return {"path": resource.file, "index": resource.index} if resource.index else {"path": resource.file}

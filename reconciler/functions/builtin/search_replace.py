@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.functions.builtin.call import Call, FunctionFailedError, file_of
+from reconciler.functions.builtin.call import Call, FunctionFailedError, file_of, shown
 from reconciler.functions.builtin.globs import glob_pattern
 from reconciler.functions.builtin.walk import Field, fields_of, plain, put_text
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
@@ -131,11 +131,8 @@ def _filled(text: str, groups: Sequence[str | None]) -> str:
 
 
 def _told(resource: Resource, path: str, verb: str, value: str) -> FunctionResult:
-    return FunctionResult(
-        f'{verb} field value "{value}"' if verb == "Matched" else f'Mutated field value to "{value}"',
-        field={"path": path},
-        file=file_of(resource),
-    )
+    said = f'{verb} field value {"" if verb == "Matched" else "to "}"{shown(resource, value)}"'
+    return FunctionResult(said, field={"path": path}, file=file_of(resource))
 
 
 def _creation(search: _Search, resource: Resource) -> SetValue | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.functions.builtin.apply_setters import PREFIX, setter_pattern
-from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text, file_of
+from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text, file_of, shown
 from reconciler.functions.builtin.walk import Field, fields_of
 from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
@@ -37,8 +37,9 @@ def create_setters(call: Call) -> Iterator[FunctionResult]:
                 continue
             edits.append(SetLineComment(field.path, PREFIX + pattern))
             created += 1
+            value = shown(resource, _shown(field))
             yield FunctionResult(
-                f'Added line comment "kpt-set: {pattern}" for field with value "{_shown(field)}"',
+                f'Added line comment "kpt-set: {pattern}" for field with value "{value}"',
                 field={"path": field.name},
                 file=file_of(resource),
             )
@@ -111,7 +112,7 @@ def list_setters(call: Call) -> Iterator[FunctionResult]:
             continue
         for field in fields_of(resource, PREFIX):
             for name, found in _used(field):
-                values[name] = found
+                values[name] = found._replace(value=shown(resource, found.value))
                 counts[name] = counts.get(name, 0) + 1
     for name in sorted(values):
         found = values[name]

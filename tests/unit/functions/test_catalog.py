@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.functions.catalog import CLAIMS, find_claim, parse_image
+from reconciler.functions.catalog import CLAIMS, SCHEMA_VALIDATORS, find_claim, parse_image
 from reconciler.functions.pipeline import BUILTINS
 
 DIGEST = "sha256:" + "a" * 64
@@ -71,6 +71,6 @@ def test_what_is_no_image_is_none(text: str) -> None:
     assert parse_image(text) is None
 
 
-def test_every_claim_but_starlark_has_a_builtin() -> None:
-    assert set(CLAIMS) - set(BUILTINS) == {"starlark"}
+def test_every_claim_has_a_builtin_or_a_runtime_of_its_own() -> None:
+    assert set(CLAIMS) - set(BUILTINS) == {"starlark", *SCHEMA_VALIDATORS}
     assert all(first.high == second.low for c in CLAIMS.values() for first, second in pairwise(c))
