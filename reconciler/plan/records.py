@@ -9,7 +9,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
+from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes, lock_path, lock_upstream
 from reconciler.plan.changes import Change, ConflictNote, Op, WriteDraft, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
@@ -17,7 +17,14 @@ from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.state import OpenConflict, PackageVariantRecord, SetRecord, record_bytes, record_path
+from reconciler.state import (
+    VARIANTS_DIRECTORY,
+    OpenConflict,
+    PackageVariantRecord,
+    SetRecord,
+    record_bytes,
+    record_path,
+)
 
 _UNDECIDED = frozenset(
     {
@@ -57,18 +64,18 @@ def record_owners(world: World, changes: Iterable[Change]) -> dict[str, PackageK
     """Return the package that each record, new, changed or leaving, waits for."""
     owners: dict[str, PackageKey] = {}
     for record in world.inventory.records.values():
-        owners.update(_owned_files(record, PackageKey(record.url, record.path)))
+        owners.update(_owned_files(record.key, PackageKey(record.url, record.path)))
     for change in changes:
         resolved = world.resolved.get(change.variant) if change.variant else None
         if resolved is not None and resolved.downstream == change.package:
-            owners.update(_owned_files(_record(resolved, change, world), change.package))
+            owners.update(_owned_files(resolved.variant.key, change.package))
     return dict(sorted(owners.items()))
 
 
-def _owned_files(record: PackageVariantRecord, package: PackageKey) -> Iterator[tuple[str, PackageKey]]:
-    yield record_path(record), package
-    if lock := _lock(record):
-        yield lock_path(lock), package
+def _owned_files(variant: ObjectName, package: PackageKey) -> Iterator[tuple[str, PackageKey]]:
+    """Yield the files that a variant may have, whether it has them or not."""
+    for directory in (VARIANTS_DIRECTORY, UPSTREAMS_DIRECTORY):
+        yield f"{directory}/{variant.namespace}/{variant.name}.json", package
 
 
 def _lock(record: PackageVariantRecord) -> UpstreamLock | None:

@@ -55,17 +55,18 @@ def find_repository(
 ) -> RepositoryView | Problem:
     """Return the registered and readable repository of that name in the variant's namespace."""
     view = inventory.repositories.get(ObjectName(variant.key.namespace, name))
-    location = _field(variant, "spec", field, "repo")
     subject = subject_of(variant)
     if view is None:
+        location = _field(variant, "spec", field, "repo")
         names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
         message = f"Repository {variant.key.namespace}/{name} is not registered"
         hint = f"Register it as a Repository object. {_near(name, names) or 'None is registered.'}"
         return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint, subject)
-    if view.problem is not None:
-        message = f"Repository {view.key} could not be read: {view.problem.message}"
-        return Problem(location, Reason.REPOSITORY_UNAVAILABLE, message, view.problem.hint, subject)
-    return view
+    if view.problem is None:
+        return view
+    location = _field(variant, "spec", field, "repo")
+    message = f"Repository {view.key} could not be read: {view.problem.message}"
+    return Problem(location, Reason.REPOSITORY_UNAVAILABLE, message, view.problem.hint, subject)
 
 
 def subject_of(variant: DesiredVariant) -> str:

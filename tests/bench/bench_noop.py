@@ -1,0 +1,141 @@
+"""What a run costs where nothing changed, beside git that only lists refs and trees.
+
+Run as `python tests/bench/bench_noop.py [PACKAGES ...]`, by default 100, 1000 and 10000. Each line is a
+process of its own, imports included: CPU seconds, wall seconds, peak memory.
+"""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+if __package__ in {None, ""}:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from reconciler.git.create import Snapshot, create_bare
+from reconciler.plan.changes import WriteDraft
+from reconciler.run import Settings, apply_plan, make_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+PER_REPOSITORY = 10
+EPOCH = 1_767_225_600
+HEAD = "apiVersion: {0}\nkind: {1}\nmetadata:\n  name: {2}\n"
+PORCH = "config.porch.kpt.dev/"
+
+
+class Cost(NamedTuple):
+    """What a process and its children took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: int
+
+
+def main(counts: Sequence[int]) -> None:
+    print(f"{'packages':>8}  {'':22}  {'wall s':>7}  {'CPU s':>7}  {'peak MiB':>8}  {'of git':>6}")
+    for count in counts or (100, 1_000, 10_000):
+        directory = Path(tempfile.mkdtemp(prefix="noop-"))
+        try:
+            settle(directory, count)
+            show(count, directory)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def show(count: int, directory: Path) -> None:
+    """Print one line for git, for an interpreter that imports a run, and for a run."""
+    python = [sys.executable, "-c"]
+    git = measure(["sh", "-c", _GIT], directory)
+    imports = measure([*python, "import reconciler.run"], directory)
+    run = measure([*python, _PLAN, str(directory)], directory)
+    for what, cost in (("git for-each-ref, ls-tree", git), ("imports", imports), ("plan", run)):
+        ratio = cost.cpu_s / git.cpu_s
+        print(
+            f"{count:8}  {what:25.25}  {cost.wall_s:4.2f}  {cost.cpu_s:7.2f}  {cost.peak_mib:8}  {ratio:6.1f}"
+        )
+
+
+_GIT = "for r in *.git; do git -C $r for-each-ref; git -C $r ls-tree -r -t main; done >/dev/null"
+_PLAN = """
+import sys
+from pathlib import Path
+from reconciler.run import Settings, make_plan
+root = Path(sys.argv[1])
+plan = make_plan(Settings(str(root / "control.git"), root / "cache")).plan
+assert plan.is_empty and not plan.problems, plan.problems
+"""
+
+
+def measure(command: Sequence[str], directory: Path) -> Cost:
+    """Run a command once to warm the caches, then three times; return the cheapest."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    environment["PYTHONPATH"] = str(ROOT)
+    costs = [_once(command, directory, environment) for _ in range(4)][1:]
+    return min(costs, key=lambda cost: cost.cpu_s)
+
+
+def _once(command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> Cost:
+    start = time.perf_counter()
+    child = subprocess.Popen(command, cwd=directory, env=environment)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise SystemExit(f"{command[0]} failed")
+    return Cost(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)
+
+
+def settle(directory: Path, count: int) -> None:
+    """Make a fleet of `count` published packages of which everything is recorded."""
+    names = [f"c-{number:04}" for number in range(max(1, count // PER_REPOSITORY))]
+    blueprint = {
+        "Kptfile": HEAD.format("kpt.dev/v1", "Kptfile", "web"),
+        "app.yaml": HEAD.format("v1", "ConfigMap", "app"),
+    }
+    upstream = {f"web/{path}": text.encode() for path, text in blueprint.items()}
+    create_bare(directory / "blueprints.git", [Snapshot("Release", upstream, EPOCH, ("web/v1",))])
+    start = Snapshot("Start", {"README.md": b"# fleet\n"}, EPOCH)
+    create_bare(directory / "clusters.git", [start])
+    create_bare(directory / "control.git", [Snapshot("Describe", dict(_control(names)), EPOCH)])
+    settings = Settings(str(directory / "control.git"), directory / "cache")
+    planned = make_plan(settings)
+    drafts = [
+        write for change in planned.plan.changes for write in change.writes if isinstance(write, WriteDraft)
+    ]
+    assert len(drafts) == len(names) * PER_REPOSITORY, planned.plan.problems
+    files = {f"{d.path}/{path}": file.data for d in drafts for path, file in d.files.items()}
+    shutil.rmtree(directory / "clusters.git")
+    create_bare(directory / "clusters.git", [start, Snapshot("Merge everything", files, EPOCH + 60)])
+    outcome = apply_plan(make_plan(settings))
+    assert not [e for e in outcome.effects if e.error], outcome
+
+
+def _control(names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    yield "reconciler.yaml", (HEAD.format("reconciler.dev/v1alpha1", "Reconciler", "fleet") + _SPEC).encode()
+    registered = [_repository("blueprints", "blueprints", "", deployment=False)]
+    registered += [_repository(name, "clusters", name, deployment=True) for name in names]
+    yield "manifests/repositories.yaml", "---\n".join(registered).encode()
+    packages = "".join(f"      - p{number}\n" for number in range(PER_REPOSITORY))
+    targets = "".join(f"    - name: {name}\n      packageNames:\n{packages}" for name in names)
+    head = HEAD.format(f"{PORCH}v1alpha2", "PackageVariantSet", "web")
+    yield "manifests/web.yaml", f"{head}{_UPSTREAM}  targets:\n  - repositories:\n{targets}".encode()
+
+
+_SPEC = "spec:\n  manifests:\n  - manifests\n  publish:\n    tags: false\n"
+_UPSTREAM = "spec:\n  upstream:\n    repo: blueprints\n    package: web\n    revision: 1\n"
+
+
+def _repository(name: str, repository: str, directory: str, *, deployment: bool) -> str:
+    git = f"  git:\n    repo: ../{repository}.git\n    branch: main\n    directory: {directory!r}\n"
+    flag = str(deployment).lower()
+    return f"{HEAD.format(f'{PORCH}v1alpha1', 'Repository', name)}spec:\n  deployment: {flag}\n{git}"
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    main([int(argument) for argument in sys.argv[1:]])
