@@ -309,12 +309,15 @@ def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[tuple[Reposi
         git = view.manifest.spec.git
         for name in {view.url, normalise_url(view.remote), normalise_url(git.repo if git else "")}:
             named.setdefault(name, []).append(view)
-    for package in (p for view in available for p in view.packages.values()):
-        for header in (package.main_header, *(draft.header for draft in package.drafts)):
-            lock = header.upstream_lock if header else None
-            if lock is None or not lock.commit:
-                continue
-            directory = lock.directory.strip("/")
-            for view in named.get(normalise_url(lock.repo), ()):
-                yield view, Oid(lock.commit), directory
-                yield view, Oid(lock.commit), view.full_path(directory)
+    packages = (package for view in available for package in view.packages.values())
+    headers = (h for p in packages for h in (p.main_header, *(draft.header for draft in p.drafts)))
+    locks = {
+        (h.upstream_lock.repo, h.upstream_lock.commit, h.upstream_lock.directory)
+        for h in headers
+        if h and h.upstream_lock
+    }
+    for repo, commit, written in sorted(locks):
+        directory = written.strip("/")
+        for view in named.get(normalise_url(repo), ()) if commit else ():
+            yield view, Oid(commit), directory
+            yield view, Oid(commit), view.full_path(directory)
