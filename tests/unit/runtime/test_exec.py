@@ -1,0 +1,78 @@
+"""Executables as functions: mapped by our configuration alone, bounded, their output never trusted."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.policy import FunctionPolicy
+from reconciler.runtime.exec import ExecRuntime
+
+ITEM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+
+
+def run(directory: Path, script: str, **limits: int) -> FunctionRun:
+    path = directory / "function"
+    path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
+    path.chmod(0o755)
+    call = FunctionCall(exec="function", items=[ITEM])
+    runtime = ExecRuntime(FunctionPolicy(exec={"function": str(path)}, **limits))
+    assert runtime.can_run(call) == ""
+    return runtime.run(call)
+
+
+def test_items_go_in_and_come_back(tmp_path: Path) -> None:
+    assert run(tmp_path, "cat").items == [ITEM]
+
+
+def test_nothing_of_our_environment_gets_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "secret")
+
+    assert "SOME_TOKEN" not in run(tmp_path, "env >&2; cat").stderr
+
+
+class Bad(NamedTuple):
+    reason: str
+    script: str
+    limits: dict[str, int]
+    code: int | None
+    said: str
+
+
+BAD = [
+    Bad("it fails", "echo why >&2; exit 3", {}, 3, ""),
+    Bad("it prints nothing", "true", {}, 1, "printed nothing"),
+    Bad("it prints garbage", "printf '\\t{x'", {}, 1, "no YAML"),
+    Bad("it prints another kind", "echo 'kind: List'", {}, 1, "no ResourceList"),
+    Bad("it is late", "sleep 100", {"timeout_s": 1}, None, "stopped after 1 s"),
+    Bad("it never ends to print", "cat /dev/zero", {"output_bytes": 1 << 16}, None, "larger than"),
+    Bad("it leaves a child behind", "sleep 100 & echo x", {"timeout_s": 1}, None, "stopped after 1 s"),
+    Bad("it is killed", "kill -9 $$", {}, 137, ""),
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.reason)
+def test_what_goes_wrong_is_told(tmp_path: Path, bad: Bad) -> None:
+    found = run(tmp_path, bad.script, **bad.limits)
+
+    assert found.items is None
+    assert found.exit_code
+    assert bad.code in (None, found.exit_code)
+    assert bad.said in found.error
+
+
+def test_an_alias_bomb_is_refused(tmp_path: Path) -> None:
+    levels = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12))
+
+    found = run(tmp_path, f"cat <<'END'\nkind: ResourceList\nl0: &l0 [x]\n{levels}\nitems: []\nEND")
+
+    assert "no YAML" in found.error
+
+
+def test_what_nobody_mapped_does_not_run(tmp_path: Path) -> None:
+    call = FunctionCall(exec=str(tmp_path / "function"))
+
+    assert "mapped" in ExecRuntime(FunctionPolicy()).can_run(call)
+    assert "absolute" in ExecRuntime(FunctionPolicy(exec={call.exec: "relative"})).can_run(call)
+    assert "not here" in ExecRuntime(FunctionPolicy(exec={call.exec: "/no/such/file"})).can_run(call)

@@ -1,0 +1,103 @@
+"""Starlark in its worker: what scripts may do, and what stops them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.policy import FunctionPolicy
+from reconciler.runtime.starlark import StarlarkRuntime
+
+ITEM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Iterator[StarlarkRuntime]:
+    with StarlarkRuntime(
+        FunctionPolicy(timeout_s=20, memory_bytes=128 << 20, starlark_steps=2_000_000)
+    ) as found:
+        yield found
+
+
+def run(runtime: StarlarkRuntime, source: Any, **data: str) -> FunctionRun:
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"source": source, **data}}
+    return runtime.run(FunctionCall(claimed="starlark", config=config, items=[ITEM]))
+
+
+def test_items_change_and_parameters_arrive(runtime: StarlarkRuntime) -> None:
+    source = "ctx.resource_list['items'][0]['data']['k'] = ctx.resource_list['functionConfig']['data']['p']"
+
+    found = run(runtime, source, p="new")
+
+    assert found.items == [ITEM | {"data": {"k": "new"}}]
+
+
+def test_the_list_itself_may_be_replaced(runtime: StarlarkRuntime) -> None:
+    assert run(runtime, "ctx.resource_list['items'] = []").items == []
+
+
+def test_what_is_printed_is_standard_error(runtime: StarlarkRuntime) -> None:
+    assert run(runtime, "print('a', 1, [True])").stderr == "a 1 [true]\n"
+
+
+MODULES = [
+    ("json", "encoding/json.star", "json.decode(json.encode({'a': [1]}))['a'] == [1]"),
+    ("base64", "encoding/base64.star", "base64.decode(base64.encode('a?')) == 'a?'"),
+    ("yaml", "encoding/yaml.star", "yaml.loads(yaml.dumps({'a': ['1', 1]})) == {'a': ['1', 1]}"),
+    ("hash", "hash.star", "hash.md5('a') == '0cc175b9c0f1b6a831c399e269772661'"),
+    ("math", "math.star", "math.ceil(1.5) == 2 and math.pi > 3"),
+    ("re", "re.star", "re.sub('a+', 'b', 'caat') == 'cbt' and re.match('(a)', 'a') == [['a', 'a']]"),
+    ("time", "time.star", "time.parse_duration('1h30m') == 5400.0"),
+    ("krmfn", "krmfn.star", "krmfn.match_gvk(ctx.resource_list['items'][0], 'v1', 'ConfigMap')"),
+]
+
+
+@pytest.mark.parametrize(("name", "path", "holds"), MODULES, ids=[module[0] for module in MODULES])
+def test_modules(runtime: StarlarkRuntime, name: str, path: str, holds: str) -> None:
+    found = run(runtime, f"load('{path}', '{name}')\nif not ({holds}):\n  fail('wrong')")
+
+    assert found.exit_code == 0, found.results
+
+
+BAD = [
+    (
+        "a loop without an end",
+        "def f():\n  for i in range(1000000000):\n    pass\nf()",
+        "more than 2000000 steps",
+    ),
+    ("recursion", "def f(n):\n  return f(n + 1)\nf(0)", "stack overflow"),
+    ("memory", "x = list(range(100000000))", "128 MiB"),
+    ("fail", "fail('not so')", "fail: not so"),
+    ("a syntax error", "def", "Parse error"),
+    ("no source", "", "`source` must not be empty"),
+    ("source is no text", 3, "`source` must be text"),
+    ("the network", "load('http.star', 'http')", "no module 'http.star'"),
+    ("the clock", "load('time.star', 'time')\ntime.now()", "time.now() is not here"),
+    ("no list left", "ctx.resource_list.pop('items')", "no list of items"),
+]
+
+
+@pytest.mark.parametrize(("reason", "source", "said"), BAD, ids=[case[0] for case in BAD])
+def test_what_is_wrong_is_an_error_result_and_the_next_script_runs(
+    runtime: StarlarkRuntime, reason: str, source: Any, said: str
+) -> None:
+    found = run(runtime, source)
+
+    assert found.items is None, reason
+    assert found.exit_code == 1
+    assert said in found.results[0].message
+    assert run(runtime, "x = 1").items == [ITEM]
+
+
+def test_the_environment_is_empty(runtime: StarlarkRuntime) -> None:
+    assert run(runtime, "if ctx.environment != {}:\n  fail('leak')").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "config", [None, {"apiVersion": "v1", "kind": "Secret"}, {"apiVersion": "x/v1", "kind": "StarlarkRun"}]
+)
+def test_a_configuration_of_another_kind_is_an_error(runtime: StarlarkRuntime, config: Any) -> None:
+    found = runtime.run(FunctionCall(claimed="starlark", config=config, items=[ITEM]))
+
+    assert "functionConfig" in found.results[0].message
