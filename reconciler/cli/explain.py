@@ -1,7 +1,7 @@
 """`explain`: why one package sees what it sees."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,9 @@ from reconciler.errors import Exit, UsageError
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
+    from reconciler.expand import DesiredVariant
     from reconciler.plan.changes import Change
+    from reconciler.plan.origins import Origin
     from reconciler.run import Planned, Settings
 
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package", metavar="REPO/PACKAGE")
 def explain(settings: "Settings", output: str, package: str, *, no_color: bool) -> Exit:
-    r"""Say why one package sees what it sees, and where that comes from.
+    r"""Say why one package sees what it sees, and where each field that we put into it comes from.
 
     \b
     Examples:
@@ -33,13 +35,18 @@ def explain(settings: "Settings", output: str, package: str, *, no_color: bool) 
 
     planned = make_plan(settings)
     change = _find(planned, package)
+    variant = _variant(planned, change)
+    origins = _origins(planned, change, variant)
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
-        trace = dict(_trace(planned, change))
-        printer.value({**change_value(change, planned.names), "kind": "Explanation", "trace": trace})
+        trace = dict(_trace(variant))
+        fields = [_value(origin) for origin in origins]
+        value = change_value(change, planned.names)
+        printer.value({**value, "kind": "Explanation", "trace": trace, "fields": fields})
     else:
         printer.lines(change_lines(change, planned.names, paint=printer.paint))
-        printer.lines(f"  {name}: {terminal(value)}" for name, value in _trace(planned, change))
+        printer.lines(f"  {name}: {terminal(value)}" for name, value in _trace(variant))
+        printer.lines(_lines(origins))
     return Exit.DONE
 
 
@@ -54,9 +61,56 @@ def _find(planned: "Planned", package: str) -> "Change":
     raise UsageError(f"The plan holds no package {package}", hint=suggest(package, known))
 
 
-def _trace(planned: "Planned", change: "Change") -> Iterator[tuple[str, str]]:
+def _variant(planned: "Planned", change: "Change") -> "DesiredVariant | None":
+    """Return the change's variant with the origin of every field that a set gave it."""
+    from reconciler.expand import expand
+
+    traced = expand(planned.world.inventory, trace=True)
+    return next((v for v in traced.variants if v.key == change.variant), None)
+
+
+def _origins(planned: "Planned", change: "Change", variant: "DesiredVariant | None") -> "tuple[Origin, ...]":
+    """Return where each field of the package came from; none where no variant makes it."""
+    from reconciler.plan.changes import WriteDraft
+    from reconciler.plan.origins import find_origins
+    from reconciler.read.contents import fetch_contents
+    from reconciler.resolve import Needs
+
+    resolved = next((r for r in planned.resolution.variants if r.variant.key == change.variant), None)
+    if variant is None or resolved is None or resolved.downstream != change.package:
+        return ()
+    inventory = planned.world.inventory
+    files = next((write.files for write in change.writes if isinstance(write, WriteDraft)), None)
+    if files is None and change.after is not None:
+        needs = Needs({change.package.url: frozenset({change.after})})
+        files = fetch_contents(needs, planned.world.mirrors, inventory.policy.limits).get(change.after)
+    return find_origins(resolved, files or {}, inventory, variant.trace)
+
+
+def _lines(origins: "Sequence[Origin]") -> Iterator[str]:
+    if origins:
+        yield "  fields:"
+    for origin in origins:
+        place = " ".join(part for part in (origin.file, origin.field) if part)
+        value = f" = {origin.value}" if origin.value else ""
+        where = f" ({origin.location})" if origin.location else ""
+        yield f"    {terminal(place)}{terminal(value)}"
+        yield f"      from {terminal(origin.source)}{terminal(where)}"
+
+
+def _value(origin: "Origin") -> dict[str, Any]:
+    location = origin.location._asdict() if origin.location else None
+    return {
+        "file": origin.file,
+        "field": origin.field,
+        "value": origin.value,
+        "source": origin.source,
+        "location": location,
+    }
+
+
+def _trace(variant: "DesiredVariant | None") -> Iterator[tuple[str, str]]:
     """Yield where the variant came from: its set, and which expression gave which field."""
-    variant = next((v for v in planned.desired.variants if v.key == change.variant), None)
     if variant is None:
         return
     if variant.set_key:

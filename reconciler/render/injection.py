@@ -51,7 +51,7 @@ def inject_config(
     points = find_points(files)
     if error := check_points(points):
         return Blocked(Reason.INVALID_PACKAGE, error, "Correct the annotations in the upstream package.")
-    fillings = [_choose(point, injectors, snapshot, namespace) for point in points]
+    fillings = [choose_source(point, injectors, snapshot, namespace) for point in points]
     try:
         for filling in fillings:
             if filling.source is not None:
@@ -99,7 +99,7 @@ def merged_gates(existing: Any, fillings: Sequence[Filling]) -> list[Any]:
     return [kept[name] for name in sorted(kept)]
 
 
-def _choose(
+def choose_source(
     point: InjectionPoint, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
 ) -> Filling:
     """Choose the object of the first injector that fits the point and names one in the namespace."""
@@ -114,7 +114,7 @@ def _choose(
     for injector in injectors:
         source = objects.get(injector.name or "") if _fits(injector, point, api_version, kind) else None
         if source is not None:
-            field = _field(api_version, kind)
+            field = injected_field(api_version, kind)
             if field not in source.body:
                 return Filling(point, error=f'field "{field}" not found in resource "{source.name}"')
             return Filling(point, source)
@@ -133,7 +133,8 @@ def _fits(injector: InjectionSelector, point: InjectionPoint, api_version: str, 
     return all(wanted is None or wanted == found for wanted, found in pairs)
 
 
-def _field(api_version: str, kind: str) -> str:
+def injected_field(api_version: str, kind: str) -> str:
+    """Return the field of an object that is injected, whole."""
     return "data" if (api_version, kind) == ("v1", "ConfigMap") else "spec"
 
 
@@ -142,7 +143,7 @@ def _fill(point: InjectionPoint, source: SnapshotObject) -> Iterator[Edit]:
     for name in (INJECTED, INJECTED_NAME):
         if annotations.get(name) != source.name:
             yield SetValue(("metadata", "annotations", name), source.name)
-    field = _field(source.api_version, source.kind)
+    field = injected_field(source.api_version, source.kind)
     if point.resource.get(field) != source.body[field]:
         yield SetValue((field,), source.body[field])
 

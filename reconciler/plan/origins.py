@@ -1,0 +1,132 @@
+"""Where each field that we put into a package came from: manifest, object, expression, commit. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
+from reconciler.errors import Location
+from reconciler.expand import DesiredVariant
+from reconciler.inventory import Inventory
+from reconciler.objects import Files
+from reconciler.render.context import NAME, PACKAGE_PATH
+from reconciler.render.injection import choose_source, injected_field
+from reconciler.render.pipeline import function_name
+from reconciler.render.points import find_points
+from reconciler.resolve.ownership import location_text, owner_text, package_name
+from reconciler.resolve.resolution import ResolvedVariant
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One field of a package, what stands there, and who said so.
+
+    `source` is a field of the manifest, an expression, an object of the cluster or a commit;
+    `location` is where it stands, as near as is known.
+    """
+
+    file: str
+    field: str
+    value: str
+    source: str
+    location: Location | None = None
+
+
+def find_origins(
+    resolved: ResolvedVariant, files: Files, inventory: Inventory, trace: Mapping[str, str]
+) -> tuple[Origin, ...]:
+    """Return the origin of every field that the variant gives its package, in the order of the steps.
+
+    `files` are the package's; `trace` says for a generated variant which literal or expression of
+    its set gave each field. What none of these names came with the upstream, or is a person's.
+    """
+    story = _Story(resolved, files, inventory, trace)
+    steps = (story.upstream, story.ownership, story.context, story.pipeline, story.injection)
+    return tuple(origin for step in steps for origin in step())
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    resolved: ResolvedVariant
+    files: Files
+    inventory: Inventory
+    trace: Mapping[str, str]
+
+    @property
+    def variant(self) -> DesiredVariant:
+        return self.resolved.variant
+
+    def upstream(self) -> Iterator[Origin]:
+        pin = self.resolved.pin
+        source, at = self._said("upstream")
+        commit = f"{pin.ref} at commit {pin.commit.oid}"
+        yield Origin(
+            KPTFILE, "upstream", f"{pin.repo or pin.remote} {pin.package.path} {pin.ref}", source, at
+        )
+        yield Origin(KPTFILE, "upstreamLock", pin.commit.oid, f"upstream {commit}")
+        yield Origin("*", "", "", f"upstream {commit}, where nothing below and no person says otherwise")
+
+    def ownership(self) -> Iterator[Origin]:
+        view = self.inventory.repositories[self.resolved.view]
+        path = self.resolved.downstream.path
+        source, at = self._said("downstream", "package")
+        yield Origin(KPTFILE, "metadata.name", package_name(view, path).rpartition("/")[2], source, at)
+        manifest = self.variant.source.location
+        owner = owner_text(self.inventory.policy.instance, self.variant.key)
+        yield Origin(
+            KPTFILE, f"metadata.annotations.{OWNER}", owner, f"PackageVariant {self.variant.key}", manifest
+        )
+        place = location_text(view, path)
+        yield Origin(KPTFILE, f"metadata.annotations.{LOCATION}", place, f"Repository {view.key}", at)
+
+    def context(self) -> Iterator[Origin]:
+        view = self.inventory.repositories[self.resolved.view]
+        package = package_name(view, self.resolved.downstream.path)
+        asked = self.variant.spec.package_context
+        removed = set((asked.remove_keys if asked else None) or ())
+        if view.deployment:
+            where = f"Repository {view.key} is for deployment"
+            for key, value in ((NAME, package.rpartition("/")[2]), (PACKAGE_PATH, package)):
+                if key not in removed:
+                    yield Origin(PACKAGE_CONTEXT_FILE, f"data.{key}", value, where, view.source.location)
+        for key, value in sorted(((asked.data if asked else None) or {}).items()):
+            if key not in removed:
+                source, at = self._said("packageContext", "data", key)
+                yield Origin(PACKAGE_CONTEXT_FILE, f"data.{key}", value, source, at)
+        for key in sorted(removed):
+            source, at = self._said("packageContext", "removeKeys")
+            yield Origin(PACKAGE_CONTEXT_FILE, f"data.{key}", "(removed)", source, at)
+
+    def pipeline(self) -> Iterator[Origin]:
+        spec = self.variant.spec
+        lists = {
+            ("pipeline", "mutators"): (spec.pipeline.mutators if spec.pipeline else None) or (),
+            ("mutators",): spec.mutators or (),
+            ("pipeline", "validators"): (spec.pipeline.validators if spec.pipeline else None) or (),
+        }
+        for path, functions in lists.items():
+            for index, function in enumerate(functions):
+                source, at = self._said(*path, index)
+                name = function_name(self.variant.key.name, function.name or "", index)
+                yield Origin(KPTFILE, f"pipeline.{path[-1]}[{name}]", function.image or "", source, at)
+
+    def injection(self) -> Iterator[Origin]:
+        injectors, namespace = self.variant.spec.injectors or (), self.variant.key.namespace
+        for point in find_points(self.files):
+            filling = choose_source(point, injectors, self.inventory.snapshot, namespace)
+            name = f"{point.resource.get('kind')}/{point.resource['metadata'].get('name')}"
+            found = filling.source
+            if found is None:
+                yield Origin(point.file, name, "(not injected)", filling.error)
+                continue
+            field = injected_field(found.api_version, found.kind)
+            source = f"object {found.kind} {found.namespace}/{found.name} of the snapshot"
+            yield Origin(point.file, f"{name} {field}", found.name, source, found.location)
+
+    def _said(self, *path: str | int) -> tuple[str, Location]:
+        """Return which words of which manifest gave a field of the variant's spec, and where they stand."""
+        field = ".".join(str(step) for step in path)
+        if self.variant.set_key is None:
+            return f"spec.{field}", self.variant.source.at("spec", *path)
+        given = self.trace.get(field, "")
+        said = f"PackageVariantSet {self.variant.set_key}: {field}"
+        return f"{said} = {given}" if given else said, self.variant.source.location

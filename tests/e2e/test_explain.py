@@ -1,0 +1,124 @@
+"""`explain`: each field that we put into a package, and the words, object or commit that it came from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World
+
+EDGE = "edge-1"
+TEAM = (
+    "apiVersion: hr.example.com/v1\nkind: Team\nmetadata: {name: red, namespace: default}\nspec: {code: 7}\n"
+)
+POINT = """\
+apiVersion: hr.example.com/v1
+kind: Team
+metadata:
+  name: team
+  annotations:
+    kpt.dev/config-injection: required
+spec: {}
+"""
+MORE = """\
+  packageContext:
+    data:
+      region: eu
+    removeKeys: [zone]
+  pipeline:
+    mutators:
+    - image: ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2
+      name: labels
+      configMap: {team: red}
+  injectors:
+  - name: red
+"""
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {name: many, namespace: default}
+spec:
+  upstream: {repo: blueprints, package: db, revision: 1}
+  targets:
+  - repositories: [{name: edge-1, packageNames: [db-set]}]
+    template:
+      packageContext:
+        dataExprs:
+        - {key: place, valueExpr: repository.name}
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    more = {
+        manifest(EDGE, "web"): variant(EDGE, "web", revision=3) + MORE,
+        "manifests/many.yaml": SET,
+        "snapshot/team.yaml": TEAM,
+    }
+    write_world(tmp_path / "w", (EDGE,), more=more)
+    blueprints = Repo(tmp_path / "w" / "blueprints.git")
+    blueprints.commit({"web/team.yaml": POINT})
+    blueprints.tag("web/v3")
+    return World(tmp_path / "w")
+
+
+def fields(world: World, package: str) -> dict[tuple[str, str], dict]:
+    said = world.run("explain", f"{EDGE}/{package}", "-o", "json")
+    assert said.code == 0, said.err
+    return {(one["file"], one["field"]): one for one in json.loads(said.out)["fields"]}
+
+
+def line_of(path: str, text: str, world: World) -> int:
+    lines = Repo(world.control).read("main", path).decode().splitlines()
+    return 1 + next(n for n, line in enumerate(lines) if text in line)
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_each_field_has_its_place(world: World, *, is_applied: bool) -> None:
+    if is_applied:
+        world.run("apply", "--quiet")
+
+    found = fields(world, "web")
+
+    path = manifest(EDGE, "web")
+    region = found["package-context.yaml", "data.region"]
+    assert (region["value"], region["source"]) == ("eu", "spec.packageContext.data.region")
+    assert region["location"]["path"] == path
+    assert region["location"]["line"] == line_of(path, "region: eu", world)
+    assert found["package-context.yaml", "data.zone"]["value"] == "(removed)"
+    (mutator,) = [one for (_, field), one in found.items() if field.startswith("pipeline.mutators")]
+    assert mutator["source"] == "spec.pipeline.mutators.0"
+    assert mutator["location"]["line"] == line_of(path, "image:", world)
+    team = found["team.yaml", "Team/team spec"]
+    assert (team["value"], team["source"]) == ("red", "object Team default/red of the snapshot")
+    assert team["location"]["path"] == "snapshot/team.yaml"
+    lock = found["Kptfile", "upstreamLock"]
+    assert lock["value"] == Repo(world.root / "blueprints.git").oid("web/v3")
+
+
+def test_what_a_set_generated_names_its_expression(world: World) -> None:
+    place = fields(world, "db-set")["package-context.yaml", "data.place"]
+
+    assert place["value"] == EDGE
+    assert "PackageVariantSet default/many" in place["source"]
+    assert "repository.name" in place["source"]
+    assert place["location"]["path"] == "manifests/many.yaml"
+
+
+def test_text_says_the_same(world: World) -> None:
+    said = world.run("explain", f"{EDGE}/web")
+
+    assert "package-context.yaml data.region = eu" in said.out
+    assert "from object Team default/red of the snapshot (snapshot/team.yaml" in said.out
+
+
+def test_a_package_of_nobody_has_no_fields(world: World) -> None:
+    with world.edit(EDGE, "Theirs") as copy:
+        (copy / "theirs").mkdir()
+        (copy / "theirs/Kptfile").write_text(
+            "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: theirs\n"
+        )
+
+    assert fields(world, "theirs") == {}
