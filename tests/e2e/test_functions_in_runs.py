@@ -1,0 +1,83 @@
+"""Functions in a run: packages are rendered before they are proposed, and a failing one keeps its draft."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import make_repository
+from tests.support.small_world import app, manifest, repository, variant
+from tests.support.world import World, git, refs
+
+HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {name}\npipeline:\n  mutators:\n"
+SET_NAMESPACE = (
+    "  - image: ghcr.io/kptdev/krm-functions-catalog/set-namespace:v0.4.1\n    configMap: {namespace: prod}\n"
+)
+UNKNOWN = "  - image: example.com/acme/no-such-function:v1\n"
+FAILING = "  - image: starlark:v0.5\n    configMap:\n      source: fail('the author says no')\n"
+PIPELINES = {"good": SET_NAMESPACE, "unknown": SET_NAMESPACE + UNKNOWN, "failing": FAILING}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """One edge with three packages: one renders, one needs an image, one fails."""
+    root = tmp_path_factory.mktemp("functions") / "world"
+    root.mkdir()
+    files = {}
+    for name, pipeline in PIPELINES.items():
+        files |= {f"{name}/Kptfile": HEAD.format(name=name) + pipeline, f"{name}/app.yaml": app(name, 1)}
+    blueprints = make_repository(root / "blueprints.git", files)
+    for name in PIPELINES:
+        blueprints.tag(f"{name}/v1")
+    make_repository(root / "edge-1.git", {"README.md": "edge\n"})
+    control = {
+        "reconciler.yaml": "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
+    }
+    control |= {f"repositories/{name}.yaml": repository(name) for name in ("blueprints", "edge-1")}
+    control |= {manifest("edge-1", name): variant("edge-1", name) for name in PIPELINES}
+    make_repository(root / "control.git", control)
+    return World(root)
+
+
+def drafted(world: World, package: str) -> str:
+    return git(world.root / "edge-1.git", "show", f"drafts/{package}/packagevariant-1:{package}/app.yaml")
+
+
+def test_a_run_renders_names_what_it_cannot_and_settles(world: World) -> None:
+    planned = world.run("plan", "--output", "json")
+    applied = world.run("apply")
+    before = world.all_refs()
+    again = world.run("apply")
+
+    changes = {each["package"]["path"]: each for each in json.loads(planned.out)["changes"]}
+    assert changes["good"]["unready"] == []
+    assert "no-such-function:v1" in changes["unknown"]["unready"][0]
+    assert "the author says no" in changes["failing"]["unready"][0]
+    assert applied.code == 0, applied.out + applied.err
+    assert {f"refs/heads/drafts/{name}/packagevariant-1" for name in PIPELINES} <= refs(
+        world.root / "edge-1.git"
+    ).keys()
+    assert "  namespace: prod\n" in drafted(world, "good")
+    assert drafted(world, "unknown").strip() == app("unknown", 1).strip()
+    assert drafted(world, "failing").strip() == app("failing", 1).strip()
+    assert again.code == 0, again.out + again.err
+    assert world.all_refs() == before
+
+
+def test_what_could_not_run_is_tried_again_without_any_other_change(world: World, tmp_path: Path) -> None:
+    function = tmp_path / "function"
+    function.write_text("#!/bin/sh\nPATH=/usr/bin:/bin\nsed 's/^    name: unknown$/    name: known/'\n")
+    function.chmod(0o755)
+    mapped = (
+        "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
+        "spec:\n  functions:\n"
+        f"    exec:\n      example.com/acme/no-such-function: {function}\n"
+    )
+    with world.edit("control", "Map the function") as directory:
+        (directory / "reconciler.yaml").write_text(mapped)
+
+    applied = world.run("apply")
+
+    assert applied.code == 0, applied.out + applied.err
+    assert "  name: known\n" in drafted(world, "unknown")
+    assert "  namespace: prod\n" in drafted(world, "unknown")
