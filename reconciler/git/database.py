@@ -20,6 +20,8 @@ _Place = tuple[int, Oid]
 _FEW = 8
 _FILE_MODES = frozenset({0o100644, 0o100664, 0o100755})
 _LARGEST_TREE = 64 << 20
+_TREES = 64
+"""How many trees are kept open: libgit2 parses one of more than 4 KiB again at every look-up."""
 
 
 class Database:
@@ -32,6 +34,7 @@ class Database:
         self._judged: dict[Oid, tuple[Entry | Refusal, ...]] = {}
         self._entries: dict[Oid, tuple[Entry, ...]] = {}
         self._ancestry: dict[Oid, frozenset[Oid]] = {}
+        self._trees: dict[Oid, pygit2.Tree] = {}
 
     def open(self) -> pygit2.Repository:
         """Return the repository that holds the objects.
@@ -192,10 +195,24 @@ class Database:
         except NO_OBJECT:
             return None
 
-    def _at(self, commit_or_tree: Oid, path: str) -> Any:
-        found = self._object(commit_or_tree)
-        try:
+    def _tree(self, commit_or_tree: Oid) -> pygit2.Tree | None:
+        """Return a tree, or that of a commit, from the few that are kept open."""
+        known = self._commits.get(commit_or_tree)
+        oid = known.tree if known else commit_or_tree
+        if oid not in self._trees:
+            found = self._object(oid)
             found = found.tree if isinstance(found, pygit2.Commit) else found
+            if not isinstance(found, pygit2.Tree):
+                return None
+            if len(self._trees) >= _TREES:
+                self._trees.pop(next(iter(self._trees)))
+            self._trees[oid] = found
+        return self._trees[oid]
+
+    def _at(self, commit_or_tree: Oid, path: str) -> Any:
+        found: Any = None
+        try:
+            found = self._tree(commit_or_tree)
             for segment in path.split("/") if path else ():
                 if not isinstance(found, pygit2.Tree) or segment not in found:
                     return None
@@ -210,8 +227,8 @@ class Database:
             return {}
         if len(names) > _FEW:
             return {e.name: (e.mode, e.oid) for e in self.entries(tree) if e.name in names}
-        found = self._object(tree)
-        if not isinstance(found, pygit2.Tree):
+        found = self._tree(tree)
+        if found is None:
             return {}
         below = ((name, found[name]) for name in names if name and name in found)
         return {name: (int(entry.filemode), Oid(str(entry.id))) for name, entry in below}
