@@ -1,10 +1,25 @@
 """GitHub in particular: what its description says, what it answers, what people do there."""
 
 import os
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
+import jwt
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.forge.github import DOCUMENTS
+from reconciler.errors import ConflictError, UnavailableError
+from reconciler.forge.app import App, AppToken
+from reconciler.forge.budget import Budget, Clock
+from reconciler.forge.faults import classify
+from reconciler.forge.github import DOCUMENTS, GitHub
+from reconciler.forge.http import StaticToken, Transport
+from reconciler.forge.remote import RemoteForge
+from reconciler.inventory import PullRequest
+from reconciler.policy import WriteLimits
+from tests.support.forges.bench import HEADS, NAME, SimulatorBench, simulated
 from tests.support.forges.schema import VARIABLE, validator
 
 
@@ -17,3 +32,165 @@ def test_every_graphql_document_fits_the_public_schema(document: str) -> None:
     assert check is not None, "the schema is not where the environment says"
     assert check(document) == []
     assert check(document.replace("body", "boddy").replace("isDraft", "isDraught")) != []
+
+
+@pytest.fixture(scope="module")
+def key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def pem(key: rsa.RSAPrivateKey) -> str:
+    none = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none).decode()
+
+
+def app_forge(bench: SimulatorBench, key: rsa.RSAPrivateKey) -> RemoteForge:
+    clock = Clock(bench.simulator.clock.now, bench.simulator.clock.sleep)
+    token = AppToken(bench.simulator.api, App("12", "34", pem(key)), clock)
+    transport = Transport(bench.simulator.api, token, Budget(WriteLimits(max_wait_s=300), clock), clock=clock)
+    return RemoteForge(GitHub(transport, NAME), transport, "fleet")
+
+
+def wanted(head: str = HEADS["web"], title: str = "Create web") -> PullRequest:
+    return PullRequest(head, "main", title, "Why.")
+
+
+def test_an_app_proves_itself_and_its_token_is_renewed(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:
+    with simulated("github", tmp_path) as bench:
+        forge = app_forge(bench, key)
+        forge.ensure(wanted())
+        asked = [e for e in bench.simulator.journal if e.path.endswith("/access_tokens")]
+        proof = asked[0].authorization.removeprefix("Bearer ")
+        options = {"verify_exp": False, "verify_iat": False}
+        claims = jwt.decode(proof, key.public_key(), algorithms=["RS256"], options=options)
+
+        assert asked[0].path.endswith("/app/installations/34/access_tokens")
+        assert (claims["iss"], claims["exp"] - claims["iat"]) == ("12", 600)
+        bench.simulator.clock.sleep(3001)
+        forge.list_pulls()
+        assert bench.simulator.tokens == 2
+
+
+def test_a_token_that_is_revoked_mid_run_is_renewed_once(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:
+    with simulated("github", tmp_path) as bench:
+        forge = app_forge(bench, key)
+        forge.ensure(wanted())
+        bench.simulator.plan("401", path="/repos/")
+        forge.ensure(wanted(HEADS["db"], "Create db"))
+        assert bench.simulator.tokens == 2
+
+        bench.simulator.plan("401", path="/repos/", times=50)
+        with pytest.raises(UnavailableError):
+            forge.list_pulls()
+        assert bench.simulator.tokens == 3
+
+
+@pytest.mark.parametrize(
+    "key_text", ["", "no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"]
+)
+def test_a_key_that_is_none_is_told_and_not_shown(key_text: str) -> None:
+    token = AppToken("http://127.0.0.1:1", App("12", "34", key_text))
+
+    with pytest.raises(UnavailableError, match="private key") as caught:
+        token.token()
+
+    assert not key_text or key_text not in str(caught.value)
+    assert "BEGIN" not in repr(token.app)
+
+
+def test_where_there_are_no_drafts_it_is_opened_as_ready(tmp_path: Path) -> None:
+    with simulated("github", tmp_path) as bench:
+        bench.simulator.no_drafts = True
+
+        assert not bench.forge.ensure(wanted()).draft
+
+
+def test_a_hundred_and_fifty_pull_requests_are_two_pages(tmp_path: Path) -> None:
+    with simulated("github", tmp_path) as bench:
+        for number in range(150):
+            bench.simulator.new_pull(
+                bench.hosted,
+                title=f"{number}",
+                body="",
+                head=f"drafts/p{number}/w",
+                base="main",
+                state="closed",
+            )
+
+        assert len(bench.forge.list_pulls()) == 150
+        assert sum(e.method == "GET" for e in bench.simulator.journal) == 2
+
+
+def test_a_token_is_not_sent_in_the_clear() -> None:
+    with pytest.raises(UnavailableError, match="clear"):
+        Transport("http://forge.example/api", StaticToken("t"), Budget(WriteLimits()))
+
+
+def test_what_main_has_by_now_is_decided_anew(tmp_path: Path) -> None:
+    with simulated("github", tmp_path) as bench:
+        bench.hosted.repo.merge(HEADS["web"])
+
+        with pytest.raises(ConflictError):
+            bench.forge.ensure(wanted())
+
+
+def test_our_labels_change_and_those_of_people_stay(tmp_path: Path) -> None:
+    with simulated("github", tmp_path) as bench:
+        bench.forge.ensure(replace(wanted(), labels=("ours", "old")))
+        bench.simulator.pulls(NAME)[0].labels.append("theirs")
+
+        assert bench.again().ensure(replace(wanted(), labels=("ours",))).labels == ("ours", "theirs")
+
+
+def test_another_persons_comment_with_our_marker_is_not_ours(tmp_path: Path) -> None:
+    with simulated("github", tmp_path) as bench:
+        number = bench.forge.ensure(wanted()).number
+        forged = "<!-- reconciler:comment:note -->\nMine."
+        bench.simulator.pulls(NAME)[0].comments[7] = (bench.simulator.person, forged)
+
+        bench.forge.comment(number, key="note", body="Ours.")
+        bench.again().comment(number, key="note", body="Ours, again.")
+
+        texts = [text for _, text in bench.simulator.pulls(NAME)[0].comments.values()]
+        assert texts == [forged, "<!-- reconciler:comment:note -->\nOurs, again."]
+
+
+class Row(NamedTuple):
+    reason: str
+    status: int
+    headers: dict[str, str]
+    data: object
+    kind: str
+    wait_s: float | None = None
+
+
+SECONDARY = {"message": "You have exceeded a secondary rate limit"}
+EMPTY = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "150"}
+ABUSE = {"message": "Validation Failed", "errors": [{"code": "abuse"}]}
+NAMED = {"message": "bad", "errors": [{"message": "head drafts/abuse/w"}]}
+QUICK = {"data": None, "errors": [{"message": "was submitted too quickly"}]}
+CAP = {"data": None, "errors": [{"type": "FORBIDDEN", "path": ["createPullRequest"], "message": "no"}]}
+FAULTS = [
+    Row("a limit with a time", 403, {"retry-after": "9"}, SECONDARY, "limited", 9.0),
+    Row("a limit without one", 403, {}, SECONDARY, "limited"),
+    Row("a quota until a time", 403, EMPTY, {}, "limited", 50.0),
+    Row("a time that is far", 429, {"retry-after": "99999"}, None, "limited", 3600.0),
+    Row("abuse", 422, {}, ABUSE, "limited"),
+    Row("a branch named abuse", 422, {}, NAMED, "invalid"),
+    Row("a plain text", 429, {}, "Retry later", "limited"),
+    Row("too quickly", 200, {}, QUICK, "limited"),
+    Row("a cap of open pull requests", 200, {}, CAP, "blocked"),
+    Row("no permission", 403, {}, {"message": "Resource not accessible by integration"}, "forbidden"),
+    Row("a page of HTML", 200, {}, "<html>", "lost"),
+    Row("a server that is down", 503, {}, "busy", "lost"),
+    Row("a body that is right", 200, {}, {"number": 1}, "none"),
+    Row("no body", 204, {}, None, "none"),
+    Row("the law", 451, {}, None, "missing"),
+]
+
+
+@pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.reason)
+def test_every_reply_is_told_apart(row: Row) -> None:
+    fault = classify(row.status, row.headers, row.data, now=100.0)
+
+    assert (fault.kind, fault.wait_s) == (row.kind, row.wait_s)
