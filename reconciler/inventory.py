@@ -58,6 +58,14 @@ class Sourced(Generic[M]):
 
 
 @dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """A document that a later stage understands, and where it stands; its kind says what it means."""
+
+    value: Mapping[str, Any]
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotObject:
     """One object of the cluster snapshot; Secret data never gets here."""
 
@@ -290,6 +298,7 @@ class Inventory:
     Order-free: every mapping may be in any order, every tuple is sorted by identity. `pulls` is
     keyed by normalised URL. `trees` are packages at commits that no package revision names: the
     upstreamLocks of downstream packages, tags of whole repositories, branches that variants follow.
+    `documents` are manifests of the dependency dialects, `index` those of the package index.
     """
 
     policy: Policy
@@ -303,6 +312,8 @@ class Inventory:
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
+    documents: tuple[FoundDocument, ...] = ()
+    index: tuple[FoundDocument, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -26,6 +26,7 @@ from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import is_below
+from reconciler.read.index_folders import read_index_folders
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.snapshot import read_snapshot
@@ -97,6 +98,7 @@ def read_inventory(
     state = read_state(opened.mirror, state_tip, policy.limits)
     registrations = _merged(manifests, registered)
     views = _read_views(registrations, reading, mirrors, policy)
+    index = read_index_folders(opened.objects, opened.commit.oid, policy.limits)
     pulls, views = _read_pulls(views, mirrors, forges) if reading.deep else ({}, views)
     unread = tuple(_unread(opened, policy, manifests, state))
     return Inventory(
@@ -111,7 +113,13 @@ def read_inventory(
         set_records=state.set_records,
         pulls=pulls,
         trees=dict(_trees(manifests, views, mirrors)) if reading.deep else {},
-        problems=tuple(sorted({*manifests.problems, *snapshot.problems, *state.problems, *unread, *wrong})),
+        documents=manifests.documents,
+        index=index.documents,
+        problems=tuple(
+            sorted(
+                {*index.problems, *manifests.problems, *snapshot.problems, *state.problems, *unread, *wrong}
+            )
+        ),
         notes=(*manifests.notes, *_unused_secrets(views), *_other_instances(opened, policy, state_tip)),
     )
 

@@ -9,9 +9,9 @@ from reconciler.api.meta import Manifest
 from reconciler.api.validation import Fault, parse_model
 from reconciler.errors import Location, Problem
 from reconciler.ids import GroupKind, ObjectKey, group_of
-from reconciler.inventory import Source
+from reconciler.inventory import FoundDocument, Source
 from reconciler.read.documents import BrokenDocument, FoundObject, Place
-from reconciler.read.kinds import REGISTERED, Misfit, dispatch
+from reconciler.read.kinds import REGISTERED, Misfit, dispatch, is_dependency
 from reconciler.reasons import Reason
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -24,7 +24,8 @@ class Judged:
     """What one object turned out to be.
 
     With a `manifest` it is understood; with only a `key` its owner stalls; `broken` names the file
-    when not even the owner is certain; `foreign` is the kind of an object that is not ours.
+    when not even the owner is certain; `foreign` is the kind of an object that is not ours. A
+    `document` is left to the dialects of dependencies.
     """
 
     key: ObjectKey | None = None
@@ -33,6 +34,7 @@ class Judged:
     problems: tuple[Problem, ...] = ()
     broken: str = ""
     foreign: str = ""
+    document: FoundDocument | None = None
 
 
 def judge_object(found: FoundObject, default_namespace: str) -> Judged:
@@ -85,6 +87,8 @@ def _not_an_object(value: Any, place: Place) -> Judged:
 
 def _foreign(value: Mapping[str, Any], place: Place) -> Judged:
     """Judge an object of another group; one without a kind may have been ours, which its file remembers."""
+    if is_dependency(value):
+        return Judged(document=FoundDocument(value, Source(place.location, marks=place)))
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if isinstance(api_version, str) and isinstance(kind, str):
         return Judged(foreign=str(GroupKind(group_of(api_version), kind)))

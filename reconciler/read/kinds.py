@@ -9,6 +9,7 @@ from reconciler.api import porch
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import suggest
+from reconciler.dependencies.dialects import GROUPS
 from reconciler.expand.migration import migrate_set
 from reconciler.ids import GroupKind, group_of
 from reconciler.reasons import Reason
@@ -84,6 +85,13 @@ def dispatch(value: Mapping[str, Any]) -> Registration | Misfit | None:
     if group in _GROUPS:
         return None if GroupKind(group, kind) in _NOT_READ else _unknown_kind(group, kind)
     return _unknown_group(group, kind)
+
+
+def is_dependency(value: Mapping[str, Any]) -> bool:
+    """Tell whether an object belongs to one of the dependency dialects; Porter's has no apiVersion."""
+    if value.get("schemaType") == "Installation":
+        return True
+    return group_of(str(value.get("apiVersion") or "")) in GROUPS
 
 
 def _other_version(found: Registration, value: Mapping[str, Any]) -> Misfit:

@@ -10,7 +10,7 @@ from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.errors import Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import Sourced
+from reconciler.inventory import FoundDocument, Source, Sourced
 from reconciler.policy import Policy
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FoundFile, Objects, Unread, Walk, is_below
@@ -28,13 +28,15 @@ class Manifests:
 
     `stalled` are the owners that could not be understood, `broken` the files that hold something
     whose owner is not even known: what their manifests owned is kept. `files` were read, `unread`
-    were not looked into, `missing` are manifest paths that do not exist.
+    were not looked into, `missing` are manifest paths that do not exist. `documents` are left to the
+    dialects of dependencies.
     """
 
     variants: tuple[Sourced[PackageVariant], ...] = ()
     sets: tuple[Sourced[PackageVariantSet], ...] = ()
     repositories: tuple[Sourced[Repository], ...] = ()
     others: tuple[Sourced[Manifest], ...] = ()
+    documents: tuple[FoundDocument, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     broken: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
@@ -101,7 +103,7 @@ def read_manifests(
             if p.location.path in kept
         ),
     ]
-    times = objects.last_touched(commit, sorted({j.source.location.path for j in judged if j.source}))
+    times = objects.last_touched(commit, sorted({s.location.path for j in judged if (s := _source(j))}))
     return replace(
         _assemble(judged, times), files=frozenset(kept), unread=found.unread, missing=found.missing
     )
@@ -205,11 +207,16 @@ def _assemble(judged: list[Judged], times: Mapping[str, int]) -> Manifests:
             for one in _sourced(good, Manifest, times)
             if not isinstance(one.manifest, PackageVariant | PackageVariantSet | Repository)
         ),
+        documents=_documents(judged, times),
         stalled=frozenset(stalled),
         broken=frozenset(one.broken for one in judged if one.broken),
         problems=tuple(sorted(problems)),
         notes=_notes(judged),
     )
+
+
+def _source(judged: Judged) -> Source | None:
+    return judged.document.source if judged.document else judged.source
 
 
 def _duplicates(key: ObjectKey, sharing: list[Judged]) -> Iterable[Problem]:
@@ -233,6 +240,14 @@ def _sourced(good: Iterable[Judged], model: type[M], times: Mapping[str, int]) -
         if one.key and one.source and isinstance(one.manifest, model)
     ]
     return tuple(sorted(found, key=lambda s: (s.key, s.source.location)))
+
+
+def _documents(judged: Iterable[Judged], times: Mapping[str, int]) -> tuple[FoundDocument, ...]:
+    found = (one.document for one in judged if one.document)
+    timed = (
+        replace(one, source=replace(one.source, time=times.get(one.source.location.path, 0))) for one in found
+    )
+    return tuple(sorted(timed, key=lambda one: one.source.location))
 
 
 def _notes(judged: Iterable[Judged]) -> tuple[str, ...]:

@@ -9,7 +9,11 @@ from reconciler.dependencies.dialects.reading import Document, Reading
 from reconciler.ids import group_of
 from reconciler.inventory import Source
 
+GROUPS = carvel.GROUPS | crossplane.GROUPS
+"""The API groups of the dialects; Porter's manifests have none."""
+
 __all__ = [
+    "GROUPS",
     "Reading",
     "package_id",
     "read_bundle",

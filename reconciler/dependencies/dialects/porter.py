@@ -146,7 +146,7 @@ def _sections(document: Document, notes: Notes) -> tuple[Items, Any, Path]:
     if isinstance(section, list):
         notes.warn(("dependencies",), "The list dependencies is read as dependencies.requires")
         return _listed(section), None, ("dependencies",)
-    if isinstance(section, Mapping) and "requires" not in section and "provides" not in section:
+    if section and isinstance(section, Mapping) and not {"requires", "provides"} & section.keys():
         notes.warn(("dependencies",), "The map dependencies is read as dependencies.requires")
         return _listed(section), None, ("dependencies",)
     return _listed(section.get("requires")), section.get("provides"), ("dependencies", "requires")

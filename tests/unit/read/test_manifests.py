@@ -386,7 +386,7 @@ def test_one_name_in_two_namespaces_or_kinds_is_no_duplicate(world: Make) -> Non
     [
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
         "apiVersion: source.toolkit.fluxcd.io/v1\nkind: Repository\nmetadata: {name: a}\n",
-        "apiVersion: pkg.crossplane.io/v1\nkind: Package\nmetadata: {name: a}\n",
+        "apiVersion: pkg.example.io/v1\nkind: Package\nmetadata: {name: a}\n",
         "apiVersion: porch.kpt.dev/v1alpha1\nkind: PackageRevision\nmetadata: {name: a}\n",
         "apiVersion: config.porch.kpt.dev/v1alpha1\nkind: FunctionConfig\nmetadata: {name: a}\n",
     ],
@@ -396,6 +396,21 @@ def test_other_peoples_objects_are_noted_and_nothing_more(world: Make, text: str
 
     assert (found.problems, found.stalled, found.broken) == ((), frozenset(), frozenset())
     assert len(found.notes) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: pkg.crossplane.io/v1\nkind: Package\nmetadata: {name: a}\n",
+        "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageInstall\nmetadata: {name: a}\n",
+        "schemaType: Installation\nname: a\n",
+    ],
+)
+def test_manifests_of_the_dependency_dialects_are_handed_on_as_they_are(world: Make, text: str) -> None:
+    found = read(world({"a.yaml": f"# first\n{text}"}))
+
+    assert (found.problems, found.broken, found.notes) == ((), frozenset(), ())
+    assert [str(d.source.location) for d in found.documents] == ["a.yaml:2"]
 
 
 @pytest.mark.parametrize("text", ["replicas: 2\n", "- a\n- b\n", "items: 3\nkind: 5\n"])

@@ -1,0 +1,169 @@
+"""Which cluster each manifest is for, and the world of every cluster that asks for packages."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.dialects.reading import annotations, named
+from reconciler.dependencies.layers import PublishedIndex
+from reconciler.dependencies.model import Candidate, Install
+from reconciler.dependencies.presence import presence_of
+from reconciler.dependencies.world import Catalogue, Choices, Presence, World, catalogue
+from reconciler.errors import Problem
+from reconciler.inventory import FoundDocument, Inventory, Snapshot
+from reconciler.reasons import Reason
+
+CLUSTER = "reconciler.dev/cluster"
+ENVIRONMENT = "reconciler.dev/environment"
+_FOLDER = "clusters"
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The clusters that there are with the environment of each, and what one of them holds."""
+
+    environments: Mapping[str, str]
+    snapshot: Snapshot
+
+    @property
+    def only(self) -> str:
+        """The cluster of a manifest that names none: the snapshot's, else the only one there is, else ""."""
+        if self.snapshot.cluster:
+            return self.snapshot.cluster
+        return next(iter(self.environments)) if len(self.environments) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """A world per cluster, sorted, and what is wrong with single manifests.
+
+    `doubtful` are clusters with a manifest that is not understood: nothing of theirs is forgotten;
+    "" among them means that it may be any cluster's.
+    """
+
+    worlds: tuple[World, ...] = ()
+    doubtful: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def fleet_of(inventory: Inventory) -> Fleet:
+    """Return the clusters that Repositories belong to, each with the environment that one of them names."""
+    found: dict[str, str] = {}
+    for _, view in sorted(inventory.repositories.items()):
+        notes = view.manifest.metadata.annotations or {}
+        found[view.cluster] = found.get(view.cluster) or notes.get(ENVIRONMENT, "")
+    return Fleet(found, inventory.snapshot)
+
+
+@dataclass(slots=True)
+class _Scope:
+    installs: dict[tuple[str, str, str], list[Install]] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
+
+
+def scopes_of(
+    documents: Iterable[FoundDocument], published: Iterable[Candidate], index: PublishedIndex, fleet: Fleet
+) -> Scopes:
+    """Return the world of every cluster for which a manifest asks for a package. Total; order-free.
+
+    A manifest is for the cluster that its annotation names, else for the `clusters/NAME` in its
+    path, else for the only cluster there is. Packages that name no cluster are there for all.
+    """
+    scopes: dict[str, _Scope] = {}
+    doubtful: set[str] = set()
+    problems, warnings = list(index.problems), list(index.warnings)
+    for document in (one for one in documents if not _in_index(one)):
+        reading = read_manifest(document.value, document.source)
+        if reading is None:
+            continue
+        cluster = _named_cluster(document)
+        wrong = [*reading.problems, *_misplaced(document, cluster, reading.installs, fleet)]
+        problems += wrong
+        warnings += reading.warnings
+        scope = cluster or (fleet.only if reading.installs or wrong else "")
+        if wrong:
+            doubtful.add(scope)
+            continue
+        mine = scopes.setdefault(scope, _Scope())
+        mine.candidates += reading.candidates
+        for install in reading.installs:
+            mine.installs.setdefault((install.kind, install.namespace, install.name), []).append(install)
+    for cluster, mine in scopes.items():
+        twice = list(_duplicates(mine))
+        problems += twice
+        doubtful |= {cluster} if twice else set()
+    shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
+    worlds = tuple(_worlds(scopes, shared, index, fleet))
+    return Scopes(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
+
+
+def _worlds(
+    scopes: Mapping[str, _Scope], shared: list[Candidate], index: PublishedIndex, fleet: Fleet
+) -> Iterator[World]:
+    common = catalogue(shared)
+    for cluster, scope in sorted(scopes.items()):
+        installs = tuple(several[0] for _, several in sorted(scope.installs.items()) if len(several) == 1)
+        if cluster and installs:
+            own = catalogue([*scope.candidates, *shared]) if scope.candidates else common
+            yield _world(cluster, installs, own, index, fleet)
+
+
+def _world(
+    cluster: str, installs: tuple[Install, ...], own: Catalogue, index: PublishedIndex, fleet: Fleet
+) -> World:
+    environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
+    choices = Choices(defaults=index.defaults_of(cluster, environment).effective())
+    snapshot = fleet.snapshot
+    here = snapshot.present and snapshot.cluster in ("", cluster)
+    presence = presence_of(snapshot, ours=installs) if here else Presence()
+    return World(installs, own, presence, choices=choices, cluster=cluster)
+
+
+def _named_cluster(document: FoundDocument) -> str:
+    """Return the cluster that a manifest names itself: by annotation, `custom` data, or its place."""
+    custom = document.value.get("custom")
+    said = annotations(document.value).get(CLUSTER) or (
+        str(custom.get(CLUSTER) or "") if isinstance(custom, Mapping) else ""
+    )
+    return said or _place(document.source.location.path)
+
+
+def _in_index(document: FoundDocument) -> bool:
+    return document.source.location.path.startswith("index/")
+
+
+def _place(path: str) -> str:
+    parts = path.split("/")
+    if _FOLDER not in parts[:-1]:
+        return ""
+    after = parts[parts.index(_FOLDER) + 1]
+    return after if after != parts[-1] else after.rpartition(".")[0]
+
+
+def _misplaced(
+    document: FoundDocument, cluster: str, installs: tuple[Install, ...], fleet: Fleet
+) -> Iterator[Problem]:
+    where, subject = document.source.location, named(document.value)
+    if cluster and not _NAME.fullmatch(cluster):
+        message = f"{cluster[:80]!r} cannot name a cluster"
+        yield Problem(
+            where, Reason.INVALID_NAME, message, "Use lower-case letters, digits and dashes.", subject
+        )
+    elif installs and not cluster and not fleet.only:
+        message = "No cluster is named, and there is not just one"
+        hint = f"Annotate it with {CLUSTER}, or move it to a directory clusters/NAME."
+        yield Problem(where, Reason.MISSING_FIELD, message, hint, subject)
+
+
+def _duplicates(scope: _Scope) -> Iterator[Problem]:
+    """Say at each place of an install where else it is declared in the same cluster."""
+    for several in scope.installs.values():
+        places = sorted(install.location for install in several)
+        for here in places if len(places) > 1 else ():
+            others = ", ".join(str(there) for there in places if there != here)
+            subject = str(several[0])
+            message = f"{subject} is also declared at {others}"
+            yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", subject)

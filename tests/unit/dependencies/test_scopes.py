@@ -1,0 +1,193 @@
+"""Which cluster a manifest is for, and what a run decides for all of them."""
+
+import textwrap
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.dependencies.decision import Decision, Locks, decide, is_lock_file, read_locks
+from reconciler.dependencies.layers import PublishedIndex, read_index
+from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
+from reconciler.dependencies.scopes import Fleet, Scopes, scopes_of
+from reconciler.dependencies.versions import parse_loose
+from reconciler.errors import Location, UsageError
+from reconciler.inventory import FoundDocument, Snapshot, Source
+from reconciler.reasons import Reason
+from tests.support.dependency_manifests import install, installation, needs, package
+
+FLEET = Fleet({"dev": "", "prod": "production"}, Snapshot())
+
+
+def found(files: dict[str, str]) -> tuple[FoundDocument, ...]:
+    return tuple(
+        FoundDocument(document, Source(Location(path, number)))
+        for path, text in files.items()
+        for number, document in enumerate(yaml.safe_load_all(textwrap.dedent(text)), 1)
+        if document
+    )
+
+
+def scopes(files: dict[str, str], *candidates: str, fleet: Fleet = FLEET, **index: str) -> Scopes:
+    shared = {f"shared{n}.yaml": text for n, text in enumerate(candidates)}
+    return scopes_of(found(files | shared), (), read_index(found(index)), fleet)
+
+
+def decided(files: dict[str, str], *candidates: str, locks: Locks | None = None, **more: Any) -> Decision:
+    return decide(scopes(files, *candidates), locks or Locks(), **more)
+
+
+WEB = package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
+DB = package("db.io", "1.0.0")
+DB2 = package("db.io", "2.0.0")
+SHOP = {"clusters/dev/shop.yaml": install("shop", "web.io", "")}
+
+
+def pins(decision: Decision) -> dict[str, list[str]]:
+    return {
+        scope.cluster: [
+            f"{one.instance.name} {one.version}" for one in scope.after.resolution.packages if scope.after
+        ]
+        for scope in decision.scopes
+        if scope.after
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "cluster"),
+    [
+        ("clusters/dev/shop.yaml", install("shop", "web.io", ""), "dev"),
+        ("manifests/clusters/prod.yaml", install("shop", "web.io", ""), "prod"),
+        ("clusters/dev/a/b.yaml", installation("a", "app"), "dev"),
+        (
+            "shop.yaml",
+            installation("a", "app", more="custom: {reconciler.dev/cluster: edge}"),
+            "edge",
+        ),
+        (
+            "clusters/dev/shop.yaml",
+            install("shop", "web.io", "").replace(
+                "namespace: prod}", "namespace: prod, annotations: {reconciler.dev/cluster: edge}}"
+            ),
+            "edge",
+        ),
+    ],
+)
+def test_a_manifest_is_for_the_cluster_that_it_names_or_stands_under(
+    path: str, text: str, cluster: str
+) -> None:
+    assert [world.cluster for world in scopes({path: text}).worlds] == [cluster]
+
+
+def test_a_manifest_that_names_no_cluster_is_for_the_only_one() -> None:
+    one = Fleet({"dev": ""}, Snapshot())
+    seen = Fleet({"dev": "", "prod": ""}, Snapshot(present=True, cluster="prod"))
+    text = {"shop.yaml": install("shop", "web.io", "")}
+
+    assert [world.cluster for world in scopes(text, fleet=one).worlds] == ["dev"]
+    assert [world.cluster for world in scopes(text, fleet=seen).worlds] == ["prod"]
+    assert [p.reason for p in scopes(text).problems] == [Reason.MISSING_FIELD]
+    assert scopes(text).doubtful == {""}
+
+
+def test_two_of_one_name_are_named_both_and_neither_counts() -> None:
+    both = scopes(
+        {
+            "clusters/dev/a.yaml": install("shop", "web.io", ""),
+            "clusters/dev/b.yaml": install("shop", "db.io", ""),
+            "clusters/prod/a.yaml": install("shop", "web.io", ""),
+        }
+    )
+
+    assert [(p.location.path, p.reason) for p in both.problems] == [
+        ("clusters/dev/a.yaml", Reason.DUPLICATE_OBJECT),
+        ("clusters/dev/b.yaml", Reason.DUPLICATE_OBJECT),
+    ]
+    assert "clusters/dev/b.yaml" in both.problems[0].message
+    assert [world.cluster for world in both.worlds] == ["prod"]
+
+
+def test_the_nearest_layer_of_defaults_counts() -> None:
+    head = "apiVersion: reconciler.dev/v1alpha1\nkind: PackageIndex\ndefaults: "
+    index = {
+        "index/defaults.yaml": head + "{i: 'bundle:fleet', j: 'bundle:fleet'}",
+        "index/environments/production.yaml": head + "{i: 'bundle:production'}",
+        "index/clusters/prod.yaml": "apiVersion: reconciler.dev/v1alpha1\nkind: PackageIndex\ndefaults: {}",
+        "index/broken.yaml": head + "{i: 'no ecosystem'}",
+    }
+    files = {f"clusters/{c}/a.yaml": installation("a", "app") for c in ("dev", "prod")}
+    found_ = scopes(files, **index)
+
+    assert {w.cluster: [str(id_) for _, id_ in w.choices.defaults] for w in found_.worlds} == {
+        "dev": ["bundle:fleet", "bundle:fleet"],
+        "prod": ["bundle:production", "bundle:fleet"],
+    }
+    assert [p.location.path for p in found_.problems] == ["index/broken.yaml"]
+
+
+def test_what_is_locked_stays_and_nothing_is_written_again() -> None:
+    first = decided(SHOP, WEB, DB)
+    locks = read_locks(first.files)
+    again = decided(SHOP, WEB, DB, locks=locks)
+    newer = decided(SHOP, WEB, DB, DB2, locks=locks)
+
+    assert pins(first) == {"dev": ["db.io 1.0.0", "web.io 1.0.0"]}
+    assert (again.files, again.changed) == (first.files, False)
+    assert (pins(newer), [scope.changes for scope in newer.scopes]) == (pins(first), [()])
+    assert all(is_lock_file(path) for path in first.files)
+
+
+def test_an_upgrade_moves_what_it_names_and_nothing_moves_back() -> None:
+    locks = read_locks(decided(SHOP, WEB, DB).files)
+    up = decided(SHOP, WEB, DB, DB2, locks=locks, upgrade=frozenset({"db.io"}))
+
+    assert pins(up) == {"dev": ["db.io 2.0.0", "web.io 1.0.0"]}
+    assert decided(SHOP, WEB, DB, DB2, locks=read_locks(up.files)).files == up.files
+    with pytest.raises(UsageError, match=r"gone\.io"):
+        decided(SHOP, WEB, DB, locks=locks, upgrade=frozenset({"gone.io"}))
+
+
+def test_what_has_no_answer_is_said_every_time_and_touches_no_other_cluster() -> None:
+    files = SHOP | {"clusters/prod/shop.yaml": install("shop", "gone.io", "")}
+    first = decided(files, WEB, DB)
+    again = decided(files, WEB, DB, locks=read_locks(first.files))
+
+    assert pins(first) == {"dev": ["db.io 1.0.0", "web.io 1.0.0"], "prod": []}
+    assert [p.subject for p in again.problems] == ["PackageInstall prod/shop"]
+    assert again.problems == first.problems
+    assert again.files == first.files
+
+
+def test_a_wish_that_is_withdrawn_loses_its_pins_but_one_that_is_not_understood_keeps_them() -> None:
+    mine = SHOP | {"clusters/dev/db.yaml": install("db", "db.io", "", namespace="other")}
+    locks = read_locks(decided(mine, WEB, DB).files)
+    broken = SHOP | {"clusters/dev/db.yaml": install("db", "db.io", "what?", namespace="other")}
+
+    assert pins(decided(SHOP, WEB, DB, locks=locks)) == {"dev": ["db.io 1.0.0", "web.io 1.0.0"]}
+    kept = decided(broken, WEB, DB, locks=locks)
+    assert pins(kept) == {"dev": ["db.io 1.0.0", "db.io 1.0.0", "web.io 1.0.0"]}
+    assert pins(decided(SHOP, WEB, DB, locks=locks, sure=False)) == pins(kept)
+    assert decided({}, WEB, locks=locks).files == {}
+    assert pins(decided({}, WEB, locks=locks, sure=False)) == pins(kept)
+
+
+def test_a_lock_that_cannot_be_read_is_a_problem_and_decided_anew() -> None:
+    first = decided(SHOP, WEB, DB)
+    torn = {path: b"{}" if path == "locks/dev.json" else data for path, data in first.files.items()}
+    locks = read_locks(torn)
+
+    assert [(p.location.path, p.reason) for p in locks.problems] == [("locks/dev.json", Reason.INVALID_STATE)]
+    assert pins(decided(SHOP, WEB, DB, locks=locks)) == pins(first)
+
+
+def test_a_cluster_that_uses_an_unreachable_repository_stays_locked() -> None:
+    base = Candidate(
+        PackageId(Ecosystem.KPT, "https://git.io/b//base"), parse_loose("1.0.0"), names=("base.io",)
+    )
+    documents = found(SHOP | {"web.yaml": package("web.io", "1.0.0", needs("base.io"))})
+    there = scopes_of(documents, (base,), PublishedIndex(), FLEET)
+    locks = read_locks(decide(there, Locks()).files)
+    gone = scopes_of(documents, (), PublishedIndex(), FLEET)
+
+    assert decide(gone, locks, unreachable=frozenset({"https://git.io/b"})).changed is False
+    assert decide(gone, locks).changed is True
