@@ -9,9 +9,13 @@ from typing import Any
 import orjson
 
 from reconciler.apply.gate import check_applicable
+from reconciler.apply.locks import write_locks
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import read_branch
 from reconciler.apply.target import Target
+from reconciler.dependencies.decision import Decision, decide, read_locks
+from reconciler.dependencies.layers import read_index
+from reconciler.dependencies.scopes import fleet_of, scopes_of
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
@@ -21,6 +25,7 @@ from reconciler.plan.decide import plan_changes
 from reconciler.plan.shard import WHOLE, Shard, keep_shard
 from reconciler.read.contents import fetch_contents
 from reconciler.read.credentials import control_credential
+from reconciler.read.dependencies import read_dependencies
 from reconciler.read.inventory import read_inventory
 from reconciler.render.package import render_packages
 from reconciler.report.summary import Names
@@ -104,6 +109,7 @@ def plan_world(world: World) -> Planned:
         rendered = render_packages(resolution, contents, inventory, runtimes)
     plan = plan_changes(inventory, desired, resolution, rendered)
     plan = replace(plan, notes=(*inventory.notes, *plan.notes))
+    plan = _with_locks(plan, decide_locks(world))
     return Planned(world, desired, resolution, plan)
 
 
@@ -125,6 +131,47 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
         for url, mirror in mirrors.items()
     }
     return apply_changes(planned.plan, inventory, targets, control, narrate)
+
+
+def decide_locks(world: World, upgrade: frozenset[str] = frozenset()) -> Decision:
+    """Decide the dependencies of every cluster, starting from what is locked. Writes nothing.
+
+    Args:
+        world: What was read; where no manifest asks for a package and nothing is locked, that is all.
+        upgrade: Names of packages that may move although they are locked.
+    """
+    inventory = world.inventory
+    found = read_dependencies(inventory, world.mirrors)
+    if not inventory.documents and not found.locks:
+        return Decision()
+    index, fleet = read_index(inventory.index), fleet_of(inventory)
+    scopes = scopes_of(inventory.documents, found.published.candidates, index, fleet)
+    views = inventory.repositories.values()
+    decision = decide(
+        scopes,
+        read_locks(found.locks),
+        upgrade=upgrade,
+        sure=inventory.control.readable and not inventory.control.broken,
+        unreachable=frozenset(view.url for view in views if not view.is_available),
+    )
+    return replace(decision, warnings=(*found.published.warnings, *decision.warnings))
+
+
+def record_locks(world: World, decision: Decision) -> Outcome:
+    """Write the locks to the state branch; nothing happens where they stand there already."""
+    control = world.mirrors.open(world.inventory.control.remote)
+    result = write_locks(world.inventory, control, decision.files)
+    return Outcome(result.effects, result.exits)
+
+
+def _with_locks(plan: Plan, decision: Decision) -> Plan:
+    """Return the plan that also records what was decided about dependencies."""
+    return replace(
+        plan,
+        problems=tuple(sorted({*plan.problems, *decision.problems})),
+        records={**plan.records, **decision.files},
+        notes=(*plan.notes, *(f"{warning}" for warning in decision.warnings)),
+    )
 
 
 def read_status(settings: Settings) -> list[dict[str, Any]]:

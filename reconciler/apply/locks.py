@@ -1,0 +1,22 @@
+"""The locks of dependencies on the state branch, and nothing else of it."""
+
+from collections.abc import Mapping
+
+from reconciler.apply.outcome import Result
+from reconciler.apply.state import Branch, read_branch, state_ref, write_branch
+from reconciler.dependencies.decision import is_lock_file
+from reconciler.git.repository import Mirror
+from reconciler.inventory import Inventory
+
+
+def write_locks(inventory: Inventory, control: Mirror, files: Mapping[str, bytes]) -> Result:
+    """Replace the lock files by `files`, by compare-and-swap; every other file stays as it is.
+
+    Raises:
+        UnavailableError: The state branch cannot be read.
+    """
+    policy, known = inventory.policy, inventory.control
+    before = read_branch(control, known.state, policy.limits)
+    kept = {path: data for path, data in before.items() if not is_lock_file(path)}
+    branch = Branch(state_ref(policy.instance), known.state, kept | dict(files), "Lock dependencies\n")
+    return write_branch(control, branch, policy.commits, known.commit.time)

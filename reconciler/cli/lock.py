@@ -1,0 +1,83 @@
+"""`lock`: resolve what every cluster asks for, and write down what was decided."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import control_options
+from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.errors import Exit, RefusedError, UsageError, worst
+
+if TYPE_CHECKING:
+    from reconciler.cli.output import Printer
+    from reconciler.dependencies.decision import Decision
+    from reconciler.run import Settings
+
+
+@click.command()
+@control_options
+@output_options(Output.TEXT, Output.JSON)
+@click.option("--check", is_flag=True, help="Write nothing; exit 10 if a lock would change.")
+@click.option("--frozen", is_flag=True, help="Write nothing; exit 4 if a pin would have to change.")
+@click.option("--upgrade", multiple=True, metavar="NAME", help="Let this package move; repeatable.")
+def lock(
+    settings: "Settings",
+    output: str,
+    upgrade: tuple[str, ...],
+    *,
+    check: bool,
+    frozen: bool,
+    no_color: bool,
+) -> Exit:
+    r"""Decide which version of every package each cluster gets, and lock it on the state branch.
+
+    What is locked stays as long as it fits; clusters whose inputs did not change are not resolved
+    again. What has no answer is explained with file and line, keeps its lock, and touches nothing
+    else: exit 3. `apply` decides the same and writes it with everything else.
+
+    \b
+    Examples:
+      reconciler lock                      decide, and lock
+      reconciler lock --check              is the lock up to date? for pipelines
+      reconciler lock --upgrade db.io      take the best version of db.io that fits
+    """
+    from reconciler.run import decide_locks, read_world, record_locks
+
+    if frozen and upgrade:
+        raise UsageError("--frozen and --upgrade contradict each other")
+    world = read_world(settings)
+    decision = decide_locks(world, frozenset(upgrade))
+    _show(make_printer(colour=not no_color), decision, Output(output))
+    exits = {Exit.INVALID_INPUT} if decision.problems else set()
+    if frozen:
+        _check_frozen(decision)
+    elif check:
+        exits |= {Exit.PENDING} if decision.changed else set()
+    else:
+        exits |= record_locks(world, decision).exits
+    return worst(exits)
+
+
+def _check_frozen(decision: "Decision") -> None:
+    """Refuse a decision that moves a pin.
+
+    Raises:
+        RefusedError: A pin would change.
+    """
+    moved = [scope.cluster for scope in decision.scopes if scope.changes]
+    if moved:
+        raise RefusedError(
+            f"The lock of {', '.join(moved)} would have to change",
+            hint="Run `reconciler lock`, review what changes, and commit nothing else before.",
+        )
+
+
+def _show(printer: "Printer", decision: "Decision", output: Output) -> None:
+    from reconciler.report.json import listing, problem_value
+    from reconciler.report.locks import lock_lines, lock_values
+
+    if output is Output.TEXT:
+        printer.lines(lock_lines(decision, paint=printer.paint))
+    else:
+        problems = [problem_value(problem) for problem in decision.problems]
+        printer.value({**listing("Lock", lock_values(decision)), "problems": problems})

@@ -1,0 +1,133 @@
+"""The locks of a fleet for people and programs: every pin, what met each need, what has no answer."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.dependencies.decision import Decision, ScopeDecision
+from reconciler.dependencies.lockfile import (
+    LockChange,
+    LockedDependency,
+    LockedInstance,
+    LockedPackage,
+    LockOp,
+    Resolution,
+)
+from reconciler.dependencies.solution import Explanation
+from reconciler.reasons import Reason
+from reconciler.report.escape import terminal
+from reconciler.report.paint import Paint, plain
+from reconciler.report.text import problem_lines
+
+_MARKS = {LockOp.ADD: "+", LockOp.CHANGE: "~", LockOp.REMOVE: "-"}
+
+
+def lock_lines(decision: Decision, *, paint: Paint = plain) -> Iterator[str]:
+    """Yield the decision as text: a block per cluster, then what is wrong, then the sum."""
+    for scope in decision.scopes:
+        yield from map(terminal, _scope_lines(scope))
+        yield ""
+    yield from (f"note: {terminal(str(warning))}" for warning in decision.warnings)
+    explained = {Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE}
+    others = (problem for problem in decision.problems if problem.reason not in explained)
+    yield from problem_lines(others, paint=paint)
+    yield _sum(decision)
+
+
+def _scope_lines(scope: ScopeDecision) -> Iterator[str]:
+    before, after = scope.before, scope.after
+    changes = {change.instance: change for change in scope.changes}
+    packages = after.resolution.packages if after else ()
+    yield f"{scope.cluster}: {_state(scope)}"
+    for one in packages:
+        if change := changes.get(_key(one.instance)):
+            yield f"  {_MARKS[change.op]} {_pin(one, change)}"
+            yield from (f"      {_met(dependency)}" for dependency in one.dependencies)
+    for one in before.resolution.packages if before else ():
+        change = changes.get(_key(one.instance))
+        if change and change.op is LockOp.REMOVE:
+            yield f"  - {_shown(one.instance)} {one.version}"
+    same = sum(_key(one.instance) not in changes for one in packages)
+    if same:
+        yield f"    {same} pin{'' if same == 1 else 's'} as before"
+    for skipped in after.resolution.skipped if after else ():
+        yield f"    skipped: {skipped.requirement} of {_shown(skipped.parent)}"
+    for explanation in scope.explanations:
+        yield f"  {explanation.code}: there is no answer; what was locked there stays"
+        yield from (f"    {line}" for line in str(explanation).splitlines())
+
+
+def _state(scope: ScopeDecision) -> str:
+    if scope.after is None:
+        return "no package is asked for any more"
+    now = scope.after.lock.generation
+    was = scope.before.lock.generation if scope.before else now
+    return f"generation {was} -> {now}" if was != now else f"generation {now}"
+
+
+def _pin(one: LockedPackage, change: LockChange) -> str:
+    version = _version(one.version)
+    if change.op is LockOp.CHANGE:
+        version = f"{_version(change.before)} -> {version}"
+    asked = ", ".join("a manifest" if who == "user" else who for who in one.requested_by)
+    gone = " (no longer published)" if one.unavailable else ""
+    return f"{_shown(one.instance)} {version}{gone} for {asked}"
+
+
+def _met(dependency: LockedDependency) -> str:
+    wish = dependency.alias or f"{dependency.id} {dependency.constraints}".strip()
+    by = _shown(dependency.resolved) if dependency.resolved else dependency.detail
+    return f"{wish} <- {by} ({dependency.via})"
+
+
+def _version(text: str) -> str:
+    return text.partition("@")[0]
+
+
+def _key(instance: LockedInstance) -> str:
+    slot = instance.slot
+    parts = (instance.ecosystem, instance.name, slot.kind, slot.namespace, *slot.path)
+    return "/".join(part for part in parts if part)
+
+
+def _shown(instance: LockedInstance) -> str:
+    slot = instance.slot
+    place = "/".join(part for part in (slot.kind, slot.namespace, *slot.path) if part)
+    return f"{instance.ecosystem}:{instance.name}@{place}"
+
+
+def _sum(decision: Decision) -> str:
+    changed = sum(scope.changed for scope in decision.scopes)
+    pins = sum(len(scope.changes) for scope in decision.scopes)
+    wrong = len(decision.problems)
+    clusters = f"{len(decision.scopes)} cluster{'' if len(decision.scopes) == 1 else 's'}"
+    said = f"{clusters}, {changed} changed, {pins} pin{'' if pins == 1 else 's'} changed"
+    return said + (f", {wrong} problem{'' if wrong == 1 else 's'}" if wrong else "")
+
+
+def lock_values(decision: Decision) -> list[dict[str, Any]]:
+    """Return the decision as JSON values, one per cluster; `packages` are written as in the lock."""
+    return [_scope_value(scope) for scope in decision.scopes]
+
+
+def _scope_value(scope: ScopeDecision) -> dict[str, Any]:
+    after = scope.after
+    resolution = after.resolution if after else Resolution()
+    return {
+        "cluster": scope.cluster,
+        "generation": after.lock.generation if after else 0,
+        "resolution": after.lock.resolution if after else "",
+        "changed": scope.changed,
+        "changes": [change._asdict() for change in scope.changes],
+        "packages": [one.model_dump(mode="json", by_alias=True) for one in resolution.packages],
+        "explanations": [_explanation(one) for one in scope.explanations],
+    }
+
+
+def _explanation(one: Explanation) -> Mapping[str, Any]:
+    return {
+        "code": one.code,
+        "sentences": list(one.sentences),
+        "places": [str(place) for place in one.places],
+        "hints": list(one.hints),
+        "minimal": one.minimal,
+    }
