@@ -286,6 +286,8 @@ def _fetch_error(mirror: Mirror) -> UnavailableError | None:
 
 
 def _same(one: Path, other: Path) -> bool:
+    if one == other:
+        return True
     try:
         return Path(open_repository(one).path).samefile(open_repository(other).path)
     except (pygit2.GitError, OSError):
