@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
+from reconciler.errors import ConfigurationError
 from reconciler.forge.faults import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError, duration_text
 from reconciler.policy import WriteLimits
 
@@ -128,8 +129,12 @@ def next_turn(spent: Sequence[float], limits: WriteLimits, closed_until: float =
 def split(limits: WriteLimits, shards: int) -> WriteLimits:
     """Return one shard's part of the limits, at least one write a minute and one an hour.
 
-    Raises: ValueError for more shards than writes an hour: then no shard could keep the limit.
+    Raises:
+        ConfigurationError: There are more shards than writes; then no shard could keep the limit.
     """
     if shards > min(limits.per_minute, limits.per_hour):
-        raise ValueError(f"{shards} shards cannot share {limits.per_minute} writes a minute")
+        few = min(limits.per_minute, limits.per_hour)
+        raise ConfigurationError(
+            f"{shards} shards cannot share {few} writes", hint="Use fewer shards, or raise the write limits."
+        )
     return replace(limits, per_minute=limits.per_minute // shards, per_hour=limits.per_hour // shards)

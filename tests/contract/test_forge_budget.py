@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.errors import ConfigurationError, Exit
 from reconciler.forge.budget import Budget, Clock, next_turn, split
 from reconciler.forge.faults import LimitedError
 from reconciler.forge.github import GitHub
@@ -114,7 +114,7 @@ def test_two_shards_together_keep_the_limits(tmp_path: Path) -> None:
 
 
 def test_more_shards_than_writes_are_refused() -> None:
-    with pytest.raises(ValueError, match="shards"):
+    with pytest.raises(ConfigurationError, match="shards"):
         split(CEILING, 81)
 
 

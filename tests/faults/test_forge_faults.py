@@ -117,6 +117,16 @@ def test_a_lists_lag_makes_no_duplicate(world: ForgeWorld) -> None:
     assert len(world.open_heads()) == 4
 
 
+def test_what_another_run_opened_a_moment_ago_is_found(world: ForgeWorld) -> None:
+    world.simulator.lag_until = world.simulator.clock.now() + 40
+    world.run()
+    world.cache = "cache-of-another"
+
+    assert world.run().code is Exit.DONE
+    assert len(world.open_heads()) == 4
+    assert sum(len(world.pulls(edge)) for edge in world.edges) == 4
+
+
 def test_a_renamed_repository_is_followed_on_its_own_host(world: ForgeWorld) -> None:
     simulator = world.simulator
     simulator.repositories["acme/edge-one"] = simulator.repositories["acme/edge-1"]
