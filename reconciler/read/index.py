@@ -2,8 +2,13 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
+
+import orjson
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
 from reconciler.git.files import PackageRefusedError
@@ -11,6 +16,8 @@ from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
 
+READER = 1
+"""Raised when reading a Kptfile comes to another header; then every one is read again."""
 LARGEST_KPTFILE = 1 << 20
 """In bytes; a larger one is not understood."""
 
@@ -37,29 +44,60 @@ def read_header(data: bytes) -> KptfileHeader:
 
 
 class HeaderIndex:
-    """Headers by blob id: content decides, so one answer serves every repository and revision."""
+    """Headers by blob id: content decides, so one answer serves every repository, revision and run.
 
-    def __init__(self) -> None:
+    `kept` is a file of what runs before this one read: it may be missing, old, or not ours, and
+    then everything is read again.
+    """
+
+    def __init__(self, kept: Path | None = None) -> None:
+        self._kept = kept
+        self._known = _load(kept) if kept else {}
         self._headers: dict[Oid, KptfileHeader] = {}
-
-    @property
-    def parsed(self) -> int:
+        self.parsed = 0
         """How many distinct Kptfiles were read."""
-        return len(self._headers)
 
     def load(self, mirror: Mirror, oids: Iterable[Oid]) -> None:
         """Read the headers of these Kptfiles, fetching in one batch what is not here.
 
         Raises: UnavailableError if they cannot be fetched.
         """
-        missing = [oid for oid in dict.fromkeys(oids) if oid not in self._headers]
+        wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._headers]
+        self._headers |= {oid: _header(self._known[oid]) for oid in wanted if oid in self._known}
+        missing = [oid for oid in wanted if oid not in self._headers]
         mirror.ensure(missing)
         for oid in missing:
             self._headers[oid] = _read(mirror, oid)
+        self.parsed += len(missing)
+
+    def save(self) -> None:
+        """Keep what this run needed for the next one; a cache that cannot be written is no fault."""
+        if self._kept is None or self._headers.keys() == self._known.keys():
+            return
+        data = orjson.dumps({"reader": READER, "headers": self._headers})
+        with suppress(OSError):
+            self._kept.parent.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=self._kept.parent, delete=False) as file:
+                file.write(data)
+            Path(file.name).replace(self._kept)
 
     def header(self, oid: Oid) -> KptfileHeader:
         """Return a header that was loaded."""
         return self._headers[oid]
+
+
+def _load(kept: Path) -> dict[Oid, Any]:
+    """Return the headers that a file keeps, none unless this reader wrote it."""
+    try:
+        found = orjson.loads(kept.read_bytes())
+        return found["headers"] if found["reader"] == READER else {}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def _header(kept: dict[str, Any]) -> KptfileHeader:
+    upstreams = {field: kept[field] and GitUpstream(**kept[field]) for field in ("upstream", "upstream_lock")}
+    return KptfileHeader(**{**kept, **upstreams})
 
 
 def _read(mirror: Mirror, oid: Oid) -> KptfileHeader:

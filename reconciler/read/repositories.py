@@ -39,12 +39,13 @@ def read_repositories(
     views = {key: replace(view, problem=view.problem or judge(view)) for key, view in views.items()}
     usable = [view for view in views.values() if view.is_available]
     fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in usable))
-    index = HeaderIndex()
+    index = HeaderIndex(mirrors.cache_dir / f"headers-{policy.instance}.json")
     by_url: dict[str, list[RepositoryView]] = {}
     for view in usable:
         by_url.setdefault(view.url, []).append(view)
     for url, siblings in by_url.items():
         views |= {view.key: view for view in _read_url(fetched[url], siblings, policy, index)}
+    index.save()
     return dict(sorted(views.items()))
 
 

@@ -124,3 +124,30 @@ def test_a_kptfile_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     index.load(Mirrors(tmp_path / "cache").open(str(repo.path)), [large])
 
     assert "bytes" in index.header(large).error
+
+
+def test_what_one_run_read_the_next_one_knows(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "a", {"p/Kptfile": WHOLE})
+    mirror, kept = Mirrors(tmp_path / "cache").open(str(repo.path)), tmp_path / "kept" / "headers.json"
+    first = HeaderIndex(kept)
+    oids = [repo.blob(WHOLE), repo.blob(b"no Kptfile")]
+    first.load(mirror, oids)
+    first.save()
+
+    second = HeaderIndex(kept)
+    second.load(mirror, oids)
+
+    assert (first.parsed, second.parsed) == (2, 0)
+    assert [second.header(oid) for oid in oids] == [first.header(oid) for oid in oids]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"reader": 0, "headers": {}}', '{"headers": {}}'])
+def test_a_file_that_this_reader_did_not_write_is_as_good_as_none(text: str, tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "a", {"p/Kptfile": WHOLE})
+    kept = tmp_path / "headers.json"
+    kept.write_text(text)
+    index = HeaderIndex(kept)
+
+    index.load(Mirrors(tmp_path / "cache").open(str(repo.path)), [repo.blob(WHOLE)])
+
+    assert index.header(repo.blob(WHOLE)).name == "nginx"
