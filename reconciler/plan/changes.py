@@ -114,7 +114,8 @@ class Change:
     `repository` is the view it is shown under. `after` is the package tree that the change
     results in. `writes` go in one atomic push per repository, `pull` and `close` follow.
     `waits` tells that a person must act (exit 7), `unready` what keeps the draft from being approved
-    where gates hold: unmet readiness gates, a failed pipeline.
+    where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
+    that made it in this run.
     """
 
     package: PackageKey
@@ -135,6 +136,7 @@ class Change:
     conflicts: tuple[ConflictNote, ...] = ()
     waits: bool = False
     unready: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def pending(self) -> bool:

@@ -64,7 +64,7 @@ def decide_output(case: Case, change: Change) -> Change:
     change = replace(change, after=fresh.tree, ready=is_proposed(draft) and fresh.ready)
     if fresh.tree == case.target.package.main_tree:
         return _obsolete_draft(case, change, draft) if draft else change
-    change = replace(change, unready=fresh.unready)
+    change = replace(change, unready=fresh.unready, warnings=fresh.warnings)
     if draft is None:
         return _new_draft(case, change, fresh)
     return _open_draft(case, change, draft, fresh)

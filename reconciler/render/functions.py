@@ -1,10 +1,11 @@
 """The functions of a package, as the last step of making it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.result import PipelineResult
 from reconciler.functions.runtime import FunctionRuntime
 from reconciler.objects import tree_id
 from reconciler.policy import FunctionPolicy
@@ -28,10 +29,20 @@ def run_functions(
     if result.error:
         kind = "cannot run" if result.unrunnable else "failed"
         return replace(made, unready=(f"{FUNCTIONS} {kind}: {_line(result.error)}", *made.unready))
+    made = replace(made, warnings=tuple(_warnings(result)))
     if result.files is made.files or dict(result.files) == dict(made.files):
         return made
     unready = unmet_gates(result.files[KPTFILE].data) if KPTFILE in result.files else made.unready
     return replace(made, tree=tree_id(result.files), files=result.files, unready=unready)
+
+
+def _warnings(result: PipelineResult) -> Iterator[str]:
+    """Yield what functions warned of, each with the step that did and the file that it is about."""
+    for run in result.steps:
+        for each in run.results:
+            if each.severity == "warning":
+                path = str((each.file or {}).get("path") or "")
+                yield _line(f"{run.step}: {each.message}{f' ({path})' if path else ''}")
 
 
 def _line(text: str) -> str:

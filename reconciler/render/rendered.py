@@ -17,7 +17,7 @@ class Package:
     `conflicts` wait for a person, `notes` are for the reviewer, `context` tells whether the
     package context was injected (None: nothing was asked for), `injection` which required points
     are empty (None: it has no points). `unready` are the unmet readiness gates and whatever else
-    keeps the package from being approved, in sentences.
+    keeps the package from being approved, in sentences; `warnings` what its functions warned of.
     """
 
     tree: Oid
@@ -28,6 +28,7 @@ class Package:
     context: bool | None = None
     injection: str | None = None
     unready: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:

@@ -74,6 +74,7 @@ def change_value(change: Change, names: Names) -> dict[str, Any]:
         "pullRequest": pull_value(change.pull) if change.pull else None,
         "ready": change.ready,
         "unready": list(change.unready),
+        "warnings": list(change.warnings),
         "close": [{"number": c.number, "head": c.head} for c in change.close],
         "conflicts": [_conflict_value(change, note) for note in change.conflicts],
     }

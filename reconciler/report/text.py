@@ -80,6 +80,7 @@ def change_lines(change: Change, names: Names, *, paint: Paint = plain) -> Itera
         "not ready": "; ".join(change.unready),
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
+    yield from (f"  warning: {terminal(warning)}" for warning in change.warnings)
     yield from (f"  writes: {terminal(write.ref)}" for write in change.writes)
     for note in change.conflicts:
         upstream, local = shown_conflict(change, note.path, note.upstream, note.local)

@@ -1,0 +1,67 @@
+"""The last step of making a package: its functions, and what their failing means."""
+
+from reconciler.objects import File, tree_id
+from reconciler.policy import FunctionPolicy
+from reconciler.reasons import Reason
+from reconciler.render.functions import run_functions
+from reconciler.render.rendered import Blocked, Package
+from reconciler.render.update import Conflict
+
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n"
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: s\nspec:\n  x: a-a # kpt-set: ${two}-${one}\n"
+
+
+def made(pipeline: str, **more: object) -> Package:
+    files = {"Kptfile": File.of((KPTFILE + pipeline).encode()), "s.yaml": File.of(SERVICE.encode())}
+    return Package(tree_id(files), files, **more)  # type: ignore[arg-type]
+
+
+def test_what_functions_make_is_the_package() -> None:
+    package = made("  - image: set-namespace:v0.4\n    configMap: {namespace: prod}\n")
+
+    done = run_functions(package, (), FunctionPolicy())
+
+    assert isinstance(done, Package)
+    assert b"namespace: prod" in done.files["s.yaml"].data
+    assert done.tree == tree_id(done.files)
+    assert done.ready
+
+
+def test_a_function_that_nobody_can_run_leaves_the_package_and_makes_it_unready() -> None:
+    package = made("  - image: example.com/x:v1\n")
+
+    done = run_functions(package, (), FunctionPolicy())
+
+    assert isinstance(done, Package)
+    assert done.tree == package.tree
+    assert not done.ready
+    assert done.unready[0].startswith("Functions cannot run: example.com/x:v1")
+
+
+def test_a_function_that_fails_says_why() -> None:
+    done = run_functions(made("  - image: set-image:v0.1\n"), (), FunctionPolicy())
+
+    assert isinstance(done, Package)
+    assert done.unready[0].startswith("Functions failed: mutators[0]: set-image:v0.1")
+
+
+def test_warnings_are_kept() -> None:
+    package = made("  - image: apply-setters:v0.2\n    configMap: {one: x-y}\n")
+
+    done = run_functions(package, (), FunctionPolicy())
+
+    assert isinstance(done, Package)
+    assert done.ready
+    assert len(done.warnings) == 1
+    assert "grows with every run" in done.warnings[0]
+
+
+def test_a_blocked_or_conflicting_package_is_not_rendered() -> None:
+    blocked = Blocked(Reason.INVALID_PACKAGE, "no")
+    conflict = Conflict(
+        path="s.yaml", resource="", field="", base=None, upstream=None, local=None, reason="both"
+    )
+    waiting = made("  - image: example.com/x:v1\n", conflicts=(conflict,))
+
+    assert run_functions(blocked, (), FunctionPolicy()) is blocked
+    assert run_functions(waiting, (), FunctionPolicy()) is waiting
