@@ -1,11 +1,10 @@
 """What a run costs where nothing changed, beside git that only lists refs and trees.
 
 Run as `python tests/bench/bench_noop.py [PACKAGES ...]`, by default 100, 1000 and 10000. Each line is a
-process of its own, imports included: CPU seconds, wall seconds, peak memory.
+process of its own, imports included: CPU seconds and wall seconds.
 """
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -34,11 +33,10 @@ class Cost(NamedTuple):
 
     wall_s: float
     cpu_s: float
-    peak_mib: int
 
 
 def main(counts: Sequence[int]) -> None:
-    print(f"{'packages':>8}  {'':22}  {'wall s':>7}  {'CPU s':>7}  {'peak MiB':>8}  {'of git':>6}")
+    print(f"{'packages':>8}  {'':22}  {'wall s':>7}  {'CPU s':>7}  {'of git':>6}")
     for count in counts or (100, 1_000, 10_000):
         directory = Path(tempfile.mkdtemp(prefix="noop-"))
         try:
@@ -53,22 +51,19 @@ def show(count: int, directory: Path) -> None:
     python = [sys.executable, "-c"]
     git = measure(["sh", "-c", _GIT], directory)
     imports = measure([*python, "import reconciler.run"], directory)
-    run = measure([*python, _PLAN, str(directory)], directory)
-    for what, cost in (("git for-each-ref, ls-tree", git), ("imports", imports), ("plan", run)):
+    run = measure([*python, _PLAN], directory)
+    for what, cost in (("git for-each-ref, ls-tree", git), ("imports", imports), ("reconciler plan", run)):
         ratio = cost.cpu_s / git.cpu_s
-        print(
-            f"{count:8}  {what:25.25}  {cost.wall_s:4.2f}  {cost.cpu_s:7.2f}  {cost.peak_mib:8}  {ratio:6.1f}"
-        )
+        print(f"{count:8}  {what:25.25}  {cost.wall_s:4.2f}  {cost.cpu_s:7.2f}  {ratio:6.1f}")
 
 
 _GIT = "for r in *.git; do git -C $r for-each-ref; git -C $r ls-tree -r -t main; done >/dev/null"
 _PLAN = """
-import sys
-from pathlib import Path
-from reconciler.run import Settings, make_plan
-root = Path(sys.argv[1])
-plan = make_plan(Settings(str(root / "control.git"), root / "cache")).plan
-assert plan.is_empty and not plan.problems, plan.problems
+import os, sys
+from reconciler.cli.main import entrypoint
+sys.stdout = open(os.devnull, "w")
+sys.argv = ["reconciler", "plan", "--detailed-exitcode", "--control", "control.git", "--cache-dir", "cache"]
+entrypoint()
 """
 
 
@@ -87,7 +82,7 @@ def _once(command: Sequence[str], directory: Path, environment: Mapping[str, str
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(f"{command[0]} failed")
-    return Cost(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10)
+    return Cost(time.perf_counter() - start, used.ru_utime + used.ru_stime)
 
 
 def settle(directory: Path, count: int) -> None:
@@ -137,5 +132,4 @@ def _repository(name: str, repository: str, directory: str, *, deployment: bool)
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     main([int(argument) for argument in sys.argv[1:]])
