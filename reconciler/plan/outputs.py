@@ -170,7 +170,7 @@ def _standing_draft(case: Case, change: Change, draft: Draft, conflicts: tuple[C
         change = _asking(replace(change, reason=Reason.MERGE_CONFLICT), conflicts)
     pull = latest_pull(case.target, draft.ref)
     if pull is not None and pull.state is PullState.OPEN:
-        return change
+        return _answered(case, change, draft)
     if is_rejected(case.target, draft) and not case.is_asked_again:
         message = "Its pull request was closed; it is proposed again when it changes"
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)
@@ -178,6 +178,14 @@ def _standing_draft(case: Case, change: Change, draft: Draft, conflicts: tuple[C
     if wanted is None:
         return change
     return replace(change, op=Op.UPDATE, reason=Reason.PULL_REQUEST_MISSING, pull=wanted)
+
+
+def _answered(case: Case, change: Change, draft: Draft) -> Change:
+    """Tell the pull request once that nothing is asked any more."""
+    asked = case.record.conflicts if case.record else ()
+    if not asked or change.conflicts:
+        return change
+    return replace(change, op=Op.UPDATE, pull=_pull(case, draft.ref, draft))
 
 
 def _written(case: Case, change: Change, draft: Draft, package: Package) -> Change:
