@@ -29,6 +29,7 @@ COMMANDS = {
     "apply": Command("apply", "Plan, then do it: drafts, pull requests, publications, deletions."),
     "check": Command("check", "Check a change of the control repository before it is merged."),
     "lock": Command("lock", "Decide which version of every package each cluster gets, and lock it."),
+    "index": Command("index", "List and change the packages and defaults of the index."),
     "approve": Command("approve", "Approve a package's draft or deletion on the local forge."),
     "pr": Command("pr", "List, show, merge and close pull requests of the local forge."),
     "status": Command("status", "Show the conditions of every PackageVariant and PackageVariantSet."),

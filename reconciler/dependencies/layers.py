@@ -55,9 +55,13 @@ class PublishedIndex:
         return self.layers.get(layer_path(cluster=cluster), NOTHING).environment
 
     def defaults_of(self, cluster: str, environment: str) -> Defaults:
-        """Return the three layers that count for a cluster; the nearest one has the last word."""
-        paths = (FLEET, layer_path(environment=environment), layer_path(cluster=cluster))
-        return Defaults(*(self.layers.get(path, NOTHING).defaults for path in paths))
+        """Return the three layers that count for a cluster; the nearest one has the last word.
+
+        An empty name has no layer of its own.
+        """
+        near = self.layers.get(layer_path(cluster=cluster), NOTHING) if cluster else NOTHING
+        middle = self.layers.get(layer_path(environment=environment), NOTHING) if environment else NOTHING
+        return Defaults(self.layers.get(FLEET, NOTHING).defaults, middle.defaults, near.defaults)
 
 
 def layer_path(*, environment: str = "", cluster: str = "") -> str:

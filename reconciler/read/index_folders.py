@@ -1,9 +1,11 @@
 """The folders of the package index in the control repository: every document, read but not understood."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.dependencies.dialects import Reading
+from reconciler.dependencies.published import read_published
 from reconciler.errors import Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.ids import Oid
@@ -55,6 +57,13 @@ def read_index_directory(root: Path, limits: Limits) -> IndexFolders:
     found = (path for path in sorted((root / DIRECTORY).rglob("*")) if path.suffix in SUFFIXES)
     contents = {path.relative_to(root).as_posix(): path.read_bytes() for path in found if path.is_file()}
     return _parsed(contents, limits, ())
+
+
+def parse_version(files: Mapping[str, bytes]) -> Reading:
+    """Return what the files of one version's folder mean together, by path. Total."""
+    folders = _parsed(files, Limits(), ())
+    reading = read_published((one.value, one.source) for one in folders.documents)
+    return replace(reading, problems=(*folders.problems, *reading.problems))
 
 
 def _parsed(contents: Mapping[str, bytes], limits: Limits, problems: Iterable[Problem]) -> IndexFolders:

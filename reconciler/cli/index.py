@@ -1,0 +1,263 @@
+"""The `index` commands: which packages there are, and which one implements an interface where."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reconciler.cli.options import Command
+from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.errors import ConfigurationError, Exit, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.index import Listed
+    from reconciler.dependencies.layers import PublishedIndex
+    from reconciler.dependencies.model import Candidate, PackageId
+
+
+def _control(command: Command) -> Command:
+    return click.option(
+        "--control",
+        default=".",
+        envvar="RECONCILER_CONTROL",
+        show_default=True,
+        help="The working copy of the control repository.",
+    )(command)
+
+
+def _layer(command: Command) -> Command:
+    command = click.option("--environment", default="", help="Only for this environment.")(command)
+    return click.option("--cluster", default="", help="Only for this cluster.")(command)
+
+
+@click.group()
+def index() -> None:
+    r"""List and change the packages and defaults of the index, in the working copy.
+
+    Nothing is committed: review what changed, and commit it. Packages of package repositories are
+    known by their tags and need no folder here.
+
+    \b
+    Examples:
+      reconciler index list --interface io.cnab.interface.mysql --environment production
+      reconciler index add x.example.com/acme/aws v1.2.0 --manifest crossplane.yaml
+      reconciler index set-default io.cnab.interface.mysql bundle:r.example.com/azure-mysql
+    """
+
+
+@index.command(name="list")
+@_control
+@_layer
+@click.option("--name", default="", help="Part of the name.")
+@click.option("--label", default="", metavar="KEY=VALUE", help="A label of some version.")
+@click.option("--interface", default="", help="An interface that some version implements.")
+@click.option("--keyword", default="", help="A keyword of some version.")
+@output_options(Output.TEXT, Output.JSON)
+def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
+    """List the packages that pass every filter; `*` marks the default of that layer."""
+    from reconciler.dependencies.index import list_packages
+    from reconciler.dependencies.world import catalogue
+    from reconciler.report.json import listing
+
+    found = _read(_root(control))
+    key, equals, value = words["label"].partition("=")
+    if words["label"] and not equals:
+        raise UsageError(f"{words['label']} is not KEY=VALUE")
+    environment = words["environment"] or found.environment_of(words["cluster"])
+    listed = list_packages(
+        catalogue(found.candidates),
+        found.defaults_of(words["cluster"], environment).effective(),
+        name=words["name"],
+        label=(key, value) if equals else None,
+        interface=words["interface"],
+        keyword=words["keyword"],
+    )
+    printer = make_printer(colour=not no_color)
+    if output == Output.JSON:
+        printer.value(listing("IndexPackage", map(_value, listed)))
+    else:
+        printer.lines([_line(one) for one in listed] or ["No package of the index is like that."])
+    return Exit.DONE
+
+
+@index.command()
+@_control
+@click.argument("package")
+def show(control: str, package: str) -> Exit:
+    """Show every version of a package: what it needs, what it provides, and where it stands."""
+    lines = []
+    for one in _candidates(_read(_root(control)), package):
+        withdrawn = f" (withdrawn: {one.withdrawn})" if one.withdrawn else ""
+        lines.append(f"{one.id} {one.version}{withdrawn}  {one.location}")
+        lines += [f"  needs {need}{' (optional)' if need.optional else ''}" for need in one.requires]
+        lines += [f"  provides {gvk}" for gvk in one.provides]
+        lines += [f"  implements {each.id} {each.version or ''}".rstrip() for each in one.interfaces]
+    make_printer().lines(lines)
+    return Exit.DONE
+
+
+@index.command()
+@_control
+@_layer
+@click.argument("source")
+@click.argument("version")
+@click.option("--manifest", "manifests", multiple=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--digest", default="", help="Digest of the content.")
+@click.option("--provides", multiple=True, metavar="GROUP/VERSION/KIND", help="An API that it brings.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
+@click.option("--keyword", "keywords", multiple=True)
+@click.option("--interface", default="", help="Make it the default of this interface.")
+def add(control: str, environment: str, cluster: str, interface: str, **said: Any) -> Exit:
+    """Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it."""
+    from reconciler.apply.index_folders import HEADER, add_version, version_folder
+    from reconciler.read.index_folders import parse_version
+
+    root = _root(control)
+    folder = version_folder(said["source"], said["version"])
+    files = {path.name: path.read_bytes() for path in said["manifests"]}
+    if HEADER in files:
+        raise UsageError(f"{HEADER} is the name of the header that this command writes")
+    files[HEADER] = _header(said)
+    reading = parse_version({f"{folder}/{name}": data for name, data in files.items()})
+    if reading.problems:
+        problem = reading.problems[0]
+        raise ConfigurationError(problem.message, location=problem.location, hint=problem.hint)
+    add_version(root, folder, files)
+    make_printer().lines([f"added {reading.candidates[0].id} {said['version']} as {folder}"])
+    if interface:
+        _choose(root, interface, reading.candidates[0].id, environment, cluster)
+    return Exit.DONE
+
+
+@index.command()
+@_control
+@click.argument("package")
+@click.option("--version", default="", help="Only this version.  [default: all, and as a default]")
+def remove(control: str, package: str, version: str) -> Exit:
+    """Remove a package, or one version of it, from the index."""
+    from reconciler.apply.index_folders import remove_folders, write_layer
+    from reconciler.dependencies.index import Index, remove_package
+
+    root = _root(control)
+    found = _read(root)
+    several = _candidates(found, package)
+    gone = [one for one in several if version in ("", one.version.text)]
+    if not gone:
+        raise UsageError(f"{package} has no version {version}")
+    folders = sorted({one.location.path.rpartition("/")[0] for one in gone})
+    remove_folders(root, folders)
+    lines = [f"removed {folder}" for folder in folders]
+    if len(gone) == len(several):
+        for path, layer in sorted(found.layers.items()):
+            left = remove_package(Index(defaults=layer.defaults), gone[0].id).defaults
+            if left != layer.defaults:
+                write_layer(root, path, layer._replace(defaults=left))
+                lines.append(f"changed {path}")
+    make_printer().lines(lines)
+    return Exit.DONE
+
+
+@index.command(name="set-default")
+@_control
+@_layer
+@click.argument("interface")
+@click.argument("package", metavar="ECOSYSTEM:NAME")
+def set_default(control: str, environment: str, cluster: str, interface: str, package: str) -> Exit:
+    """Choose the package that implements an interface, for the fleet, an environment or a cluster."""
+    from reconciler.dependencies.layers import parse_id
+
+    id_ = parse_id(package)
+    if id_ is None:
+        raise UsageError(f"{package} is not ECOSYSTEM:NAME", hint="For example bundle:r.example.com/mysql.")
+    _choose(_root(control), interface, id_, environment, cluster)
+    return Exit.DONE
+
+
+def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> None:
+    from reconciler.apply.index_folders import write_layer
+    from reconciler.dependencies.index import Index, add_package
+    from reconciler.dependencies.layers import NOTHING, layer_path
+
+    if environment and cluster:
+        raise UsageError("--environment and --cluster are two layers: name one")
+    path = layer_path(environment=environment, cluster=cluster)
+    layer = _read(root).layers.get(path, NOTHING)
+    chosen = add_package(Index(defaults=layer.defaults), id_, interface=interface).defaults
+    write_layer(root, path, layer._replace(defaults=chosen))
+    make_printer().lines([f"{interface} is {id_} in {path}"])
+
+
+def _root(control: str) -> Path:
+    """Return the working copy's root.
+
+    Raises:
+        UsageError: `control` is no directory that people work in.
+    """
+    from reconciler.git.worktree import find_working_copy
+
+    copy = find_working_copy(Path(control))
+    if copy is None:
+        hint = "Name a working copy with --control, or run the command inside it."
+        raise UsageError(f"{control} is no working copy of the control repository", hint=hint)
+    return copy.root
+
+
+def _read(root: Path) -> "PublishedIndex":
+    """Return the index of a working copy; what is wrong with single files is said on standard error."""
+    from reconciler.dependencies.layers import read_index
+    from reconciler.policy import Limits
+    from reconciler.read.index_folders import read_index_directory
+    from reconciler.report.text import problem_lines
+
+    folders = read_index_directory(root, Limits())
+    found = read_index(folders.documents)
+    make_printer().lines(problem_lines((*folders.problems, *found.problems)), err=True)
+    return found
+
+
+def _candidates(found: "PublishedIndex", package: str) -> "list[Candidate]":
+    """Return the versions of a package, lowest first, by its name or `ECOSYSTEM:NAME`.
+
+    Raises:
+        UsageError: No package, or more than one, is called so.
+    """
+    from reconciler.dependencies.world import catalogue
+
+    known = catalogue(found.candidates)
+    named = [id_ for id_ in known.packages if package in (id_.name, str(id_))]
+    if len(named) != 1:
+        several = ", ".join(map(str, named))
+        message = f"{package} may be {several}" if named else f"The index has no package {package}"
+        raise UsageError(message, hint="`reconciler index list` lists them.")
+    return list(known.candidates(named[0]))
+
+
+def _header(said: dict[str, Any]) -> bytes:
+    from reconciler.dependencies.layers import API_VERSION
+    from reconciler.dependencies.published import KIND
+    from reconciler.krm.yaml import emit
+
+    labels = dict(label.partition("=")[::2] for label in said["labels"])
+    optional = {
+        "digest": said["digest"],
+        "provides": sorted(said["provides"]),
+        "labels": dict(sorted(labels.items())),
+        "keywords": sorted(said["keywords"]),
+    }
+    head = {"apiVersion": API_VERSION, "kind": KIND, "source": said["source"], "version": said["version"]}
+    return f"{emit(head | {name: value for name, value in optional.items() if value})}\n".encode()
+
+
+def _line(one: "Listed") -> str:
+    mark = "*" if one.is_default else " "
+    implements = f"  implements {', '.join(one.interfaces)}" if one.interfaces else ""
+    return f"{mark} {one.package}  {', '.join(one.versions)}{implements}"
+
+
+def _value(one: "Listed") -> dict[str, Any]:
+    return {
+        "package": str(one.package),
+        "versions": list(one.versions),
+        "interfaces": list(one.interfaces),
+        "default": one.is_default,
+    }

@@ -1,0 +1,123 @@
+"""The `index` commands on a working copy: what they write, what they refuse, what they list."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from reconciler.cli.index import index
+from reconciler.errors import ConfigurationError, RefusedError, UsageError
+from tests.support.world import git
+
+MYSQL = "io.cnab.interface.mysql"
+BUNDLE = """schemaType: Bundle
+name: NAME
+version: 1.0.0
+dependencies:
+  provides:
+  - {interface: io.cnab.interface.mysql, version: 5.7.9}
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    root = tmp_path / "control"
+    root.mkdir()
+    git(root, "init", "-q")
+    for name in ("helm", "azure"):
+        (tmp_path / f"{name}.yaml").write_text(BUNDLE.replace("NAME", name))
+        run(root, "add", f"r.io/{name}", "1.0.0", "--manifest", str(tmp_path / f"{name}.yaml"))
+    return root
+
+
+def invoke(root: Path, command: str, *arguments: str) -> Result:
+    return CliRunner().invoke(index, [command, "--control", str(root), *arguments], standalone_mode=False)
+
+
+def run(root: Path, command: str, *arguments: str) -> list[str]:
+    result = invoke(root, command, *arguments)
+    assert result.exception is None, result.exception
+    return result.output.splitlines()
+
+
+def files(root: Path) -> list[str]:
+    return sorted(p.relative_to(root).as_posix() for p in (root / "index").rglob("*") if p.is_file())
+
+
+def test_a_version_is_a_folder_and_nothing_is_committed(copy: Path) -> None:
+    run(copy, "add", "x.io/aws", "v1.2.0", "--provides", "s3.io/v1/Bucket", "--label", "team=cloud")
+
+    assert files(copy) == [
+        "index/r.io/azure/1.0.0/azure.yaml",
+        "index/r.io/azure/1.0.0/version.yaml",
+        "index/r.io/helm/1.0.0/helm.yaml",
+        "index/r.io/helm/1.0.0/version.yaml",
+        "index/x.io/aws/v1.2.0/version.yaml",
+    ]
+    assert (copy / "index/x.io/aws/v1.2.0/version.yaml").read_text() == (
+        "apiVersion: reconciler.dev/v1alpha1\nkind: PackageVersion\nsource: x.io/aws\nversion: v1.2.0\n"
+        "provides:\n- s3.io/v1/Bucket\nlabels:\n  team: cloud\n"
+    )
+    assert "?? index/" in git(copy, "status", "--porcelain")
+    assert run(copy, "show", "x.io/aws") == [
+        "xpkg:x.io/aws v1.2.0  index/x.io/aws/v1.2.0/version.yaml:1",
+        "  provides s3.io/v1/Bucket",
+    ]
+
+
+def test_the_list_is_filtered_and_marks_the_default_of_its_layer(copy: Path) -> None:
+    run(copy, "add", "x.io/aws", "v1.2.0", "--keyword", "cloud")
+    run(copy, "set-default", MYSQL, "bundle:r.io/helm")
+    run(copy, "set-default", MYSQL, "bundle:r.io/azure", "--environment", "production")
+
+    tail = f"  1.0.0  implements {MYSQL}"
+    assert run(copy, "list", "--interface", MYSQL) == [
+        f"  bundle:r.io/azure{tail}",
+        f"* bundle:r.io/helm{tail}",
+    ]
+    assert run(copy, "list", "--interface", MYSQL, "--environment", "production")[0][0] == "*"
+    assert run(copy, "list", "--keyword", "cloud") == ["  xpkg:x.io/aws  v1.2.0"]
+    assert run(copy, "list", "--name", "AZURE") == [f"  bundle:r.io/azure{tail}"]
+    assert run(copy, "list", "--label", "team=none") == ["No package of the index is like that."]
+
+
+def test_adding_with_an_interface_chooses_it_and_removing_forgets_it_everywhere(copy: Path) -> None:
+    run(copy, "set-default", MYSQL, "bundle:r.io/helm", "--cluster", "prod-2")
+    run(copy, "set-default", MYSQL, "bundle:r.io/helm")
+    manifest = copy.parent / "helm.yaml"
+    run(copy, "add", "r.io/helm", "1.1.0", "--manifest", str(manifest), "--interface", MYSQL)
+
+    run(copy, "remove", "r.io/helm", "--version", "1.1.0")
+    assert "index/defaults.yaml" in files(copy)
+    run(copy, "remove", "bundle:r.io/helm")
+    assert files(copy) == ["index/r.io/azure/1.0.0/azure.yaml", "index/r.io/azure/1.0.0/version.yaml"]
+    assert not (copy / "index/r.io/helm").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("add", "r.io/helm", "1.0.0"), RefusedError),
+        (("add", "../../etc", "1.0.0"), UsageError),
+        (("add", "/etc", "1.0.0"), UsageError),
+        (("add", "x.io/aws", "not a version"), ConfigurationError),
+        (("show", "gone"), UsageError),
+        (("remove", "r.io/helm", "--version", "9.0.0"), UsageError),
+        (("set-default", MYSQL, "helm"), UsageError),
+        (("set-default", MYSQL, "bundle:x", "--cluster", "a", "--environment", "b"), UsageError),
+        (("list", "--label", "team"), UsageError),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_nothing_is_written(
+    copy: Path, arguments: tuple[str, ...], error: type[Exception]
+) -> None:
+    before = files(copy)
+
+    assert isinstance(invoke(copy, *arguments).exception, error)
+    assert files(copy) == before
+
+
+def test_only_a_working_copy_has_an_index_to_change(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+
+    assert isinstance(invoke(tmp_path / "bare.git", "list").exception, UsageError)
