@@ -105,7 +105,8 @@ def plan_world(world: World) -> Planned:
     desired = expand(inventory)
     resolution = resolve(inventory, desired)
     contents = fetch_contents(resolution.needs, world.mirrors, inventory.policy.limits)
-    with open_runtimes(inventory.policy.functions) as runtimes:
+    cache = world.mirrors.cache_dir / "functions"
+    with open_runtimes(inventory.policy.functions, cache) as runtimes:
         rendered = render_packages(resolution, contents, inventory, runtimes)
     plan = plan_changes(inventory, desired, resolution, rendered)
     plan = replace(plan, notes=(*inventory.notes, *plan.notes))

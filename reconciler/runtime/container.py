@@ -5,12 +5,14 @@ import shutil
 import threading
 import uuid
 from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.policy import FunctionPolicy
 from reconciler.runtime.process import ProcessRun, run_process
 from reconciler.runtime.resource_list import read_run, write_call
+from reconciler.runtime.results import ResultCache
 
 ENGINES: Final = ("docker", "podman", "nerdctl")
 _ENVIRONMENT: Final = (
@@ -33,8 +35,9 @@ _ENGINE_OUTPUT: Final = 1 << 20
 class ContainerRuntime:
     """Runs pinned images by a container engine, a few at a time. Off unless an engine is configured."""
 
-    def __init__(self, policy: FunctionPolicy) -> None:
+    def __init__(self, policy: FunctionPolicy, cache: Path | None = None) -> None:
         self._policy = policy
+        self._results = ResultCache(cache)
         self._free = threading.BoundedSemaphore(max(1, policy.container.parallel))
         self._present: dict[str, str] = {}
 
@@ -74,7 +77,21 @@ class ContainerRuntime:
         return f"{image.rpartition(':')[0]}@{digest}" if digest else ""
 
     def run(self, call: FunctionCall) -> FunctionRun:
-        """Run the image on the items. Never raises for what it does; leaves no container behind."""
+        """Run the image on the items, unless the result is known. Never raises; leaves no container behind.
+
+        What may use the network is never taken from the cache.
+        """
+        image = self.pinned(call.image)
+        if self._may_use_network(call):
+            return self._run(call)
+        known = self._results.find(image, call)
+        if known is not None:
+            return known
+        found = self._run(call)
+        self._results.keep(image, call, found)
+        return found
+
+    def _run(self, call: FunctionCall) -> FunctionRun:
         name = f"krm-{uuid.uuid4()}"
         command = [self.engine, *self._arguments(name, call), self.pinned(call.image)]
         with self._free:
@@ -117,10 +134,9 @@ class ContainerRuntime:
 
     def _arguments(self, name: str, call: FunctionCall) -> list[str]:
         policy = self._policy
-        open_to_network = call.image.partition("@")[0].rpartition(":")[0] in policy.container.network
         arguments = [
             *("run", "--rm", "-i", "--name", name, "--pull", "never"),
-            *(() if open_to_network else ("--network", "none")),
+            *(() if self._may_use_network(call) else ("--network", "none")),
             *("--user", "65534:65534", "--read-only", "--cap-drop=all"),
             *("--security-opt=no-new-privileges", "--pids-limit", "256"),
             *("--memory", str(policy.memory_bytes), "--cpus", "1", "--log-driver", "none"),
@@ -129,6 +145,10 @@ class ContainerRuntime:
             arguments += ["--timeout", str(policy.timeout_s), "--read-only-tmpfs=false"]
             arguments += ["--env-host=false", "--unsetenv-all", "--http-proxy=false"]
         return [*arguments, *policy.container.arguments]
+
+    def _may_use_network(self, call: FunctionCall) -> bool:
+        name, _, digest = call.image.partition("@")
+        return (name if digest else name.rpartition(":")[0]) in self._policy.container.network
 
     def _said(self, ended: ProcessRun) -> str:
         if ended.exit_code == _STOPPED and self.engine == "podman":

@@ -16,6 +16,7 @@ import pytest
 
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.result import PipelineResult
+from reconciler.functions.runtime import FunctionCall
 from reconciler.objects import File
 from reconciler.policy import ContainerPolicy, FunctionPolicy
 from reconciler.runtime.container import ENGINES, ContainerRuntime
@@ -187,3 +188,18 @@ def test_a_pin_of_another_content_is_not_run(policy: FunctionPolicy) -> None:
     result = render(replace(policy, images={IMAGE: "sha256:" + "0" * 64}), "label")
 
     assert [each.function for each in result.unrunnable] == [IMAGE]
+
+
+def test_the_same_image_configuration_and_input_run_once(policy: FunctionPolicy, tmp_path: Path) -> None:
+    item = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    call = FunctionCall(image=IMAGE, config={"data": {"do": "label"}}, items=[item])
+    other = replace(call, items=[item | {"spec": {}}])
+    first = ContainerRuntime(policy, tmp_path / "cache").run(call)
+    gone = replace(policy, container=replace(policy.container, engine="no-such-engine"))
+
+    again = ContainerRuntime(gone, tmp_path / "cache").run(call)
+
+    assert first.items is not None
+    assert again == first
+    assert ContainerRuntime(gone, tmp_path / "cache").run(other).error
+    assert ContainerRuntime(gone).run(call).error
