@@ -168,14 +168,13 @@ class Transport:
     ) -> Reply:
         url, hops, renewed, failures, waits = self._at(path), 0, False, 0, 0
         while True:
-            raw, lost = self._try(method, url, body, params, writes=writes)
-            fault = lost or classify(raw.status, raw.headers, raw.data, now=self.clock.now() + self.skew_s)
+            raw, fault = self._try(method, url, body, params, writes=writes)
             match fault.kind:
                 case FaultKind.NONE:
                     return Reply(raw.data, raw.headers)
                 case FaultKind.LIMITED:
-                    waits += 1
-                    self._wait_out(fault, waits, writes=writes)
+                    waits += not writes
+                    self._wait_out(fault, waits)
                 case FaultKind.UNAUTHORIZED if not renewed and self.auth.renew():
                     renewed = True
                 case FaultKind.MOVED if hops < _HOPS and _keeps_method(raw.status, method):
@@ -188,15 +187,21 @@ class Transport:
 
     def _try(
         self, method: str, url: str, body: object, params: Mapping[str, str | int] | None, *, writes: bool
-    ) -> tuple[_Raw, Fault | None]:
-        """Send once; a connection that broke is a lost reply."""
+    ) -> tuple[_Raw, Fault]:
+        """Send once and judge the answer; a connection that broke is a lost reply.
+
+        A limit is noted before anybody else may write.
+        """
         import httpx  # noqa: PLC0415 - see above
 
         try:
             if not writes:
-                return self._send(method, url, body, params), None
+                return self._judged(self._send(method, url, body, params))
             with self.budget.write(), effect(f"forge {method} {urlsplit(url).path}"):
-                return self._send(method, url, body, params), None
+                raw, fault = self._judged(self._send(method, url, body, params))
+                if fault.kind is FaultKind.LIMITED:
+                    self.budget.limited(fault.wait_s)
+                return raw, fault
         except (httpx.HTTPError, httpx.StreamError) as error:
             return _Raw(0, {}, None), Fault(FaultKind.LOST, f"{type(error).__name__} {error}".strip())
 
@@ -225,10 +230,12 @@ class Transport:
         except ValueError:
             return
 
-    def _wait_out(self, fault: Fault, waits: int, *, writes: bool) -> None:
+    def _judged(self, raw: _Raw) -> tuple[_Raw, Fault]:
+        return raw, classify(raw.status, raw.headers, raw.data, now=self.clock.now() + self.skew_s)
+
+    def _wait_out(self, fault: Fault, waits: int) -> None:
         """Wait as long as the forge asks, if that is not too long; a write's turn comes with the budget."""
-        if writes:
-            self.budget.limited(fault.wait_s)
+        if not waits:
             return
         wait = fault.wait_s if fault.wait_s is not None else 60.0
         if waits > 1 or wait > self.budget.limits.max_wait_s:
