@@ -66,8 +66,6 @@ def test_a_run_renders_names_what_it_cannot_and_settles(world: World) -> None:
 
 def test_what_could_not_run_is_tried_again_without_any_other_change(world: World, tmp_path: Path) -> None:
     function = tmp_path / "function"
-    function.write_text("#!/bin/sh\nPATH=/usr/bin:/bin\nsed 's/^    name: unknown$/    name: known/'\n")
-    function.chmod(0o755)
     mapped = (
         "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
         "spec:\n  functions:\n"
@@ -75,6 +73,10 @@ def test_what_could_not_run_is_tried_again_without_any_other_change(world: World
     )
     with world.edit("control", "Map the function") as directory:
         (directory / "reconciler.yaml").write_text(mapped)
+    assert world.run("apply").code == 0
+    assert "  name: unknown\n" in drafted(world, "unknown")  # what is mapped is not there yet
+    function.write_text("#!/bin/sh\nPATH=/usr/bin:/bin\nsed 's/^    name: unknown$/    name: known/'\n")
+    function.chmod(0o755)
 
     applied = world.run("apply")
 
