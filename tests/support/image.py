@@ -73,7 +73,8 @@ def build(engine: Engine, project: Path) -> None:
         pip = engine.root / "pip.conf"
         pip.write_text(f"[global]\ncert = {CERTIFICATES}\n")
         trust = ["--volume", "/etc/ssl/certs:/etc/ssl/certs:ro", "--volume", f"{pip}:/etc/pip.conf:ro"]
-    network = ["--isolation", "chroot", "--network", "host"]
+    # Without layers: each would be a copy of the whole system where there is no overlay.
+    network = ["--isolation", "chroot", "--network", "host", "--layers=false"]
     arguments = ["--build-arg", f"BASE_IMAGE={BASE}", "--build-arg", "VERSION=1.2.3", "--tag", IMAGE]
     engine.done("build", *network, *trust, *arguments, project)
 
