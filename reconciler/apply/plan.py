@@ -16,6 +16,7 @@ from reconciler.apply.state import (
     write_branch,
 )
 from reconciler.apply.target import Target
+from reconciler.dependencies.decision import is_lock_file
 from reconciler.git.repository import Mirror
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
@@ -92,7 +93,7 @@ def _shared_branches(
     def mine(path: str) -> bool:
         if path in plan.record_owners:
             return plan.record_owners[path] not in others
-        return path in plan.records or path.startswith(f"{SETS_DIRECTORY}/")
+        return path in plan.records or is_lock_file(path) or path.startswith(f"{SETS_DIRECTORY}/")
 
     state = Branch(state_ref(policy.instance), known.state, plan.records, "Record what was applied\n")
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")

@@ -10,7 +10,6 @@ import orjson
 
 from reconciler.dependencies.lockfile import SOLVER, PackageLock
 from reconciler.dependencies.model import Candidate, PackageId, PackageNeed
-from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.solution import Solution
 from reconciler.dependencies.world import Catalogue, World
 
@@ -38,6 +37,9 @@ class Memo:
         Raises:
             UnverifiedSolutionError: An answer does not survive the independent check.
         """
+        # The solver is loaded only where something is solved: most runs resolve nothing.
+        from reconciler.dependencies.resolve import resolve  # noqa: PLC0415
+
         key = (*self._key(world), self._token(world.pins), self._token(world.chosen))
         if key not in self._solutions:
             self._solutions[key] = resolve(replace(world, cluster=""))
