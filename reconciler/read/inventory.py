@@ -10,12 +10,14 @@ from reconciler.config import FILE, parse_configuration
 from reconciler.errors import ConfigurationError, Location, Problem, UnavailableError
 from reconciler.forge.choose import Forges
 from reconciler.git.files import PackageRefusedError
+from reconciler.git.layout import HEADS
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import (
     Control,
     Inventory,
     PullRequest,
+    PullState,
     RepositoryView,
     Snapshot,
     Source,
@@ -243,10 +245,25 @@ def _read_pulls(
             forges.unread(view.remote, view.url)
             continue
         try:
-            pulls[view.url] = forges.of(mirrors.open(view.remote)).list_pulls()
+            mirror = mirrors.open(view.remote)
+            pulls[view.url] = _current(forges.of(mirror).list_pulls(), mirror)
         except UnavailableError as error:
             dead[view.url] = error
     return pulls, {k: _without(v, dead[v.url]) if v.url in dead else v for k, v in views.items()}
+
+
+def _current(pulls: tuple[PullRequest, ...], mirror: Mirror) -> tuple[PullRequest, ...]:
+    """Return the pull requests, if they are of the same moment as the branches that were read before them.
+
+    Raises: UnavailableError if one is open and its branch is not here: another run pushed meanwhile,
+    and this one would take its draft for a name in use and propose the package twice.
+    """
+    refs = mirror.refs()
+    newer = [p.head for p in pulls if p.state is PullState.OPEN and f"{HEADS}{p.head}" not in refs]
+    if newer:
+        message = f"Branch {newer[0]} of {mirror.remote} came while it was read: another run is writing"
+        raise UnavailableError(message, hint="Run again.")
+    return pulls
 
 
 def _without(view: RepositoryView, error: UnavailableError) -> RepositoryView:

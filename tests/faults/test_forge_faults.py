@@ -252,6 +252,22 @@ def test_two_reconcilers_at_once_open_each_pull_request_once(world: ForgeWorld) 
     assert world.run().plan.is_empty
 
 
+def test_pull_requests_that_are_newer_than_the_branches_are_not_believed(world: ForgeWorld) -> None:
+    world.run()
+    simulator = world.simulator
+    refreshed, simulator.refreshed = simulator.refreshed, lambda _, pull: pull
+    gone = simulator.repositories["acme/edge-1"].repo
+    tip = gone.oid("drafts/web/packagevariant-1")
+    gone.delete("refs/heads/drafts/web/packagevariant-1")
+    writes = len(simulator.writes())
+
+    assert world.run().code is Exit.UNAVAILABLE
+    assert len(simulator.writes()) == writes
+    gone.point("refs/heads/drafts/web/packagevariant-1", tip)
+    simulator.refreshed = refreshed
+    assert world.run().plan.is_empty
+
+
 def test_nothing_is_wrong_with_the_repositories_afterwards(world: ForgeWorld) -> None:
     world.simulator.plan("reset_after", "POST", OPEN, times=3)
     world.run()
