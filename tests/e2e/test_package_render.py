@@ -64,7 +64,9 @@ CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a   # kept\n"
 def without_functions() -> list[Path]:
     found = sorted(path.parent for path in CORPUS.rglob("Kptfile")) if CORPUS.is_dir() else []
     return [
-        each for each in found if not any(b"\npipeline:" in path.read_bytes() for path in each.rglob("Kptfile"))
+        each
+        for each in found
+        if not any(b"\npipeline:" in path.read_bytes() for path in each.rglob("Kptfile"))
     ]
 
 
