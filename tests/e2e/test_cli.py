@@ -278,8 +278,9 @@ def test_too_many_deletions_are_shown_then_refused(world: World) -> None:
     assert refused.code == 4
     assert re.search(r"edge-1/db +DeletionGuard", refused.out)
     assert "refused: DeletionGuard: " in refused.out
-    assert "hint: " in refused.err
-    assert world.all_refs() == before
+    assert "hint: " in refused.out
+    packages = {name: refs for name, refs in world.all_refs().items() if name != "control.git"}
+    assert packages == {name: refs for name, refs in before.items() if name != "control.git"}
     assert world.run("plan").code == 4
 
     assert world.run("apply", "--allow-deletes", "2").code == 0
