@@ -1,5 +1,6 @@
 """The objects of a repository: read in place, judged, remembered for the run."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ _TREES = 64
 """How many trees are kept open: libgit2 parses one of more than 4 KiB again at every look-up."""
 
 
-class Database:
+class Database(ABC):
     """Commits, trees and blobs by id. An object never changes, so what was read once is kept."""
 
     remote: str
@@ -36,19 +37,19 @@ class Database:
         self._ancestry: dict[Oid, frozenset[Oid]] = {}
         self._trees: dict[Oid, pygit2.Tree] = {}
 
+    @abstractmethod
     def open(self) -> pygit2.Repository:
         """Return the repository that holds the objects.
 
         Raises: UnavailableError if it cannot be opened.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def ensure(self, oids: Iterable[Oid]) -> None:
         """Fetch the objects that are not here yet, all in one batch.
 
         Raises: UnavailableError if they cannot be fetched.
         """
-        raise NotImplementedError
 
     def has(self, oid: Oid) -> bool:
         """Tell whether an object is here.

@@ -100,8 +100,8 @@ def test_fields_of_another_type_are_as_if_absent(more: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_reading_a_header_never_fails(data: bytes) -> None:
-    read_header(data)
-    read_header(b"kind: Kptfile\nmetadata:\n" + data)
+    assert isinstance(read_header(data), KptfileHeader)
+    assert isinstance(read_header(b"kind: Kptfile\nmetadata:\n" + data), KptfileHeader)
 
 
 def test_equal_kptfiles_are_parsed_once_whichever_repository_has_them(tmp_path: Path) -> None:
