@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from reconciler.api.porch import REPOSITORY, Repository, Upstream
 from reconciler.api.validation import parse_model
@@ -86,23 +87,15 @@ def read_inventory(
     forges.configure(policy, find, environment)
     mirrors.authenticate(find)
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
-    found = list(_registrations_of(snapshot, policy))
-    registered = [r for r in found if isinstance(r, Sourced)]
-    wrong = [p for p in found if isinstance(p, Problem)]
-    manifests = read_manifests(
-        opened.objects,
-        opened.commit.oid,
-        policy,
-        registered=[r.manifest for r in registered],
-        is_control=lambda repo: normalise_url(_address(repo, opened.mirror)) == opened.mirror.url,
-    )
+    declared = _read_declared(opened, policy, snapshot)
+    views = _read_views(declared.registrations, reading, mirrors, policy)
     state_tip = opened.mirror.refs().get(state_ref(policy.instance))
     state = read_state(opened.mirror, state_tip, policy.limits)
-    registrations = _merged(manifests, registered)
-    views = _read_views(registrations, reading, mirrors, policy)
     index = read_index_folders(opened.objects, opened.commit.oid, policy.limits)
     pulls, views = _read_pulls(views, mirrors, forges) if reading.deep else ({}, views)
+    manifests = declared.manifests
     unread = tuple(_unread(opened, policy, manifests, state))
+    problems = {*index.problems, *declared.problems, *snapshot.problems, *state.problems, *unread}
     return Inventory(
         policy=policy,
         control=_control(opened, policy, state_tip, manifests, unread),
@@ -117,13 +110,31 @@ def read_inventory(
         trees=dict(_trees(manifests, views, mirrors)) if reading.deep else {},
         documents=manifests.documents,
         index=index.documents,
-        problems=tuple(
-            sorted(
-                {*index.problems, *manifests.problems, *snapshot.problems, *state.problems, *unread, *wrong}
-            )
-        ),
+        problems=tuple(sorted(problems)),
         notes=(*manifests.notes, *_unused_secrets(views), *_other_instances(opened, policy, state_tip)),
     )
+
+
+class _Declared(NamedTuple):
+    """What people declare: manifests of the control repository, and the Repositories of both places."""
+
+    manifests: Manifests
+    registrations: tuple[Registration, ...]
+    problems: tuple[Problem, ...]
+
+
+def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _Declared:
+    found = tuple(_registrations_of(snapshot, policy))
+    registered = [one for one in found if isinstance(one, Sourced)]
+    manifests = read_manifests(
+        opened.objects,
+        opened.commit.oid,
+        policy,
+        registered=[one.manifest for one in registered],
+        is_control=lambda repo: normalise_url(_address(repo, opened.mirror)) == opened.mirror.url,
+    )
+    wrong = (one for one in found if isinstance(one, Problem))
+    return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *wrong))
 
 
 def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
