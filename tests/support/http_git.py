@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.support.http_body import read_body
+
 
 @dataclass
 class HttpGit:
@@ -45,24 +47,14 @@ def serve(root: Path, *, password: str = "", redirect: str = "") -> Iterator[Htt
 
         def _answer(self) -> None:
             sent = self.headers.get("Authorization", "")
-            body = self._body()
+            body = read_body(self)
             state.requests.append((self.command, self.path, sent))
             if state.redirect:
                 return self._say(301, {"Location": state.redirect + self.path}, b"")
             wanted = "Basic " + base64.b64encode(f"x-access-token:{state.password}".encode()).decode()
             if state.password and sent != wanted:
                 return self._say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
-            return self._say(*_backend(state.root, self, body))
-
-        def _body(self) -> bytes:
-            if self.headers.get("Transfer-Encoding", "") != "chunked":
-                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            chunks = []
-            while size := int(self.rfile.readline(), 16):
-                chunks.append(self.rfile.read(size))
-                self.rfile.readline()
-            self.rfile.readline()
-            return b"".join(chunks)
+            return self._say(*answer_git(state.root, self, body))
 
         def _say(self, code: int, headers: dict[str, str], body: bytes) -> None:
             self.send_response(code)
@@ -84,7 +76,8 @@ def serve(root: Path, *, password: str = "", redirect: str = "") -> Iterator[Htt
         thread.join()
 
 
-def _backend(root: Path, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes]:
+def answer_git(root: Path, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Answer a request as `git http-backend` does: status, headers, body."""
     path, _, query = request.path.partition("?")
     environment = {
         "PATH": os.environ["PATH"],

@@ -25,7 +25,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.support.forges.description import Description
 from tests.support.git import Repo
-from tests.support.http_git import _backend
+from tests.support.http_body import read_body
+from tests.support.http_git import answer_git
 
 START = 1_767_400_000.0
 TOKEN = "s3cret-token-of-the-bot"
@@ -248,7 +249,7 @@ class Simulator:
             wanted = base64.b64encode(f"x-access-token:{self.token}".encode()).decode()
             if authorization != f"Basic {wanted}":
                 return handler.say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
-            return handler.say(*_backend(self.root, handler, raw))
+            return handler.say(*answer_git(self.root, handler, raw))
         with self.lock:
             body = json.loads(raw) if raw else None
             inside = path.removeprefix(self.prefix)
@@ -337,22 +338,12 @@ class _Handler(BaseHTTPRequestHandler):
     simulator: Simulator
 
     def do_GET(self) -> None:
-        self.simulator.respond(self, self._body())
+        self.simulator.respond(self, read_body(self))
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
     def log_message(self, *_: Any) -> None:
         pass
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        chunks = []
-        while size := int(self.rfile.readline(), 16):
-            chunks.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(chunks)
 
     def say(self, code: int, headers: dict[str, str], body: bytes) -> None:
         self.send_response_only(code)
