@@ -222,8 +222,9 @@ def _covers(have: Pairs, want: Pairs) -> bool:
 class Candidate:
     """One version of a package that could be installed.
 
-    `names` are further names that requirements may use. `withdrawn` means that nobody should
-    newly choose it; `unavailable` that only the lock still knows it.
+    `kind` is what installs it where a dialect has several kinds. `names` are further names that
+    requirements may use. `withdrawn` means that nobody should newly choose it; `unavailable` that
+    only the lock still knows it.
     """
 
     id: PackageId
@@ -239,6 +240,7 @@ class Candidate:
     withdrawn: str = ""
     unavailable: bool = False
     source: str = ""
+    kind: str = ""
     labels: Pairs = ()
     keywords: tuple[str, ...] = ()
     location: Location = field(default=Location(""), compare=False)

@@ -68,6 +68,7 @@ def _candidate(one: LockedPackage) -> Candidate:
         digest=one.digest,
         requires=tuple(_requirement(dependency) for dependency in one.dependencies),
         source=one.source,
+        kind=one.kind if one.instance.ecosystem == Ecosystem.XPKG else "",
     )
 
 

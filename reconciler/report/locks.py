@@ -45,12 +45,12 @@ def _scope_lines(scope: ScopeDecision) -> Iterator[str]:
     for one in before.resolution.packages if before else ():
         change = changes.get(_key(one.instance))
         if change and change.op is LockOp.REMOVE:
-            yield f"  - {_shown(one.instance)} {one.version}"
+            yield f"  - {one.instance} {one.version}"
     same = sum(_key(one.instance) not in changes for one in packages)
     if same:
         yield f"    {same} pin{'' if same == 1 else 's'} as before"
     for skipped in after.resolution.skipped if after else ():
-        yield f"    skipped: {skipped.requirement} of {_shown(skipped.parent)}"
+        yield f"    skipped: {skipped.requirement} of {skipped.parent}"
     for explanation in scope.explanations:
         yield f"  {explanation.code}: there is no answer; what was locked there stays"
         yield from (f"    {line}" for line in str(explanation).splitlines())
@@ -70,12 +70,12 @@ def _pin(one: LockedPackage, change: LockChange) -> str:
         version = f"{_version(change.before)} -> {version}"
     asked = ", ".join("a manifest" if who == "user" else who for who in one.requested_by)
     gone = " (no longer published)" if one.unavailable else ""
-    return f"{_shown(one.instance)} {version}{gone} for {asked}"
+    return f"{one.instance} {version}{gone} for {asked}"
 
 
 def _met(dependency: LockedDependency) -> str:
     wish = dependency.alias or f"{dependency.id} {dependency.constraints}".strip()
-    by = _shown(dependency.resolved) if dependency.resolved else dependency.detail
+    by = dependency.resolved or dependency.detail
     return f"{wish} <- {by} ({dependency.via})"
 
 
@@ -87,12 +87,6 @@ def _key(instance: LockedInstance) -> str:
     slot = instance.slot
     parts = (instance.ecosystem, instance.name, slot.kind, slot.namespace, *slot.path)
     return "/".join(part for part in parts if part)
-
-
-def _shown(instance: LockedInstance) -> str:
-    slot = instance.slot
-    place = "/".join(part for part in (slot.kind, slot.namespace, *slot.path) if part)
-    return f"{instance.ecosystem}:{instance.name}@{place}"
 
 
 def _sum(decision: Decision) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from reconciler.api import carvel as api
 from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, annotations, named
 from reconciler.dependencies.model import (
@@ -18,6 +20,7 @@ from reconciler.dependencies.model import (
     Override,
     PackageId,
     PackageNeed,
+    Pairs,
     Platform,
     PlatformNeed,
     Requirement,
@@ -224,12 +227,22 @@ def _read_install(document: Document, notes: Notes) -> Reading:
         install_dependencies=said.install,
         overrides=tuple(_override(one, (*path, "override", n), notes) for n, one in enumerate(said.override)),
         values=tuple(Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in said.values),
-        inherit=(("serviceAccountName", spec.service_account_name),) if spec.service_account_name else (),
+        inherit=_inherited(spec),
         allow_downgrade=_DOWNGRADABLE in noted,
         ignore_platforms=frozenset(platform for name, platform in _IGNORE.items() if name in noted),
         location=notes.source.location,
     )
     return notes.reading(installs=(install,))
+
+
+def _inherited(spec: api.PackageInstallSpec) -> Pairs:
+    """Return what a dependency takes over from its parent, as canonical JSON: who installs, and where."""
+    given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
+    return tuple(
+        (name, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
+        for name, value in given.items()
+        if value
+    )
 
 
 def _selected(selection: api.VersionSelection | None, path: Path, notes: Notes) -> Any:

@@ -149,7 +149,13 @@ def _pinned(tag: str, digest: str, notes: Notes) -> VersionRange:
 
 def _inherited(spec: Any) -> Pairs:
     """Return the settings that a dependency takes over from its parent, as canonical JSON."""
-    names = ("packagePullSecrets", "packagePullPolicy", "serviceAccount")
+    names = (
+        "packagePullSecrets",
+        "packagePullPolicy",
+        "revisionActivationPolicy",
+        "runtimeConfigRef",
+        "serviceAccount",
+    )
     given = {name: spec[name] for name in names if isinstance(spec, Mapping) and spec.get(name) is not None}
     return tuple(
         (name, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
@@ -191,6 +197,7 @@ def read_meta(
         provides=provides,
         platforms=platforms,
         source=image,
+        kind=parsed.kind if parsed.kind in _INSTALLS else "",
         location=source.location,
     )
     return notes.reading(candidates=(candidate,))

@@ -183,7 +183,7 @@ def test_a_package_install_is_a_wish_with_its_words_about_dependencies() -> None
     assert shop.need.range.allows(parse_relaxed("1.5.0-rc.1"))
     assert not shop.need.range.allows(parse_relaxed("1.5.0-beta.1"))
     assert (shop.install_dependencies, shop.allow_downgrade) == (False, True)
-    assert shop.inherit == (("serviceAccountName", "installer"),)
+    assert shop.inherit == (("serviceAccountName", '"installer"'),)
     cache, metrics = shop.overrides
     assert (cache.range and cache.range.text, cache.install) == ("2.1.0", None)
     assert (metrics.range, metrics.install) == (None, True)
