@@ -16,9 +16,9 @@ from reconciler.dependencies.lockfile import (
     lock_of,
     lock_path,
     record_bytes,
-    resolution_of,
     resolution_path,
 )
+from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.relock import choices_of, pins_of
 from reconciler.dependencies.scopes import Scopes
 from reconciler.dependencies.solution import Explanation

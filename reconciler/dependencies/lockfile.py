@@ -1,17 +1,13 @@
 """The lock on disk: thin per cluster, resolutions named by content, each need with dialect and range."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
-
-from reconciler.dependencies.model import ApiNeed, Ecosystem, InterfaceNeed, PackageNeed
-from reconciler.dependencies.solution import Edge, Resolved, Solution
-from reconciler.dependencies.world import Instance, World
 
 SCHEMA = "reconciler.dev/v1alpha1"
 LOCK_VERSION = 1
@@ -31,19 +27,31 @@ class LockedSlot(_Record):
     namespace: str = ""
     path: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)
+
 
 class LockedInstance(_Record):
-    """One package in one slot."""
+    """One package in one slot. As text it is what `requested_by`, `owner` and ownership name."""
 
     ecosystem: str
     name: str
     slot: LockedSlot
+
+    def __str__(self) -> str:
+        return f"{self.ecosystem}:{self.name}@{self.slot}"
+
+    @property
+    def order(self) -> tuple[str, str, str, str, tuple[str, ...]]:
+        """By ecosystem, name and slot: the order of every list of instances in a lock."""
+        return (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, self.slot.path)
 
 
 class LockedDependency(_Record):
     """How one requirement was met: what was asked, in which dialect, and by what.
 
     `need` is `package`, `api` or `interface`; `signature` names the requirement among its package's.
+    `upgrade` and `uninstall` are the actions on the parent that reach what meets it.
     """
 
     signature: str
@@ -60,10 +68,17 @@ class LockedDependency(_Record):
     alternative: int = 0
     alternatives: int = 1
     optional: bool = False
+    upgrade: bool = False
+    uninstall: bool = True
 
 
 class LockedPackage(_Record):
-    """One instance and the version that was chosen for it, in its original spelling."""
+    """One instance and the version that was chosen for it, in its original spelling.
+
+    `api_version`, `kind` and `name` are those of its object in the cluster: the user's own, or the
+    one that a generated Crossplane package gets. `owner` is `user`, or the direct parent that it
+    belongs to. `retain` keeps it when nobody needs it any more; `prune_kinds` lets its kinds go with it.
+    """
 
     instance: LockedInstance
     dialect: str
@@ -77,14 +92,27 @@ class LockedPackage(_Record):
     owner: str = ""
     last_attempted_version: str = ""
     unavailable: bool = False
+    retain: bool = False
+    prune_kinds: bool = False
     dependencies: tuple[LockedDependency, ...] = ()
+
+    @property
+    def object(self) -> str:
+        """Its object in the cluster as revisions name it: `Provider/aws`."""
+        return f"{self.kind}/{self.name}" if self.kind else self.name
 
 
 class OwnedKind(_Record):
-    """Which package controls a kind or composition, and which retained revisions also own it."""
+    """Whose a kind or composition is: the active revision that controls it, and every revision that has it.
 
-    controller: str
+    Revisions go by name, instances of ecosystems without revisions by `ecosystem:name@slot`. Without
+    a controller it is `retained` if it stands in the cluster all the same, else not made yet.
+    """
+
+    package: str = ""
+    controller: str = ""
     owners: tuple[str, ...] = ()
+    retained: bool = False
 
 
 class SkippedDependency(_Record):
@@ -111,15 +139,32 @@ class Resolution(_Record):
         return f"sha256:{hashlib.sha256(record_bytes(self)).hexdigest()}"
 
 
+class DesiredState(StrEnum):
+    """Whether a revision runs, as Crossplane spells it."""
+
+    ACTIVE = "Active"
+    INACTIVE = "Inactive"
+
+
 class Revision(_Record):
-    """One revision of a package in a cluster."""
+    """One revision of a Crossplane package in a cluster: numbered, of which at most one is Active.
+
+    `package` is the object that it belongs to (`Provider/aws`), `image` has the tag. The `current`
+    one is what the package asks for; if it is Inactive, it awaits a person or another package.
+    """
 
     package: str
     name: str
     revision: int
-    desired_state: str
+    desired_state: DesiredState
     image: str = ""
     digest: str = ""
+    current: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the revision that runs."""
+        return self.desired_state is DesiredState.ACTIVE
 
 
 class SolverPolicy(_Record):
@@ -171,108 +216,6 @@ def lock_path(lock: PackageLock) -> str:
 def resolution_path(digest: str) -> str:
     """Return a resolution's path on the state branch."""
     return f"{RESOLUTIONS_DIRECTORY}/{digest.removeprefix('sha256:')}.json"
-
-
-def resolution_of(world: World, solution: Solution, previous: Resolution | None = None) -> Resolution:
-    """Return what to lock. Parts that have no answer stay as they were locked before.
-
-    Deterministic and order-free; knows nothing of the cluster's name.
-    """
-    fresh = [_package(world, one) for one in solution.resolved.values()]
-    failed = {_instance(instance) for instance in solution.failed}
-    kept = [one for one in (previous.packages if previous else ()) if one.instance in failed]
-    packages = sorted((*fresh, *kept), key=lambda one: _order(one.instance))
-    skipped = (
-        SkippedDependency(parent=_instance(one.parent), requirement=str(one.requirement))
-        for one in solution.skipped
-    )
-    resolved = solution.resolved.values()
-    return Resolution(
-        packages=tuple(packages),
-        custom_resource_definitions=_owned(resolved, composition=False),
-        compositions=_owned(resolved, composition=True),
-        skipped=tuple(sorted(skipped, key=lambda one: (_order(one.parent), one.requirement))),
-    )
-
-
-def _order(instance: LockedInstance) -> tuple[str, str, str, str, tuple[str, ...]]:
-    slot = instance.slot
-    return (instance.ecosystem, instance.name, slot.kind, slot.namespace, slot.path)
-
-
-def _instance(instance: Instance) -> LockedInstance:
-    slot = LockedSlot(kind=instance.slot.kind, namespace=instance.slot.namespace, path=instance.slot.path)
-    return LockedInstance(ecosystem=instance.package.ecosystem, name=instance.package.name, slot=slot)
-
-
-def _package(world: World, one: Resolved) -> LockedPackage:
-    install = world.install_of(one.instance)
-    asked = tuple(str(parent) for parent in one.requested_by)
-    return LockedPackage(
-        instance=_instance(one.instance),
-        dialect=install.dialect if install else _DIALECTS[one.instance.package.ecosystem],
-        api_version=install.api_version if install else "",
-        kind=install.kind if install else "",
-        name=install.name if install else "",
-        source=one.candidate.source,
-        version=one.candidate.version.text,
-        digest=one.candidate.digest,
-        requested_by=(*(["user"] if one.user else []), *asked),
-        owner="user" if one.user else min(asked, default=""),
-        last_attempted_version=one.candidate.version.text,
-        unavailable=one.candidate.unavailable,
-        dependencies=tuple(_dependency(edge) for edge in one.edges),
-    )
-
-
-_DIALECTS = {
-    Ecosystem.XPKG: "crossplane",
-    Ecosystem.CARVEL: "carvel",
-    Ecosystem.BUNDLE: "porter",
-    Ecosystem.KPT: "kpt",
-}
-
-
-def _dependency(edge: Edge) -> LockedDependency:
-    need = edge.requirement.alternatives[edge.alternative]
-    common = {
-        "signature": edge.signature,
-        "alias": edge.requirement.alias,
-        "resolved": _instance(edge.target) if edge.target else None,
-        "detail": edge.detail,
-        "via": edge.via,
-        "active": edge.active,
-        "alternative": edge.alternative,
-        "alternatives": len(edge.requirement.alternatives),
-        "optional": edge.requirement.optional,
-    }
-    match need:
-        case PackageNeed():
-            range_ = need.range
-            return LockedDependency(
-                need="package",
-                id=str(need.id),
-                dialect=range_.dialect,
-                constraints=range_.text,
-                prereleases=range_.prereleases,
-                **common,
-            )
-        case ApiNeed():
-            return LockedDependency(need="api", id=str(need.gvk), **common)
-        case InterfaceNeed():
-            range_ = need.range
-            return LockedDependency(
-                need="interface", id=need.id, dialect=range_.dialect, constraints=range_.text, **common
-            )
-
-
-def _owned(resolved: Iterable[Resolved], *, composition: bool) -> dict[str, OwnedKind]:
-    found: dict[str, OwnedKind] = {}
-    for one in resolved:
-        kinds = {str(gvk.group_kind) for gvk in one.candidate.provides}
-        for name in one.candidate.compositions if composition else kinds:
-            found[name] = OwnedKind(controller=str(one.instance), owners=(str(one.instance),))
-    return dict(sorted(found.items()))
 
 
 def lock_of(
@@ -329,7 +272,7 @@ def lock_changes(before: Resolution, after: Resolution) -> tuple[LockChange, ...
 
 def _versions(resolution: Resolution) -> Mapping[str, str]:
     return {
-        "/".join(part for part in (*_order(one.instance)[:4], *one.instance.slot.path) if part): (
+        "/".join(part for part in (*one.instance.order[:4], *one.instance.slot.path) if part): (
             f"{one.version}@{one.digest}" if one.digest else one.version
         )
         for one in resolution.packages

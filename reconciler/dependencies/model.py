@@ -223,8 +223,8 @@ class Candidate:
     """One version of a package that could be installed.
 
     `kind` is what installs it where a dialect has several kinds. `names` are further names that
-    requirements may use. `withdrawn` means that nobody should newly choose it; `unavailable` that
-    only the lock still knows it.
+    requirements may use. `withdrawn` means that nobody should newly choose it, `unavailable` that
+    only the lock still knows it, `retain` that it has data worth keeping when nobody needs it.
     """
 
     id: PackageId
@@ -243,6 +243,7 @@ class Candidate:
     kind: str = ""
     labels: Pairs = ()
     keywords: tuple[str, ...] = ()
+    retain: bool = False
     location: Location = field(default=Location(""), compare=False)
 
     _hash: int = field(init=False, default=0, compare=False, repr=False)
@@ -277,11 +278,46 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
+class RevisionPolicy:
+    """What a Crossplane package says about its revisions.
+
+    Unless it is `manual`, the revision that is asked for becomes the active one at once. Of the
+    inactive ones the `history_limit` newest stay, all of them if it is 0. `take_over` names the packages
+    whose kinds this one may get; with `prune_kinds` kinds go with the last revision that has them.
+    """
+
+    manual: bool = False
+    history_limit: int = 1
+    take_over: tuple[str, ...] = ()
+    prune_kinds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionWish:
+    """What a person says about one revision: whether it is to be active.
+
+    It is the revision of this name, or the one of package object `package` with this image or digest.
+    """
+
+    kind: str
+    name: str
+    active: bool
+    package: str = ""
+    image: str = ""
+    digest: str = ""
+    location: Location = field(default=Location(""), compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Install:
     """What a user asked for: a package to be present in a cluster, or one that is there already.
 
     `kind` and `api_version` say which manifest; `external` means that nothing is installed and
     only what it provides counts. `inherit` are settings that generated dependencies take over.
+    Without `prune_dependencies` they stay when this install goes.
     """
 
     namespace: str
@@ -303,6 +339,8 @@ class Install:
     origin: Version | None = None
     allow_downgrade: bool = False
     ignore_platforms: frozenset[Platform] = frozenset()
+    revisions: RevisionPolicy = RevisionPolicy()
+    prune_dependencies: bool = True
     location: Location = field(default=Location(""), compare=False)
 
     _hash: int = field(init=False, default=0, compare=False, repr=False)
@@ -337,6 +375,8 @@ __all__ = [
     "Platform",
     "PlatformNeed",
     "Requirement",
+    "RevisionPolicy",
+    "RevisionWish",
     "Share",
     "Sharing",
     "Values",

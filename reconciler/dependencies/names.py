@@ -1,5 +1,6 @@
 """Names and closed words of every dialect: ecosystems, packages, APIs, platforms."""
 
+import re
 from dataclasses import fields
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -74,6 +75,20 @@ class Gvk(NamedTuple):
     def group_kind(self) -> GroupKind:
         """What a single CustomResourceDefinition owns, in all of its versions."""
         return GroupKind(self.group, self.kind)
+
+
+LABEL_LENGTH = 63
+"""The most bytes of a DNS label."""
+
+
+def dns_label(image: str) -> str:
+    """Return the name that Crossplane's package manager gives a dependency: its path in the registry.
+
+    Source: crossplane internal/xpkg, ToDNSLabel.
+    """
+    _, slash, path = image.partition("/")
+    found = re.sub(r"[^a-z0-9]+", "-", (path if slash else image).lower()).strip("-")
+    return found[:LABEL_LENGTH].strip("-")
 
 
 class Platform(StrEnum):

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.dependencies.answer import Answer, OutOfSteps
 from reconciler.dependencies.fleet import Memo, outdated, resolve_fleet
-from reconciler.dependencies.lockfile import lock_of, resolution_of
+from reconciler.dependencies.lockfile import lock_of
 from reconciler.dependencies.model import (
     Candidate,
     Dialect,
@@ -30,6 +30,7 @@ from reconciler.dependencies.model import (
     version_range,
 )
 from reconciler.dependencies.pose import pose
+from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.relock import choices_of, pins_of
 from reconciler.dependencies.solve import solve
 from reconciler.dependencies.solve.encode import encode

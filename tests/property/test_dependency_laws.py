@@ -8,9 +8,10 @@ import pytest
 
 from reconciler.dependencies.answer import Answer, Unsatisfiable
 from reconciler.dependencies.fleet import input_digest
-from reconciler.dependencies.lockfile import record_bytes, resolution_of
+from reconciler.dependencies.lockfile import record_bytes
 from reconciler.dependencies.pose import pose
 from reconciler.dependencies.question import restrict
+from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.relock import choices_of, pins_of
 from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.solve import solve

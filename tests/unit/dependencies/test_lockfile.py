@@ -15,10 +15,10 @@ from reconciler.dependencies.lockfile import (
     lock_of,
     lock_path,
     record_bytes,
-    resolution_of,
     resolution_path,
 )
 from reconciler.dependencies.model import Ecosystem, PackageId
+from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.relock import choices_of, imported_pins, pins_of
 from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.world import World, catalogue
@@ -177,7 +177,7 @@ def test_each_package_of_a_cluster_keeps_its_own_manifest() -> None:
 
     assert [(one.instance.name, one.kind, one.name, one.owner) for one in locked(world).packages] == [
         ("x.io/aws", "Provider", "aws", "user"),
-        ("x.io/net", "", "", "xpkg:x.io/aws@cluster"),
+        ("x.io/net", "Configuration", "net", "xpkg:x.io/aws@cluster"),
         ("x.io/platform", "Configuration", "platform", "user"),
     ]
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.lockfile import record_bytes, resolution_of
+from reconciler.dependencies.lockfile import record_bytes
 from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
+from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.relock import pins_of
 from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.versions import parse_loose
