@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check bench fix golden docs mutants fuzz lock clean
+.PHONY: demo test check image bench fix golden docs mutants fuzz lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,9 @@ check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, tests
 	$(RUN)mypy
 	$(RUN)lint-imports
 	$(MAKE) test
+
+image: $(VENV)/.installed  ## Build the image on a base of Debian packages and pass the demo in it, as root
+	RECONCILER_IMAGE=1 $(RUN)python -m pytest -p no:xdist tests/e2e/test_image.py
 
 bench: $(VENV)/.installed  ## Speed as ratios against a baseline in the same run
 	@for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(RUN)python $$bench || exit 1; done

@@ -1,12 +1,13 @@
 """Builds the image from the Dockerfile where no registry can be reached, and runs it as a cluster would.
 
 The base is made of Debian packages by debootstrap. Works on restricted machines: chroot isolation
-to build, runc with the host's cgroups to run, storage without overlays.
+to build, runc with the host's cgroups to run, copies where the storage has no overlays.
 """
 
 import os
 import subprocess
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 SUITE = "bookworm"
@@ -21,8 +22,17 @@ class Engine:
 
     root: Path
 
+    @cached_property
+    def driver(self) -> str:
+        """Overlays where the kernel and the disk have them; else every layer is a copy of the system."""
+        return "overlay" if self._run("overlay", "info", timeout_s=60).returncode == 0 else "vfs"
+
     def __call__(self, *arguments: str | Path, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
-        storage = ["--root", self.root / "store", "--runroot", self.root / "run", "--storage-driver", "vfs"]
+        return self._run(self.driver, *arguments, timeout_s=timeout_s)
+
+    def _run(self, driver: str, *arguments: str | Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        place = self.root / driver
+        storage = ["--root", place / "store", "--runroot", place / "run", "--storage-driver", driver]
         return subprocess.run(
             ["podman", *storage, "--runtime", "runc", "--cgroup-manager", "cgroupfs", *arguments],
             env={**os.environ, "TMPDIR": str(self.root)},
@@ -40,7 +50,8 @@ class Engine:
 
     def version(self) -> str:
         """Say which engine this is."""
-        return self.done("info", "--format", "podman {{.Version.Version}}, {{.Host.OCIRuntime.Name}}").strip()
+        told = "podman {{.Version.Version}}, {{.Host.OCIRuntime.Name}}, {{.Store.GraphDriverName}}"
+        return self.done("info", "--format", told).strip()
 
 
 def make_base(engine: Engine) -> None:
@@ -49,7 +60,14 @@ def make_base(engine: Engine) -> None:
     command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(system)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr
-    left_out = ("./dev", "./proc", "./var/cache/apt/archives", "./var/lib/apt/lists")
+    left_out = (
+        "./dev",
+        "./proc",
+        "./var/cache/apt",
+        "./var/lib/apt/lists",
+        "./usr/share/doc",
+        "./usr/share/locale",
+    )
     archive = engine.root / "base.tar"
     command = [
         "tar",
