@@ -1,0 +1,90 @@
+"""From the lock of a cluster to the manifests that each ecosystem's own controllers apply."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reconciler.dependencies.decision import Locked
+from reconciler.dependencies.emit.carvel import emit_carvel
+from reconciler.dependencies.emit.crossplane import emit_crossplane, to_run
+from reconciler.dependencies.emit.generated import Family, Generated, ObjectRef, names_taken
+from reconciler.dependencies.emit.porter import emit_porter
+from reconciler.dependencies.emit.signature import NEEDED_BY, OWNER, is_generated, is_untouched, sign
+from reconciler.dependencies.model import Ecosystem
+from reconciler.dependencies.world import World
+from reconciler.errors import Problem
+from reconciler.reasons import Reason
+
+__all__ = ["Emission", "Family", "ObjectRef", "emit_scope", "family_of", "is_generated", "is_untouched"]
+
+_SHOWN = 3
+_DIALECTS = {
+    Ecosystem.XPKG: emit_crossplane,
+    Ecosystem.CARVEL: emit_carvel,
+    Ecosystem.BUNDLE: emit_porter,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """What is generated for one cluster, by path, and what cannot be.
+
+    Where `problems` are, something that is needed is missing: what was generated before stays.
+    """
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: str = "default") -> Emission:
+    """Return the manifests of every package that is needed and that no user declares. Pure, order-free.
+
+    A user's own manifests are never among them: where one declares the package, nothing is generated.
+
+    Args:
+        world: The cluster's world; only the users' installs are looked at.
+        locked: The cluster's lock.
+        owner: The value of our owner annotation.
+        shared_namespace: Where what may stand once in the cluster is installed.
+    """
+    generated, warnings = family_of(world, locked, shared_namespace).generated()
+    taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in world.installs}
+    files: dict[str, bytes] = {}
+    clashes = list(names_taken(generated, taken))
+    problems = [problem for _, problem in clashes]
+    refused = {one.package.instance for one, _ in clashes}
+    for one in generated:
+        running = to_run(one, locked.lock.revisions)
+        if one.package.instance in refused or running is None:
+            continue
+        found = _manifest(running, owner)
+        if isinstance(found, Problem):
+            problems.append(found)
+        else:
+            files[_path(one.ref)] = found
+    return Emission(dict(sorted(files.items())), tuple(sorted(problems)), tuple(sorted(set(warnings))))
+
+
+def family_of(world: World, locked: Locked, shared_namespace: str = "default") -> Family:
+    """Return who needs whom in a cluster, with the users' installs by instance."""
+    installs = {
+        str(world.instance_of(install)): install for install in world.installs if not install.external
+    }
+    packages = {str(one.instance): one for one in locked.resolution.packages}
+    return Family(packages, installs, shared_namespace)
+
+
+def _manifest(one: Generated, owner: str) -> bytes | Problem:
+    needed = [str(parent) for parent in one.parents]
+    more = f" and {len(needed) - _SHOWN} more" if len(needed) > _SHOWN else ""
+    annotations = {NEEDED_BY: ", ".join(needed), OWNER: owner}
+    document = _DIALECTS[Ecosystem(one.package.instance.ecosystem)](one, annotations)
+    if isinstance(document, str):
+        hint = "Write a manifest for it yourself; it is used instead."
+        return Problem(one.location, Reason.INVALID_MANIFEST, document, hint, str(one.ref))
+    return sign(document, reason=f"{', '.join(needed[:_SHOWN])}{more}")
+
+
+def _path(ref: ObjectRef) -> str:
+    parts = (f"{ref.kind.lower()}s", ref.namespace, f"{ref.name}.yaml")
+    return "/".join(part for part in parts if part)

@@ -1,0 +1,174 @@
+"""What has to be generated: packages that somebody needs and nobody wrote a manifest for, and who asked."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from reconciler.dependencies.emit.names import bundle_name
+from reconciler.dependencies.lockfile import LockedInstance, LockedPackage
+from reconciler.dependencies.model import Ecosystem, Install, Values
+from reconciler.dependencies.recording import USER
+from reconciler.errors import Location, Problem
+from reconciler.reasons import Reason
+
+CARVEL_KIND, PORTER_KIND = "PackageInstall", "Installation"
+PASSED_DOWN = {
+    "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),
+    "Provider": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
+    "Function": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
+    CARVEL_KIND: ("cluster", "serviceAccountName"),
+}
+"""The settings of a parent that a dependency of each kind has a field for."""
+
+
+class ObjectRef(NamedTuple):
+    """An object of a cluster, as manifests name it."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {f'{self.namespace}/{self.name}' if self.namespace else self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """One package to be installed for others.
+
+    `parents` are the objects that need it, lowest first: the first one owns it. `settings` are
+    what it takes over from them, `values` the Secrets that they name for it. `location` is the
+    manifest of the user's install that it is there for.
+    """
+
+    package: LockedPackage
+    ref: ObjectRef
+    parents: tuple[ObjectRef, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    values: tuple[Values, ...] = ()
+    location: Location = field(default=Location(""))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Every locked package of a cluster and every install of a user's, by instance."""
+
+    packages: Mapping[str, LockedPackage]
+    installs: Mapping[str, Install]
+    shared_namespace: str = "default"
+
+    def generated(self) -> tuple[tuple[Generated, ...], tuple[Problem, ...]]:
+        """Return what has to be generated, sorted by object, and where parents disagree. Order-free.
+
+        Packages of package repositories are not among them: variants bring these.
+        """
+        found: list[Generated] = []
+        warnings: list[Problem] = []
+        for one in self.packages.values():
+            if one.owner != USER and one.instance.ecosystem != Ecosystem.KPT:
+                settings, differing = self._settings(one)
+                values, others = self._values(one)
+                parents = tuple(sorted(self.ref_of(parent) for parent in self._parents(one)))
+                location = next((install.location for install in self._above(one)), Location(""))
+                found.append(Generated(one, self.ref_of(one), parents, settings, values, location))
+                warnings += [*differing, *others]
+        return tuple(sorted(found, key=lambda one: (one.ref, str(one.package.instance)))), tuple(warnings)
+
+    def ref_of(self, one: LockedPackage) -> ObjectRef:
+        """Return the object that a locked package has in the cluster, the user's own or a generated one."""
+        instance = one.instance
+        slot = instance.slot
+        if one.owner == USER:
+            return ObjectRef(one.kind, slot.namespace, one.name)
+        match instance.ecosystem:
+            case Ecosystem.XPKG:
+                return ObjectRef(one.kind, "", one.name)
+            case Ecosystem.CARVEL:
+                return ObjectRef(CARVEL_KIND, slot.namespace or self.shared_namespace, instance.name)
+            case Ecosystem.BUNDLE:
+                return ObjectRef(PORTER_KIND, slot.namespace, bundle_name(instance))
+            case _:
+                return ObjectRef("PackageVariant", slot.namespace, instance.name.rpartition("/")[2])
+
+    def _parents(self, one: LockedPackage) -> list[LockedPackage]:
+        found = [self.packages[who] for who in one.requested_by if who in self.packages]
+        return sorted(found, key=lambda parent: (self.ref_of(parent), str(parent.instance)))
+
+    def _settings(self, one: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
+        """Return what a package takes over; of several who say different things the first, which is told."""
+        installs = list(self._above(one))
+        chosen: dict[str, Any] = {}
+        differing = []
+        for name in PASSED_DOWN.get(self.ref_of(one).kind, ()):
+            said = [(text, install) for install in installs for key, text in install.inherit if key == name]
+            if said:
+                text, install = said[0]
+                chosen[name] = orjson.loads(text)
+                differing += (
+                    [self._differs(one, name, install)] if {other for other, _ in said} != {text} else []
+                )
+        return chosen, differing
+
+    def _above(self, one: LockedPackage) -> Iterator[Install]:
+        """Yield the users' installs that a package is there for: the nearest first, then the lowest."""
+        level, seen = [one], {str(one.instance)}
+        while level:
+            following = []
+            for child in level:
+                for parent in self._parents(child):
+                    who = str(parent.instance)
+                    if who in seen:
+                        continue
+                    seen.add(who)
+                    if parent.owner == USER and who in self.installs:
+                        yield self.installs[who]
+                    else:
+                        following.append(parent)
+            level = following
+
+    def _values(self, one: LockedPackage) -> tuple[tuple[Values, ...], list[Problem]]:
+        """Return the values that a direct parent names for a package: by alias before by name."""
+        words: list[tuple[Install, tuple[Values, ...]]] = []
+        for parent in self._parents(one):
+            install = self.installs.get(str(parent.instance))
+            if install is None:
+                continue
+            aliases, names = self._names(parent, one.instance)
+            own = tuple(v for v in install.values if v.name in aliases)
+            own = own or tuple(v for v in install.values if v.name in names)
+            words += [(install, own)] if own else []
+        if not words:
+            return (), []
+        first, chosen = words[0]
+        plain = [{(v.secret, v.key) for v in own} for _, own in words]
+        differs = any(other != plain[0] for other in plain)
+        return chosen, [self._differs(one, "values", first)] if differs else []
+
+    @staticmethod
+    def _names(parent: LockedPackage, instance: LockedInstance) -> tuple[set[str], set[str]]:
+        edges = [edge for edge in parent.dependencies if edge.resolved == instance]
+        aliases = {edge.alias for edge in edges if edge.alias}
+        return aliases, {instance.name, *(edge.id.partition(":")[2] for edge in edges)}
+
+    def _differs(self, one: LockedPackage, name: str, install: Install) -> Problem:
+        message = f"Those who need {self.ref_of(one)} give it different {name}: that of {install} counts"
+        hint = "Write a manifest for the package yourself to decide."
+        return Problem(install.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(install))
+
+
+def names_taken(
+    generated: tuple[Generated, ...], taken: Mapping[ObjectRef, Install]
+) -> Iterator[tuple[Generated, Problem]]:
+    """Yield what cannot be generated because its name is another package's, with whose. Never renamed."""
+    first: dict[ObjectRef, Generated] = {}
+    for one in generated:
+        install, other = taken.get(one.ref), first.setdefault(one.ref, one)
+        rival = str(install.need.id) if install else f"{other.package.instance}"
+        if install is None and other is one:
+            continue
+        where = install.location if install else one.location
+        message = f"{one.ref} would have to be {one.package.instance.name}, but that name is {rival}'s"
+        hint = f"Write a manifest for {one.package.instance.name} under another name; it is used then."
+        yield one, Problem(where, Reason.NAME_TAKEN, message, hint, str(one.ref))

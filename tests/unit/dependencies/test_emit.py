@@ -1,0 +1,413 @@
+"""What is generated for a cluster: the manifests that the controllers of three ecosystems apply."""
+
+import textwrap
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reconciler.dependencies.decision import Locked
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.emit import Emission, emit_scope, is_generated, is_untouched
+from reconciler.dependencies.lockfile import DesiredState, LockScope, PackageLock, Revision, lock_of
+from reconciler.dependencies.recording import resolution_of
+from reconciler.dependencies.resolve import resolve
+from reconciler.dependencies.world import World
+from reconciler.errors import Location
+from reconciler.inventory import Source
+from reconciler.krm.yaml import load_documents
+from reconciler.reasons import Reason
+from tests.support.dependency_manifests import (
+    bundle,
+    crossplane,
+    install,
+    installation,
+    needs,
+    package,
+    provider,
+    world_of,
+)
+from tests.support.install_schemas import faults
+
+OWNER = "main/default/dependencies@dev"
+ACCOUNT = "serviceAccountName: installer"
+WEB = package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
+SHOP = install("shop", "web.io", "", ACCOUNT) + WEB
+PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(
+    "platform", "v1.0.0", "[{provider: x.io/acme/net, version: '>=v1.0.0'}]"
+)
+NET = crossplane("acme/net", "v1.5.0").replace("kind: Configuration", "kind: Provider")
+
+
+def locked_of(world: World) -> Locked:
+    resolution = resolution_of(world, resolve(world))
+    return Locked(lock_of("dev", input_digest="", resolution=resolution), resolution)
+
+
+def emitted(text: str, **choices: Any) -> Emission:
+    world = world_of(text)
+    return emit_scope(world, locked_of(world), owner=OWNER, **choices)
+
+
+def documents(found: Emission) -> dict[str, Any]:
+    return {path: load_documents(data)[0].value for path, data in found.files.items()}
+
+
+def body(found: Emission, path: str) -> str:
+    return found.files[path].decode().split("\n", 1)[1]
+
+
+def same(text: str, expected: str) -> None:
+    assert text.splitlines() == textwrap.dedent(expected).strip().splitlines()
+
+
+def test_a_carvel_dependency_is_installed_under_its_name_at_exactly_its_version() -> None:
+    found = emitted(SHOP + package("db.io", "1.4.0"))
+
+    assert list(found.files) == ["packageinstalls/prod/db.io.yaml"]
+    same(
+        body(found, "packageinstalls/prod/db.io.yaml"),
+        """
+        apiVersion: packaging.carvel.dev/v1alpha1
+        kind: PackageInstall
+        metadata:
+          name: db.io
+          namespace: prod
+          annotations:
+            kapp-controller.carvel.dev/owner: PackageInstall/shop
+            reconciler.dev/needed-by: PackageInstall prod/shop
+            reconciler.dev/owner: main/default/dependencies@dev
+        spec:
+          serviceAccountName: installer
+          packageRef:
+            refName: db.io
+            versionSelection:
+              constraints: 1.4.0
+        """,
+    )
+
+
+def test_an_upgrade_renames_nothing() -> None:
+    before, after = (emitted(SHOP + package("db.io", version)) for version in ("1.4.0", "2.0.0"))
+
+    assert before.files.keys() == after.files.keys()
+    assert before.files != after.files
+
+
+def test_a_pre_release_is_admitted_where_it_is_the_version_that_is_meant() -> None:
+    override = "{refName: db.io, versionSelection: {constraints: '>=2.0.0-0', prereleases: {}}}"
+    wish = install("shop", "web.io", "", ACCOUNT, f"dependencies: {{override: [{override}]}}")
+    found = emitted(wish + WEB + package("db.io", "2.0.0-rc.1"))
+
+    selection = documents(found)["packageinstalls/prod/db.io.yaml"]["spec"]["packageRef"]["versionSelection"]
+    assert selection == {"constraints": "2.0.0-rc.1", "prereleases": {}}
+
+
+def test_values_go_to_the_dependency_that_their_alias_names_before_its_name() -> None:
+    values = (
+        "dependencies: {values: [{refName: db.io, secretRef: {name: by-name, key: v.yaml}}, "
+        "{alias: store, secretRef: {name: by-alias, key: v.yaml}}]}"
+    )
+    web = package("web.io", "1.0.0", needs("db.io", more=", alias: store"), needs("log.io"))
+    found = documents(
+        emitted(
+            install("shop", "web.io", "", ACCOUNT, values)
+            + web
+            + package("db.io", "1.0.0")
+            + package("log.io", "1.0.0")
+        )
+    )
+
+    secrets = [value["secretRef"] for value in found["packageinstalls/prod/db.io.yaml"]["spec"]["values"]]
+    assert secrets == [{"name": "by-alias", "key": "v.yaml"}]
+    assert "values" not in found["packageinstalls/prod/log.io.yaml"]["spec"]
+
+
+def test_values_go_by_name_where_nothing_has_the_alias() -> None:
+    values = "dependencies: {values: [{refName: db.io, secretRef: {name: by-name, key: v.yaml}}]}"
+    found = emitted(
+        install("shop", "web.io", "", ACCOUNT, values)
+        + package("web.io", "1.0.0", needs("db.io", more=", alias: store"))
+        + package("db.io", "1.0.0")
+    )
+
+    assert "name: by-name" in body(found, "packageinstalls/prod/db.io.yaml")
+
+
+def test_without_an_account_to_install_with_nothing_is_generated() -> None:
+    found = emitted(SHOP.replace(ACCOUNT, "paused: false") + package("db.io", "1.4.0"))
+
+    assert found.files == {}
+    assert [problem.message for problem in found.problems] == [
+        "Nobody who needs it names a service account that could install it"
+    ]
+
+
+def test_what_may_stand_once_stands_in_the_shared_namespace() -> None:
+    once = package("db.io", "1.4.0", "installationType: onePerCluster")
+
+    found = emitted(SHOP + once, shared_namespace="packages")
+
+    assert list(found.files) == ["packageinstalls/packages/db.io.yaml"]
+
+
+def test_a_dependency_of_a_dependency_belongs_to_its_direct_parent() -> None:
+    found = documents(
+        emitted(SHOP + package("db.io", "1.0.0", needs("disk.io")) + package("disk.io", "1.0.0"))
+    )
+
+    notes = found["packageinstalls/prod/disk.io.yaml"]["metadata"]["annotations"]
+    assert notes["kapp-controller.carvel.dev/owner"] == "PackageInstall/db.io"
+    assert found["packageinstalls/prod/disk.io.yaml"]["spec"]["serviceAccountName"] == "installer"
+
+
+def test_of_two_parents_who_disagree_the_lowest_counts_and_the_other_hears_of_it() -> None:
+    found = emitted(
+        install("b", "two.io", "", "serviceAccountName: second")
+        + install("a", "one.io", "", "serviceAccountName: first")
+        + package("one.io", "1.0.0", needs("db.io"))
+        + package("two.io", "1.0.0", needs("db.io"))
+        + package("db.io", "1.0.0")
+    )
+
+    assert "serviceAccountName: first" in body(found, "packageinstalls/prod/db.io.yaml")
+    (warning,) = found.warnings
+    assert warning.reason is Reason.INHERITED_DIFFERENTLY
+    assert "different serviceAccountName: that of PackageInstall prod/a counts" in warning.message
+
+
+def test_a_provider_is_called_by_its_path_and_takes_over_what_its_parent_says() -> None:
+    wish = PLATFORM.replace(
+        "spec: {package: 'x.io/platform:v1.0.0'}",
+        "spec: {package: 'x.io/platform:v1.0.0', packagePullPolicy: Always, "
+        "packagePullSecrets: [{name: pull}], revisionActivationPolicy: Manual, "
+        "runtimeConfigRef: {name: slim}, serviceAccount: {annotations: {a: b}}}",
+    )
+    found = emitted(wish + NET)
+
+    same(
+        body(found, "providers/acme-net.yaml"),
+        """
+        apiVersion: pkg.crossplane.io/v1
+        kind: Provider
+        metadata:
+          name: acme-net
+          annotations:
+            reconciler.dev/needed-by: Configuration platform
+            reconciler.dev/owner: main/default/dependencies@dev
+        spec:
+          package: x.io/acme/net:v1.5.0
+          packagePullSecrets:
+          - name: pull
+          packagePullPolicy: Always
+          revisionActivationPolicy: Manual
+          runtimeConfigRef:
+            name: slim
+        """,
+    )
+
+
+def test_a_configuration_has_no_runtime_to_inherit() -> None:
+    parent = PLATFORM.replace("platform:v1.0.0'", "platform:v1.0.0', runtimeConfigRef: {name: slim}")
+
+    found = emitted(parent + NET.replace("kind: Provider", "kind: Configuration"))
+
+    assert "runtimeConfigRef" not in body(found, "configurations/acme-net.yaml")
+
+
+def test_a_package_that_a_user_declares_is_never_generated_whatever_it_is_called() -> None:
+    found = emitted(PLATFORM + NET + provider("my-net", "v1.5.0").replace("x.io/my-net", "x.io/acme/net"))
+
+    assert found == Emission()
+
+
+def test_a_user_who_declares_a_generated_package_takes_it_over() -> None:
+    wish = SHOP + package("db.io", "1.4.0")
+
+    assert emitted(wish).files
+    assert emitted(wish + install("db.io", "db.io", "")).files == {}
+
+
+def test_a_name_that_is_taken_is_told_and_never_taken_over() -> None:
+    wish = SHOP + package("db.io", "1.4.0") + install("db.io", "other.io", "") + package("other.io", "1.0.0")
+
+    found = emitted(wish)
+
+    assert found.files == {}
+    (problem,) = found.problems
+    assert problem.reason is Reason.NAME_TAKEN
+    assert (
+        "PackageInstall prod/db.io would have to be db.io, but that name is carvel:other.io's"
+        in problem.message
+    )
+
+
+APP = installation("app", "app") + bundle(
+    "app", "1.0.0", "{requires: [{name: mysql, bundle: {reference: r.io/acme/mysql}}]}"
+)
+MYSQL = bundle("mysql", "1.2.3").replace("r.io/mysql", "r.io/acme/mysql")
+
+
+def test_a_bundle_of_its_parents_own_is_called_by_parent_and_alias() -> None:
+    found = emitted(APP + MYSQL)
+
+    same(
+        body(found, "installations/prod/app-mysql.yaml"),
+        """
+        schemaType: Installation
+        schemaVersion: 1.0.2
+        name: app-mysql
+        namespace: prod
+        labels:
+          sh.porter.parentInstallation: prod/app
+        bundle:
+          repository: r.io/acme/mysql
+          version: 1.2.3
+        custom:
+          reconciler.dev/needed-by: Installation prod/app
+          reconciler.dev/owner: main/default/dependencies@dev
+        """,
+    )
+
+
+def test_a_shared_bundle_is_called_by_its_group_and_says_so() -> None:
+    shared = APP.replace("mysql}}]", "mysql}, sharing: {mode: true, group: {name: blue}}}]")
+
+    found = documents(emitted(shared + MYSQL))
+
+    assert list(found) == ["installations/prod/blue-mysql.yaml"]
+    assert found["installations/prod/blue-mysql.yaml"]["labels"]["sh.porter.SharingGroup"] == "blue"
+
+
+def test_labels_that_select_a_bundle_are_stamped_on_it() -> None:
+    old = installation("app", "app") + bundle(
+        "app", "1.0.0", "{requires: [{name: mysql, reference: r.io/acme/mysql, labels: {tier: gold}}]}"
+    )
+
+    (path, found) = next(iter(documents(emitted(old + MYSQL)).items()))
+
+    assert found["labels"]["tier"] == "gold"
+    assert path.startswith("installations/mysql-")
+    assert "namespace" not in found
+
+
+EVERYTHING = (
+    SHOP
+    + package("db.io", "1.4.0", needs("disk.io"))
+    + package("disk.io", "2.0.0")
+    + PLATFORM
+    + NET
+    + APP
+    + MYSQL
+)
+
+
+def test_everything_is_as_the_controllers_take_it() -> None:
+    found = documents(emitted(EVERYTHING))
+
+    assert len(found) == 4
+    assert [wrong for document in found.values() for wrong in faults(document)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.package", "net:v1"),
+        ("spec.serviceAccount", {}),
+        ("spec.revisionActivationPolicy", "Sometimes"),
+        ("metadata.namespace", "prod"),
+    ],
+)
+def test_the_schemas_refuse_what_a_cluster_would_refuse(path: str, value: object) -> None:
+    document = documents(emitted(PLATFORM + NET))["providers/acme-net.yaml"]
+    above, name = path.split(".")
+
+    assert faults({**document, above: {**document[above], name: value}}) != []
+
+
+def test_what_was_generated_is_accepted_unchanged_as_input_and_changes_nothing() -> None:
+    world = world_of(EVERYTHING)
+    found = emit_scope(world, locked_of(world), owner=OWNER)
+    installs = []
+    for path, document in documents(found).items():
+        reading = read_manifest(document, Source(Location(path)))
+        assert reading is not None
+        assert (reading.problems, reading.warnings) == ((), ())
+        installs += reading.installs
+
+    asked = replace(world, installs=(*world.installs, *installs))
+    pinned = {(one.instance.package, one.candidate.version) for one in resolve(asked).resolved.values()}
+
+    assert pinned == {(o.instance.package, o.candidate.version) for o in resolve(world).resolved.values()}
+    assert emit_scope(asked, locked_of(asked), owner=OWNER).files == {}
+
+
+def test_generated_files_are_known_by_their_owner_and_edits_by_their_signature() -> None:
+    (data,) = emitted(SHOP + package("db.io", "1.4.0")).files.values()
+    document = load_documents(data)[0].value
+
+    assert is_generated(document, "main")
+    assert not is_generated(document, "other")
+    assert is_untouched(data)
+    assert not is_untouched(data.replace(b"1.4.0", b"1.5.0"))
+    assert not is_untouched(data.split(b"\n", 1)[1])
+
+
+def revision(version: str, number: int, *, active: bool, current: bool) -> Revision:
+    state = DesiredState.ACTIVE if active else DesiredState.INACTIVE
+    return Revision(
+        package="Provider/acme-net",
+        name=f"acme-net-{number}",
+        revision=number,
+        desired_state=state,
+        image=f"x.io/acme/net:{version}",
+        current=current,
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "active_before", "image"),
+    [
+        ("Automatic", True, "x.io/acme/net:v1.4.0"),
+        ("Automatic", False, None),
+        ("Manual", True, "x.io/acme/net:v1.5.0"),
+    ],
+    ids=["the active one stays", "nothing may run yet", "the cluster waits by itself"],
+)
+def test_a_revision_that_waits_for_another_package_is_not_asked_for(
+    policy: str, active_before: bool, image: str | None
+) -> None:
+    world = world_of(
+        PLATFORM.replace("platform:v1.0.0'", f"platform:v1.0.0', revisionActivationPolicy: {policy}") + NET
+    )
+    locked = locked_of(world)
+    old = revision("v1.4.0", 1, active=active_before, current=False)
+    lock = locked.lock.model_copy(
+        update={"revisions": (old, revision("v1.5.0", 2, active=False, current=True))}
+    )
+
+    found = documents(emit_scope(world, replace(locked, lock=lock), owner=OWNER))
+
+    assert [document["spec"]["package"] for document in found.values()] == ([image] if image else [])
+
+
+def test_order_does_not_matter() -> None:
+    world = world_of(EVERYTHING)
+    locked = locked_of(world)
+    turned = locked.resolution.model_copy(update={"packages": locked.resolution.packages[::-1]})
+
+    again = emit_scope(
+        replace(world, installs=world.installs[::-1]), replace(locked, resolution=turned), owner=OWNER
+    )
+
+    assert again == emit_scope(world, locked, owner=OWNER)
+
+
+def test_an_empty_lock_generates_nothing() -> None:
+    world = world_of(SHOP)
+    nothing = Locked(
+        PackageLock(scope=LockScope(cluster="dev"), input_digest="", resolution=""),
+        locked_of(world).resolution.model_copy(update={"packages": ()}),
+    )
+
+    assert emit_scope(world, nothing, owner=OWNER) == Emission()
