@@ -20,6 +20,7 @@ from reconciler.policy import (
     FunctionPolicy,
     GroupBy,
     Limits,
+    LockPolicy,
     Policy,
     WriteLimits,
 )
@@ -80,8 +81,6 @@ def _check_supported(policy: Policy, document: Document, path: str) -> None:
     """
     choices = {
         ("pullRequests", "groupBy"): policy.group_by is not GroupBy.PACKAGE and policy.group_by,
-        ("commits", "sign"): policy.commits.sign,
-        ("commits", "signOff"): policy.commits.sign_off,
     }
     for field, choice in choices.items():
         if choice:
@@ -207,6 +206,7 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         writes=_write_limits(spec.pull_requests),
         labels=tuple(sorted(set(spec.pull_requests.labels))),
         functions=_function_policy(spec.functions),
+        lock=LockPolicy(spec.lock.mode, spec.lock.reviewed.strict),
     )
 
 

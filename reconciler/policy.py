@@ -59,6 +59,13 @@ class GroupBy(StrEnum):
     WAVE = "wave"
 
 
+class LockMode(StrEnum):
+    """How a pin changes: with the run that finds another commit, or by a pull request first (D3)."""
+
+    AUTOMATIC = "automatic"
+    REVIEWED = "reviewed"
+
+
 class ForgeKind(StrEnum):
     """Who keeps the pull requests of a repository; `local` is the repository itself."""
 
@@ -86,6 +93,7 @@ class CredentialRule:
     token_env: str = ""
     token_file: str = ""
     ssh_key_file: str = ""
+    known_hosts_file: str = ""
     app_id: str = ""
     installation_id: str = ""
     app_key_env: str = ""
@@ -119,10 +127,18 @@ def find_rule(rules: Iterable[R], remote: str) -> R | None:
 
 def _is_prefix(prefix: str, remote: str) -> bool:
     scheme, separator, _ = prefix.partition("://")
-    if separator and scheme.lower() != remote.partition("://")[0].lower():
+    if separator and scheme.lower() != _scheme(remote):
         return False
     short, url = normalise_url(prefix).rstrip("/"), normalise_url(remote)
     return not short or url == short or url.startswith(f"{short}/")
+
+
+def _scheme(remote: str) -> str:
+    """Return how a remote is reached; `user@host:path` is short for ssh, a path is reached by none."""
+    scheme, separator, _ = remote.partition("://")
+    if separator:
+        return scheme.lower()
+    return "ssh" if ":" in remote.partition("/")[0] else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +175,30 @@ class DeletionGuard:
 
 @dataclass(frozen=True, slots=True)
 class CommitPolicy:
-    """How our commits are made; `committer` is how we recognise them later."""
+    """How our commits are made; the email is how we recognise them later.
+
+    `signing_key_env` and `signing_key_file` say where the key is, never what it is.
+    """
 
     name: str = "Package Reconciler"
     email: str = "package-reconciler@reconciler.dev"
     sign: str = ""
+    signing_key_env: str = ""
+    signing_key_file: str = ""
     sign_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LockPolicy:
+    """How pins change. `strict`: where they are reviewed, a new variant waits for its first one too."""
+
+    mode: LockMode = LockMode.AUTOMATIC
+    strict: bool = False
+
+    @property
+    def is_reviewed(self) -> bool:
+        """Whether the lock stands on main of the control repository and changes by pull request."""
+        return self.mode is LockMode.REVIEWED
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +254,7 @@ class Policy:
     writes: WriteLimits = WriteLimits()
     labels: tuple[str, ...] = ()
     functions: FunctionPolicy = FunctionPolicy()
+    lock: LockPolicy = LockPolicy()
 
 
 PROPOSED = (
@@ -235,6 +270,7 @@ PROPOSED = (
     "consents",
     "group_by",
     "labels",
+    "lock",
 )
 """What a proposed configuration decides about the check of itself; everything else the base decides."""
 

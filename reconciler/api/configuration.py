@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.alias_generators import to_camel
 
 from reconciler.api.function_settings import FunctionSettings
-from reconciler.policy import ForgeKind, GroupBy, OnUnavailable, OpenOn, Policy
+from reconciler.policy import ForgeKind, GroupBy, LockMode, OnUnavailable, OpenOn, Policy
 
 API_VERSION = "reconciler.dev/v1alpha1"
 KIND = "Reconciler"
@@ -120,6 +120,21 @@ class DeletionSettings(_Settings):
     """Largest number of deletions, whatever is owned."""
 
 
+class ReviewedSettings(_Settings):
+    """Reviewed locks."""
+
+    strict: bool = _POLICY.lock.strict
+    """A new variant waits until its first pin is merged; otherwise it takes that one at once."""
+
+
+class LockSettings(_Settings):
+    """How pins of floating upstreams and of dependencies change."""
+
+    mode: LockMode = _POLICY.lock.mode
+    """`automatic`: with the run that finds another commit; `reviewed`: by a pull request here first."""
+    reviewed: ReviewedSettings = ReviewedSettings()
+
+
 class CommitSettings(_Settings):
     """How commits are made."""
 
@@ -128,9 +143,19 @@ class CommitSettings(_Settings):
     email: str = Field(_POLICY.commits.email, min_length=3, pattern=r"^[^<>\s]+@[^<>\s]+$")
     """Address of author and committer; how our own commits are recognised later."""
     sign: Literal["", "ssh"] = ""
-    """`ssh` signs every commit."""
+    """`ssh` signs every commit with an Ed25519 key, the same commit always alike."""
+    signing_key_env: VariableName = ""
+    """Environment variable that holds the private key, in OpenSSH's format and without a passphrase."""
+    signing_key_file: str = ""
+    """File that holds the private key."""
     sign_off: bool = _POLICY.commits.sign_off
     """Add a Signed-off-by line."""
+
+    @model_validator(mode="after")
+    def _one_key_to_sign(self) -> Self:
+        if sum(map(bool, (self.signing_key_env, self.signing_key_file))) != bool(self.sign):
+            raise ValueError("sign and one of signingKeyEnv, signingKeyFile belong together")
+        return self
 
 
 class LimitSettings(_Settings):
@@ -186,6 +211,8 @@ class CredentialSettings(_Settings):
     """File that holds the token, a mounted Secret say."""
     ssh_key_file: str = ""
     """File that holds the private key."""
+    known_hosts_file: str = ""
+    """File with the host's key, beside the keys of github.com, gitlab.com and codeberg.org."""
     app_id: str = ""
     """Number or client id of a GitHub App, which then needs `installationId` and its private key."""
     installation_id: str = ""
@@ -217,6 +244,7 @@ class Spec(_Settings):
     snapshot: SnapshotSettings = SnapshotSettings()
     pull_requests: PullRequestSettings = PullRequestSettings()
     publish: PublishSettings = PublishSettings()
+    lock: LockSettings = LockSettings()
     deletions: DeletionSettings = DeletionSettings()
     consents: dict[str, str] = {}
     """Consent to one unsafe plan: its checksum, and why it is meant."""
