@@ -16,6 +16,7 @@ from reconciler.policy import (
     ContainerPolicy,
     CredentialRule,
     DeletionGuard,
+    DeliveryPolicy,
     ForgeRule,
     FunctionPolicy,
     GroupBy,
@@ -80,7 +81,7 @@ def _check_supported(policy: Policy, document: Document, path: str) -> None:
         ConfigurationError: The first such choice.
     """
     choices = {
-        ("pullRequests", "groupBy"): policy.group_by is not GroupBy.PACKAGE and policy.group_by,
+        ("pullRequests", "groupBy"): policy.group_by is GroupBy.WAVE and policy.group_by,
     }
     for field, choice in choices.items():
         if choice:
@@ -206,6 +207,7 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         writes=_write_limits(spec.pull_requests),
         labels=tuple(sorted(set(spec.pull_requests.labels))),
         functions=_function_policy(spec.functions),
+        delivery=DeliveryPolicy(spec.dependencies.path, spec.dependencies.shared_namespace),
         lock=LockPolicy(spec.lock.mode, spec.lock.reviewed.strict),
     )
 

@@ -174,6 +174,17 @@ class DeletionGuard:
 
 
 @dataclass(frozen=True, slots=True)
+class DeliveryPolicy:
+    """Where what is generated for a cluster goes: the package at `path` of the cluster's repository.
+
+    Nothing is delivered where `path` is empty. `shared_namespace` gets what may stand once in a cluster.
+    """
+
+    path: str = "dependencies"
+    shared_namespace: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
 class CommitPolicy:
     """How our commits are made; the email is how we recognise them later.
 
@@ -254,6 +265,7 @@ class Policy:
     writes: WriteLimits = WriteLimits()
     labels: tuple[str, ...] = ()
     functions: FunctionPolicy = FunctionPolicy()
+    delivery: DeliveryPolicy = DeliveryPolicy()
     lock: LockPolicy = LockPolicy()
 
 
@@ -270,6 +282,7 @@ PROPOSED = (
     "consents",
     "group_by",
     "labels",
+    "delivery",
     "lock",
 )
 """What a proposed configuration decides about the check of itself; everything else the base decides."""

@@ -135,6 +135,17 @@ class LockSettings(_Settings):
     reviewed: ReviewedSettings = ReviewedSettings()
 
 
+class DependencySettings(_Settings):
+    """Where the manifests go that are generated for dependencies."""
+
+    path: Directory = _POLICY.delivery.path
+    """Package that they become in the repository of their cluster; empty: only the lock is written."""
+    shared_namespace: str = Field(
+        _POLICY.delivery.shared_namespace, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+    )
+    """Namespace of a package that may stand once in a cluster."""
+
+
 class CommitSettings(_Settings):
     """How commits are made."""
 
@@ -249,6 +260,7 @@ class Spec(_Settings):
     consents: dict[str, str] = {}
     """Consent to one unsafe plan: its checksum, and why it is meant."""
     commits: CommitSettings = CommitSettings()
+    dependencies: DependencySettings = DependencySettings()
     limits: LimitSettings = LimitSettings()
     unavailable: OnUnavailable = _POLICY.unavailable
     """What one unreachable repository means: `fail` (exit 5) or `warn`."""
