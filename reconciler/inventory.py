@@ -166,11 +166,15 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class MainRevision:
-    """A state of a package on main's first-parent history that no tag names yet, oldest first."""
+    """A state of a package on main's first-parent history that no tag names yet, oldest first.
+
+    `workspaces` are the ones that its commit's annotation gives to revisions, by number.
+    """
 
     commit: Commit
     tree: Oid
     header: KptfileHeader
+    workspaces: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from reconciler.forge.faults import LimitedError, duration_text
 from reconciler.forge.http import Transport
 from reconciler.forge.remote import RemoteForge
 from reconciler.git.files import PackageRefusedError
-from reconciler.git.layout import HEADS
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest
+from reconciler.layout import HEADS
 from reconciler.objects import Files
 from reconciler.plan.changes import Change, Effect, WriteDraft, WriteRemoval
 from reconciler.policy import Limits

@@ -12,11 +12,11 @@ from reconciler.forge.local import LocalForge
 from reconciler.forge.record import PULLS, PullRecord
 from reconciler.forge.staging import Staging
 from reconciler.git.files import PackageRefusedError
-from reconciler.git.layout import HEADS, TAGS
 from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushStatus, push
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.inventory import PullRequest
+from reconciler.layout import HEADS, TAGS
 from reconciler.plan.changes import Change, Effect, MoveRef, StartBranch
 
 ATTEMPTS = 3

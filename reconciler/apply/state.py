@@ -7,11 +7,11 @@ from typing import NamedTuple
 from reconciler.apply.outcome import Did, Result, failure
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.files import PackageRefusedError
-from reconciler.git.layout import HEADS
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.ids import Oid, PackageKey
+from reconciler.layout import HEADS
 from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits, Policy

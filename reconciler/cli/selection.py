@@ -7,8 +7,8 @@ from typing import NamedTuple
 from reconciler.errors import UsageError
 from reconciler.forge.approval import parse_head
 from reconciler.forge.local import LocalForge
-from reconciler.git.layout import HEADS
 from reconciler.inventory import PullRequest, PullState, RepositoryView
+from reconciler.layout import HEADS
 from reconciler.run import World
 
 

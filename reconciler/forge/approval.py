@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from reconciler.git import layout
+from reconciler import layout
 from reconciler.ids import Lifecycle
 
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")

@@ -12,13 +12,13 @@ from reconciler.forge.approval import (
 )
 from reconciler.forge.record import PullRecord
 from reconciler.forge.staging import Staging
-from reconciler.git.layout import DELETION_PROPOSED, HEADS, tag_ref
 from reconciler.git.messages import approve_message, delete_message
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
+from reconciler.layout import DELETION_PROPOSED, HEADS, tag_ref
 from reconciler.objects import Signature
 from reconciler.policy import CommitPolicy
 

@@ -5,8 +5,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from reconciler.errors import UnavailableError
-from reconciler.git.layout import DRAFTS, HEADS, PROPOSED
 from reconciler.inventory import PullRequest, PullState
+from reconciler.layout import DRAFTS, HEADS, PROPOSED
 
 FILE = "pull.json"
 PULLS = "refs/reconciler/pulls/"

@@ -9,8 +9,8 @@ from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge import marker
 from reconciler.forge.faults import InvalidError, MissingError
 from reconciler.forge.http import Transport
-from reconciler.git.layout import DRAFTS, PROPOSED
 from reconciler.inventory import PullRequest, PullState
+from reconciler.layout import DRAFTS, PROPOSED
 from reconciler.report.escape import terminal
 
 LOOKS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)

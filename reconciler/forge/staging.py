@@ -14,12 +14,12 @@ from reconciler.forge.record import (
     record_bytes,
     spellings,
 )
-from reconciler.git.layout import HEADS
 from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
+from reconciler.layout import HEADS
 from reconciler.objects import Entry, Mode, Signature
 from reconciler.policy import CommitPolicy
 

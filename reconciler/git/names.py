@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from reconciler.git.layout import HEADS, is_within, paths_overlap
+from reconciler.layout import HEADS, is_within, paths_overlap
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,126}")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

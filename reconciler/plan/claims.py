@@ -6,9 +6,9 @@ from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectName
 from reconciler.plan.changes import Op
-from reconciler.plan.world import PAUSED, Target, World
+from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
-from reconciler.resolve.ownership import is_foreign
+from reconciler.resolve.ownership import is_foreign, may_stand_behind
 from reconciler.resolve.upstreams import subject_of
 
 ADOPT_EXISTING = "adoptExisting"
@@ -53,20 +53,7 @@ def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op 
 
 def is_uncertain(owner: ObjectName, world: World) -> bool:
     """Whether the owner may still stand behind its package although nobody desires it now (law 4)."""
-    if world.is_stalled(owner):
-        return True
-    record = world.inventory.records.get(owner)
-    if record is None or world.find_desired(owner) is not None:
-        return False
-    control = world.inventory.control
-    return not control.readable or record.manifest in control.broken
-
-
-def is_paused(target: Target, variant: DesiredVariant | None, world: World) -> bool:
-    """Whether somebody asked to leave the package as it is (D17)."""
-    annotations = target.view.manifest.metadata.annotations or {}
-    stopped = annotations.get(PAUSED) == "true" or world.inventory.policy.suspend
-    return stopped or (variant is not None and variant.paused)
+    return may_stand_behind(owner, world.variants, world.stalled, world.inventory)
 
 
 def _exists(target: Target, variant: DesiredVariant, what: str, hint: str) -> Denied:

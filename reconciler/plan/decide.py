@@ -1,25 +1,25 @@
 """The plan: every package in scope, once, with a reason and the exact writes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Exit, Problem
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory import Inventory, RepositoryView
-from reconciler.plan.changes import Change, Op, Plan, Write
+from reconciler.plan.changes import Change, MoveRef, Op, Plan
 from reconciler.plan.checksum import plan_checksum
-from reconciler.plan.claims import Denied, claim_package, is_paused
+from reconciler.plan.claims import Denied, claim_package
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
-from reconciler.plan.publish import publish_tags
 from reconciler.plan.records import plan_records, plan_status, record_owners
 from reconciler.plan.safety import guard_changes
 from reconciler.plan.world import Target, World, build_world
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Rendered
+from reconciler.resolve.downstreams import is_paused
 from reconciler.resolve.resolution import Resolution
 from reconciler.resolve.upstreams import subject_of
 
@@ -68,10 +68,10 @@ def decide(target: Target, world: World) -> Decision:
 def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
     change = _blank(target, variant)
     resolved = world.resolved.get(variant.key)
-    if is_paused(target, variant, world):
+    if is_paused(target.view, variant, world.inventory):
         return Decision(replace(change, reason=Reason.PAUSED, message="Paused by annotation"))
     if resolved is None:
-        return Decision(_unresolved(change, target, variant, world))
+        return Decision(_publishing(_unresolved(change, target, variant, world), target, world))
     claim = claim_package(target, variant, world)
     if isinstance(claim, Denied):
         problems = (claim.problem,) if claim.problem else ()
@@ -85,8 +85,7 @@ def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
 def _with_housekeeping(change: Change, target: Target, world: World) -> Change:
     """Add what is due beside the content: tags, drafts that main has, a deletion to withdraw."""
     if change.op is Op.BLOCK:
-        return change
-    tags = tuple(publish_tags(target, world.inventory))
+        return _publishing(change, target, world)
     merged = close_drafts(target.merged)
     spare = tuple(d for d in target.others if not d.touched)
     withdrawn = tuple(withdraw_deletion(target, world))
@@ -96,18 +95,28 @@ def _with_housekeeping(change: Change, target: Target, world: World) -> Change:
         *close_pulls(target, [d.ref for d in spare], "Another draft of this package replaces this one."),
         *close_pulls(target, refs, "The package is wanted again."),
     )
-    due = (*tags, *merged, *close_drafts(spare), *withdrawn)
+    due = (*merged, *close_drafts(spare), *withdrawn)
+    change = _publishing(change, target, world)
     if change.op is Op.KEEP and (due or closes):
-        op, reason = _due(tags, withdrawn)
-        keeps = change.reason is not Reason.UP_TO_DATE
-        change = replace(change, op=op, reason=change.reason if keeps else reason)
+        reason = Reason.DELETION_WITHDRAWN if withdrawn else Reason.DRAFT_SUPERSEDED
+        change = _instead(change, Op.CLOSE, reason)
     return replace(change, writes=(*due, *change.writes), close=(*change.close, *closes))
 
 
-def _due(tags: Sequence[Write], withdrawn: Sequence[Write]) -> tuple[Op, Reason]:
-    if tags:
-        return Op.PUBLISH, Reason.PUBLISHED_BY_MERGE
-    return Op.CLOSE, Reason.DELETION_WITHDRAWN if withdrawn else Reason.DRAFT_SUPERSEDED
+def _publishing(change: Change, target: Target, world: World) -> Change:
+    """Add the tags of what main has, whatever else is done: other variants count on them already."""
+    revisions = world.resolution.publications.get(target.key, ())
+    if not revisions:
+        return change
+    if change.op is Op.KEEP:
+        change = _instead(change, Op.PUBLISH, Reason.PUBLISHED_BY_MERGE)
+    tags = (MoveRef(revision.ref, None, revision.commit.oid) for revision in revisions)
+    return replace(change, writes=(*tags, *change.writes))
+
+
+def _instead(change: Change, op: Op, reason: Reason) -> Change:
+    """Return a kept package's change as what happens to it after all; a telling reason stays."""
+    return replace(change, op=op, reason=reason if change.reason is Reason.UP_TO_DATE else change.reason)
 
 
 def _blank(target: Target, variant: DesiredVariant) -> Change:

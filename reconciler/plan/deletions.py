@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import PullRequest, PullState
+from reconciler.layout import deletion_proposed_ref, deletion_ref, draft_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
-from reconciler.plan.claims import is_paused, is_uncertain
-from reconciler.plan.drafts import close_drafts, close_pulls, draft_ref, latest_pull, next_workspace
+from reconciler.plan.claims import is_uncertain
+from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace
 from reconciler.plan.messages import (
     EDIT,
     commit_message,
@@ -18,7 +19,8 @@ from reconciler.plan.messages import (
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package
-from reconciler.resolve.ownership import find_owner, package_name, short_branch
+from reconciler.resolve.downstreams import is_paused
+from reconciler.resolve.ownership import find_owner, package_name
 from reconciler.resolve.releases import ORPHAN
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
@@ -35,7 +37,7 @@ def decide_unwanted(target: Target, world: World) -> Change:
     if owner is None:
         return _unowned(target, world, change)
     change = replace(change, variant=owner, before=_tree(target), after=_tree(target))
-    if is_paused(target, world.find_desired(owner), world):
+    if is_paused(target.view, world.variants.get(owner), world.inventory):
         return replace(change, reason=Reason.PAUSED, message="Paused by annotation")
     kept = _why_kept(owner, world)
     if kept is not None:
@@ -59,29 +61,22 @@ def withdraw_deletion(target: Target, world: World) -> Iterator[MoveRef]:
     return _deletion_refs(target, world)
 
 
-def deletion_branch(instance: str, path: str) -> str:
-    """Return the head of the pull request that proposes a package's deletion, short."""
-    return f"reconciler/{instance}/delete/{path}"
-
-
 def _why_kept(owner: ObjectName, world: World) -> tuple[Reason, str] | None:
     """Return why there is no positive evidence that the owner let go; None if there is (D3)."""
     if is_uncertain(owner, world):
         return Reason.OWNER_STALLED, f"PackageVariant {owner} is not understood"
-    if world.find_desired(owner) is not None:
+    if owner in world.variants:
         if owner in world.resolved:
             return None
         return Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved"
-    if any(change.key == owner for change in world.diff.delete):
-        return None
-    for change in (*world.diff.keep, *world.diff.transfer):
-        if change.key == owner:
-            return change.reason, change.message
+    change = world.gone.get(owner)
+    if change is not None:
+        return None if change.reason is Reason.NOT_DESIRED else (change.reason, change.message)
     return Reason.OWNER_UNKNOWN, f"No record of PackageVariant {owner}: nothing proves that it was deleted"
 
 
 def _policy(owner: ObjectName, world: World) -> str:
-    desired = world.find_desired(owner)
+    desired = world.variants.get(owner)
     if desired is not None:
         return desired.spec.deletion_policy or "delete"
     return world.inventory.records[owner].deletion_policy
@@ -108,7 +103,8 @@ def _delete(target: Target, world: World, change: Change) -> Change:
 def _propose(target: Target, world: World, change: Change) -> Change:
     """Propose the deletion of a package on main: a branch that removes it, and a pull request."""
     view, path = target.view, target.package.path
-    head = deletion_branch(world.inventory.policy.instance, path)
+    ref = deletion_ref(world.inventory.policy.instance, path)
+    head = short_branch(ref)
     pull = latest_pull(target, head)
     standing = view.branches.get(head)
     if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, world)):
@@ -123,7 +119,7 @@ def _propose(target: Target, world: World, change: Change) -> Change:
     if view.head is None:
         return change
     removal = WriteRemoval(
-        ref=f"refs/heads/{head}",
+        ref=ref,
         expect=None,
         onto=view.head.oid,
         path=path,
@@ -143,9 +139,9 @@ def _porch_marker(target: Target) -> Iterator[MoveRef]:
     """Yield the branch that tells Porch of the proposal, beside the latest tag."""
     latest = target.package.latest
     if latest is not None:
-        name = f"deletionProposed/{target.package.path}/v{latest.revision}"
-        if name not in target.view.branches:
-            yield MoveRef(f"refs/heads/{name}", None, latest.commit.oid)
+        ref = deletion_proposed_ref(target.package.path, latest.revision)
+        if short_branch(ref) not in target.view.branches:
+            yield MoveRef(ref, None, latest.commit.oid)
 
 
 def _deletion_pull(target: Target, head: str) -> PullRequest:
@@ -220,12 +216,8 @@ def _removal_time(world: World) -> int:
 
 
 def _deletion_refs(target: Target, world: World) -> Iterator[MoveRef]:
-    path, branches = target.package.path, target.view.branches
-    names = [deletion_branch(world.inventory.policy.instance, path)]
-    names += [name for name in branches if name.rpartition("/")[0] == f"deletionProposed/{path}"]
-    yield from (
-        MoveRef(f"refs/heads/{name}", branches[name].oid, None) for name in sorted(names) if name in branches
-    )
+    for ref, oid in world.proposed_deletions.get(target.key, ()):
+        yield MoveRef(ref, oid, None)
 
 
 def _draft_owner(target: Target, world: World) -> ObjectName | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Draft, PullRequest, PullState
+from reconciler.layout import DRAFTS, WORKSPACE_PREFIX, draft_ref, short_branch, workspace_number
 from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
 from reconciler.plan.messages import (
     CLONE,
@@ -19,7 +20,7 @@ from reconciler.plan.messages import (
 from reconciler.plan.world import Target
 from reconciler.policy import OpenOn
 from reconciler.render.rendered import Package
-from reconciler.resolve.ownership import WORKSPACE_PREFIX, package_name, short_branch, workspace_number
+from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 
@@ -35,14 +36,9 @@ def next_workspace(target: Target) -> str:
     for revision in package.published:
         unknown = revision.workspace == f"v{revision.revision}"
         names.append(f"{WORKSPACE_PREFIX}{revision.revision}" if unknown else revision.workspace)
-    prefix = f"drafts/{package.path}/"
+    prefix = f"{DRAFTS}{package.path}/"
     names += [p.head.removeprefix(prefix) for p in target.pulls if p.head.startswith(prefix)]
     return f"{WORKSPACE_PREFIX}{1 + max(map(workspace_number, names), default=0)}"
-
-
-def draft_ref(path: str, workspace: str) -> str:
-    """Return the branch of a draft, in full."""
-    return f"refs/heads/drafts/{path}/{workspace}"
 
 
 def write_draft(
@@ -137,5 +133,5 @@ def is_proposed(draft: Draft | None) -> bool:
 
 
 def _upstream_name(pin: Pin) -> str:
-    workspace = pin.ref.removeprefix(f"drafts/{pin.package.path}/").removeprefix(f"{pin.package.path}/")
+    workspace = pin.ref.removeprefix(f"{DRAFTS}{pin.package.path}/").removeprefix(f"{pin.package.path}/")
     return f"{pin.repository}.{pin.name.replace('/', '.')}.{workspace}"

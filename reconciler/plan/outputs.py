@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from reconciler.inventory import Draft, PullRequest, PullState
+from reconciler.layout import DRAFTS, draft_ref
 from reconciler.plan.beginnings import start_branch
 from reconciler.plan.causes import content_causes
 from reconciler.plan.changes import Change, ConflictNote, Op
@@ -10,7 +11,6 @@ from reconciler.plan.drafts import (
     close_drafts,
     close_pulls,
     draft_message,
-    draft_ref,
     is_proposed,
     is_rejected,
     latest_pull,
@@ -119,7 +119,7 @@ def _was_reverted(case: Case, package: Package) -> bool:
         return False
     state = case.target.package
     was_main = package.tree in {*(r.tree for r in state.published), *(r.tree for r in state.untagged)}
-    heads = [p for p in case.target.pulls if p.head.startswith(f"drafts/{state.path}/")]
+    heads = [p for p in case.target.pulls if p.head.startswith(f"{DRAFTS}{state.path}/")]
     last = max(heads, key=lambda p: p.number, default=None)
     was_closed = last is not None and last.state is PullState.CLOSED
     return was_main or was_closed

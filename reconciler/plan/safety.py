@@ -64,4 +64,4 @@ def _hint(hint: str, consent: str) -> str:
 
 
 def _is_moved(change: Change, world: World) -> bool:
-    return change.variant is not None and world.find_desired(change.variant) is not None
+    return change.variant in world.variants

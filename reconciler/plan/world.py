@@ -5,13 +5,17 @@ from dataclasses import dataclass
 
 from reconciler.api.porch import GROUP
 from reconciler.expand import Desired, DesiredVariant, SetDiff, diff_variants
-from reconciler.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.expand.diff import VariantChange
+from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, RepositoryView
+from reconciler.layout import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
-from reconciler.resolve.ownership import find_owner, is_merged, is_within, our_drafts
+from reconciler.resolve.downstreams import Wanted, find_view, wanted_packages
+from reconciler.resolve.ownership import find_owner, is_merged, our_drafts
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 
-PAUSED = "reconciler.dev/paused"
+ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
+"""The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything a decision may look at; built once, never changed."""
+    """Everything a decision may look at; built once, never changed.
+
+    `gone` are the recorded variants that are not created or updated, with why.
+    """
 
     inventory: Inventory
     desired: Desired
@@ -49,58 +56,44 @@ class World:
     rendered: Rendered
     diff: SetDiff
     targets: tuple[Target, ...]
-    wanted: Mapping[PackageKey, tuple[DesiredVariant, ...]]
+    wanted: Wanted
     resolved: Mapping[ObjectName, ResolvedVariant]
     variants: Mapping[ObjectName, DesiredVariant]
     stalled: frozenset[ObjectKey]
+    gone: Mapping[ObjectName, VariantChange]
+    proposed_deletions: ProposedDeletions
 
     def is_stalled(self, variant: ObjectName) -> bool:
         """Whether the variant is one that we could not understand."""
         return ObjectKey(GROUP, "PackageVariant", *variant) in self.stalled
 
-    def find_desired(self, variant: ObjectName) -> DesiredVariant | None:
-        """Return the desired variant of that name."""
-        return self.variants.get(variant)
-
 
 def build_world(inventory: Inventory, desired: Desired, resolution: Resolution, rendered: Rendered) -> World:
     """Bring the stages' values together, package by package. Order-free."""
-    wanted = dict(_wanted(desired, inventory))
+    wanted = wanted_packages(desired, inventory)
+    diff = diff_variants(desired, inventory)
+    deletions = _proposed_deletions(inventory)
     return World(
         inventory=inventory,
         desired=desired,
         resolution=resolution,
         rendered=rendered,
-        diff=diff_variants(desired, inventory),
-        targets=tuple(_targets(wanted, desired, inventory)),
+        diff=diff,
+        targets=tuple(_targets(wanted, deletions, desired, inventory)),
         wanted=wanted,
         resolved={r.variant.key: r for r in resolution.variants},
         variants={v.key: v for v in desired.variants},
         stalled=inventory.stalled | desired.stalled,
+        gone={change.key: change for change in (*diff.delete, *diff.keep, *diff.transfer)},
+        proposed_deletions=deletions,
     )
 
 
-def find_view(variant: DesiredVariant, inventory: Inventory) -> RepositoryView | None:
-    """Return the registered repository that a variant's downstream names."""
-    downstream = variant.spec.downstream
-    name = downstream.repo if downstream else None
-    return inventory.repositories.get(ObjectName(variant.key.namespace, name or ""))
-
-
-def _wanted(
-    desired: Desired, inventory: Inventory
-) -> Iterator[tuple[PackageKey, tuple[DesiredVariant, ...]]]:
-    found: dict[PackageKey, list[DesiredVariant]] = {}
-    for variant in sorted(desired.variants, key=lambda v: v.key):
-        view, downstream = find_view(variant, inventory), variant.spec.downstream
-        if view is not None and downstream is not None:
-            key = PackageKey(view.url, view.full_path(downstream.package or ""))
-            found.setdefault(key, []).append(variant)
-    yield from ((key, tuple(variants)) for key, variants in found.items())
-
-
 def _targets(
-    wanted: Mapping[PackageKey, tuple[DesiredVariant, ...]], desired: Desired, inventory: Inventory
+    wanted: Wanted,
+    deletions: ProposedDeletions,
+    desired: Desired,
+    inventory: Inventory,
 ) -> Iterator[Target]:
     """Yield the packages in scope once each, sorted: law 3."""
     views = {v.key for v in (find_view(d, inventory) for d in desired.variants) if v is not None}
@@ -113,7 +106,7 @@ def _targets(
             target = make_target(view, package, inventory)
             if view.key in views or target.owner or key in wanted or _is_annotated(target, inventory):
                 scope[key] = target
-    for key, view in _deleted(inventory):
+    for key, view in _deleted(deletions, inventory):
         if key not in scope:
             scope[key] = make_target(view, view.packages.get(key.path, PackageState(key.path)), inventory)
     for key, variants in wanted.items():
@@ -124,20 +117,37 @@ def _targets(
     yield from (scope[key] for key in sorted(scope))
 
 
-def _deleted(inventory: Inventory) -> Iterator[tuple[PackageKey, RepositoryView]]:
+def _proposed_deletions(inventory: Inventory) -> ProposedDeletions:
+    """Return the branches that propose deletions, by package; every branch is looked at once."""
+    ours = short_branch(deletion_ref(inventory.policy.instance, ""))
+    found: dict[PackageKey, list[tuple[str, Oid]]] = {}
+    for url, view in {v.url: v for v in inventory.repositories.values() if v.is_available}.items():
+        for name in sorted(view.branches):
+            path = ""
+            if name.startswith(ours):
+                path = name.removeprefix(ours)
+            elif name.startswith(DELETION_PROPOSED):
+                path = name.removeprefix(DELETION_PROPOSED).rpartition("/")[0]
+            if path:
+                found.setdefault(PackageKey(url, path), []).append(
+                    (f"{HEADS}{name}", view.branches[name].oid)
+                )
+    return {key: tuple(refs) for key, refs in found.items()}
+
+
+def _deleted(
+    deletions: ProposedDeletions, inventory: Inventory
+) -> Iterator[tuple[PackageKey, RepositoryView]]:
     """Yield the packages whose deletion we once proposed, in the view that each belongs to."""
-    prefix = f"reconciler/{inventory.policy.instance}/delete/"
-    seen: set[str] = set()
-    for view in sorted(inventory.repositories.values(), key=lambda v: v.key):
-        if view.url in seen or not view.is_available:
+    views: dict[str, tuple[RepositoryView, ...]] = {}
+    for key, refs in deletions.items():
+        if deletion_ref(inventory.policy.instance, key.path) not in dict(refs):
             continue
-        seen.add(view.url)
-        views = tuple(inventory.views_of(view.url))
-        for name in view.branches:
-            path = name.removeprefix(prefix)
-            home = next((v for v in views if is_within(path, v.directory)), None)
-            if path != name and home is not None:
-                yield PackageKey(view.url, path), home
+        if key.url not in views:
+            views[key.url] = tuple(inventory.views_of(key.url))
+        home = next((v for v in views[key.url] if is_within(key.path, v.directory)), None)
+        if home is not None:
+            yield key, home
 
 
 def make_target(view: RepositoryView, package: PackageState, inventory: Inventory) -> Target:

@@ -1,15 +1,15 @@
 """Packages out of refs and trees: where each one stands on main, in drafts and at tags."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.git.history import CommitData
-from reconciler.git.layout import RevisionRef, deletion_proposed_ref, parse_ref
 from reconciler.git.messages import parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, PackageRevision
+from reconciler.layout import RevisionRef, deletion_proposed_ref, parse_ref
 from reconciler.objects import Mode
 
 DEEPEST = 50
@@ -85,10 +85,17 @@ def published_revision(mirror: Mirror, found: FoundRef) -> PackageRevision:
     Source: porch pkg/externalrepo/git, git.go, loadTaggedPackage.
     """
     ref, named, commit, package = found
-    notes = parse_annotations(commit.message)
-    mine = (n.workspace for n in notes if n.package == named.path and n.revision == str(named.revision))
-    workspace = next((w for w in mine if w), named.workspace)
+    workspace = annotated_workspaces(commit, named.path).get(named.revision, named.workspace)
     marker = deletion_proposed_ref(named.path, named.revision, named.workspace)
     lifecycle = Lifecycle.DELETION_PROPOSED if marker in mirror.refs() else Lifecycle.PUBLISHED
     at = Commit(commit.oid, commit.committer.time)
     return PackageRevision(named.path, workspace, named.revision, lifecycle, ref, at, package.tree)
+
+
+def annotated_workspaces(commit: CommitData, path: str) -> Mapping[int, str]:
+    """Return the workspaces that a commit's annotations give to revisions of a package, by number."""
+    found: dict[int, str] = {}
+    for note in parse_annotations(commit.message):
+        if note.package == path and note.workspace and note.revision.isdecimal():
+            found.setdefault(int(note.revision), note.workspace)
+    return found

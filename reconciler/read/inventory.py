@@ -11,7 +11,6 @@ from reconciler.config import FILE, parse_configuration
 from reconciler.errors import ConfigurationError, Location, Problem, UnavailableError
 from reconciler.forge.choose import Forges
 from reconciler.git.files import PackageRefusedError
-from reconciler.git.layout import HEADS
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import (
@@ -25,6 +24,7 @@ from reconciler.inventory import (
     Sourced,
     TreeAt,
 )
+from reconciler.layout import HEADS
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.git.history import CommitData
-from reconciler.git.layout import deletion_ref
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, Draft, MainRevision, PackageRevision, PackageState
+from reconciler.layout import deletion_ref
 from reconciler.policy import Policy
-from reconciler.read.discovery import Found, FoundRef, published_revision
+from reconciler.read.discovery import Found, FoundRef, annotated_workspaces, published_revision
 from reconciler.read.drafts import read_draft
 from reconciler.read.index import HeaderIndex
 from reconciler.read.untagged import find_untagged
@@ -81,7 +81,12 @@ def _untagged(
     index.load(mirror, (found.kptfile for several in states.values() for _, found in several))
     return {
         path: tuple(
-            MainRevision(Commit(c.oid, c.committer.time), found.tree, index.header(found.kptfile))
+            MainRevision(
+                commit=Commit(c.oid, c.committer.time),
+                tree=found.tree,
+                header=index.header(found.kptfile),
+                workspaces=annotated_workspaces(c, path),
+            )
             for c, found in several
         )
         for path, several in states.items()

@@ -6,11 +6,11 @@ from pathlib import PurePosixPath
 
 from reconciler.api.porch import GitRepository, Repository
 from reconciler.errors import Problem, UnavailableError
-from reconciler.git.layout import HEADS, TAGS
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import without_user
 from reconciler.ids import ObjectName
 from reconciler.inventory import Commit, RepositoryView, Sourced
+from reconciler.layout import HEADS, TAGS
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.discovery import FoundRef, find_packages, find_refs
 from reconciler.read.index import HeaderIndex

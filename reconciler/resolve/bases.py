@@ -6,9 +6,9 @@ from dataclasses import replace
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.ids import Oid, normalise_url
 from reconciler.inventory import Commit, Inventory, PackageState, RepositoryView, TreeAt
-from reconciler.resolve.ownership import short_branch
+from reconciler.layout import short_branch, short_tag
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.upstreams import pin_at, short_tag
+from reconciler.resolve.upstreams import pin_at
 from reconciler.state import PackageVariantRecord
 
 _UNNUMBERED = -1

@@ -1,12 +1,12 @@
 """Who owns a package: the two annotations of a Kptfile, and which drafts of it are ours (D5)."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.ids import ObjectName, PackageKey
+from reconciler.api.porch import GROUP
+from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
-
-WORKSPACE_PREFIX = "packagevariant-"
+from reconciler.layout import short_branch, workspace_number
 
 
 def owner_text(instance: str, key: ObjectName) -> str:
@@ -43,6 +43,19 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
     return ObjectName(namespace, name)
 
 
+def may_stand_behind(
+    owner: ObjectName, desired: Container[ObjectName], stalled: Container[ObjectKey], inventory: Inventory
+) -> bool:
+    """Whether an owner that nobody understands or reads now may still want its package (law 4)."""
+    if ObjectKey(GROUP, "PackageVariant", *owner) in stalled:
+        return True
+    record = inventory.records.get(owner)
+    if record is None or owner in desired:
+        return False
+    control = inventory.control
+    return not control.readable or record.manifest in control.broken
+
+
 def is_foreign(header: KptfileHeader | None, path: str, instance: str) -> bool:
     """Whether the package is another instance's: its annotations name one, and this very path.
 
@@ -65,15 +78,6 @@ def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory
         and find_owner(draft.header, where, inventory)
     ]
     return tuple(sorted(ours, key=lambda d: (-workspace_number(d.workspace), d.ref)))
-
-
-def workspace_number(workspace: str) -> int:
-    """Return N of `packagevariant-N`; 0 for any other workspace.
-
-    Source: porch packagevariant_controller.go, newWorkspaceName.
-    """
-    suffix = workspace.removeprefix(WORKSPACE_PREFIX)
-    return int(suffix) if suffix != workspace and suffix.isascii() and suffix.isdigit() else 0
 
 
 def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest]) -> bool:
@@ -100,13 +104,3 @@ def current_draft(package: PackageState, view: RepositoryView, inventory: Invent
         (d for d in our_drafts(package, view, inventory) if not is_merged(d, package, pulls)),
         None,
     )
-
-
-def short_branch(ref: str) -> str:
-    """Return a branch's short name."""
-    return ref.removeprefix("refs/heads/")
-
-
-def is_within(path: str, directory: str) -> bool:
-    """Whether a full path lies in a directory, on whole segments ("" is the root)."""
-    return not directory or path == directory or path.startswith(f"{directory}/")

@@ -1,6 +1,6 @@
 """Packages that leave our care with their content kept (deletion policy `orphan`)."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from reconciler.expand.variants import Desired
 from reconciler.ids import ObjectName, PackageKey
@@ -11,35 +11,24 @@ from reconciler.resolve.resolution import Release
 ORPHAN = "orphan"
 
 
-def find_releases(desired: Desired, inventory: Inventory) -> Iterator[Release]:
+def find_releases(wanted: Container[PackageKey], desired: Desired, inventory: Inventory) -> Iterator[Release]:
     """Yield the owned packages that no desired variant targets and whose owner says `orphan`.
 
     Order-free. Whether there is evidence enough to release them is the plan's to decide; here
     is only what it would have to read.
     """
-    targets = set(desired_downstreams(desired, inventory))
+    found: set[PackageKey] = set()
     policies = {v.key: v.spec.deletion_policy for v in desired.variants}
     policies = {**{k: r.deletion_policy for k, r in inventory.records.items()}, **policies}
     for view in sorted(inventory.repositories.values(), key=lambda v: v.key):
         for path in sorted(view.packages):
             key = PackageKey(view.url, path)
-            if key in targets:
+            if key in wanted or key in found:
                 continue
             release = _release(view, path, inventory, policies)
             if release is not None:
-                targets.add(key)
+                found.add(key)
                 yield release
-
-
-def desired_downstreams(desired: Desired, inventory: Inventory) -> Iterator[PackageKey]:
-    """Yield where the desired variants go, as far as their repositories are registered."""
-    for variant in desired.variants:
-        downstream = variant.spec.downstream
-        if downstream is None:
-            continue
-        view = inventory.repositories.get(ObjectName(variant.key.namespace, downstream.repo or ""))
-        if view is not None:
-            yield PackageKey(view.url, view.full_path(downstream.package or ""))
 
 
 def _release(

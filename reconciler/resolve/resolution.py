@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Draft
+from reconciler.inventory import Commit, Draft, PackageRevision
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,14 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The fixed point: who is resolved, who is stalled and why."""
+    """The fixed point: who is resolved, who is stalled and why.
+
+    `publications` are the revisions that this very plan tags: what is resolved has met them already.
+    """
 
     variants: tuple[ResolvedVariant, ...] = ()
     releases: tuple[Release, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     problems: tuple[Problem, ...] = ()
     needs: Needs = Needs()
+    publications: Mapping[PackageKey, tuple[PackageRevision, ...]] = field(default_factory=dict)

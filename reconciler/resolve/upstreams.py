@@ -17,8 +17,9 @@ from reconciler.errors import Location, Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
+from reconciler.layout import short_branch, short_tag
 from reconciler.reasons import Reason
-from reconciler.resolve.ownership import package_name, short_branch
+from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 
 _SHOWN = 5
@@ -41,9 +42,9 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     package = view.packages.get(path)
     lookup = _Lookup(variant, view, PackageState(path) if package is None else package, inventory)
     if package is None and not any(at.path == path and at.url == view.url for at in inventory.trees):
-        return lookup.missing(
-            "package", f"no package {upstream.package}", _near(upstream.package or "", _packages(view))
-        )
+        message = f"Repository {view.key.name} has no package {upstream.package}"
+        hint = _near(upstream.package or "", _packages(view))
+        return lookup.problem("package", Reason.UPSTREAM_NOT_FOUND, message, hint)
     for value, find in lookup.selectors(upstream):
         if value is not None:
             return find(lookup, str(value))
@@ -91,11 +92,6 @@ def pin_at(
         repository=view.key.name,
         name=package_name(view, path),
     )
-
-
-def short_tag(ref: str) -> str:
-    """Return a tag's short name."""
-    return ref.removeprefix("refs/tags/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +183,6 @@ class _Lookup:
     def missing(self, field: str, what: str, hint: str) -> Problem:
         name = package_name(self.view, self.package.path)
         message = f"Package {name} in repository {self.view.key.name} has {what}"
-        if field == "package" and self.package == PackageState(self.package.path):
-            message = f"Repository {self.view.key.name} has {what}"
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:

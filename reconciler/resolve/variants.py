@@ -8,9 +8,11 @@ from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectKey, PackageKey
 from reconciler.inventory import Inventory, PackageState
 from reconciler.resolve.bases import find_base
+from reconciler.resolve.downstreams import wanted_packages
 from reconciler.resolve.moved import find_moved_tag
 from reconciler.resolve.needs import collect_needs
 from reconciler.resolve.ownership import current_draft
+from reconciler.resolve.publications import find_publications, foresee
 from reconciler.resolve.releases import find_releases
 from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant
 from reconciler.resolve.settled import ObjectIndex, find_settled, index_objects, inputs_digest, named_objects
@@ -20,11 +22,16 @@ from reconciler.resolve.upstreams import find_repository, find_upstream
 def resolve(inventory: Inventory, desired: Desired) -> Resolution:
     """Pin every desired variant to one upstream commit, and name the trees that rendering reads.
 
-    Pure and order-free. Total: every desired variant is resolved or stalled with its problems.
+    Pure and order-free. Total: every desired variant is resolved or stalled with its problems. What
+    this plan will publish counts as published: a chain of variants rests after one run (law 1).
     """
     variants: list[ResolvedVariant] = []
     stalled: set[ObjectKey] = set()
     problems: list[Problem] = []
+    wanted = wanted_packages(desired, inventory)
+    publications = find_publications(wanted, desired, inventory)
+    releases = tuple(find_releases(wanted, desired, inventory))
+    inventory = foresee(wanted, publications, inventory)
     objects = index_objects(inventory.snapshot)
     for variant in sorted(desired.variants, key=lambda v: v.key):
         outcome = resolve_variant(variant, inventory, objects)
@@ -33,13 +40,13 @@ def resolve(inventory: Inventory, desired: Desired) -> Resolution:
         else:
             stalled.add(variant_key(variant))
             problems += outcome
-    releases = tuple(find_releases(desired, inventory))
     return Resolution(
         variants=tuple(variants),
         releases=releases,
         stalled=frozenset(stalled),
         problems=tuple(sorted(problems)),
         needs=collect_needs(variants, releases),
+        publications=publications,
     )
 
 

@@ -9,17 +9,6 @@ import pytest
 
 from reconciler.api.porch import Repository
 from reconciler.errors import Location
-from reconciler.git.layout import (
-    HEADS,
-    PLACEHOLDER,
-    TAGS,
-    draft_ref,
-    is_within,
-    parse_revision,
-    paths_overlap,
-    proposed_ref,
-    tag_ref,
-)
 from reconciler.git.messages import commit_author, commit_title
 from reconciler.git.names import (
     check_object_name,
@@ -31,6 +20,17 @@ from reconciler.git.names import (
 from reconciler.git.repository import Mirrors
 from reconciler.ids import Lifecycle, ObjectName
 from reconciler.inventory import PackageState, RepositoryView, Source, Sourced
+from reconciler.layout import (
+    HEADS,
+    PLACEHOLDER,
+    TAGS,
+    draft_ref,
+    is_within,
+    parse_revision,
+    paths_overlap,
+    proposed_ref,
+    tag_ref,
+)
 from reconciler.policy import Policy
 from reconciler.read.repositories import read_repositories
 from tests.support.conformance import Case, root, vectors

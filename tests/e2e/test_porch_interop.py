@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.kptfile import LOCATION, OWNER
-from reconciler.git.layout import (
+from reconciler.git.messages import parse_annotations
+from reconciler.ids import Lifecycle
+from reconciler.layout import (
     HEADS,
     TAGS,
     deletion_proposed_ref,
@@ -15,8 +17,6 @@ from reconciler.git.layout import (
     proposed_ref,
     tag_ref,
 )
-from reconciler.git.messages import parse_annotations
-from reconciler.ids import Lifecycle
 from tests.support.conformance import root
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import manifest, repository, write_world

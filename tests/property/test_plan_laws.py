@@ -41,12 +41,20 @@ def new_world() -> ModelWorld:
 
 
 def lively_world() -> ModelWorld:
-    """A world in which something was made already: a draft, and a published package."""
+    """A world in which something was made already: a draft, something published, a chain of two from it."""
     world = new_world()
     for name, cluster, package_name in (("one", CLUSTERS[0], "web"), ("two", CLUSTERS[1], "db")):
         world.variants[name] = PackageVariantSpec(
             upstream=Upstream(repo="blueprints", package=package_name),
             downstream=Downstream(repo=cluster, package=package_name),
+        )
+    world.add_repository("far")
+    for name, (repo, up), down in (
+        ("chained", (CLUSTERS[1], "db"), "near"),
+        ("further", ("far", "near"), "end"),
+    ):
+        world.variants[name] = PackageVariantSpec(
+            upstream=Upstream(repo=repo, package=up), downstream=Downstream(repo="far", package=down)
         )
     world.run()
     world.merge(CLUSTERS[1], world.drafts(CLUSTERS[1])[0])
@@ -99,7 +107,8 @@ def release(draw: random.Random, world: ModelWorld) -> None:
 
 
 def a_draft(draw: random.Random, world: ModelWorld) -> tuple[str, str, str] | None:
-    found = [(name, ref) for name in CLUSTERS for ref in world.drafts(name)]
+    places = (*CLUSTERS, "far") if "far" in world.repositories else CLUSTERS
+    found = [(name, ref) for name in places for ref in world.drafts(name)]
     if not found:
         return None
     name, ref = draw.choice(found)

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.git import layout
-from reconciler.git.layout import RevisionRef
+from reconciler import layout
 from reconciler.git.messages import (
     Annotation,
     annotated_message,
@@ -17,6 +16,7 @@ from reconciler.git.messages import (
 )
 from reconciler.git.names import find_blocker, namespace_blockers, refuse_ref, relative_package
 from reconciler.ids import Lifecycle
+from reconciler.layout import RevisionRef
 
 segments = st.from_regex(r"[a-z0-9][a-z0-9-]{0,10}", fullmatch=True)
 paths = st.lists(segments, min_size=1, max_size=4).map("/".join)
@@ -107,10 +107,10 @@ def test_a_branch_named_as_our_directory_blocks_it() -> None:
     assert namespace_blockers({"refs/heads/drafts/a/w", "refs/tags/drafts"}) == ()
 
 
-def test_workspaces_count_on_from_the_greatest() -> None:
-    assert layout.next_workspace([]) == "packagevariant-1"
-    assert layout.next_workspace(["packagevariant-9", "packagevariant-10", "other-99"]) == "packagevariant-11"
-    assert layout.next_workspace(["packagevariant-x"]) == "packagevariant-1"
+def test_only_our_workspaces_have_numbers() -> None:
+    names = ["packagevariant-9", "packagevariant-10", "other-99", "packagevariant-x"]
+
+    assert [layout.workspace_number(name) for name in names] == [9, 10, 0, 0]
 
 
 def test_revisions_count_on_from_the_greatest() -> None:

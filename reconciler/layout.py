@@ -43,6 +43,16 @@ def deletion_proposed_ref(path: str, revision: int, workspace: str = "") -> str:
     return f"{HEADS}{DELETION_PROPOSED}{path}/{last}"
 
 
+def short_branch(ref: str) -> str:
+    """Return a branch's short name."""
+    return ref.removeprefix(HEADS)
+
+
+def short_tag(ref: str) -> str:
+    """Return a tag's short name."""
+    return ref.removeprefix(TAGS)
+
+
 def deletion_ref(instance: str, path: str) -> str:
     """Return the head of our pull request that deletes a package (D4)."""
     return f"{HEADS}reconciler/{instance}/delete/{path}"
@@ -93,19 +103,15 @@ def paths_overlap(one: str, other: str) -> bool:
     return one != other and (is_within(one, other) or is_within(other, one))
 
 
-def next_workspace(workspaces: Iterable[str]) -> str:
-    """Return `packagevariant-<n>`, n one above the greatest in use, whoever uses it and in what state.
+def workspace_number(workspace: str) -> int:
+    """Return N of `packagevariant-N`; 0 for any other workspace.
 
-    Source: porch packagevariant_controller.go, newWorkspaceName: a suffix that is no number counts 0.
+    Source: porch packagevariant_controller.go, newWorkspaceName.
     """
-    numbers = [_atoi(w.removeprefix(WORKSPACE_PREFIX)) for w in workspaces if w.startswith(WORKSPACE_PREFIX)]
-    return f"{WORKSPACE_PREFIX}{max([0, *numbers]) + 1}"
+    suffix = workspace.removeprefix(WORKSPACE_PREFIX)
+    return int(suffix) if suffix != workspace and suffix.isascii() and suffix.isdigit() else 0
 
 
 def next_revision(revisions: Iterable[int]) -> int:
     """Return the number of the next published revision: one above the greatest."""
     return max([0, *revisions]) + 1
-
-
-def _atoi(text: str) -> int:
-    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text, re.ASCII) else 0

@@ -1,0 +1,95 @@
+"""Publishing (D4): what main holds of our packages and no tag names yet becomes a revision in this run."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from reconciler.expand.variants import Desired
+from reconciler.ids import Lifecycle, Oid, PackageKey
+from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
+from reconciler.layout import is_within, short_tag, tag_ref
+from reconciler.resolve.downstreams import Wanted, find_view, is_paused
+from reconciler.resolve.ownership import find_owner, may_stand_behind
+
+Publications = Mapping[PackageKey, tuple[PackageRevision, ...]]
+"""The revisions that a plan tags, by package, in the order of their numbers."""
+
+
+def find_publications(wanted: Wanted, desired: Desired, inventory: Inventory) -> Publications:
+    """Return the revisions `F/vN` that this plan publishes: untagged states of main, in first-parent order.
+
+    A person's hotfix is published as it is; states from before the package was ours are not. Pure and
+    known before anything is resolved, so that a variant whose upstream is such a package meets it in
+    the same run (law 1). Whether the next content of the package can be made plays no part.
+    """
+    if not inventory.policy.publish_tags:
+        return {}
+    desired_keys, stalled = {v.key for v in desired.variants}, inventory.stalled | desired.stalled
+    found = {}
+    for key, variants in wanted.items():
+        view = find_view(variants[0], inventory)
+        package = view.packages.get(key.path) if view is not None else None
+        if view is None or package is None or not package.untagged or len(variants) > 1:
+            continue
+        owner = find_owner(package.main_header, key, inventory)
+        if owner is None or may_stand_behind(owner, desired_keys, stalled, inventory):
+            continue
+        if not is_paused(view, variants[0], inventory):
+            found[key] = tuple(_revisions(package, key, view, inventory))
+    return {key: revisions for key, revisions in found.items() if revisions}
+
+
+def foresee(wanted: Wanted, publications: Publications, inventory: Inventory) -> Inventory:
+    """Return the inventory as this plan will leave it, as far as upstreams are looked for in it. Pure.
+
+    These revisions are tagged, and a package that some variant wants is known before it is there.
+    What is untagged stays listed as such: it tells which drafts main has.
+    """
+    by_url: dict[str, dict[str, Sequence[PackageRevision]]] = defaultdict(dict)
+    for key in wanted:
+        by_url[key.url][key.path] = publications.get(key, ())
+    views = {
+        key: _published(view, by_url[view.url]) if view.url in by_url else view
+        for key, view in inventory.repositories.items()
+    }
+    trees = {
+        TreeAt(key.url, revision.commit.oid, revision.path): revision.tree
+        for key, revisions in publications.items()
+        for revision in revisions
+    }
+    return replace(inventory, repositories=views, trees={**inventory.trees, **trees})
+
+
+def _published(view: RepositoryView, wanted: Mapping[str, Sequence[PackageRevision]]) -> RepositoryView:
+    packages = dict(view.packages)
+    for path, revisions in wanted.items():
+        package = packages.get(path)
+        if package is not None and revisions:
+            packages[path] = replace(package, published=(*package.published, *revisions))
+        elif package is None and view.is_available and is_within(path, view.directory):
+            packages[path] = PackageState(path)
+    tags = {short_tag(r.ref): r.commit for revisions in wanted.values() for r in revisions}
+    return replace(view, packages=packages, tags={**view.tags, **tags})
+
+
+def _revisions(
+    package: PackageState, key: PackageKey, view: RepositoryView, inventory: Inventory
+) -> Iterator[PackageRevision]:
+    latest = package.latest
+    number, tree = (latest.revision, latest.tree) if latest else (0, Oid(""))
+    for state in package.untagged:
+        if find_owner(state.header, key, inventory) is None or state.tree == tree:
+            continue
+        number += 1
+        while short_tag(tag_ref(package.path, number)) in view.tags:
+            number += 1
+        tree = state.tree
+        yield PackageRevision(
+            path=package.path,
+            workspace=state.workspaces.get(number, f"v{number}"),
+            revision=number,
+            lifecycle=Lifecycle.PUBLISHED,
+            ref=tag_ref(package.path, number),
+            commit=state.commit,
+            tree=state.tree,
+        )
