@@ -1,9 +1,13 @@
 """From the value that a document has to the value that it should have, as edits that touch nothing else."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
+
+import orjson
 
 from reconciler.krm.yaml import AddKey, DeleteItem, DeleteKey, Edit, InsertItem, Path, SetValue
+
+_SORTED: Final = orjson.OPT_SORT_KEYS
 
 
 def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
@@ -12,7 +16,7 @@ def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
     The order of keys is no difference: what stays keeps its place, and a new key comes behind
     the one that it follows in `new`.
     """
-    if type(old) is type(new) and old == new and is_same(old, new):
+    if is_same(old, new):
         return
     if isinstance(old, dict) and isinstance(new, dict) and (old or path):
         yield from _of_mappings(old, new, path)
@@ -24,20 +28,35 @@ def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
 
 def is_same(one: Any, other: Any) -> bool:
     """Tell whether two values are the same YAML: types count (1 is not true), the order of keys does not."""
-    if type(one) is not type(other):
+    if type(one) is not type(other) or one != other:
         return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    return bool(one == other)
+    if not isinstance(one, (dict, list)):
+        return True
+    try:
+        return orjson.dumps(one, option=_SORTED) == orjson.dumps(other, option=_SORTED)
+    except orjson.JSONEncodeError:
+        return _is_same_in_depth(one, other)
+
+
+def _is_same_in_depth(one: Any, other: Any) -> bool:
+    """Compare what is no JSON, such as numbers of more than 64 bits."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(is_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return all(map(is_same, one, other))
+    return type(one) is type(other)
 
 
 def copy_value(value: Any) -> Any:
     """Return a deep copy of plain data."""
-    if isinstance(value, dict):
-        return {key: copy_value(child) for key, child in value.items()}
-    return [copy_value(child) for child in value] if isinstance(value, list) else value
+    if not isinstance(value, (dict, list)):
+        return value
+    try:
+        return orjson.loads(orjson.dumps(value))
+    except orjson.JSONEncodeError:
+        if isinstance(value, dict):
+            return {key: copy_value(child) for key, child in value.items()}
+        return [copy_value(child) for child in value]
 
 
 def _of_mappings(old: dict[str, Any], new: dict[str, Any], path: Path) -> Iterator[Edit]:
@@ -49,10 +68,10 @@ def _of_mappings(old: dict[str, Any], new: dict[str, Any], path: Path) -> Iterat
         yield DeleteKey((*path, key))
     before: str | None = None
     for key, value in new.items():
-        if key in old:
-            yield from differences(old[key], value, (*path, key))
-        else:
+        if key not in old:
             yield AddKey(path, key, value, after=before)
+        elif not is_same(old[key], value):
+            yield from differences(old[key], value, (*path, key))
         before = key
 
 

@@ -144,5 +144,6 @@ def _resources(file: PackageFile, path: str, package: str) -> Iterator[Resource]
     index = 0
     for number, part in enumerate(file.parts):
         if part.kind is Kind.KRM:
-            yield Resource(copy_value(part.value), path, package, index, number, path, part.text, part.value)
+            value = copy_value(part.value)
+            yield Resource(value, path, package, index, number, path, part.text, part.value, part.tree)
             index += 1

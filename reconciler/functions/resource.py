@@ -1,12 +1,13 @@
 """A resource on its way through a pipeline: a value that functions change, and the text that follows it."""
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reconciler.functions.differences import copy_value, differences
 from reconciler.ids import group_of
-from reconciler.krm.yaml import Edit, Tree, apply_edits, emit
+from reconciler.krm.yaml import Edit, Tree, apply_edits, edit_tree, edited, emit
 
 LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 
@@ -28,6 +29,7 @@ class Resource:
     source: str = ""
     written: str = ""
     held: dict[str, Any] = field(default_factory=dict)
+    nodes: Tree | None = field(default=None, repr=False)
 
     @property
     def api_version(self) -> str:
@@ -88,9 +90,20 @@ class Resource:
             return self.written
         edits = tuple(differences(self.held, self.value))
         if edits:
-            self.written = apply_edits(self.written, edits).text
-            self.held = copy_value(self.value)
+            self._write(edits)
         return self.written
+
+    @property
+    def tree(self) -> Tree:
+        """The nodes of the text, parsed when they are needed.
+
+        Raises:
+            YamlError: As `text`.
+        """
+        text = self.text
+        if self.nodes is None or self.nodes.text != text:
+            self.nodes = Tree.parse(text)
+        return self.nodes
 
     def edit(self, edits: Iterable[Edit]) -> None:
         """Change the text, comments included, and the value with it.
@@ -98,9 +111,19 @@ class Resource:
         Raises:
             YamlError: As `apply_edits`.
         """
-        self.written = apply_edits(self.text, edits).text
-        self.value = Tree.parse(self.written).value
-        self.held = copy_value(self.value)
+        _ = self.text
+        todo = tuple(edits)
+        self.value = functools.reduce(edited, todo, self.value)
+        self._write(todo)
+
+    def _write(self, edits: tuple[Edit, ...]) -> None:
+        """Make edits that lead to the value, so that text and value say the same."""
+        known = self.nodes is not None and self.nodes.text == self.written
+        if known and self.nodes is not None:
+            self.written = edit_tree(self.nodes, edits).text
+        else:
+            self.written = apply_edits(self.written, edits).text
+        self.held, self.nodes = copy_value(self.value), None
 
     def copy(self) -> "Resource":
         """Return the same resource with a value of its own."""
@@ -113,6 +136,7 @@ class Resource:
             self.source,
             self.written,
             self.held,
+            self.nodes,
         )
 
     def __str__(self) -> str:

@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple, Self
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     Edit,
+    Tree,
     YamlError,
     YamlLimits,
     apply_edits,
     decode,
-    iterate_documents,
 )
 
 
@@ -50,7 +50,7 @@ class Part:
     """One document: the `---` line that opens it (or ""), its text, and what it holds.
 
     `resource` is set whenever apiVersion and kind are; `line` is the line, from 1, where the
-    text starts in the file.
+    text starts in the file. `tree` has the nodes of the text, where it was parsed and has no mark of its own.
     """
 
     marker: str
@@ -59,6 +59,7 @@ class Part:
     value: Any = field(default=None, repr=False)
     resource: ResourceId | None = None
     line: int = 1
+    tree: Tree | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_sops(self) -> bool:
@@ -158,22 +159,17 @@ def _split(text: str) -> list[_Chunk]:
 
 def _part(marker: str, text: str, line: int, path: str, limits: YamlLimits) -> Part:
     try:
-        documents = tuple(iterate_documents(text, limits))
+        tree = Tree.parse(text, limits)
+        value = tree.value
     except YamlError as error:
         where = error.line + line - 1 if error.line else 0
         raise YamlError(error.message, line=where, column=error.column, hint=error.hint) from error
-    if len(documents) > 1:
-        raise YamlError(
-            "A document ends without a --- line after it",
-            line=documents[1].line + line - 1,
-            column=1,
-        )
-    if not documents:
+    if tree.raw is None:
         return Part(marker, text, Kind.EMPTY, line=line)
-    value = documents[0].value
     resource = _identify(value)
     krm = (resource is not None and bool(resource.name)) or _is_kustomization(value, path)
-    return Part(marker, text, Kind.KRM if krm else Kind.DATA, value, resource, line)
+    nodes = tree if tree.text == text else None
+    return Part(marker, text, Kind.KRM if krm else Kind.DATA, value, resource, line, nodes)
 
 
 def _identify(value: Any) -> ResourceId | None:

@@ -22,11 +22,14 @@ from reconciler.krm.yaml import (
     Edit,
     InsertItem,
     Layout,
+    Mapping,
     Path,
     Scalar,
+    Sequence,
     SetHeadComment,
     SetLineComment,
     SetValue,
+    Slot,
     Style,
     Tree,
     YamlError,
@@ -34,7 +37,10 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
+from reconciler.krm.yaml.in_place import edit_in_place
 from reconciler.krm.yaml.model import edited
+from reconciler.krm.yaml.replacement import splice
+from reconciler.krm.yaml.splice import plan_splice
 from tests.support.corpus import CORPUS
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
@@ -59,7 +65,56 @@ VALUES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
     max_leaves=12,
 )
+USUAL_KEYS = st.sampled_from(["a", "ab", "b", "a-b", "0", "y"])
+USUAL_VALUES = st.recursive(
+    st.one_of(st.sampled_from(["a", "b 1", "1", "a#", "x\ny\n", ""]), st.integers(0, 9), st.none()),
+    lambda inner: st.one_of(
+        st.dictionaries(USUAL_KEYS, inner, min_size=1, max_size=3),
+        st.lists(st.dictionaries(USUAL_KEYS, inner, min_size=1, max_size=3), min_size=1, max_size=2),
+        st.lists(inner, max_size=2),
+    ),
+    max_leaves=10,
+)
 LAYOUTS = st.builds(Layout, st.sampled_from([2, 3, 4]), st.booleans())
+
+
+_INDICATORS = [
+    "a:",
+    "b: ",
+    "- ",
+    "{",
+    "}",
+    "[",
+    "]",
+    ", ",
+    "? ",
+    ": ",
+    "|\n",
+    "  >-\n",
+    "|+\n\n",
+    "---\n",
+    "...\n",
+]
+_OTHERS = [
+    "  ",
+    "\n",
+    "\r\n",
+    "\r",
+    "\t",
+    "\u2028",
+    "x",
+    "é",
+    "1",
+    "~",
+    "'y'",
+    '"z"',
+    "# c",
+    "&k ",
+    "*k",
+    "!!str ",
+    "<<: ",
+]
+PIECES = st.sampled_from([*_INDICATORS, *_OTHERS])
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -76,9 +131,10 @@ def test_what_is_written_is_read(value: Any, layout: Layout, flow: bool) -> None
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> str:
+def documents(draw: st.DrawFn, *, usual: bool = False) -> str:
     """Draw a text with comments, blank lines, flow parts, odd ends and either kind of line break."""
-    text = emit(draw(st.dictionaries(TEXTS, VALUES, min_size=1, max_size=4)), draw(LAYOUTS))
+    keys, values = (USUAL_KEYS, USUAL_VALUES) if usual else (TEXTS, VALUES)
+    text = emit(draw(st.dictionaries(keys, values, min_size=1, max_size=4)), draw(LAYOUTS))
     lines: list[str] = []
     for line in text.split("\n"):
         if re.match(r"[ -]*[a-b]+:", line) and draw(st.booleans()):
@@ -156,51 +212,66 @@ def test_comments_are_set_and_taken_away_without_touching_data(data: st.DataObje
     assert (left.comments.line if kind is SetLineComment else left.comments.head) == ""
 
 
+@st.composite
+def frequent_edits(draw: st.DrawFn, value: Any) -> Edit:
+    """Draw an edit of the kinds that functions make most: a scalar, a key, a comment."""
+    path, found = draw(st.sampled_from(list(_paths(value))))
+    texts = draw(st.sampled_from(["x", "a b", "1", ""]))
+    kinds: list[Edit] = []
+    if isinstance(found, dict) and found:
+        key = draw(st.sampled_from(["n1", "n2", "n3", "n4"]).filter(lambda name: name not in found))
+        after = draw(st.sampled_from([None, "n1", "n2", *found]))
+        kinds.append(AddKey(path, key, draw(st.sampled_from([texts, {"q": texts}])), after=after))
+    elif path and not isinstance(found, list):
+        kinds += [SetValue(path, texts), SetLineComment(path, "note")]
+    return draw(st.sampled_from(kinds)) if kinds else SetValue(path, texts)
+
+
+@given(st.data())
+def test_an_edit_in_place_writes_what_one_splice_after_the_other_writes(data: st.DataObject) -> None:
+    text = data.draw(documents(usual=True))
+    try:
+        tree = Tree.parse(text)
+        value = tree.value
+    except YamlError:
+        return
+    edits: list[Edit] = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        edits.append(data.draw(frequent_edits(value)))
+        value = edited(value, edits[-1])
+
+    found = edit_in_place(tree, tuple(edits))
+
+    if found is not None:
+        for edit in edits:
+            text = splice(text, [plan_splice(Tree.parse(text), edit)])
+        assert found == text
+
+
+def _slots(node: Any) -> Iterator[Slot]:
+    for slot in (
+        node.entries if isinstance(node, Mapping) else node.items if isinstance(node, Sequence) else ()
+    ):
+        yield slot
+        yield from _slots(slot.value)
+
+
+@given(st.one_of(documents(usual=True), documents(), st.lists(PIECES, max_size=14).map("".join)))
+def test_the_comment_of_a_line_is_the_one_that_the_index_knows(text: str) -> None:
+    try:
+        tree = Tree.parse(text)
+    except YamlError:
+        return
+    for slot in _slots(tree.root):
+        assert slot.line_comment == slot.comments.line
+
+
 @given(
     st.one_of(st.binary(max_size=60), documents().map(str.encode)),
     st.sampled_from([b"", b"---\n", b"# x\n---\n"]),
 )
 def test_documents_join_to_the_bytes_that_were_split(data: bytes, head: bytes) -> None:
     assert split_file(head + data).data == head + data
-
-
-_INDICATORS = [
-    "a:",
-    "b: ",
-    "- ",
-    "{",
-    "}",
-    "[",
-    "]",
-    ", ",
-    "? ",
-    ": ",
-    "|\n",
-    "  >-\n",
-    "|+\n\n",
-    "---\n",
-    "...\n",
-]
-_OTHERS = [
-    "  ",
-    "\n",
-    "\r\n",
-    "\r",
-    "\t",
-    "\u2028",
-    "x",
-    "é",
-    "1",
-    "~",
-    "'y'",
-    '"z"',
-    "# c",
-    "&k ",
-    "*k",
-    "!!str ",
-    "<<: ",
-]
-PIECES = st.sampled_from([*_INDICATORS, *_OTHERS])
 
 
 @given(st.lists(PIECES, max_size=14).map("".join), st.data())

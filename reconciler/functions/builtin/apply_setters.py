@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from reconciler.functions.builtin.call import Call, FunctionFailedError, file_of, shown
-from reconciler.functions.builtin.walk import Field, fields_of, put_text
+from reconciler.functions.builtin.texts import put_text
 from reconciler.functions.differences import is_same
 from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.krm.yaml import Edit, Scalar, SetLineComment, SetValue, Tree, YamlError
+from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, Tree, YamlError, fields_of
 
 PREFIX: Final = "# kpt-set: "
 _SETTER: Final = re.compile(r"\$\{([^}]*)\}")
@@ -32,7 +32,7 @@ def apply_setters(call: Call) -> Iterator[FunctionResult]:
         if PREFIX not in resource.text:
             continue
         edits: list[Edit] = []
-        for field in fields_of(resource, PREFIX):
+        for field in fields_of(resource.tree, PREFIX):
             pattern = setter_pattern(field.comment)
             if not _is_asked_for(pattern, setters):
                 continue

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from reconciler.functions.builtin.call import Call, FunctionFailedError, file_of, shown
 from reconciler.functions.builtin.globs import glob_pattern
-from reconciler.functions.builtin.walk import Field, fields_of, plain, put_text
+from reconciler.functions.builtin.texts import plain, put_text
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.krm.yaml import Edit, Scalar, SetLineComment, SetValue, YamlError
+from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, YamlError, fields_of
 
 _KEYS: Final = ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment")
 _GROUP: Final = re.compile(r"\$\{(\d+)\}")
@@ -42,7 +42,7 @@ def search_replace(call: Call) -> Iterator[FunctionResult]:
         if search.file is not None and search.file.fullmatch(resource.file) is None:
             continue
         edits: list[Edit] = []
-        for field in fields_of(resource):
+        for field in fields_of(resource.tree):
             groups = _match(search, field)
             if groups is None:
                 continue

@@ -5,11 +5,10 @@ from typing import Any, NamedTuple
 
 from reconciler.functions.builtin.apply_setters import PREFIX, setter_pattern
 from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text, file_of, shown
-from reconciler.functions.builtin.walk import Field, fields_of
 from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.krm.yaml import Edit, Scalar, SetLineComment, Tree, YamlError
+from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, Tree, YamlError, fields_of
 
 
 class _Setter(NamedTuple):
@@ -30,7 +29,7 @@ def create_setters(call: Call) -> Iterator[FunctionResult]:
         if _is_configuration(resource, call):
             continue
         edits: list[Edit] = []
-        for field in fields_of(resource):
+        for field in fields_of(resource.tree):
             pattern = _pattern(field, scalars, arrays)
             if not pattern or setter_pattern(field.comment) == pattern:
                 created += bool(pattern)
@@ -110,7 +109,7 @@ def list_setters(call: Call) -> Iterator[FunctionResult]:
     for resource in call.items:
         if PREFIX not in resource.text:
             continue
-        for field in fields_of(resource, PREFIX):
+        for field in fields_of(resource.tree, PREFIX):
             for name, found in _used(field):
                 values[name] = found._replace(value=shown(resource, found.value))
                 counts[name] = counts.get(name, 0) + 1

@@ -18,14 +18,10 @@ class FieldSpec(NamedTuple):
 
     def fits(self, resource: Resource) -> bool:
         """Tell whether the field is one of this resource's."""
-        version = resource.api_version.rpartition("/")[2]
-        return all(
-            not wanted or wanted == have
-            for wanted, have in (
-                (self.group, resource.group),
-                (self.version, version),
-                (self.kind, resource.kind),
-            )
+        return (
+            self.kind in ("", resource.kind)
+            and self.group in ("", resource.group)
+            and self.version in ("", resource.api_version.rpartition("/")[2])
         )
 
 

@@ -17,9 +17,8 @@ from reconciler.krm.yaml import (
     SetLineComment,
     SetValue,
     Tree,
-    apply_edits,
+    edit_tree,
 )
-from reconciler.krm.yaml.scalars_in_place import replace_on_lines
 
 
 def edits_of(local: Node, merged: Merged, path: Path = ()) -> Iterator[Edit]:
@@ -42,8 +41,7 @@ def write_edits(tree: Tree, edits: tuple[Edit, ...]) -> EditResult:
     Raises:
         YamlError: The edits cannot be written.
     """
-    simple = replace_on_lines(tree, edits)
-    return EditResult(simple) if simple is not None else apply_edits(tree.text, edits)
+    return edit_tree(tree, edits)
 
 
 def is_replacement(edit: Edit) -> bool:

@@ -4,7 +4,7 @@ Read data with `load_documents`; look at places, styles and comments with `Tree.
 document with `apply_edits`, which leaves every other byte as it is; write new text with `emit`.
 """
 
-from reconciler.krm.yaml.apply import apply_edits
+from reconciler.krm.yaml.apply import apply_edits, edit_tree
 from reconciler.krm.yaml.comments import CommentIndex, Comments, Span
 from reconciler.krm.yaml.compose import decode
 from reconciler.krm.yaml.document import Document
@@ -21,10 +21,12 @@ from reconciler.krm.yaml.edits import (
 )
 from reconciler.krm.yaml.emit import Layout, emit, emit_entry, emit_item
 from reconciler.krm.yaml.errors import YamlError
+from reconciler.krm.yaml.fields import Field, fields_of
 from reconciler.krm.yaml.json import load_json, load_json_lines
 from reconciler.krm.yaml.limits import MANIFEST_LIMITS, PACKAGE_LIMITS, SNAPSHOT_LIMITS, Aliases, YamlLimits
 from reconciler.krm.yaml.load import iterate_documents, load_documents
 from reconciler.krm.yaml.marks import Path
+from reconciler.krm.yaml.model import edited
 from reconciler.krm.yaml.quoting import Style
 from reconciler.krm.yaml.raw import Raw
 from reconciler.krm.yaml.tree import Alias, AnyNode, Entry, Item, Mapping, Scalar, Sequence, Slot, Tree
@@ -45,6 +47,7 @@ __all__ = [
     "Edit",
     "EditResult",
     "Entry",
+    "Field",
     "InsertItem",
     "Item",
     "Layout",
@@ -64,9 +67,12 @@ __all__ = [
     "YamlLimits",
     "apply_edits",
     "decode",
+    "edit_tree",
+    "edited",
     "emit",
     "emit_entry",
     "emit_item",
+    "fields_of",
     "iterate_documents",
     "load_documents",
     "load_json",

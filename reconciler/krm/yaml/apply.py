@@ -14,12 +14,12 @@ from reconciler.krm.yaml.edits import (
     SetValue,
 )
 from reconciler.krm.yaml.errors import YamlError
+from reconciler.krm.yaml.in_place import edit_in_place
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
 from reconciler.krm.yaml.marks import Path
 from reconciler.krm.yaml.model import canonical, edited
 from reconciler.krm.yaml.replacement import CannotSpliceError, Replacement, splice
 from reconciler.krm.yaml.roundtrip import edit_round_trip
-from reconciler.krm.yaml.scalars_in_place import replace_on_lines
 from reconciler.krm.yaml.splice import plan_splice
 from reconciler.krm.yaml.tree import Tree
 
@@ -40,18 +40,22 @@ def apply_edits(text: str, edits: Iterable[Edit], limits: YamlLimits = PACKAGE_L
     todo = tuple(edits)
     bom = _BOM if text.startswith(_BOM) else ""
     tree = Tree.parse(text, limits)
-    if not todo:
-        return EditResult(text)
-    value = tree.value
-    simple = replace_on_lines(tree, todo)
-    if simple is not None:
-        return EditResult(bom + simple)
-    return _edit_checked(tree, value, todo, limits, bom)
+    tree.check()
+    result = edit_tree(tree, todo, limits) if todo else EditResult(tree.text)
+    return EditResult(bom + result.text, result.fallbacks) if bom else result
 
 
-def _edit_checked(
-    tree: Tree, intended: Any, todo: tuple[Edit, ...], limits: YamlLimits, bom: str
-) -> EditResult:
+def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_LIMITS) -> EditResult:
+    """Make edits of a document that was read before, without a byte order mark; else as `apply_edits`.
+
+    Raises:
+        YamlError: As `apply_edits`.
+    """
+    simple = edit_in_place(tree, edits)
+    return EditResult(simple) if simple is not None else _edit_checked(tree, tree.value, edits, limits)
+
+
+def _edit_checked(tree: Tree, intended: Any, todo: tuple[Edit, ...], limits: YamlLimits) -> EditResult:
     for edit in todo:
         intended = edited(intended, edit)
     wanted = canonical(intended)
@@ -59,13 +63,13 @@ def _edit_checked(
         result = _splice_all(tree, todo, limits)
         for end in ("", "\n"):  # a block scalar at the end of the text may need its line break
             if _reads_as(result + end, wanted, limits):
-                return EditResult(bom + result + end)
+                return EditResult(result + end)
     except CannotSpliceError:
         pass
     result = edit_round_trip(tree, todo)
     if not _reads_as(result, wanted, limits):
         raise YamlError("The edits cannot be written without changing something else")
-    return EditResult(bom + result, fallbacks=1)
+    return EditResult(result, fallbacks=1)
 
 
 def _reads_as(text: str, wanted: bytes, limits: YamlLimits) -> bool:

@@ -4,7 +4,6 @@ import re
 from typing import Any, Final
 
 from reconciler.krm.yaml.emit import emit, is_collection
-from reconciler.krm.yaml.layout import detect_layout
 from reconciler.krm.yaml.lines import column_of, line_end, starts_line
 from reconciler.krm.yaml.model import plain_value
 from reconciler.krm.yaml.quoting import Style, write_scalar
@@ -31,7 +30,7 @@ def fill(tree: Tree, slot: Slot, value: Any) -> Replacement:
             return _fill_block(tree, slot, value.text, is_list=isinstance(root, Sequence))
         return _fill_inline(tree, slot, value.text, value)
     if is_collection(value):
-        text = emit(value, detect_layout(tree.raw))
+        text = emit(value, tree.layout)
         return _fill_block(tree, slot, text, is_list=not isinstance(value, dict))
     return _fill_inline(tree, slot, None if _is_scalar(value) else emit(value), value)
 
@@ -42,7 +41,7 @@ def fill_root(tree: Tree, value: Any) -> Replacement:
     Raises:
         YamlError: The value cannot be written.
     """
-    text = value.text if isinstance(value, Raw) else emit(value, detect_layout(tree.raw))
+    text = value.text if isinstance(value, Raw) else emit(value, tree.layout)
     root = tree.root
     if root is None:
         at = len(tree.text)
@@ -89,11 +88,11 @@ def _scalar_like(tree: Tree, slot: Slot, value: Any) -> str:
     flow = slot.parent.style is Style.FLOW
     old = slot.value
     if not isinstance(old, Scalar):
-        return write_scalar(value, flow=flow, indent=detect_layout(tree.raw).indent)
+        return write_scalar(value, flow=flow, indent=tree.layout.indent)
     if old.style in (Style.LITERAL, Style.FOLDED):
         width = _block_width(tree, slot, old)
     else:
-        width = detect_layout(tree.raw).indent if isinstance(value, str) and "\n" in value else 2
+        width = tree.layout.indent if isinstance(value, str) and "\n" in value else 2
     return write_scalar(value, like=old.style, flow=flow, indent=width)
 
 
@@ -102,7 +101,7 @@ def _block_width(tree: Tree, slot: Slot, old: Scalar) -> int:
     _, *lines = old.text.split("\n")
     content = next((line for line in lines if line.strip()), "")
     width = len(content) - len(content.lstrip(" ")) - column_of(tree.text, slot.start)
-    return width if 0 < width <= _WIDEST else detect_layout(tree.raw).indent
+    return width if 0 < width <= _WIDEST else tree.layout.indent
 
 
 _WIDEST: Final = 9
@@ -163,5 +162,5 @@ def _child_column(tree: Tree, slot: Slot, *, is_list: bool) -> int:
         return column_of(tree.text, old.content_start)
     if isinstance(slot, Item):
         return column + 2
-    layout = detect_layout(tree.raw)
+    layout = tree.layout
     return column + (0 if is_list and layout.compact_lists else layout.indent)

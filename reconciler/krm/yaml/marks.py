@@ -83,6 +83,8 @@ def typed_key(node: RawNode | AliasNode) -> str:
         return typed_key(node.value)
     if not isinstance(node, ScalarNode):
         raise error_at(node.start_mark, "A key must be a scalar")
+    if _is_text(node):
+        return str(node.value)
     try:
         if node.tag == UNTAGGED:
             return key_text(type_plain(node.value))
@@ -94,11 +96,10 @@ def typed_key(node: RawNode | AliasNode) -> str:
 def index_of(node: RawNode | AliasNode, step: str | int) -> int:
     """Return which entry of a mapping has the key `step`, or which item of a sequence it is; -1 for none."""
     if isinstance(node, MappingNode) and isinstance(step, str):
-        keys = [key for key, _ in node.value]
-        for index, key in enumerate(keys):
+        for index, (key, _) in enumerate(node.value):
             if key.value == step and _is_key(key, step):
                 return index
-        return next((index for index, key in enumerate(keys) if _is_key(key, step)), -1)
+        return next((index for index, (key, _) in enumerate(node.value) if _is_key(key, step)), -1)
     if isinstance(node, SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
         return step
     return -1
@@ -106,11 +107,13 @@ def index_of(node: RawNode | AliasNode, step: str | int) -> int:
 
 def _is_key(node: RawNode | AliasNode, name: str) -> bool:
     """Tell whether a key node becomes the key `name`."""
-    if isinstance(node, ScalarNode):
-        text: str = node.value
-        if not node.tag or (node.tag == UNTAGGED and text not in WORDS and text[0] not in NUMBER_STARTS):
-            return text == name
-    return typed_key(node) == name
+    return node.value == name if isinstance(node, ScalarNode) and _is_text(node) else typed_key(node) == name
+
+
+def _is_text(node: ScalarNode) -> bool:
+    """Tell at a glance that a scalar is a string: it is quoted, or starts like no number and is no word."""
+    text: str = node.value
+    return not node.tag or (node.tag == UNTAGGED and text not in WORDS and text[0] not in NUMBER_STARTS)
 
 
 def _find(root: RawNode, path: Path, *, of_key: bool) -> RawNode:

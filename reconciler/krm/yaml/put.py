@@ -5,7 +5,6 @@ from typing import Any
 from reconciler.krm.yaml.edits import AddKey, InsertItem, SetValue
 from reconciler.krm.yaml.emit import Layout, emit, emit_entry, emit_item
 from reconciler.krm.yaml.fill import fill, fill_root
-from reconciler.krm.yaml.layout import detect_layout
 from reconciler.krm.yaml.lines import column_of, line_end, line_start, starts_line
 from reconciler.krm.yaml.marks import Path
 from reconciler.krm.yaml.model import plain_value
@@ -32,7 +31,7 @@ def set_value(tree: Tree, edit: SetValue) -> Replacement:
         raise CannotSpliceError
     value = edit.value
     if isinstance(value, Raw):
-        value = Raw(_raw_entry(name, value, detect_layout(tree.raw)))
+        value = Raw(_raw_entry(name, value, tree.layout))
     return add_key(tree, AddKey(edit.path[:-1], name, value))
 
 
@@ -54,7 +53,7 @@ def add_key(tree: Tree, edit: AddKey) -> Replacement:
         value = value[edit.key] if isinstance(edit.value, Raw) else value
         text = f"{write_key(edit.key, flow=True)}: {emit(value, flow=True)}"
         return _insert_flow(tree, text, before=before, after=after)
-    layout = detect_layout(tree.raw)
+    layout = tree.layout
     text = edit.value.text if isinstance(edit.value, Raw) else emit_entry(edit.key, edit.value, layout)
     return _insert_block(tree, text, before=before, after=after)
 
@@ -75,7 +74,7 @@ def insert_item(tree: Tree, edit: InsertItem) -> Replacement:
         value = plain_value(edit.value)
         text = emit(value[0] if isinstance(edit.value, Raw) else value, flow=True)
         return _insert_flow(tree, text, before=before, after=items[-1])
-    layout = detect_layout(tree.raw)
+    layout = tree.layout
     text = edit.value.text if isinstance(edit.value, Raw) else emit_item(edit.value, layout)
     return _insert_block(tree, text, before=before, after=items[-1])
 

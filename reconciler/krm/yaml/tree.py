@@ -4,6 +4,7 @@ Nodes are thin views over libyaml's: nothing is computed before it is asked for.
 character offsets into `Tree.text`, which has no byte order mark.
 """
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast
@@ -12,15 +13,18 @@ from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.comments import NO_COMMENTS, CommentIndex, Comments, Span, index_comments
 from reconciler.krm.yaml.compose import UNTAGGED, error_at
+from reconciler.krm.yaml.emit import Layout
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.exact import (
     ExactNode,
     compose_exact,
     content_end,
     dash_offsets,
+    is_block,
     is_zero_width,
     properties_end,
 )
+from reconciler.krm.yaml.layout import detect_layout
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
 from reconciler.krm.yaml.load import construct
 from reconciler.krm.yaml.marks import Path, index_of, typed_key
@@ -29,6 +33,8 @@ from reconciler.krm.yaml.raw import Raw, dedent
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
 _DEEPEST: Final = 10_000
+_BEHIND: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
+"""What stands behind a value that ends its line: nothing, or a comment."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen: made in hot loops, and assigned nowhere
@@ -197,6 +203,11 @@ class Entry:
         return int(self.parent.raw.value[self.index][0].start_mark.index)
 
     @property
+    def line_comment(self) -> str:
+        """The comment at the end of the line; what `comments` says, but cheaper."""
+        return self.tree.line_comment(self)
+
+    @property
     def comments(self) -> Comments:
         """The comments that belong to this key."""
         return self.tree.comments.by_start.get(self.start, NO_COMMENTS)
@@ -215,6 +226,11 @@ class Item:
     def value(self) -> AnyNode:
         """The item as a node."""
         return self.tree.view(self.parent.raw.value[self.index])
+
+    @property
+    def line_comment(self) -> str:
+        """The comment at the end of the line; what `comments` says, but cheaper."""
+        return self.tree.line_comment(self)
 
     @property
     def comments(self) -> Comments:
@@ -243,8 +259,16 @@ class Tree:
         text = text.removeprefix("\ufeff")
         roots = list(compose_exact(text, limits))
         if len(roots) > 1:
-            raise error_at(roots[1].start_mark, "The text has more than one document")
+            raise error_at(roots[1].start_mark, "A document ends without a --- line after it")
         return cls(text, roots[0] if roots else None)
+
+    def check(self) -> None:
+        """Make sure that the document has a value, which composing alone does not tell.
+
+        Raises:
+            YamlError: A duplicate key or an impossible value.
+        """
+        _ = self.value
 
     @property
     def root(self) -> AnyNode | None:
@@ -264,6 +288,11 @@ class Tree:
     def comments(self) -> CommentIndex:
         """Every comment by its owner, and the document's own."""
         return index_comments(self.text, self.raw)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How the document is laid out, so that what is added looks like what is there."""
+        return detect_layout(self.raw)
 
     def slot(self, path: Path) -> Slot | None:
         """Return the entry or item at `path`, if there is one; aliases are not followed."""
@@ -311,6 +340,23 @@ class Tree:
         start, end = self.extent(slot)
         return Raw(dedent(self.text[start:end], self.column(slot.start)))
 
+    def line_comment(self, slot: Slot) -> str:
+        """Return the comment of a slot's line: found where its own line ends, else by the index."""
+        if "#" not in self.text or slot.parent.raw.flow_style:
+            return ""
+        found = None
+        value = slot.value.raw
+        start, end = value.start_mark, value.end_mark
+        if is_block(value):
+            found = _BEHIND.match(self.text, self.key_end(slot))
+        elif start.line == end.line and start.index != end.index and not _is_block_scalar(value):
+            found = (
+                None if "\n" in self.text[slot.start : start.index] else _BEHIND.match(self.text, end.index)
+            )
+        if found is None or (found[1] and is_block(value) and isinstance(slot, Item)):
+            return slot.comments.line
+        return (found[1] or "").rstrip()
+
     def extent(self, slot: Slot) -> Span:
         """Return where a block entry or item stands with its comments, without the final line break."""
         notes = slot.comments
@@ -347,3 +393,7 @@ class Tree:
         if isinstance(node, MappingNode):
             return Mapping(self, node)
         return Sequence(self, node) if isinstance(node, SequenceNode) else Alias(self, node)
+
+
+def _is_block_scalar(node: ExactNode) -> bool:
+    return isinstance(node, ScalarNode) and node.style in ("|", ">")
