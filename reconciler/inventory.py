@@ -301,8 +301,10 @@ class Inventory:
 
     Order-free: every mapping may be in any order, every tuple is sorted by identity. `pulls` is
     keyed by normalised URL. `trees` are packages at commits that no package revision names: the
-    upstreamLocks of downstream packages, tags of whole repositories, branches that variants follow.
-    `documents` are manifests of the dependency dialects, `index` those of the package index.
+    upstreamLocks of downstream packages, tags of whole repositories, branches that variants follow,
+    locked commits; `times` are committer times of the latter, in seconds. `locks` are the pins that
+    were applied last, `reviewed` the lock on main, None where pins are not reviewed. `documents` are
+    manifests of the dependency dialects, `index` those of the package index.
     """
 
     policy: Policy
@@ -317,6 +319,41 @@ class Inventory:
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     documents: tuple[FoundDocument, ...] = ()
+@dataclass(frozen=True, slots=True)
+class LockBranch:
+    """The branch on which another lock is proposed, and the lock there.
+
+    `edited` are the files that people changed on it, `foreign` tells whether commits of others stand
+    on it, so that we may only append; the newest of them was made at `foreign_time`, in seconds.
+    """
+
+    tip: Commit
+    files: Files
+    edited: frozenset[str] = frozenset()
+    foreign: bool = False
+    foreign_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedLock:
+    """The lock on main of the control repository, where it changes by pull request (`lock.mode: reviewed`).
+
+    `base` is that branch, `wanted` the tree of the lock that the last run wanted. `files` are all of
+    the lock, by path below its directory; `pins` are those of upstreams in it. Nothing may move for a
+    variant in `broken`: its file cannot be read. Where its pull requests are unknown it is not
+    `is_open` to proposals.
+    """
+
+    base: str = ""
+    wanted: Oid | None = None
+    files: Files = field(default_factory=dict)
+    pins: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
+    broken: frozenset[ObjectName] = frozenset()
+    branch: LockBranch | None = None
+    is_open: bool = True
+    problems: tuple[Problem, ...] = ()
+
+
     index: tuple[FoundDocument, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
@@ -325,3 +362,6 @@ class Inventory:
         """Return the views of one Git repository, most specific directory first."""
         views = [v for v in self.repositories.values() if v.url == url]
         return sorted(views, key=lambda v: (-len(v.directory), v.key))
+    times: Mapping[Oid, int] = field(default_factory=dict)
+    locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
+    reviewed: ReviewedLock | None = None

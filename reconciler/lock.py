@@ -1,21 +1,37 @@
 """What was decided: the pins of floating upstreams, as schemas with stable bytes (D3)."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import orjson
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from reconciler.ids import ObjectName
+
 LOCK_SCHEMA = "reconciler.dev/v1alpha1"
-UPSTREAMS_DIRECTORY = "locks/upstreams"
+LOCKS_DIRECTORY = "locks"
+"""Where locks stand: on the state branch, and on main where they change by pull request."""
+
+UPSTREAMS_DIRECTORY = f"{LOCKS_DIRECTORY}/upstreams"
 EXACT = ("revision", "workspaceName")
 """The selectors that name one revision for good; every other one floats."""
 
 
-class UpstreamLock(BaseModel):
-    """One floating upstream and the commit that it meant when it was last applied.
+class Request(NamedTuple):
+    """What a manifest asks for: a package of a repository, and how to choose among its commits."""
 
-    `selector` is how the manifest asks for it; empty means the latest published revision.
+    repository: str
+    package: str
+    selector: Mapping[str, Any]
+
+
+class UpstreamLock(BaseModel):
+    """One floating upstream and the commit that it means, until it is decided anew.
+
+    `selector` is how the manifest asks for it; empty means the latest published revision. `commit`
+    decides; `ref` is the name under which it was found, `tree` the package in it. `held` says that
+    a person chose it: it stays whatever the selector would choose.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
@@ -27,28 +43,54 @@ class UpstreamLock(BaseModel):
     repository: str
     package: str
     selector: dict[str, Any]
-    commit: str
+    commit: str = Field(pattern=r"^[0-9a-f]{40}$")
     tree: str
+    ref: str = ""
+    held: bool = False
+
+    @property
+    def key(self) -> ObjectName:
+        """The variant whose upstream it is."""
+        return ObjectName(self.namespace, self.name)
+
+    @property
+    def request(self) -> Request:
+        """What the manifest asked for."""
+        return Request(self.repository, self.package, self.selector)
+
+    def answers(self, upstream: Mapping[str, Any]) -> bool:
+        """Tell whether this is the answer to what a manifest's `spec.upstream` asks for now."""
+        return self.request == request_of(upstream)
+
+
+def request_of(upstream: Mapping[str, Any]) -> Request:
+    """Return what a manifest's `spec.upstream` asks for."""
+    selector = {field: value for field, value in upstream.items() if field not in ("repo", "package")}
+    return Request(upstream.get("repo", ""), upstream.get("package", ""), selector)
+
+
+def is_floating(upstream: Mapping[str, Any]) -> bool:
+    """Tell whether a manifest's `spec.upstream` may mean another commit tomorrow."""
+    return not any(field in upstream for field in EXACT)
 
 
 def lock_upstream(
-    namespace: str, name: str, upstream: dict[str, Any], *, commit: str, tree: str
+    variant: ObjectName, upstream: Mapping[str, Any], *, commit: str, tree: str, ref: str, held: bool = False
 ) -> UpstreamLock | None:
     """Return the lock of a variant's upstream; None where it names one revision by itself.
 
     `upstream` is the manifest's `spec.upstream`.
     """
-    selector = {k: v for k, v in upstream.items() if k not in ("repo", "package")}
-    if not commit or any(field in selector for field in EXACT):
+    if not is_floating(upstream):
         return None
     return UpstreamLock(
-        namespace=namespace,
-        name=name,
-        repository=upstream.get("repo", ""),
-        package=upstream.get("package", ""),
-        selector=selector,
+        namespace=variant.namespace,
+        name=variant.name,
+        **request_of(upstream)._asdict(),
         commit=commit,
         tree=tree,
+        ref=ref,
+        held=held,
     )
 
 
@@ -59,5 +101,5 @@ def lock_bytes(lock: UpstreamLock) -> bytes:
 
 
 def lock_path(lock: UpstreamLock) -> str:
-    """Return the lock's path on the state branch."""
+    """Return the lock's path, on the state branch and on main alike."""
     return f"{UPSTREAMS_DIRECTORY}/{lock.namespace}/{lock.name}.json"

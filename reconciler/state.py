@@ -11,6 +11,9 @@ from reconciler.ids import ObjectName
 SCHEMA = "reconciler.dev/v1alpha1"
 VARIANTS_DIRECTORY = "packagevariants"
 SETS_DIRECTORY = "packagevariantsets"
+WANTED_LOCK = "lock.json"
+"""The path of the record of the lock that was wanted last, where locks are reviewed."""
+
 FUNCTIONS = "Functions"
 """How a reason starts why a package is not ready because of its functions."""
 
@@ -91,7 +94,15 @@ class SetRecord(_Record):
         return ObjectName(self.namespace, self.name)
 
 
-def record_bytes(record: PackageVariantRecord | SetRecord) -> bytes:
+class WantedLockRecord(_Record):
+    """The reviewed lock that was wanted last, as a tree: what a person refused is known by it."""
+
+    api_version: str = SCHEMA
+    kind: str = "WantedLockRecord"
+    tree: str
+
+
+def record_bytes(record: PackageVariantRecord | SetRecord | WantedLockRecord) -> bytes:
     """Return the record's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
     data = record.model_dump(mode="json", by_alias=True)
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -16,7 +16,13 @@ _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"
 _UNREAD = "its repository could not be read"
 _UNENSURED = frozenset(
-    {Reason.PACKAGE_EXISTS, Reason.DUPLICATE_DOWNSTREAM, Reason.NOT_OURS, Reason.UPSTREAM_TAG_MOVED}
+    {
+        Reason.PACKAGE_EXISTS,
+        Reason.DUPLICATE_DOWNSTREAM,
+        Reason.LOCK_PENDING,
+        Reason.NOT_OURS,
+        Reason.UPSTREAM_TAG_MOVED,
+    }
 )
 """Reasons to keep a package that leave its variant without its downstream."""
 

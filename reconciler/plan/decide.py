@@ -134,7 +134,9 @@ def _blank(target: Target, variant: DesiredVariant) -> Change:
 
 
 def _unresolved(change: Change, target: Target, variant: DesiredVariant, world: World) -> Change:
-    """A variant without upstream: what stands is kept, what does not is blocked."""
+    """A variant without upstream, or without its pin: what stands is kept, what does not is blocked."""
+    if variant.key in world.waiting:
+        return replace(change, reason=Reason.LOCK_PENDING, message=world.waiting[variant.key])
     subject = subject_of(variant)
     mine = [p for p in world.resolution.problems if p.subject == subject]
     message = mine[0].message if mine else ""

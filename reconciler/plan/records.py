@@ -9,12 +9,13 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes, lock_path, lock_upstream
-from reconciler.plan.changes import Change, ConflictNote, Op, WriteDraft, WriteRemoval
+from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes, lock_path
+from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
+from reconciler.resolve.locked import lock_pin, upstream_data
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import (
@@ -32,6 +33,7 @@ _UNDECIDED = frozenset(
         Reason.OWNER_STALLED,
         Reason.PACKAGE_EXISTS,
         Reason.DUPLICATE_DOWNSTREAM,
+        Reason.HELD_BACK,
         Reason.UPSTREAM_TAG_MOVED,
     }
 )
@@ -44,10 +46,12 @@ def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
     cannot be looked at.
     """
     records = dict(world.inventory.records)
+    locks: dict[ObjectName, UpstreamLock | None] = dict(world.inventory.locks)
     for change in changes:
         resolved = world.resolved.get(change.variant) if change.variant else None
         if resolved is not None and resolved.downstream == change.package and _is_applied(change):
             records[resolved.variant.key] = _record(resolved, change, world)
+            locks[resolved.variant.key] = _lock(resolved, world)
     for change in changes:
         old = records.get(change.variant) if change.variant else None
         if old is not None and _asks_to_delete(change, old):
@@ -56,7 +60,7 @@ def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
         del records[key]
     kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(world, records.values())]
     files = {record_path(r): record_bytes(r) for r in kept}
-    files |= {lock_path(lock): lock_bytes(lock) for lock in map(_lock, records.values()) if lock}
+    files |= {lock_path(lock): lock_bytes(lock) for key, lock in locks.items() if lock and key in records}
     return dict(sorted(files.items()))
 
 
@@ -78,14 +82,12 @@ def _owned_files(variant: ObjectName, package: PackageKey) -> Iterator[tuple[str
         yield f"{directory}/{variant.namespace}/{variant.name}.json", package
 
 
-def _lock(record: PackageVariantRecord) -> UpstreamLock | None:
-    return lock_upstream(
-        record.namespace,
-        record.name,
-        record.spec.get("upstream") or {},
-        commit=record.upstream_commit,
-        tree=record.upstream_tree,
-    )
+def _lock(resolved: ResolvedVariant, world: World) -> UpstreamLock | None:
+    """Return the pin that a variant's package is made from; one that a person holds stays theirs."""
+    key, upstream = resolved.variant.key, upstream_data(resolved.variant)
+    old = world.inventory.locks.get(key)
+    held = old is not None and old.held and old.answers(upstream)
+    return old if held else lock_pin(key, upstream, resolved.pin)
 
 
 def plan_status(world: World, conditions: Mapping[ObjectKey, tuple[Condition, ...]]) -> dict[str, bytes]:

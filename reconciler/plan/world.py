@@ -47,7 +47,8 @@ class Target:
 class World:
     """Everything a decision may look at; built once, never changed.
 
-    `gone` are the recorded variants that are not created or updated, with why.
+    `gone` are the recorded variants that are not created or updated, with why; `waiting` those for
+    which nothing is done before their pin is merged, with why.
     """
 
     inventory: Inventory
@@ -61,6 +62,7 @@ class World:
     variants: Mapping[ObjectName, DesiredVariant]
     stalled: frozenset[ObjectKey]
     gone: Mapping[ObjectName, VariantChange]
+    waiting: Mapping[ObjectName, str]
     proposed_deletions: ProposedDeletions
 
     def is_stalled(self, variant: ObjectName) -> bool:
@@ -84,6 +86,7 @@ def build_world(inventory: Inventory, desired: Desired, resolution: Resolution, 
         resolved={r.variant.key: r for r in resolution.variants},
         variants={v.key: v for v in desired.variants},
         stalled=inventory.stalled | desired.stalled,
+        waiting={one.variant.key: one.why for one in resolution.waiting},
         gone={change.key: change for change in (*diff.delete, *diff.keep, *diff.transfer)},
         proposed_deletions=deletions,
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from reconciler.api.porch import REPOSITORY, Repository, Upstream
+from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.config import FILE, parse_configuration
 from reconciler.errors import ConfigurationError, Location, Problem, UnavailableError
@@ -19,21 +19,24 @@ from reconciler.inventory import (
     PullRequest,
     PullState,
     RepositoryView,
+    ReviewedLock,
     Snapshot,
     Source,
     Sourced,
-    TreeAt,
 )
 from reconciler.layout import HEADS
+from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials
 from reconciler.read.files import is_below
 from reconciler.read.index_folders import read_index_folders
+from reconciler.read.locks import read_reviewed
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, state_ref, status_ref
+from reconciler.read.trees import Trees, read_trees
 from reconciler.reasons import Reason
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
@@ -94,9 +97,14 @@ def read_inventory(
     index = read_index_folders(opened.objects, opened.commit.oid, policy.limits)
     pulls, views = _read_pulls(views, mirrors, forges) if reading.deep else ({}, views)
     manifests = declared.manifests
+    reviewed = read_reviewed(opened, policy, state.wanted_lock)
+    if reviewed and reading.deep:
+        reviewed, pulls = _with_lock_pulls(reviewed, pulls, opened, forges)
     unread = tuple(_unread(opened, policy, manifests, state))
+    found = read_trees(manifests, views, mirrors, state, reviewed) if reading.deep else Trees()
     problems = {*index.problems, *declared.problems, *snapshot.problems, *state.problems, *unread}
     return Inventory(
+    problems |= {*(reviewed.problems if reviewed else ())}
         policy=policy,
         control=_control(opened, policy, state_tip, manifests, unread),
         variants=manifests.variants,
@@ -107,7 +115,10 @@ def read_inventory(
         records=state.records,
         set_records=state.set_records,
         pulls=pulls,
-        trees=dict(_trees(manifests, views, mirrors)) if reading.deep else {},
+        trees=found.trees,
+        times=found.times,
+        locks=state.locks,
+        reviewed=reviewed,
         documents=manifests.documents,
         index=index.documents,
         problems=tuple(sorted(problems)),
@@ -301,59 +312,17 @@ def _unread(opened: OpenControl, policy: Policy, manifests: Manifests, state: St
             yield Problem(Location(policy.config_path), Reason.MANIFEST_UNREADABLE, message, hint)
 
 
-def _trees(
-    manifests: Manifests, views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors
-) -> Iterator[tuple[TreeAt, Oid]]:
-    """Yield packages at commits that no package revision names, as far as a variant or a lock names them."""
-    seen: set[TreeAt] = set()
-    for view, commit, path in (*_followed(manifests, views), *_locked(views)):
-        at = TreeAt(view.url, commit, path)
-        if at in seen:
-            continue
-        seen.add(at)
-        mirror = mirrors.open(view.remote)
-        tree = mirror.subtree(commit, path) if mirror.find_commit(commit) else None
-        if tree:
-            yield at, tree
-
-
-def _followed(
-    manifests: Manifests, views: Mapping[ObjectName, RepositoryView]
-) -> Iterator[tuple[RepositoryView, Oid, str]]:
-    """Yield where upstreams by branch, and by tags of a whole repository, may be."""
-    named = [(v.key, v.manifest.spec.upstream) for v in manifests.variants]
-    named += [(s.key, s.manifest.spec.upstream) for s in manifests.sets]
-    for key, given in named:
-        upstream = given or Upstream()
-        view = views.get(ObjectName(key.namespace, upstream.repo or ""))
-        if view is None or not view.is_available or not upstream.package:
-            continue
-        path = view.full_path(upstream.package)
-        if upstream.branch and (tip := view.branches.get(upstream.branch)):
-            yield view, tip.oid, path
-        if upstream.tag or upstream.version:
-            for tag, commit in view.tags.items():
-                if tag == upstream.tag or (upstream.version and "/" not in tag):
-                    yield view, commit.oid, path
-
-
-def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[tuple[RepositoryView, Oid, str]]:
-    """Yield what the upstreamLocks of packages name, wherever their repository is registered."""
-    named: dict[str, list[RepositoryView]] = {}
-    available = [view for view in views.values() if view.is_available]
-    for view in available:
-        git = view.manifest.spec.git
-        for name in {view.url, normalise_url(view.remote), normalise_url(git.repo if git else "")}:
-            named.setdefault(name, []).append(view)
-    packages = (package for view in available for package in view.packages.values())
-    headers = (h for p in packages for h in (p.main_header, *(draft.header for draft in p.drafts)))
-    locks = {
-        (h.upstream_lock.repo, h.upstream_lock.commit, h.upstream_lock.directory)
-        for h in headers
-        if h and h.upstream_lock
-    }
-    for repo, commit, written in sorted(locks):
-        directory = written.strip("/")
-        for view in named.get(normalise_url(repo), ()) if commit else ():
-            yield view, Oid(commit), directory
-            yield view, Oid(commit), view.full_path(directory)
+def _with_lock_pulls(
+    reviewed: ReviewedLock, pulls: dict[str, tuple[PullRequest, ...]], opened: OpenControl, forges: Forges
+) -> tuple[ReviewedLock, dict[str, tuple[PullRequest, ...]]]:
+    """Add the control repository's pull requests; where they cannot be listed the lock says why."""
+    mirror = opened.mirror
+    if mirror.url in pulls:
+        return reviewed, pulls
+    try:
+        return reviewed, {**pulls, mirror.url: _current(forges.of(mirror).list_pulls(), mirror)}
+    except UnavailableError as error:
+        message = f"The pull requests of the control repository cannot be listed: {error}"
+        where = Location(LOCKS_DIRECTORY)
+        problem = Problem(where, Reason.REPOSITORY_UNAVAILABLE, message, error.hint)
+        return replace(reviewed, is_open=False, problems=(*reviewed.problems, problem)), pulls

@@ -11,6 +11,7 @@ from reconciler.errors import Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import FoundDocument, Source, Sourced
+from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FoundFile, Objects, Unread, Walk, is_below
@@ -73,9 +74,9 @@ def read_manifests(
     """Return the manifests below the policy's paths.
 
     Isolated: whatever is wrong with one file or object becomes a problem, and the others are read.
-    Hidden files, the snapshot, the configuration, and what is registered as a package repository
-    (its directory; packages below a registered root) are not manifests, unless a manifest path
-    names something inside.
+    Hidden files, the snapshot, the configuration, a reviewed lock, and what is registered as a package
+    repository (its directory; packages below a registered root) are not manifests, unless a manifest
+    path names something inside.
 
     Args:
         objects: The control repository.
@@ -111,7 +112,8 @@ def read_manifests(
 
 def _find(objects: Objects, commit: Oid, policy: Policy) -> _Found:
     """Return every file that may hold manifests; a path inside another one leads to its files first."""
-    walk = Walk(SUFFIXES, frozenset({policy.snapshot_path}), policy.limits.path_depth)
+    locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()
+    walk = Walk(SUFFIXES, frozenset({policy.snapshot_path, *locks}), policy.limits.path_depth)
     files: dict[str, tuple[FoundFile, str]] = {}
     unread: set[Unread] = set()
     missing: list[str] = []

@@ -4,25 +4,41 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
+from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.policy import Limits
 from reconciler.read.files import FoundFile, Objects, Walk
 from reconciler.reasons import Reason
-from reconciler.state import SCHEMA, SETS_DIRECTORY, VARIANTS_DIRECTORY, PackageVariantRecord, SetRecord
+from reconciler.state import (
+    SCHEMA,
+    SETS_DIRECTORY,
+    VARIANTS_DIRECTORY,
+    WANTED_LOCK,
+    PackageVariantRecord,
+    SetRecord,
+    WantedLockRecord,
+)
 
-R = TypeVar("R", PackageVariantRecord, SetRecord)
+R = TypeVar("R", PackageVariantRecord, SetRecord, UpstreamLock)
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the state branch holds; `problems` are records that cannot be read, which own nothing then."""
+    """What the state branch holds; `problems` are records that cannot be read, which own nothing then.
+
+    `locks` are the pins of floating upstreams; one that cannot be read is decided anew. `wanted_lock`
+    is the tree of the reviewed lock that the last run wanted.
+    """
 
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
+    locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
+    wanted_lock: Oid | None = None
     problems: tuple[Problem, ...] = ()
 
 
@@ -48,15 +64,31 @@ def read_state(objects: Objects, commit: Oid | None, limits: Limits) -> State:
     if commit is None:
         return State()
     problems: list[Problem] = []
-    variants = {}
-    for path, data in _files(objects, commit, VARIANTS_DIRECTORY, limits, problems):
-        if record := _record(path, data, PackageVariantRecord, problems):
-            variants[record.key] = record
-    sets = {}
-    for path, data in _files(objects, commit, SETS_DIRECTORY, limits, problems):
-        if set_record := _record(path, data, SetRecord, problems):
-            sets[set_record.key] = set_record
-    return State(variants, sets, tuple(sorted(problems)))
+
+    tip = commit
+
+    def records(directory: str, model: type[R]) -> dict[ObjectName, R]:
+        files = _files(objects, tip, directory, limits, problems)
+        found = (_record(path, data, model, problems) for path, data in files)
+        return {record.key: record for record in found if record}
+
+    return State(
+        records=records(VARIANTS_DIRECTORY, PackageVariantRecord),
+        set_records=records(SETS_DIRECTORY, SetRecord),
+        locks=records(UPSTREAMS_DIRECTORY, UpstreamLock),
+        wanted_lock=_wanted_lock(objects, commit, limits, problems),
+        problems=tuple(sorted(problems)),
+    )
+
+
+def _wanted_lock(objects: Objects, commit: Oid, limits: Limits, problems: list[Problem]) -> Oid | None:
+    oid = objects.blob_at(commit, WANTED_LOCK)
+    if oid is None:
+        return None
+    objects.ensure([oid])
+    data = objects.blob(oid, limits.manifest_bytes)
+    record = _record(WANTED_LOCK, data, WantedLockRecord, problems)
+    return Oid(record.tree) if record else None
 
 
 def _files(
@@ -73,8 +105,8 @@ def _files(
             problems.append(_unreadable(file.path, error.why))
 
 
-def _record(path: str, data: bytes, model: type[R], problems: list[Problem]) -> R | None:
-    _check_schema(path, data)
+def _record(path: str, data: bytes, model: type[M], problems: list[Problem]) -> M | None:
+    check_schema(path, data)
     try:
         return model.model_validate_json(data, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -87,7 +119,7 @@ def _unreadable(path: str, why: str) -> Problem:
     return Problem(Location(path), Reason.INVALID_STATE, f"The record cannot be read: {why}", hint)
 
 
-def _check_schema(path: str, data: bytes) -> None:
+def check_schema(path: str, data: bytes) -> None:
     """Refuse a state of a newer version.
 
     Raises:

@@ -1,6 +1,6 @@
 """What a downstream was last made from: its upstreamLock, found again by commit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
@@ -15,8 +15,25 @@ _UNNUMBERED = -1
 """Of a base whose tag has moved on: it is called by the name that it was taken under, and its commit."""
 
 
+Sources = Mapping[str, tuple[RepositoryView, ...]]
+"""Readable views by every URL that an upstreamLock may know them under, the most specific directory first."""
+
+
+def index_sources(inventory: Inventory) -> Sources:
+    """Return where to look for an upstreamLock's repository: made once, asked for every package."""
+    found: dict[str, list[RepositoryView]] = {}
+    for view in sorted(inventory.repositories.values(), key=lambda v: (-len(v.directory), v.key)):
+        for name in _names(view) if view.is_available else ():
+            found.setdefault(name, []).append(view)
+    return {name: tuple(views) for name, views in found.items()}
+
+
 def find_base(
-    header: KptfileHeader | None, pin: Pin, inventory: Inventory, record: PackageVariantRecord | None
+    header: KptfileHeader | None,
+    pin: Pin,
+    record: PackageVariantRecord | None,
+    inventory: Inventory,
+    sources: Sources,
 ) -> tuple[Pin | None, str]:
     """Return the pin that a Kptfile's upstreamLock names, or None and why it cannot be found.
 
@@ -30,11 +47,10 @@ def find_base(
     url = normalise_url(lock.repo)
     if (commit, directory) == (pin.commit.oid, pin.package.path) and url in _identities(pin):
         return pin, ""
-    for view in sorted(inventory.repositories.values(), key=lambda v: (-len(v.directory), v.key)):
-        if view.is_available and url in _names(view):
-            for path in dict.fromkeys((directory, view.full_path(directory))):
-                if found := _find(view, path, commit, lock, inventory):
-                    return found, ""
+    for view in sources.get(url, ()):
+        for path in dict.fromkeys((directory, view.full_path(directory))):
+            if found := find_commit(view, path, commit, lock.ref, inventory):
+                return found, ""
     if record is not None and record.upstream_commit == commit and record.upstream_tree:
         return _recorded(pin, lock, record), ""
     return None, f"The upstreamLock names commit {commit} of {lock.repo}, which could not be found"
@@ -49,17 +65,17 @@ def _identities(pin: Pin) -> set[str]:
     return {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}
 
 
-def _find(
-    view: RepositoryView, path: str, commit: Oid, lock: GitUpstream, inventory: Inventory
-) -> Pin | None:
+def find_commit(view: RepositoryView, path: str, commit: Oid, name: str, inventory: Inventory) -> Pin | None:
+    """Return the pin of a package at a commit that was taken under `name`, None if nobody has it any more."""
     package = view.packages.get(path, PackageState(path))
-    states = sorted(_states(view, package), key=lambda s: s[0] != lock.ref)
+    states = sorted(_states(view, package), key=lambda s: s[0] != name)
     for ref, revision, at, tree in states:
         if at.oid == commit:
-            number = revision if ref == lock.ref or not lock.ref else _UNNUMBERED
-            return pin_at(view, path, at, tree, ref=lock.ref or ref, revision=number)
+            number = revision if ref == name or not name else _UNNUMBERED
+            return pin_at(view, path, at, tree, ref=name or ref, revision=number)
     kept = inventory.trees.get(TreeAt(view.url, commit, path))
-    return pin_at(view, path, Commit(commit, 0), kept, ref=lock.ref) if kept else None
+    at = Commit(commit, inventory.times.get(commit, 0))
+    return pin_at(view, path, at, kept, ref=name) if kept else None
 
 
 def _states(view: RepositoryView, package: PackageState) -> Iterator[tuple[str, int, Commit, Oid]]:

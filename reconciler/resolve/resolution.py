@@ -40,7 +40,8 @@ class ResolvedVariant:
     was made from. `inputs` is the digest of everything that rendering reads; `settled` is the
     result where a record already tells it, and then no tree is needed. `objects` are digests of the
     cluster objects that its injectors may name. `moved` says how its numbered
-    upstream tag moved without a person's consent, empty if it did not.
+    upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
+    upstream means by itself, which a lock may keep from being the pin; None for an exact one.
     """
 
     variant: DesiredVariant
@@ -56,6 +57,16 @@ class ResolvedVariant:
     settled: Oid | None = None
     objects: Mapping[str, str] = field(default_factory=dict)
     moved: str = ""
+    offers: Pin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingVariant:
+    """A desired variant for which nothing is done before its pin is merged; `offers` would be that pin."""
+
+    variant: DesiredVariant
+    offers: Pin | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,7 @@ class Resolution:
 
     variants: tuple[ResolvedVariant, ...] = ()
     releases: tuple[Release, ...] = ()
+    waiting: tuple[WaitingVariant, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     problems: tuple[Problem, ...] = ()
     needs: Needs = Needs()

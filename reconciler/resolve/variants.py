@@ -1,28 +1,30 @@
 """Resolution: every desired variant meets its upstream, its downstream and its base."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from reconciler.api.porch import GROUP, Downstream
 from reconciler.errors import Problem
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectKey, PackageKey
 from reconciler.inventory import Inventory, PackageState
-from reconciler.resolve.bases import find_base
+from reconciler.resolve.bases import Sources, find_base, index_sources
 from reconciler.resolve.downstreams import wanted_packages
+from reconciler.resolve.locked import choose_pin
 from reconciler.resolve.moved import find_moved_tag
 from reconciler.resolve.needs import collect_needs
 from reconciler.resolve.ownership import current_draft
 from reconciler.resolve.publications import find_publications, foresee
 from reconciler.resolve.releases import find_releases
-from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant
+from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant, WaitingVariant
 from reconciler.resolve.settled import ObjectIndex, find_settled, index_objects, inputs_digest, named_objects
-from reconciler.resolve.upstreams import find_repository, find_upstream
+from reconciler.resolve.upstreams import find_repository
 
 
 def resolve(inventory: Inventory, desired: Desired) -> Resolution:
     """Pin every desired variant to one upstream commit, and name the trees that rendering reads.
 
-    Pure and order-free. Total: every desired variant is resolved or stalled with its problems. What
+    Pure and order-free. Total: every desired variant is resolved, stalled with its problems, or waits. What
     this plan will publish counts as published: a chain of variants rests after one run (law 1).
     """
     variants: list[ResolvedVariant] = []
@@ -32,11 +34,14 @@ def resolve(inventory: Inventory, desired: Desired) -> Resolution:
     publications = find_publications(wanted, desired, inventory)
     releases = tuple(find_releases(wanted, desired, inventory))
     inventory = foresee(wanted, publications, inventory)
-    objects = index_objects(inventory.snapshot)
+    lookups = Lookups(index_objects(inventory.snapshot), index_sources(inventory))
+    waiting: list[WaitingVariant] = []
     for variant in sorted(desired.variants, key=lambda v: v.key):
-        outcome = resolve_variant(variant, inventory, objects)
+        outcome = resolve_variant(variant, inventory, lookups)
         if isinstance(outcome, ResolvedVariant):
             variants.append(outcome)
+        elif isinstance(outcome, WaitingVariant):
+            waiting.append(outcome)
         else:
             stalled.add(variant_key(variant))
             problems += outcome
@@ -44,6 +49,7 @@ def resolve(inventory: Inventory, desired: Desired) -> Resolution:
         variants=tuple(variants),
         releases=releases,
         stalled=frozenset(stalled),
+        waiting=tuple(waiting),
         problems=tuple(sorted(problems)),
         needs=collect_needs(variants, releases),
         publications=publications,
@@ -55,24 +61,35 @@ def variant_key(variant: DesiredVariant) -> ObjectKey:
     return ObjectKey(GROUP, "PackageVariant", *variant.key)
 
 
+class Lookups(NamedTuple):
+    """What every variant asks, indexed once."""
+
+    objects: ObjectIndex
+    sources: Sources
+
+
 def resolve_variant(
-    variant: DesiredVariant, inventory: Inventory, objects: ObjectIndex
-) -> ResolvedVariant | list[Problem]:
+    variant: DesiredVariant, inventory: Inventory, lookups: Lookups
+) -> ResolvedVariant | WaitingVariant | list[Problem]:
     """Resolve one variant, or say everything that is wrong with its two ends."""
     downstream = variant.spec.downstream or Downstream()
     view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
-    pin = find_upstream(variant, inventory)
-    if isinstance(view, Problem) or isinstance(pin, Problem):
-        return [found for found in (view, pin) if isinstance(found, Problem)]
+    choice = choose_pin(variant, inventory)
+    if isinstance(view, Problem) or isinstance(choice, Problem):
+        return [found for found in (view, choice) if isinstance(found, Problem)]
+    pin = choice.pin
+    if pin is None:
+        return WaitingVariant(variant, choice.offers, choice.waits)
     path = view.full_path(downstream.package or "")
     record = inventory.records.get(variant.key)
     package = view.packages.get(path, PackageState(path))
-    base, lost = find_base(package.main_header, pin, inventory, record)
+    base, lost = find_base(package.main_header, pin, record, inventory, lookups.sources)
     draft = current_draft(package, view, inventory)
-    draft_base, _ = find_base(draft.header if draft else None, pin, inventory, record)
+    draft_header = draft.header if draft else None
+    draft_base, _ = find_base(draft_header, pin, record, inventory, lookups.sources)
     pin = _steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, path)
-    inputs = inputs_digest(variant, view, where, pin, inventory, objects=objects)
+    inputs = inputs_digest(variant, view, where, pin, inventory, objects=lookups.objects)
     resolved = ResolvedVariant(
         variant=variant,
         view=view.key,
@@ -84,8 +101,9 @@ def resolve_variant(
         draft=draft,
         draft_base=draft_base,
         inputs=inputs,
-        objects=named_objects(variant, objects),
-        moved=find_moved_tag((draft.header if draft else None, package.main_header), pin, variant),
+        objects=named_objects(variant, lookups.objects),
+        moved=find_moved_tag((draft_header, package.main_header), pin, variant),
+        offers=choice.offers,
     )
     return replace(resolved, settled=find_settled(resolved, record))
 

@@ -32,11 +32,13 @@ from reconciler.inventory import (
     PullRequest,
     PullState,
     RepositoryView,
+    ReviewedLock,
     Snapshot,
     Source,
     Sourced,
     TreeAt,
 )
+from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.objects import File, Files, object_id, tree_id
 from reconciler.plan import plan_changes
 from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval
@@ -132,6 +134,8 @@ class ModelWorld:
     annotations: dict[str, dict[str, str]] = field(default_factory=dict)
     records: dict[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: dict[ObjectName, SetRecord] = field(default_factory=dict)
+    locks: dict[ObjectName, UpstreamLock] = field(default_factory=dict)
+    reviewed: ReviewedLock | None = None
     state: dict[str, bytes] = field(default_factory=dict)
     status: dict[str, bytes] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
@@ -235,6 +239,9 @@ class ModelWorld:
             set_records=self.set_records,
             pulls={r.url: tuple(r.pulls) for r in self.repositories.values()},
             trees=dict(self._trees()),
+            times={oid: one.time for r in self.repositories.values() for oid, one in r.commits.items()},
+            locks={key: self.locks[key] for key in self._order(sorted(self.locks))},
+            reviewed=self.reviewed,
         )
 
     def plan(self) -> Plan:
@@ -284,10 +291,11 @@ class ModelWorld:
         return plan
 
     def lose_state(self) -> None:
-        self.state, self.status, self.records, self.set_records = {}, {}, {}, {}
+        self.state, self.status = {}, {}
+        self._read_state()
 
     def _read_state(self) -> None:
-        self.records, self.set_records = {}, {}
+        self.records, self.set_records, self.locks = {}, {}, {}
         for path, data in self.state.items():
             if path.startswith("packagevariants/"):
                 record = PackageVariantRecord.model_validate_json(data)
@@ -295,6 +303,9 @@ class ModelWorld:
             elif path.startswith("packagevariantsets/"):
                 one = SetRecord.model_validate_json(data)
                 self.set_records[one.key] = one
+            elif path.startswith(f"{UPSTREAMS_DIRECTORY}/"):
+                lock = UpstreamLock.model_validate_json(data)
+                self.locks[lock.key] = lock
 
     def _write(self, repository: ModelRepository, write: WriteDraft | WriteRemoval | MoveRef) -> int:
         assert repository.refs.get(write.ref) == write.expect, f"lease on {write.ref}"

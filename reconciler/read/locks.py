@@ -1,0 +1,128 @@
+"""The reviewed lock: what main of the control repository has, and the branch that proposes another."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from pydantic import ValidationError
+
+from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.git.files import PackageRefusedError
+from reconciler.git.history import CommitData
+from reconciler.git.repository import Mirror
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import Commit, LockBranch, ReviewedLock
+from reconciler.layout import HEADS, lock_ref
+from reconciler.lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_path
+from reconciler.objects import Files
+from reconciler.policy import Limits, Policy
+from reconciler.read.control import OpenControl
+from reconciler.read.drafts import is_ours
+from reconciler.read.state import check_schema
+from reconciler.reasons import Reason
+
+MOST_FILES = 1_000_000
+"""A fleet has more locks than a package has files."""
+
+
+def read_reviewed(opened: OpenControl, policy: Policy, wanted: Oid | None) -> ReviewedLock | None:
+    """Return the lock at the commit that is read; None where pins are not reviewed.
+
+    A pin that cannot be read is a problem of its own, and nothing moves for its variant. `wanted` is
+    the tree of the lock that the last run wanted.
+
+    Raises:
+        ConfigurationError: The lock as a whole cannot be read, or is of a newer version.
+        UnavailableError: The control repository cannot be read.
+    """
+    if not policy.lock.is_reviewed:
+        return None
+    files = _files(opened.objects, opened.commit.oid, policy.limits)
+    pins, problems = parse_pins({f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in files.items()})
+    broken = frozenset(filter(None, (_variant_at(problem.location.path) for problem in problems)))
+    base = opened.mirror.head_branch
+    branch = _read_branch(opened, policy, files, base)
+    return ReviewedLock(base, wanted, files, pins, broken, branch, problems=problems)
+
+
+def parse_pins(
+    files: Mapping[str, bytes],
+) -> tuple[Mapping[ObjectName, UpstreamLock], tuple[Problem, ...]]:
+    """Return the pins of upstreams among files of a lock, and what is wrong with those that cannot be read.
+
+    Raises:
+        ConfigurationError: One was written by a newer version.
+    """
+    pins: dict[ObjectName, UpstreamLock] = {}
+    problems: list[Problem] = []
+    for path, data in sorted(files.items()):
+        if not _variant_at(path):
+            continue
+        check_schema(path, data)
+        try:
+            lock = UpstreamLock.model_validate_json(data, by_alias=True, by_name=False)
+        except ValidationError as error:
+            problems.append(_unreadable(path, error.errors(include_url=False)[0]["msg"]))
+            continue
+        if lock_path(lock) == path:
+            pins[lock.key] = lock
+        else:
+            problems.append(_unreadable(path, f"It is about {lock.key}, which has a file of its own"))
+    return pins, tuple(problems)
+
+
+def _unreadable(path: str, why: str) -> Problem:
+    hint = "Correct it, or remove it and take the pin that `reconciler lock` finds."
+    return Problem(Location(path), Reason.INVALID_STATE, f"The pin cannot be read: {why}", hint)
+
+
+def _variant_at(path: str) -> ObjectName | None:
+    """Return the variant whose pin a path is of, None for any other path."""
+    parts = PurePosixPath(path)
+    if parts.suffix != ".json" or str(parts.parent.parent) != UPSTREAMS_DIRECTORY:
+        return None
+    return ObjectName(parts.parent.name, parts.stem)
+
+
+def _files(mirror: Mirror, commit: Oid, limits: Limits) -> Files:
+    tree = mirror.subtree(commit, LOCKS_DIRECTORY)
+    if tree is None:
+        return {}
+    try:
+        mirror.ensure(mirror.list_blobs(tree, roomy := replace(limits, package_files=MOST_FILES)))
+        return mirror.files(tree, roomy)
+    except PackageRefusedError as error:
+        message = f"The lock cannot be read: {error}"
+        raise ConfigurationError(message, location=Location(LOCKS_DIRECTORY)) from error
+
+
+def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) -> LockBranch | None:
+    mirror, refs = opened.mirror, opened.mirror.refs()
+    tip = refs.get(lock_ref(policy.instance))
+    if tip is None:
+        return None
+    base = refs.get(f"{HEADS}{into}")
+    merged = mirror.ancestry(base) if base else frozenset()
+    own = [mirror.commit(oid) for oid in mirror.walk(tip, merged)]
+    foreign = [commit for commit in own if not is_ours(commit, policy.commits)]
+    ours = next((commit for commit in own if is_ours(commit, policy.commits)), None)
+    files = _files(mirror, tip, policy.limits)
+    written = _files(mirror, ours.oid, policy.limits) if foreign and ours else {}
+    paths = {f"{LOCKS_DIRECTORY}/{path}" for path in (*main, *files, *written)}
+    edited = {path for commit in foreign for path in _changed(mirror, commit, paths)}
+    return LockBranch(
+        tip=Commit(tip, mirror.commit(tip).committer.time),
+        files=files,
+        edited=frozenset(path.removeprefix(f"{LOCKS_DIRECTORY}/") for path in edited),
+        foreign=bool(foreign),
+        foreign_time=max((commit.committer.time for commit in foreign), default=0),
+    )
+
+
+def _changed(mirror: Mirror, commit: CommitData, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths at which a commit differs from every parent: what a merge only brings is no edit."""
+    left = set(paths)
+    for parent in commit.parents or (None,):
+        before = mirror.commit(parent).tree if parent else None
+        left = mirror.changed_paths(before, commit.tree, left)
+    yield from left

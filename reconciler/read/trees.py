@@ -1,0 +1,103 @@
+"""Packages at commits that no package revision names, as far as a variant, a Kptfile or a lock names them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reconciler.api.porch import Upstream
+from reconciler.git.repository import Mirrors
+from reconciler.ids import ObjectName, Oid, normalise_url
+from reconciler.inventory import RepositoryView, ReviewedLock, TreeAt
+from reconciler.read.manifests import Manifests
+from reconciler.read.state import State
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """Package trees by place, and the committer times of locked commits, in seconds."""
+
+    trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
+    times: Mapping[Oid, int] = field(default_factory=dict)
+
+
+class _Place(NamedTuple):
+    view: RepositoryView
+    commit: Oid
+    path: str
+
+
+def read_trees(
+    manifests: Manifests,
+    views: Mapping[ObjectName, RepositoryView],
+    mirrors: Mirrors,
+    state: State,
+    reviewed: ReviewedLock | None,
+) -> Trees:
+    """Return the trees that upstreams, Kptfiles and locks name and that are there.
+
+    A locked commit that no branch leads to any more is asked for by its id.
+    """
+    pinned = list(_pinned(state, reviewed, views))
+    times: dict[Oid, int] = {}
+    for place in pinned:
+        mirror = mirrors.open(place.view.remote)
+        if place.commit not in times and mirror.bring(place.commit):
+            times[place.commit] = mirror.commit(place.commit).committer.time
+    trees: dict[TreeAt, Oid | None] = {}
+    for view, commit, path in (*_followed(manifests, views), *_locked(views), *pinned):
+        at = TreeAt(view.url, commit, path)
+        if at not in trees:
+            mirror = mirrors.open(view.remote)
+            trees[at] = mirror.subtree(commit, path) if mirror.find_commit(commit) else None
+    return Trees({at: tree for at, tree in trees.items() if tree}, times)
+
+
+def _pinned(
+    state: State, reviewed: ReviewedLock | None, views: Mapping[ObjectName, RepositoryView]
+) -> Iterator[_Place]:
+    """Yield what the locks name that may decide: held ones, and where pins are reviewed all of them."""
+    applied = (lock for lock in state.locks.values() if lock.held or reviewed is not None)
+    for lock in (*applied, *(reviewed.pins.values() if reviewed else ())):
+        view = views.get(ObjectName(lock.namespace, lock.repository))
+        if view is not None and view.is_available:
+            yield _Place(view, Oid(lock.commit), view.full_path(lock.package))
+
+
+def _followed(manifests: Manifests, views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
+    """Yield where upstreams by branch, and by tags of a whole repository, may be."""
+    named = [(v.key, v.manifest.spec.upstream) for v in manifests.variants]
+    named += [(s.key, s.manifest.spec.upstream) for s in manifests.sets]
+    for key, given in named:
+        upstream = given or Upstream()
+        view = views.get(ObjectName(key.namespace, upstream.repo or ""))
+        if view is None or not view.is_available or not upstream.package:
+            continue
+        path = view.full_path(upstream.package)
+        if upstream.branch and (tip := view.branches.get(upstream.branch)):
+            yield _Place(view, tip.oid, path)
+        if upstream.tag or upstream.version:
+            for tag, commit in view.tags.items():
+                if tag == upstream.tag or (upstream.version and "/" not in tag):
+                    yield _Place(view, commit.oid, path)
+
+
+def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
+    """Yield what the upstreamLocks of packages name, wherever their repository is registered."""
+    named: dict[str, list[RepositoryView]] = {}
+    available = [view for view in views.values() if view.is_available]
+    for view in available:
+        git = view.manifest.spec.git
+        for name in {view.url, normalise_url(view.remote), normalise_url(git.repo if git else "")}:
+            named.setdefault(name, []).append(view)
+    packages = (package for view in available for package in view.packages.values())
+    headers = (h for p in packages for h in (p.main_header, *(draft.header for draft in p.drafts)))
+    locks = {
+        (h.upstream_lock.repo, h.upstream_lock.commit, h.upstream_lock.directory)
+        for h in headers
+        if h and h.upstream_lock
+    }
+    for repo, commit, written in sorted(locks):
+        directory = written.strip("/")
+        for view in named.get(normalise_url(repo), ()) if commit else ():
+            yield _Place(view, Oid(commit), directory)
+            yield _Place(view, Oid(commit), view.full_path(directory))

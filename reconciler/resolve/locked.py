@@ -1,0 +1,115 @@
+"""Which commit a floating upstream means: what its selector finds, or what the lock says (D3, D9)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reconciler.api.porch import Upstream
+from reconciler.errors import Location, Problem
+from reconciler.expand.variants import DesiredVariant
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import Inventory
+from reconciler.lock import UpstreamLock, is_floating, lock_path, lock_upstream
+from reconciler.reasons import Reason
+from reconciler.resolve.bases import find_commit
+from reconciler.resolve.resolution import Pin
+from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The pin to make a package from, and what its upstream `offers`: None where it names one revision.
+
+    Without a `pin` the variant waits for its lock, and `waits` says why.
+    """
+
+    pin: Pin | None
+    offers: Pin | None = None
+    waits: str = ""
+
+
+def choose_pin(variant: DesiredVariant, inventory: Inventory) -> Choice | Problem:
+    """Return the commit that a variant's upstream means in this run, or what is wrong with it.
+
+    An exact upstream means what it names. A floating one follows its selector, unless a person holds
+    it. Where pins are reviewed it stays at what main's lock says; without an answer there it stays at
+    what was applied last, and a new one, or one that asks for something else, takes what its selector
+    finds, or waits where even the first pin is reviewed.
+    """
+    found = find_upstream(variant, inventory)
+    if isinstance(found, Problem):
+        return found
+    upstream = upstream_data(variant)
+    if not is_floating(upstream):
+        return Choice(found)
+    lock = _merged(variant.key, upstream, inventory)
+    if lock is None and (why := _waits(variant.key, inventory)):
+        return Choice(None, found, why)
+    lock = lock or _applied(variant.key, upstream, inventory)
+    if lock is None:
+        return Choice(found, found)
+    pin = _locked(lock, variant, found, inventory)
+    return pin if isinstance(pin, Problem) else Choice(pin, _steady(found, pin, variant))
+
+
+def upstream_data(variant: DesiredVariant) -> dict[str, Any]:
+    """Return a variant's `spec.upstream` as it is on disk."""
+    upstream = variant.spec.upstream or Upstream()
+    return upstream.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def lock_pin(
+    variant: ObjectName, upstream: Mapping[str, Any], pin: Pin, *, held: bool = False
+) -> UpstreamLock | None:
+    """Return the lock that says what a `spec.upstream` means; None where it says so itself."""
+    return lock_upstream(variant, upstream, commit=pin.commit.oid, tree=pin.tree, ref=pin.ref, held=held)
+
+
+def _merged(key: ObjectName, upstream: Mapping[str, Any], inventory: Inventory) -> UpstreamLock | None:
+    """Return main's answer, where pins are reviewed."""
+    lock = inventory.reviewed.pins.get(key) if inventory.reviewed else None
+    return lock if lock and lock.answers(upstream) else None
+
+
+def _waits(key: ObjectName, inventory: Inventory) -> str:
+    """Return why nothing is taken that main does not name, empty if it may be."""
+    if inventory.reviewed is None:
+        return ""
+    if key in inventory.reviewed.broken:
+        return "Its pin cannot be read; nothing moves until it is corrected"
+    return "Its pin is not merged yet" if inventory.policy.lock.strict else ""
+
+
+def _applied(key: ObjectName, upstream: Mapping[str, Any], inventory: Inventory) -> UpstreamLock | None:
+    """Return what was applied last, where that decides: it is held, or another would have to be reviewed."""
+    lock = inventory.locks.get(key)
+    decides = lock is not None and (lock.held or inventory.reviewed is not None)
+    return lock if lock and decides and lock.answers(upstream) else None
+
+
+def _locked(lock: UpstreamLock, variant: DesiredVariant, found: Pin, inventory: Inventory) -> Pin | Problem:
+    """Return the pin of a lock's commit, with the tree that its repository has there."""
+    if lock.commit == found.commit.oid:
+        return found
+    view = find_repository(variant, lock.repository, inventory, field="upstream")
+    if isinstance(view, Problem):
+        return view
+    commit = Oid(lock.commit)
+    pin = find_commit(view, found.package.path, commit, lock.ref, inventory)
+    if pin is not None:
+        return pin
+    record, applied = inventory.records.get(variant.key), inventory.locks.get(variant.key)
+    if record is not None and applied is not None and record.upstream_commit == applied.commit == commit:
+        known = replace(found.commit, oid=commit, time=0)
+        return replace(found, ref=applied.ref, revision=-1, commit=known, tree=Oid(record.upstream_tree))
+    message = f"The lock names commit {commit} of {lock.package}, which repository {view.key.name} has not"
+    hint = f"Take another with `reconciler lock --upgrade {variant.key}`, or correct the file."
+    return Problem(Location(lock_path(lock)), Reason.UPSTREAM_NOT_FOUND, message, hint, subject_of(variant))
+
+
+def _steady(found: Pin, pin: Pin, variant: DesiredVariant) -> Pin:
+    """Return what is offered; of a branch whose package did not change that is what is locked."""
+    upstream = variant.spec.upstream
+    of_branch = upstream is not None and upstream.branch is not None
+    same = (found.package, found.tree, found.ref) == (pin.package, pin.tree, pin.ref)
+    return pin if of_branch and same else found
