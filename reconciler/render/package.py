@@ -70,10 +70,10 @@ def render_variant(
     time = input_time(resolved, inventory)
     key = resolved.variant.key
     if resolved.settled is not None:
-        return RenderedVariant(key, _known(resolved.settled, inventory.records[key]), time=time)
+        return RenderedVariant(key, known_package(resolved.settled, inventory.records[key]), time=time)
     missing = [tree for _, tree in variant_trees(resolved) if tree not in contents]
     if missing:
-        return RenderedVariant(key, _unread(missing[0]), time=time)
+        return RenderedVariant(key, unread(missing[0]), time=time)
     local = contents[resolved.local] if resolved.local is not None else None
     policy = inventory.policy.functions
     fresh = run_functions(_make(resolved, contents, inventory, local, resolved.base), runtimes, policy)
@@ -87,7 +87,7 @@ def render_variant(
 def render_release(release: Release, contents: Contents) -> Package | Blocked:
     """Return a package as it stands, without our annotations."""
     if release.tree not in contents:
-        return _unread(release.tree)
+        return unread(release.tree)
     files = strip_ownership(contents[release.tree])
     return files if isinstance(files, Blocked) else Package(tree_id(files), files)
 
@@ -99,7 +99,8 @@ def input_time(resolved: ResolvedVariant, inventory: Inventory) -> int:
     return max([*variant.times, variant.source.time, resolved.pin.commit.time, *injected])
 
 
-def _known(tree: Oid, record: PackageVariantRecord) -> Package:
+def known_package(tree: Oid, record: PackageVariantRecord) -> Package:
+    """Return what a record tells of a package that need not be made again."""
     return Package(
         tree,
         is_known=True,
@@ -109,7 +110,8 @@ def _known(tree: Oid, record: PackageVariantRecord) -> Package:
     )
 
 
-def _unread(tree: Oid) -> Blocked:
+def unread(tree: Oid) -> Blocked:
+    """Return why a package cannot be made without a tree."""
     return Blocked(Reason.INVALID_PACKAGE, f"Tree {tree} of the package could not be read")
 
 

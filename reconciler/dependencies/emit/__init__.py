@@ -8,13 +8,29 @@ from reconciler.dependencies.emit.carvel import emit_carvel
 from reconciler.dependencies.emit.crossplane import emit_crossplane, to_run
 from reconciler.dependencies.emit.generated import Family, Generated, ObjectRef, names_taken
 from reconciler.dependencies.emit.porter import emit_porter
-from reconciler.dependencies.emit.signature import NEEDED_BY, OWNER, is_generated, is_untouched, sign
+from reconciler.dependencies.emit.signature import (
+    NEEDED_BY,
+    OWNER,
+    is_generated,
+    is_untouched,
+    sign,
+    was_generated,
+)
 from reconciler.dependencies.model import Ecosystem
 from reconciler.dependencies.world import World
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 
-__all__ = ["Emission", "Family", "ObjectRef", "emit_scope", "family_of", "is_generated", "is_untouched"]
+__all__ = [
+    "Emission",
+    "Family",
+    "ObjectRef",
+    "emit_scope",
+    "family_of",
+    "is_generated",
+    "is_untouched",
+    "was_generated",
+]
 
 _SHOWN = 3
 _DIALECTS = {
@@ -28,12 +44,13 @@ _DIALECTS = {
 class Emission:
     """What is generated for one cluster, by path, and what cannot be.
 
-    Where `problems` are, something that is needed is missing: what was generated before stays.
+    Where it is not `complete`, something that is needed is missing: what was generated before stays.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    complete: bool = True
 
 
 def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: str = "default") -> Emission:
@@ -55,14 +72,17 @@ def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: st
     refused = {one.package.instance for one, _ in clashes}
     for one in generated:
         running = to_run(one, locked.lock.revisions)
-        if one.package.instance in refused or running is None:
+        if one.package.instance in refused or running is None or not one.is_sure:
             continue
         found = _manifest(running, owner)
         if isinstance(found, Problem):
             problems.append(found)
         else:
             files[_path(one.ref)] = found
-    return Emission(dict(sorted(files.items())), tuple(sorted(problems)), tuple(sorted(set(warnings))))
+    complete = not problems and all(one.is_sure for one in generated)
+    return Emission(
+        dict(sorted(files.items())), tuple(sorted(problems)), tuple(sorted(set(warnings))), complete
+    )
 
 
 def family_of(world: World, locked: Locked, shared_namespace: str = "default") -> Family:

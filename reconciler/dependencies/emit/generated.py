@@ -40,7 +40,8 @@ class Generated:
 
     `parents` are the objects that need it, lowest first: the first one owns it. `settings` are
     what it takes over from them, `values` the Secrets that they name for it. `location` is the
-    manifest of the user's install that it is there for.
+    manifest of the user's install that it is there for. `is_sure` tells that all who need it are
+    understood, so that nothing that they say is missing here.
     """
 
     package: LockedPackage
@@ -49,6 +50,7 @@ class Generated:
     settings: Mapping[str, Any] = field(default_factory=dict)
     values: tuple[Values, ...] = ()
     location: Location = field(default=Location(""))
+    is_sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,10 @@ class Family:
                 settings, differing = self._settings(one)
                 values, others = self._values(one)
                 parents = tuple(sorted(self.ref_of(parent) for parent in self._parents(one)))
-                location = next((install.location for install in self._above(one)), Location(""))
-                found.append(Generated(one, self.ref_of(one), parents, settings, values, location))
+                above = list(self._above(one))
+                location = next((install.location for install in above if install), Location(""))
+                sure = None not in above
+                found.append(Generated(one, self.ref_of(one), parents, settings, values, location, sure))
                 warnings += [*differing, *others]
         return tuple(sorted(found, key=lambda one: (one.ref, str(one.package.instance)))), tuple(warnings)
 
@@ -98,7 +102,7 @@ class Family:
 
     def _settings(self, one: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
         """Return what a package takes over; of several who say different things the first, which is told."""
-        installs = list(self._above(one))
+        installs = [install for install in self._above(one) if install]
         chosen: dict[str, Any] = {}
         differing = []
         for name in PASSED_DOWN.get(self.ref_of(one).kind, ()):
@@ -111,8 +115,11 @@ class Family:
                 )
         return chosen, differing
 
-    def _above(self, one: LockedPackage) -> Iterator[Install]:
-        """Yield the users' installs that a package is there for: the nearest first, then the lowest."""
+    def _above(self, one: LockedPackage) -> Iterator[Install | None]:
+        """Yield the users' installs that a package is there for: the nearest first, then the lowest.
+
+        None stands for one that the lock knows and this run does not understand.
+        """
         level, seen = [one], {str(one.instance)}
         while level:
             following = []
@@ -122,8 +129,8 @@ class Family:
                     if who in seen:
                         continue
                     seen.add(who)
-                    if parent.owner == USER and who in self.installs:
-                        yield self.installs[who]
+                    if parent.owner == USER:
+                        yield self.installs.get(who)
                     else:
                         following.append(parent)
             level = following

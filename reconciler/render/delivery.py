@@ -1,0 +1,120 @@
+"""What is generated for a cluster, brought into its package: files that people changed stay as they are."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reconciler.api.kptfile import KPTFILE
+from reconciler.dependencies.emit import is_untouched, was_generated
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import Inventory
+from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
+from reconciler.objects import File, Files, tree_id
+from reconciler.render.kptfile import stamp_kptfile
+from reconciler.render.package import Contents, input_time, known_package, unread
+from reconciler.render.rendered import Blocked, Package, RenderedVariant
+from reconciler.render.update import Conflict
+from reconciler.resolve.deliveries import Delivery, delivery_trees
+from reconciler.resolve.ownership import location_text, owner_text
+
+_NOT_NEEDED = "nobody needs it any more"
+
+
+def render_deliveries(
+    deliveries: Iterable[Delivery], contents: Contents, inventory: Inventory
+) -> dict[ObjectName, RenderedVariant]:
+    """Return the packages of all clusters, by owner; what blocks one blocks no other."""
+    return {one.resolved.variant.key: render_delivery(one, contents, inventory) for one in deliveries}
+
+
+def render_delivery(delivery: Delivery, contents: Contents, inventory: Inventory) -> RenderedVariant:
+    """Return the package of one cluster: the generated files, and whatever people made of it.
+
+    A file that a person changed is theirs: it stays, and every value that would be another is told
+    until they answer, by restoring it or by declaring the package in a manifest of their own.
+    """
+    resolved = delivery.resolved
+    key, time = resolved.variant.key, input_time(resolved, inventory)
+    if resolved.settled is not None:
+        return RenderedVariant(key, known_package(resolved.settled, inventory.records[key]), time=time)
+    missing = [tree for tree in delivery_trees(resolved) if tree not in contents]
+    if missing:
+        return RenderedVariant(key, unread(missing[0]), time=time)
+    fresh = _package(delivery, _files(resolved.local, contents), inventory)
+    draft = resolved.draft
+    if draft is None or not draft.touched:
+        return RenderedVariant(key, fresh, time=time)
+    return RenderedVariant(key, fresh, _package(delivery, contents[draft.tree], inventory), time)
+
+
+def bring(generated: Files, there: Files, *, complete: bool) -> tuple[Files, tuple[Conflict, ...]]:
+    """Return a package with `generated` in place of what was generated before. Pure, idempotent.
+
+    Files that a person wrote or changed stay, byte for byte. A generated file that is not needed
+    any more goes, but only where `generated` is all that is needed.
+    """
+    files: dict[str, File] = {}
+    conflicts: list[Conflict] = []
+    for path in sorted({*generated, *there}):
+        new, old = generated.get(path), there.get(path)
+        if new is not None and (old is None or is_untouched(old.data)):
+            files[path] = new
+        elif old is not None and (new is not None or not complete or not is_untouched(old.data)):
+            files[path] = old
+            conflicts += _told(path, new, old) if path != KPTFILE and (new or complete) else ()
+    return files, tuple(conflicts)
+
+
+def _told(path: str, new: File | None, old: File) -> Iterator[Conflict]:
+    """Yield what a person's file has otherwise than what would be generated."""
+    if new is not None:
+        yield from _differing(path, new.data, old.data)
+    elif was_generated(old.data):
+        yield Conflict(path, "", "", None, _NOT_NEEDED, "a person changed it", "BothChanged")
+
+
+def _package(delivery: Delivery, there: Files, inventory: Inventory) -> Package | Blocked:
+    resolved = delivery.resolved
+    view = inventory.repositories[resolved.view]
+    files, conflicts = bring(delivery.files, there, complete=delivery.complete)
+    owner = owner_text(inventory.policy.instance, resolved.variant.key)
+    place = location_text(view, resolved.downstream.path)
+    stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=place)
+    if isinstance(stamped, Blocked):
+        return stamped
+    return Package(tree_id(stamped), stamped, conflicts=conflicts)
+
+
+def _files(tree: Oid | None, contents: Contents) -> Files:
+    return contents[tree] if tree is not None else {}
+
+
+def _differing(path: str, ours: bytes, theirs: bytes) -> Iterator[Conflict]:
+    """Yield every value of a generated file that a person has otherwise; comments are theirs anyway."""
+    new, old = _values(ours), _values(theirs)
+    if old is None or len(old) != 1:
+        yield Conflict(path, "", "", None, "generated", "a person rewrote it", "BothChanged")
+        return
+    for where, upstream, local in _leaves((), new[0] if new else None, old[0]):
+        yield Conflict(path, "", ".".join(where), None, _text(upstream), _text(local), "BothChanged")
+
+
+_ABSENT = object()
+
+
+def _leaves(path: tuple[str, ...], new: Any, old: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    if isinstance(new, Mapping) and isinstance(old, Mapping):
+        for name in dict.fromkeys((*new, *old)):
+            yield from _leaves((*path, str(name)), new.get(name, _ABSENT), old.get(name, _ABSENT))
+    elif new != old:
+        yield path, new, old
+
+
+def _text(value: Any) -> str:
+    return "(none)" if value is _ABSENT else emit(value, flow=True)
+
+
+def _values(data: bytes) -> list[Any] | None:
+    try:
+        return [document.value for document in load_documents(data, MANIFEST_LIMITS)]
+    except YamlError:
+        return None
