@@ -58,6 +58,11 @@ def deletion_ref(instance: str, path: str) -> str:
     return f"{HEADS}reconciler/{instance}/delete/{path}"
 
 
+def lock_ref(instance: str) -> str:
+    """Return the branch on which an instance proposes another lock (D3)."""
+    return f"{HEADS}reconciler/{instance}/lock"
+
+
 def parse_ref(ref: str) -> RevisionRef | None:
     """Return what a full ref name says about a package, None if it says nothing. Total.
 
