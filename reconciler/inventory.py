@@ -287,38 +287,6 @@ class Control:
     published: bool = True
 
 
-class TreeAt(NamedTuple):
-    """A package path at one commit of a repository."""
-
-    url: str
-    commit: Oid
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class Inventory:
-    """The world as one run sees it.
-
-    Order-free: every mapping may be in any order, every tuple is sorted by identity. `pulls` is
-    keyed by normalised URL. `trees` are packages at commits that no package revision names: the
-    upstreamLocks of downstream packages, tags of whole repositories, branches that variants follow,
-    locked commits; `times` are committer times of the latter, in seconds. `locks` are the pins that
-    were applied last, `reviewed` the lock on main, None where pins are not reviewed. `documents` are
-    manifests of the dependency dialects, `index` those of the package index.
-    """
-
-    policy: Policy
-    control: Control
-    variants: tuple[Sourced[PackageVariant], ...] = ()
-    sets: tuple[Sourced[PackageVariantSet], ...] = ()
-    stalled: frozenset[ObjectKey] = frozenset()
-    repositories: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
-    snapshot: Snapshot = Snapshot()
-    records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
-    set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
-    pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
-    trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
-    documents: tuple[FoundDocument, ...] = ()
 @dataclass(frozen=True, slots=True)
 class LockBranch:
     """The branch on which another lock is proposed, and the lock there.
@@ -354,6 +322,41 @@ class ReviewedLock:
     problems: tuple[Problem, ...] = ()
 
 
+class TreeAt(NamedTuple):
+    """A package path at one commit of a repository."""
+
+    url: str
+    commit: Oid
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The world as one run sees it.
+
+    Order-free: every mapping may be in any order, every tuple is sorted by identity. `pulls` is
+    keyed by normalised URL. `trees` are packages at commits that no package revision names: the
+    upstreamLocks of downstream packages, tags of whole repositories, branches that variants follow,
+    locked commits; `times` are committer times of the latter, in seconds. `locks` are the pins that
+    were applied last, `reviewed` the lock on main, None where pins are not reviewed. `documents` are
+    manifests of the dependency dialects, `index` those of the package index.
+    """
+
+    policy: Policy
+    control: Control
+    variants: tuple[Sourced[PackageVariant], ...] = ()
+    sets: tuple[Sourced[PackageVariantSet], ...] = ()
+    stalled: frozenset[ObjectKey] = frozenset()
+    repositories: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
+    snapshot: Snapshot = Snapshot()
+    records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
+    set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
+    pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
+    trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
+    times: Mapping[Oid, int] = field(default_factory=dict)
+    locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
+    reviewed: ReviewedLock | None = None
+    documents: tuple[FoundDocument, ...] = ()
     index: tuple[FoundDocument, ...] = ()
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
@@ -362,6 +365,3 @@ class ReviewedLock:
         """Return the views of one Git repository, most specific directory first."""
         views = [v for v in self.repositories.values() if v.url == url]
         return sorted(views, key=lambda v: (-len(v.directory), v.key))
-    times: Mapping[Oid, int] = field(default_factory=dict)
-    locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
-    reviewed: ReviewedLock | None = None

@@ -33,7 +33,6 @@ _UNDECIDED = frozenset(
         Reason.OWNER_STALLED,
         Reason.PACKAGE_EXISTS,
         Reason.DUPLICATE_DOWNSTREAM,
-        Reason.HELD_BACK,
         Reason.UPSTREAM_TAG_MOVED,
     }
 )

@@ -28,7 +28,7 @@ from reconciler.layout import HEADS
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
-from reconciler.read.credentials import find_credentials
+from reconciler.read.credentials import find_credentials, find_seal
 from reconciler.read.files import is_below
 from reconciler.read.index_folders import read_index_folders
 from reconciler.read.locks import read_reviewed
@@ -96,15 +96,15 @@ def read_inventory(
     state = read_state(opened.mirror, state_tip, policy.limits)
     index = read_index_folders(opened.objects, opened.commit.oid, policy.limits)
     pulls, views = _read_pulls(views, mirrors, forges) if reading.deep else ({}, views)
-    manifests = declared.manifests
     reviewed = read_reviewed(opened, policy, state.wanted_lock)
     if reviewed and reading.deep:
         reviewed, pulls = _with_lock_pulls(reviewed, pulls, opened, forges)
-    unread = tuple(_unread(opened, policy, manifests, state))
+    manifests = declared.manifests
     found = read_trees(manifests, views, mirrors, state, reviewed) if reading.deep else Trees()
+    unread = tuple(_unread(opened, policy, manifests, state))
     problems = {*index.problems, *declared.problems, *snapshot.problems, *state.problems, *unread}
-    return Inventory(
     problems |= {*(reviewed.problems if reviewed else ())}
+    return Inventory(
         policy=policy,
         control=_control(opened, policy, state_tip, manifests, unread),
         variants=manifests.variants,
