@@ -14,6 +14,7 @@ from reconciler.git.failpoints import effect
 from reconciler.git.urls import Credential
 
 CONFIG = Path(__file__).with_name("git.config")
+KNOWN_HOSTS = Path(__file__).with_name("known_hosts")
 DEFAULT_TIMEOUT_S = 600.0
 
 _KEPT = (
@@ -33,7 +34,7 @@ _FIXED = {
     "GIT_OPTIONAL_LOCKS": "0",
 }
 _ALWAYS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
-_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30"
+_SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=yes"
 _HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$GIT_USER" "$GIT_SECRET"; }; f'
 
 
@@ -73,13 +74,10 @@ def environment(base: Mapping[str, str], credential: Credential | None = None) -
     so it is in no argument, in no file, and is not sent along a redirect to another host.
     """
     clean = {name: base[name] for name in _KEPT if name in base} | _FIXED
-    ssh = _SSH
-    if credential and credential.ssh_key:
-        ssh = f"{_SSH} -o IdentitiesOnly=yes -i {_quoted(str(credential.ssh_key))}"
     if credential and (credential.username or credential.password):
         clean["GIT_USER"] = credential.username or "x-access-token"
         clean["GIT_SECRET"] = credential.password
-    return clean | {"GIT_SSH_COMMAND": ssh}
+    return clean | {"GIT_SSH_COMMAND": _ssh_command(credential or Credential())}
 
 
 def run_git(
@@ -159,6 +157,18 @@ def _helper_options(remote: str, credential: Credential | None) -> list[str]:
     scheme, _, rest = remote.partition("://")
     scope = f"{scheme}://{rest.partition('/')[0]}"
     return ["-c", "credential.helper=", "-c", f"credential.{scope}.helper={_HELPER}"]
+
+
+def _ssh_command(credential: Credential) -> str:
+    """Return how git calls ssh: no host is trusted on first sight, and nobody is asked."""
+    known = [KNOWN_HOSTS, Path("/etc/ssh/ssh_known_hosts")]
+    if credential.known_hosts:
+        known.insert(0, credential.known_hosts)
+    files = " ".join(f'"{path}"' for path in known)
+    options = [_SSH, "-o", _quoted(f"GlobalKnownHostsFile={files}")]
+    if credential.ssh_key:
+        options += ["-o IdentitiesOnly=yes -i", _quoted(str(credential.ssh_key))]
+    return " ".join(options)
 
 
 def _quoted(text: str) -> str:

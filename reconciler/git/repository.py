@@ -21,6 +21,7 @@ from reconciler.git.mirror import (
     locked,
     recover_locks,
 )
+from reconciler.git.seal import UNSEALED, Seal
 from reconciler.git.urls import Credential, parse_remote
 from reconciler.ids import Oid
 
@@ -37,11 +38,13 @@ class Mirror(Database):
     A repository on this machine is read in place, without a process and without a copy; another
     is mirrored in the cache, its blobs fetched when needed, in batches. Objects that we make go
     to the mirror, never to the repository itself: only a push writes there. Not for two threads.
+    Commits that we make are finished by `seal`.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, seal: Seal = UNSEALED) -> None:
         super().__init__()
         self.place = place
+        self.seal = seal
         self.url = place.remote.url
         self.remote = place.remote.address
         self._snapshot: dict[str, Oid] | None = None
@@ -217,6 +220,7 @@ class Mirrors:
         self.cache_dir = cache_dir.absolute()
         self._base = base
         self._credentials = credentials
+        self._seal = UNSEALED
         self._mirrors: dict[str, Mirror] = {}
         self._held: dict[str, UnavailableError | None] | None = None
 
@@ -228,6 +232,12 @@ class Mirrors:
         """Answer with these credentials from now on: a configuration is read before it can name them."""
         self._credentials = credentials
 
+    def seal(self, seal: Seal) -> None:
+        """Finish every commit like this from now on, also in what is open already."""
+        self._seal = seal
+        for mirror in self._mirrors.values():
+            mirror.seal = seal
+
     def open(self, remote: str) -> Mirror:
         """Return the one mirror of a repository; nothing is read yet.
 
@@ -238,7 +248,7 @@ class Mirrors:
         mirror = self._mirrors.get(parsed.url)
         if mirror is None:
             place = Place.of(self.cache_dir, parsed, self._credentials(parsed.address))
-            mirror = self._mirrors[parsed.url] = Mirror(place)
+            mirror = self._mirrors[parsed.url] = Mirror(place, self._seal)
         elif parsed.path and mirror.place.remote.path and not _same(parsed.path, mirror.place.remote.path):
             hint = "Rename one of them."
             message = f"{parsed.path} and {mirror.remote} are two repositories with one identity"

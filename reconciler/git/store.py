@@ -31,6 +31,7 @@ class Pack:
         self._trees: dict[Oid, bytes] = {}
         self._present: set[Oid] = set()
         self._commits: dict[Oid, Oid] = {}
+        self._sealed: dict[Oid, Oid] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -56,10 +57,18 @@ class Pack:
     def commit(
         self, tree: Oid, parents: Iterable[Oid], author: Signature, committer: Signature, message: str
     ) -> Oid:
-        """Add a commit; return its id."""
-        data = commit_bytes(tree, parents, author, committer, message)
+        """Add a commit, signed off and signed like every commit of the run; return its id.
+
+        A parent made here may be named by the id that it has unsealed: plans are pure and hold no key.
+
+        Raises: UnavailableError if it should be signed and there is no usable key.
+        """
+        known = tuple(self._sealed.get(parent, parent) for parent in parents)
+        plain = object_id("commit", commit_bytes(tree, known, author, committer, message))
+        data = self._mirror.seal.commit(tree, known, author, committer, message)
         oid = object_id("commit", data)
-        self._commits[oid] = tree
+        self._sealed[plain] = oid
+        self._commits[oid] = self._commits[plain] = tree
         return self.add("commit", oid, data)
 
     def tree_of(self, commit: Oid) -> Oid | None:

@@ -21,11 +21,15 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """How one remote is reached: a user with a password or token, or an SSH key; never shown."""
+    """How one remote is reached: a user with a password or token, or an SSH key; never shown.
+
+    `known_hosts` is a file with keys of hosts, beside those that are known anyway.
+    """
 
     username: str = ""
     password: str = field(default="", repr=False)
     ssh_key: Path | None = None
+    known_hosts: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

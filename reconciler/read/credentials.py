@@ -4,16 +4,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reconciler.errors import UnavailableError
+from reconciler.git.seal import Seal
 from reconciler.git.urls import Credential
-from reconciler.policy import CredentialRule, Policy, find_rule
+from reconciler.policy import CommitPolicy, CredentialRule, Policy, find_rule
 
 CONTROL_TOKEN = "RECONCILER_CONTROL_TOKEN"  # noqa: S105 - the name of a variable
+CONTROL_KEY = "RECONCILER_CONTROL_SSH_KEY_FILE"
+CONTROL_KNOWN_HOSTS = "RECONCILER_CONTROL_KNOWN_HOSTS_FILE"
 
 
 def control_credential(environment: Mapping[str, str]) -> Callable[[str], Credential | None]:
     """Return what answers for the control repository, which is opened before a configuration is read."""
     token = environment.get(CONTROL_TOKEN, "")
-    return lambda _: Credential("", token) if token else None
+    key, known = environment.get(CONTROL_KEY, ""), environment.get(CONTROL_KNOWN_HOSTS, "")
+    found = Credential("", token, _path(key), _path(known)) if token or key or known else None
+    return lambda _: found
 
 
 def find_credentials(
@@ -36,9 +41,35 @@ def find_credentials(
     return find
 
 
+def find_seal(policy: CommitPolicy, environment: Mapping[str, str]) -> Seal:
+    """Return how commits are finished. The key is read when the first one is signed, not before.
+
+    Reading it raises UnavailableError if the variable or file that the configuration names is not there.
+    """
+    if not policy.sign:
+        return Seal(policy.sign_off)
+    return Seal(policy.sign_off, lambda: _signing_key(policy, environment))
+
+
+def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:
+    hint = "Set it, or correct spec.commits of reconciler.yaml."
+    if policy.signing_key_env:
+        if found := environment.get(policy.signing_key_env, ""):
+            return found.encode()
+        message = f"Commits cannot be signed: environment variable {policy.signing_key_env} is not set"
+        raise UnavailableError(message, hint=hint)
+    try:
+        return Path(policy.signing_key_file).read_bytes()
+    except OSError as error:
+        message = f"Commits cannot be signed: file {policy.signing_key_file} cannot be read"
+        raise UnavailableError(message, hint=hint) from error
+
+
 def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credential:
     if rule.ssh_key_file:
-        return Credential(rule.username, ssh_key=Path(rule.ssh_key_file))
+        return Credential(
+            rule.username, ssh_key=Path(rule.ssh_key_file), known_hosts=_path(rule.known_hosts_file)
+        )
     if rule.token_env:
         token = environment.get(rule.token_env, "")
         if not token:
@@ -51,6 +82,10 @@ def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credent
     if not token:
         raise _missing(rule, f"file {rule.token_file} is empty")
     return Credential(rule.username, token)
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def _missing(rule: CredentialRule, what: str) -> UnavailableError:

@@ -89,6 +89,7 @@ def read_inventory(
     find = find_credentials(policy, environment, forges.app_credential)
     forges.configure(policy, find, environment)
     mirrors.authenticate(find)
+    mirrors.seal(find_seal(policy.commits, environment))
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
     declared = _read_declared(opened, policy, snapshot)
     views = _read_views(declared.registrations, reading, mirrors, policy)

@@ -12,7 +12,7 @@ MASK = "***"
 SHORTEST = 8
 """Known values shorter than this are not masked: they would blank out ordinary words."""
 
-_NAMES = re.compile(r"(?i)token|secret|passw(?:or)?d|credential|(?:api|access|private)_?key")
+_NAMES = re.compile(r"(?i)token|secret|passw(?:or)?d|credential|(?:api|access|private|signing)_?key")
 _TOKENS = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|gldt-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"

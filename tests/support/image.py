@@ -32,9 +32,16 @@ class Engine:
 
     def _run(self, driver: str, *arguments: str | Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
         place = self.root / driver
-        storage = ["--root", place / "store", "--runroot", place / "run", "--storage-driver", driver]
+        storage = [
+            "--root",
+            str(place / "store"),
+            "--runroot",
+            str(place / "run"),
+            "--storage-driver",
+            driver,
+        ]
         return subprocess.run(
-            ["podman", *storage, "--runtime", "runc", "--cgroup-manager", "cgroupfs", *arguments],
+            ["podman", *storage, "--runtime", "runc", "--cgroup-manager", "cgroupfs", *map(str, arguments)],
             env={**os.environ, "TMPDIR": str(self.root)},
             capture_output=True,
             text=True,

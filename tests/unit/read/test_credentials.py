@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.errors import UnavailableError
 from reconciler.git.urls import Credential
-from reconciler.policy import CredentialRule, Policy
-from reconciler.read.credentials import find_credentials
+from reconciler.policy import CommitPolicy, CredentialRule, Policy
+from reconciler.read.credentials import find_credentials, find_seal
 
 
 def find(remote: str, *rules: CredentialRule, **environment: str) -> Credential | None:
@@ -51,3 +51,36 @@ def test_a_credential_that_is_not_there_is_named_and_not_shown(rule: CredentialR
         find("https://host/acme/a", rule, TOKEN="")
 
     assert (rule.token_env or rule.token_file) in str(caught.value)
+
+
+def test_the_key_that_signs_is_read_when_it_is_needed(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    by_file = find_seal(CommitPolicy(sign="ssh", signing_key_file=str(file)), {})
+    by_variable = find_seal(
+        CommitPolicy(sign="ssh", signing_key_env="KEY", sign_off=True), {"KEY": "from here"}
+    )
+    file.write_bytes(b"from there")
+
+    assert by_file.read_key is not None
+    assert by_variable.read_key is not None
+    assert (by_file.read_key(), by_file.sign_off) == (b"from there", False)
+    assert (by_variable.read_key(), by_variable.sign_off) == (b"from here", True)
+    assert find_seal(CommitPolicy(), {}).read_key is None
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        CommitPolicy(sign="ssh", signing_key_env="SIGNING_KEY"),
+        CommitPolicy(sign="ssh", signing_key_file="/nowhere/key"),
+    ],
+    ids=["variable", "file"],
+)
+def test_a_key_that_is_not_there_is_named(policy: CommitPolicy) -> None:
+    read = find_seal(policy, {"SIGNING_KEY": ""}).read_key
+
+    assert read is not None
+    with pytest.raises(UnavailableError) as caught:
+        read()
+
+    assert (policy.signing_key_env or policy.signing_key_file) in str(caught.value)

@@ -1,0 +1,126 @@
+"""Git over SSH against a real server: the key that was named, and no host on first sight."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import UnavailableError
+from reconciler.git.command import KNOWN_HOSTS, environment
+from reconciler.git.push import RefUpdate, push
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.store import Pack
+from reconciler.git.urls import Credential
+from reconciler.objects import File, Signature
+from reconciler.policy import CredentialRule, Policy
+from reconciler.read.credentials import control_credential, find_credentials
+from tests.support.ci import lacking
+from tests.support.git import Repo, make_repository
+from tests.support.signing import make_key
+from tests.support.sshd import SSHD, Server, serve
+
+DRAFT = "refs/heads/drafts/web/one"
+WHO = Signature("Bot", "bot@example.com", 1_767_300_000)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    if not SSHD.exists() or os.geteuid():
+        lacking("needs /usr/sbin/sshd, and root to start it")
+    with serve(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Repo:
+    return make_repository(tmp_path / "edge.git", {"README.md": "edge\n"})
+
+
+def opened(server: Server, repo: Repo, tmp_path: Path, credential: Credential) -> Mirror:
+    return Mirrors(tmp_path / "cache", lambda _: credential).open(server.url(repo.path))
+
+
+def test_a_known_host_is_read_and_pushed_to(server: Server, repo: Repo, tmp_path: Path) -> None:
+    mirror = opened(server, repo, tmp_path, Credential("", "", server.client_key, server.known_hosts))
+    mirror.fetch()
+    pack = Pack(mirror)
+    tree = pack.files({"a": File.of(b"a\n")})
+    new = pack.commit(tree, (mirror.refs()["refs/heads/main"],), WHO, WHO, "Draft\n")
+    pack.save()
+
+    (answer,) = push(mirror, [RefUpdate(DRAFT, None, new)])
+
+    assert answer.ok
+    assert repo.refs()[DRAFT] == new
+    assert mirror.head_branch == "main"
+
+
+def test_a_host_that_nobody_knows_is_not_trusted_on_first_sight(
+    server: Server, repo: Repo, tmp_path: Path
+) -> None:
+    with pytest.raises(UnavailableError):
+        opened(server, repo, tmp_path, Credential("", "", server.client_key)).fetch()
+
+
+def test_a_host_with_another_key_is_not_trusted(server: Server, repo: Repo, tmp_path: Path) -> None:
+    other = make_key(tmp_path / "other").private.with_suffix(".pub").read_text()
+    forged = tmp_path / "known hosts"
+    forged.write_text(f"[127.0.0.1]:{server.port} {' '.join(other.split()[:2])}\n")
+
+    with pytest.raises(UnavailableError):
+        opened(server, repo, tmp_path, Credential("", "", server.client_key, forged)).fetch()
+
+
+def test_a_key_that_the_host_does_not_know_is_refused(server: Server, repo: Repo, tmp_path: Path) -> None:
+    stranger = make_key(tmp_path / "stranger").private
+
+    with pytest.raises(UnavailableError) as caught:
+        opened(server, repo, tmp_path, Credential("", "", stranger, server.known_hosts)).fetch()
+
+    assert "Cannot read" in str(caught.value)
+
+
+def test_a_rule_and_the_environment_of_the_control_repository_name_both_files(
+    server: Server, repo: Repo, tmp_path: Path
+) -> None:
+    url = server.url(repo.path)
+    rule = CredentialRule(
+        url.removesuffix(str(repo.path)),
+        ssh_key_file=str(server.client_key),
+        known_hosts_file=str(server.known_hosts),
+    )
+    variables = {
+        "RECONCILER_CONTROL_SSH_KEY_FILE": str(server.client_key),
+        "RECONCILER_CONTROL_KNOWN_HOSTS_FILE": str(server.known_hosts),
+    }
+
+    for number, find in enumerate(
+        [find_credentials(Policy(credentials=(rule,)), {}), control_credential(variables)]
+    ):
+        mirror = Mirrors(tmp_path / str(number), find).open(url)
+        mirror.fetch()
+        assert "refs/heads/main" in mirror.refs()
+
+
+def test_a_rule_for_ssh_is_for_its_short_spelling_and_for_no_path() -> None:
+    rule = CredentialRule("ssh://git@github.com/acme", ssh_key_file="/key")
+    find = find_credentials(Policy(credentials=(rule,)), {})
+
+    assert find("git@github.com:acme/edge.git") == Credential("", ssh_key=Path("/key"))
+    assert find("git@github.com:acme-two/edge.git") is None
+    assert find("/git@github.com/acme/edge.git") is None
+    assert find("https://github.com/acme/edge.git") is None
+
+
+def test_hosts_that_are_known_anyway_are_in_every_call() -> None:
+    command = environment({}, Credential("", "", Path("/key's"), Path("/my hosts")))["GIT_SSH_COMMAND"]
+
+    assert {line.split()[0] for line in KNOWN_HOSTS.read_text().splitlines()} == {
+        "github.com",
+        "gitlab.com",
+        "codeberg.org",
+    }
+    assert "StrictHostKeyChecking=yes" in command
+    assert command.count("KnownHostsFile") == 1
+    assert f'"/my hosts" "{KNOWN_HOSTS}" "/etc/ssh/ssh_known_hosts"' in command

@@ -1,0 +1,91 @@
+"""SSH signatures: what ssh-keygen makes of the same bytes, and what git thinks of a commit that bears one."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import UnavailableError
+from reconciler.git.seal import Seal
+from reconciler.git.signing import parse_key, sign
+from reconciler.objects import Signature, commit_bytes, object_id, tree_id
+from tests.support.signing import Key, make_key, verify
+
+WHO = Signature("Bot", "bot@example.com", 1_767_300_000)
+TREE = tree_id({})
+SIZES = [0, 1, 70, 4096]
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
+    return make_key(tmp_path_factory.mktemp("key"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_signature_is_the_one_that_ssh_keygen_makes(key: Key, size: int) -> None:
+    data = b"x" * size
+    command = ["ssh-keygen", "-Y", "sign", "-n", "git", "-f", str(key.private)]
+    theirs = subprocess.run(command, input=data, capture_output=True, check=True).stdout
+
+    assert sign(parse_key(key.private.read_bytes()), data) + b"\n" == theirs
+
+
+def test_git_verifies_a_commit(key: Key, tmp_path: Path) -> None:
+    data = Seal(sign_off=True, read_key=key.private.read_bytes).commit(TREE, (), WHO, WHO, "Title\n")
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True)
+    command = ["git", "-C", str(tmp_path), "hash-object", "-t", "commit", "-w", "--stdin"]
+    oid = subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode().strip()
+
+    assert oid == object_id("commit", data)
+    assert verify(tmp_path, oid, key)
+    assert not verify(tmp_path, oid, make_key(tmp_path / "other"))
+
+
+def test_the_same_commit_gets_the_same_bytes_and_another_gets_others(key: Key) -> None:
+    one, other = (Seal(read_key=key.private.read_bytes) for _ in range(2))
+
+    assert one.commit(TREE, (), WHO, WHO, "a\n") == other.commit(TREE, (), WHO, WHO, "a\n")
+    assert one.commit(TREE, (), WHO, WHO, "a\n") != one.commit(TREE, (), WHO, WHO, "b\n")
+
+
+def test_a_plain_seal_changes_nothing_and_reads_no_key() -> None:
+    assert Seal().commit(TREE, (), WHO, WHO, "a\n") == commit_bytes(TREE, (), WHO, WHO, "a\n")
+
+
+@pytest.mark.parametrize("message", ["Title\n", "Title\n\nkpt:{}\n", "Title"])
+def test_a_sign_off_is_a_trailer_that_git_finds_and_comes_once(message: str) -> None:
+    signed = Seal(sign_off=True).commit(TREE, (), WHO, WHO, message).partition(b"\n\n")[2].decode()
+    again = Seal(sign_off=True).commit(TREE, (), WHO, WHO, signed).partition(b"\n\n")[2].decode()
+    parse = ["git", "interpret-trailers", "--parse"]
+    trailers = subprocess.run(parse, input=signed, capture_output=True, text=True, check=True).stdout
+
+    assert trailers == "Signed-off-by: Bot <bot@example.com>\n"
+    assert signed.startswith(message.rstrip())
+    assert again == signed
+
+
+@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
+def test_a_key_whose_signatures_may_differ_each_time_is_refused(tmp_path: Path, kind: str) -> None:
+    other = make_key(tmp_path, kind)
+
+    with pytest.raises(UnavailableError) as caught:
+        parse_key(other.private.read_bytes())
+
+    assert "no Ed25519 key" in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [b"", b"ssh-ed25519 AAAA", b"-----BEGIN OPENSSH PRIVATE KEY-----\n"])
+def test_what_is_no_key_is_refused_and_not_shown(data: bytes) -> None:
+    with pytest.raises(UnavailableError) as caught:
+        parse_key(data)
+
+    assert "cannot be used" in str(caught.value)
+
+
+def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
+    locked = make_key(tmp_path, passphrase="precious")
+
+    with pytest.raises(UnavailableError) as caught:
+        parse_key(locked.private.read_bytes())
+
+    assert "without a passphrase" in (caught.value.hint or "")
