@@ -70,8 +70,8 @@ def request_of(upstream: Mapping[str, Any]) -> Request:
 
 
 def is_floating(upstream: Mapping[str, Any]) -> bool:
-    """Tell whether a manifest's `spec.upstream` may mean another commit tomorrow."""
-    return not any(field in upstream for field in EXACT)
+    """Tell whether a `spec.upstream` may mean another commit tomorrow; one that says nothing means nothing."""
+    return bool(upstream) and not any(field in upstream for field in EXACT)
 
 
 def lock_upstream(
