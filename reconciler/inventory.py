@@ -9,6 +9,8 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.errors import Location, Problem
 from reconciler.ids import GroupKind, Lifecycle, ObjectKey, ObjectName, Oid
+from reconciler.lock import UpstreamLock
+from reconciler.objects import Files
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.state import PackageVariantRecord, SetRecord
 

@@ -10,7 +10,7 @@ from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes, lock_path
-from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
+from reconciler.plan.changes import Change, ConflictNote, Op, WriteDraft, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
