@@ -28,7 +28,7 @@ from reconciler.layout import HEADS
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
-from reconciler.read.credentials import find_credentials
+from reconciler.read.credentials import find_credentials, find_seal
 from reconciler.read.files import is_below
 from reconciler.read.index_folders import read_index_folders
 from reconciler.read.locks import read_reviewed
