@@ -42,6 +42,12 @@ class LockedInstance(_Record):
         return f"{self.ecosystem}:{self.name}@{self.slot}"
 
     @property
+    def key(self) -> str:
+        """Its name in a list of changes, all parts that it has between slashes."""
+        parts = (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, *self.slot.path)
+        return "/".join(part for part in parts if part)
+
+    @property
     def order(self) -> tuple[str, str, str, str, tuple[str, ...]]:
         """By ecosystem, name and slot: the order of every list of instances in a lock."""
         return (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, self.slot.path)
@@ -223,6 +229,7 @@ def lock_of(
     *,
     input_digest: str,
     resolution: Resolution,
+    revisions: tuple[Revision, ...] = (),
     previous: PackageLock | None = None,
     solver: SolverRecord | None = None,
 ) -> PackageLock:
@@ -233,7 +240,7 @@ def lock_of(
         input_digest=input_digest,
         solver=solver or SolverRecord(),
         resolution=resolution.digest,
-        revisions=previous.revisions if previous else (),
+        revisions=revisions,
     )
     if previous is None:
         return fresh
@@ -272,8 +279,6 @@ def lock_changes(before: Resolution, after: Resolution) -> tuple[LockChange, ...
 
 def _versions(resolution: Resolution) -> Mapping[str, str]:
     return {
-        "/".join(part for part in (*one.instance.order[:4], *one.instance.slot.path) if part): (
-            f"{one.version}@{one.digest}" if one.digest else one.version
-        )
+        one.instance.key: (f"{one.version}@{one.digest}" if one.digest else one.version)
         for one in resolution.packages
     }

@@ -7,7 +7,6 @@ from reconciler.dependencies.decision import Decision, ScopeDecision
 from reconciler.dependencies.lockfile import (
     LockChange,
     LockedDependency,
-    LockedInstance,
     LockedPackage,
     LockOp,
     Resolution,
@@ -39,14 +38,14 @@ def _scope_lines(scope: ScopeDecision) -> Iterator[str]:
     packages = after.resolution.packages if after else ()
     yield f"{scope.cluster}: {_state(scope)}"
     for one in packages:
-        if change := changes.get(_key(one.instance)):
+        if change := changes.get(one.instance.key):
             yield f"  {_MARKS[change.op]} {_pin(one, change)}"
             yield from (f"      {_met(dependency)}" for dependency in one.dependencies)
     for one in before.resolution.packages if before else ():
-        change = changes.get(_key(one.instance))
+        change = changes.get(one.instance.key)
         if change and change.op is LockOp.REMOVE:
             yield f"  - {one.instance} {one.version}"
-    same = sum(_key(one.instance) not in changes for one in packages)
+    same = sum(one.instance.key not in changes for one in packages)
     if same:
         yield f"    {same} pin{'' if same == 1 else 's'} as before"
     for skipped in after.resolution.skipped if after else ():
@@ -81,12 +80,6 @@ def _met(dependency: LockedDependency) -> str:
 
 def _version(text: str) -> str:
     return text.partition("@")[0]
-
-
-def _key(instance: LockedInstance) -> str:
-    slot = instance.slot
-    parts = (instance.ecosystem, instance.name, slot.kind, slot.namespace, *slot.path)
-    return "/".join(part for part in parts if part)
 
 
 def _sum(decision: Decision) -> str:

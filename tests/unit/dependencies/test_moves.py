@@ -1,0 +1,73 @@
+"""What moves in a fleet, and the reason that a reviewer reads beside each pin."""
+
+import textwrap
+
+from reconciler.dependencies.decision import Decision, Locked, ScopeDecision
+from reconciler.dependencies.lockfile import LockOp, lock_of
+from reconciler.dependencies.moves import pin_moves
+from reconciler.dependencies.recording import resolution_of
+from reconciler.dependencies.resolve import resolve
+from tests.support.dependency_manifests import install, needs, package, world_of
+
+SHOP = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
+OLD = SHOP + package("db.io", "1.0.0")
+
+
+def locked(text: str) -> Locked:
+    world = world_of(text)
+    resolution = resolution_of(world, resolve(world))
+    return Locked(lock_of("any", input_digest="", resolution=resolution), resolution)
+
+
+def moved(before: str, after: str, clusters: tuple[str, ...] = ("dev",)) -> str:
+    old, new = locked(before) if before else None, locked(after) if after else None
+    decision = Decision(tuple(ScopeDecision(cluster, old, new) for cluster in clusters))
+    return "\n".join(f"{move.op} {move} in {', '.join(move.clusters)}" for move in pin_moves(decision))
+
+
+def same(found: str, expected: str) -> None:
+    assert found.splitlines() == textwrap.dedent(expected).strip().splitlines()
+
+
+def test_what_is_new_says_who_asks_for_it() -> None:
+    same(
+        moved("", OLD),
+        """
+        add carvel:db.io@namespace/prod 1.0.0: asked for by carvel:web.io@install/prod/shop in dev
+        add carvel:web.io@install/prod/shop 1.0.0: asked for by a manifest in dev
+        """,
+    )
+
+
+def test_what_goes_is_needed_by_nobody() -> None:
+    gone = install("shop", "web.io", "") + package("web.io", "1.0.0")
+
+    same(moved(OLD, gone), "remove carvel:db.io@namespace/prod 1.0.0: nobody needs it any more in dev")
+
+
+def test_equal_moves_of_several_clusters_are_told_once() -> None:
+    newer = OLD + package("db.io", "1.1.0")
+
+    same(
+        moved(OLD, newer, ("dev", "prod")),
+        "change carvel:db.io@namespace/prod 1.0.0 -> 1.1.0: the version that fits best now in dev, prod",
+    )
+
+
+def test_who_forces_a_move_is_named_with_the_range() -> None:
+    second = install("blog", "blog.io", "") + package("blog.io", "1.0.0", needs("db.io", ">=1.1.0"))
+
+    found = moved(OLD, OLD + second + package("db.io", "1.1.0"))
+
+    assert "1.0.0 -> 1.1.0: carvel:blog.io@install/prod/blog asks for >=1.1.0 in dev" in found
+
+
+def test_a_manifest_that_asks_for_another_version_is_the_reason() -> None:
+    newer = OLD + package("web.io", "2.0.0", needs("db.io", ">=1.0.0"))
+
+    assert "1.0.0 -> 2.0.0: its manifest asks for it" in moved(OLD, newer)
+
+
+def test_nothing_moves_where_nothing_changed() -> None:
+    assert moved(OLD, OLD) == ""
+    assert LockOp.ADD in moved("", OLD)
