@@ -9,6 +9,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.errors import Location, Problem
 from reconciler.ids import GroupKind, Lifecycle, ObjectKey, ObjectName, Oid
+from reconciler.layout import is_group
 from reconciler.lock import UpstreamLock
 from reconciler.objects import Files
 from reconciler.policy import OnUnavailable, Policy
@@ -162,8 +163,34 @@ class Draft:
 
     @property
     def touched(self) -> bool:
-        """Whether anything on the branch is a person's, so that we may only append to it."""
-        return self.foreign or self.edited
+        """Whether the package on this branch is a person's too, so that we may only add to it.
+
+        On a branch of its own that is any commit of others; in a group only one that changed this package.
+        """
+        return self.edited or (self.foreign and not self.is_grouped)
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether the branch holds drafts of other packages too."""
+        return is_group(self.ref)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBranch:
+    """A branch of ours that holds the drafts of several packages (D4).
+
+    `paths` are the packages that our commits on it name, `dropped` those of them that a person took
+    out of it. `foreign` tells whether commits of others stand on it, so that we may only append;
+    the newest was made at `foreign_time`, in seconds. `merged` tells that main has all of it.
+    """
+
+    ref: str
+    tip: Commit
+    paths: tuple[str, ...]
+    dropped: frozenset[str] = frozenset()
+    foreign: bool = False
+    foreign_time: int = 0
+    merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +255,7 @@ class RepositoryView:
     packages: Mapping[str, PackageState] = field(default_factory=dict)
     branches: Mapping[str, Commit] = field(default_factory=dict)
     tags: Mapping[str, Commit] = field(default_factory=dict)
+    groups: tuple[GroupBranch, ...] = ()
     problem: Problem | None = None
 
     @property

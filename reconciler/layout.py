@@ -1,5 +1,6 @@
 """Porch's layout: which ref is which package revision, and what our commits say. Pure."""
 
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -61,6 +62,39 @@ def deletion_ref(instance: str, path: str) -> str:
 def lock_ref(instance: str) -> str:
     """Return the branch on which an instance proposes another lock (D3)."""
     return f"{HEADS}reconciler/{instance}/lock"
+
+
+def group_refs(instance: str) -> str:
+    """Return what the name of every branch that holds the drafts of several packages begins with (D4)."""
+    return f"{HEADS}reconciler/{instance}/group/"
+
+
+def group_ref(instance: str, scope: Iterable[str], number: int) -> str:
+    """Return the branch of a group: what it is a group of, and which one. Injective as far as names are."""
+    return f"{group_refs(instance)}{'/'.join(map(_segment, scope))}/{number}"
+
+
+def group_number(ref: str, instance: str, scope: Iterable[str]) -> int:
+    """Return the number of a group's branch, 0 if it is no group of this scope."""
+    last = ref.removeprefix(group_ref(instance, scope, 0).removesuffix("0"))
+    return int(last) if last.isascii() and last.isdecimal() else 0
+
+
+def is_group(ref: str) -> bool:
+    """Tell whether a branch is one of a group, whichever instance it belongs to."""
+    return _GROUP.match(ref) is not None
+
+
+def _segment(name: str) -> str:
+    """Return a name as a part of a ref: one that is long, or that Git would refuse, is told by its digest."""
+    if len(name) <= _LONGEST_SEGMENT and not name.endswith((".lock", ".")):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _LONGEST_SEGMENT - 9].rstrip('.')}-{digest}"
+
+
+_LONGEST_SEGMENT = 60
+_GROUP = re.compile(rf"{HEADS}reconciler/[^/]+/group/")
 
 
 def parse_ref(ref: str) -> RevisionRef | None:

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     DUPLICATE_KEY = "DuplicateKey"
     DUPLICATE_OBJECT = "DuplicateObject"
     DUPLICATE_PACKAGE = "DuplicatePackage"
+    HELD_BACK = "HeldBack"
     INHERITED_DIFFERENTLY = "InheritedDifferently"
     INVALID_CONSTRAINT = "InvalidConstraint"
     INVALID_EXPRESSION = "InvalidExpression"

@@ -43,6 +43,7 @@ class PackageVariantRecord(_Record):
     what was rejected; `deletion_proposed` tells that people were asked to delete the package.
     `injection` says which required injection points are empty, None if the package has no points;
     `objects` are digests of the cluster objects that its injectors may name, by kind and name;
+    `group` is the head of the group that its draft was last in;
     `conflicts` wait for a person's answer, and `unready` says what else keeps the package from
     being approved.
     """
@@ -65,6 +66,7 @@ class PackageVariantRecord(_Record):
     local_tree: str = ""
     output_tree: str = ""
     retry: str = ""
+    group: str = ""
     deletion_proposed: bool = False
     injection: str | None = None
     conflicts: tuple[OpenConflict, ...] = ()

@@ -7,8 +7,8 @@ from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.ids import Oid
-from reconciler.objects import Signature
-from reconciler.plan.changes import MoveRef, StartBranch, Write, WriteDraft, WriteRemoval
+from reconciler.objects import Files, Signature
+from reconciler.plan.changes import MoveRef, StartBranch, Write, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.policy import CommitPolicy
 
 
@@ -34,6 +34,8 @@ def _target(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> O
     match write:
         case WriteDraft():
             return _commit(write, _draft_tree(write, mirror, pack), pack, policy)
+        case WriteGroup():
+            return _commit(write, _group_tree(write, mirror, pack), pack, policy)
         case StartBranch():
             who = Signature(policy.name, policy.email, write.time)
             return pack.commit(pack.files(write.files), (), who, who, write.message)
@@ -51,13 +53,32 @@ def _time(write: Write, mirror: Mirror) -> int:
 
 
 def _draft_tree(write: WriteDraft, mirror: Mirror, pack: Pack) -> Oid:
-    package = pack.files(write.files)
-    if package != write.tree:
-        raise ReconcilerError(f"{write.ref} would hold {package}, but {write.tree} was planned")
-    base = pack.tree_of(write.onto) or mirror.commit(write.onto).tree
-    return pack.graft(base, write.path, package)
+    package = _package(write.ref, write.files, write.tree, pack)
+    return pack.graft(_base(write, mirror, pack), write.path, package)
 
 
-def _commit(write: WriteDraft | WriteRemoval, tree: Oid, pack: Pack, policy: CommitPolicy) -> Oid:
+def _group_tree(write: WriteGroup, mirror: Mirror, pack: Pack) -> Oid:
+    tree = _base(write, mirror, pack)
+    for part in write.parts:
+        package = _package(write.ref, part.files, part.tree, pack) if part.tree else None
+        tree = pack.graft(tree, part.path, package)
+    return tree
+
+
+def _package(ref: str, files: Files, tree: Oid, pack: Pack) -> Oid:
+    """Return a package's tree with its files in the pack; without files the repository has them."""
+    package = pack.files(files) if files else tree
+    if package != tree:
+        raise ReconcilerError(f"{ref} would hold {package}, but {tree} was planned")
+    return package
+
+
+def _base(write: WriteDraft | WriteGroup, mirror: Mirror, pack: Pack) -> Oid:
+    return pack.tree_of(write.onto) or mirror.commit(write.onto).tree
+
+
+def _commit(
+    write: WriteDraft | WriteGroup | WriteRemoval, tree: Oid, pack: Pack, policy: CommitPolicy
+) -> Oid:
     who = Signature(policy.name, policy.email, write.time)
     return pack.commit(tree, (write.onto,), who, who, write.message)

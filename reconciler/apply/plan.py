@@ -105,11 +105,11 @@ def _shared_branches(
 
 
 def _by_url(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """Return the changes of every repository that something is to be written to."""
     found: dict[str, list[Change]] = {}
     for change in changes:
-        if change.pending:
-            found.setdefault(change.package.url, []).append(change)
-    return {url: found[url] for url in sorted(found)}
+        found.setdefault(change.package.url, []).append(change)
+    return {url: found[url] for url in sorted(found) if any(change.pending for change in found[url])}
 
 
 def _tell(effects: Iterable[Effect], narrate: Narrate) -> None:

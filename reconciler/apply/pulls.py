@@ -1,7 +1,7 @@
 """The forge's part of a plan: pull requests, after the branches are there."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.apply.outcome import Did, Result, failure, joined
@@ -16,27 +16,67 @@ from reconciler.ids import Oid
 from reconciler.inventory import PullRequest
 from reconciler.layout import HEADS
 from reconciler.objects import Files
-from reconciler.plan.changes import Change, Effect, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, Effect, WriteRemoval
 from reconciler.policy import Limits
 from reconciler.report.diff import file_changes
 
 
-def call_forge(target: Target, changes: Sequence[Change]) -> Iterator[Result]:
-    """Open, update and close pull requests, one change after the other.
+class Requests:
+    """The pull requests of one repository's changes: several changes may share one."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self._groups: dict[str, list[Change]] = {}
+        self._made: dict[str, PullRequest] = {}
+        for change in changes:
+            if change.group:
+                self._groups.setdefault(change.group, []).append(change)
+
+    def wanted(self, target: Target, change: Change, pull: PullRequest) -> PullRequest:
+        """Return the pull request to open, its body as reviewers will read it."""
+        if pull.head not in self._made:
+            body = self._body(target, change, pull)
+            self._made[pull.head] = replace(pull, body=body, labels=target.labels)
+        return self._made[pull.head]
+
+    def _body(self, target: Target, change: Change, pull: PullRequest) -> str:
+        from reconciler.report.markdown import group_body, pull_body  # noqa: PLC0415 - templates are slow to import
+
+        if not change.group:
+            return pull_body(change, target.names, file_changes(*_sides(target.mirror, change, pull)))
+        members = self._groups[change.group]
+        files = {one.package: file_changes(*_sides(target.mirror, one, pull)) for one in members}
+        return group_body(members, target.names, files)
+
+
+def call_forge(target: Target, changes: Sequence[Change], requests: Requests) -> Iterator[Result]:
+    """Open, update and close pull requests, one change after the other; one that several share once.
 
     One that fails does not stop the others; a limit does: what is left is left to the next run.
     """
-    for index, change in enumerate(changes):
+    for index, change in enumerate(once := list(_once(changes))):
         try:
-            yield _call(target, change)
+            yield _call(target, change, requests)
         except LimitedError as error:
-            left = [c for c in changes[index:] if c.pull or c.close]
-            effect = Effect(
-                change.repository.name, Did.OPENED, error=f"{len(left)} pull requests are left: {error}"
-            )
-            packages = frozenset(c.package for c in left)
-            yield Result((effect,), packages, frozenset({error.exit_code}), left=len(left))
+            yield _limited(once[index:], error)
             return
+
+
+def _once(changes: Iterable[Change]) -> Iterator[Change]:
+    """Yield the changes, each pull request with the first of those that share it."""
+    asked: set[str] = set()
+    for change in changes:
+        pull = change.pull if change.pull and change.pull.head not in asked else None
+        asked |= {pull.head} if pull else set()
+        yield replace(change, pull=pull)
+
+
+def _limited(changes: Sequence[Change], error: LimitedError) -> Result:
+    """Return what a limit leaves to the next run."""
+    left = [change for change in changes if change.pull or change.close]
+    said = f"{len(left)} pull requests are left: {error}"
+    effect = Effect(changes[0].repository.name, Did.OPENED, error=said)
+    packages = frozenset(change.package for change in left)
+    return Result((effect,), packages, frozenset({error.exit_code}), left=len(left))
 
 
 def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> Iterator[Effect]:
@@ -53,21 +93,12 @@ def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> I
             yield Effect(transport.base, Did.OPENED, error=said)
 
 
-def wanted(target: Target, change: Change, pull: PullRequest) -> PullRequest:
-    """Return the pull request to open, its body as reviewers will read it."""
-    from reconciler.report.markdown import pull_body  # noqa: PLC0415 - templates are slow to import
-
-    files = file_changes(*_sides(target.mirror, change, pull))
-    return replace(pull, body=pull_body(change, target.names, files), labels=target.labels)
-
-
 def _sides(mirror: Mirror, change: Change, pull: PullRequest) -> tuple[Files, Files]:
     """Return the package as the base has it and as the pull request proposes it."""
     path, refs = change.package.path, mirror.refs()
     before = _files(mirror, refs.get(f"{HEADS}{pull.base}"), path)
-    drafts = [write.files for write in change.writes if isinstance(write, WriteDraft)]
-    if drafts:
-        return before, drafts[-1]
+    if change.written is not None and change.written.files:
+        return before, change.written.files
     if any(isinstance(write, WriteRemoval) for write in change.writes):
         return before, {}
     return before, _files(mirror, refs.get(f"{HEADS}{pull.head}"), path)
@@ -84,12 +115,12 @@ def _files(mirror: Mirror, commit: Oid | None, path: str) -> Files:
         return {}
 
 
-def _call(target: Target, change: Change) -> Result:
+def _call(target: Target, change: Change, requests: Requests) -> Result:
     effects = []
     name = change.repository.name
     try:
         if change.pull:
-            pull = target.forge.ensure(wanted(target, change, change.pull))
+            pull = target.forge.ensure(requests.wanted(target, change, change.pull))
             did = Did.UPDATED if change.pull.number else Did.OPENED
             effects.append(Effect(name, did, f"#{pull.number} {pull.title}"))
         for close in change.close:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.apply.compose import Composed, compose
 from reconciler.apply.outcome import Did, Result, failure, joined
-from reconciler.apply.pulls import call_forge, wanted
+from reconciler.apply.pulls import Requests, call_forge
 from reconciler.apply.target import Target
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local import LocalForge
@@ -32,6 +32,11 @@ class _Push:
     composed: list[tuple[Change, Composed]]
     effects: list[Effect]
 
+    @property
+    def moves(self) -> Sequence[Composed]:
+        """Every move once: several changes may ask for the same one."""
+        return list(dict.fromkeys(composed for _, composed in self.composed))
+
 
 def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     """Do every change of one repository; a change that cannot be done does not stop the others.
@@ -40,23 +45,24 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     Nothing is pushed that is there already. What another writer moved is left to the next run.
     """
     results = []
+    requests = Requests(changes)
     for batch in _batches([change for change in changes if change.pending]):
         try:
-            results.append(_apply_batch(target, batch))
+            results.append(_apply_batch(target, batch, requests))
         except (ReconcilerError, PackageRefusedError) as error:
             known = error if isinstance(error, ReconcilerError) else RefusedError(str(error))
             results.append(failure(_name(batch[0]), known, {change.package for change in batch}))
     return joined(results)
 
 
-def _apply_batch(target: Target, changes: Sequence[Change]) -> Result:
+def _apply_batch(target: Target, changes: Sequence[Change], requests: Requests) -> Result:
     """Push a batch; leave out what another writer moved or the repository refuses, and push the rest."""
     failures: list[Result] = []
     for _ in range(ATTEMPTS):
-        pushed = _compose(target, changes)
+        pushed = _compose(target, changes, requests)
         refused = _refused(_push(target.mirror, pushed))
         if not refused:
-            after = () if pushed.staged else call_forge(target, changes)
+            after = () if pushed.staged else call_forge(target, changes, requests)
             return joined([*failures, Result(tuple(pushed.effects)), *after])
         target.mirror.fetch()
         blamed = _blame(pushed, refused, target.mirror)
@@ -67,25 +73,32 @@ def _apply_batch(target: Target, changes: Sequence[Change]) -> Result:
     return joined([*failures, *(failure(_name(c), error, {c.package}) for c in changes)])
 
 
-def _compose(target: Target, changes: Sequence[Change]) -> _Push:
+def _compose(target: Target, changes: Sequence[Change], requests: Requests) -> _Push:
     pack = Pack(target.mirror)
     staged = target.forge.stage(pack) if isinstance(target.forge, LocalForge) else None
     pushed = _Push(pack, staged, [], [])
+    made: dict[int, Composed | None] = {}
+    told: set[Composed] = set()
     for change in changes:
         for write in change.writes:
-            composed = compose(write, target.mirror, pack, target.policy)
-            if composed and not any(composed == made for _, made in pushed.composed):
-                pushed.composed.append((change, composed))
+            if id(write) not in made:
+                made[id(write)] = compose(write, target.mirror, pack, target.policy)
+            composed = made[id(write)]
+            if composed is None:
+                continue
+            pushed.composed.append((change, composed))
+            if composed not in told:
+                told.add(composed)
                 pushed.effects.append(_moved(change, composed))
                 if staged and not isinstance(write, StartBranch):
                     staged.move(write.ref, composed.update.new, composed.time)
         if staged:
-            pushed.effects += _stage_pulls(target, staged, change)
+            pushed.effects += _stage_pulls(target, staged, change, requests)
     return pushed
 
 
 def _push(mirror: Mirror, pushed: _Push) -> Sequence[PushResult]:
-    updates = [composed.update for _, composed in pushed.composed]
+    updates = [composed.update for composed in pushed.moves]
     updates += pushed.staged.updates() if pushed.staged else []
     if not updates:
         return ()
@@ -136,10 +149,10 @@ def _error(result: PushResult) -> ReconcilerError:
     return ConflictError(f"Somebody else moved it: {result.message}")
 
 
-def _stage_pulls(target: Target, staged: Staging, change: Change) -> Iterator[Effect]:
+def _stage_pulls(target: Target, staged: Staging, change: Change, requests: Requests) -> Iterator[Effect]:
     if change.pull:
         before = staged.find_open(change.pull.head)
-        record = staged.ensure(wanted(target, change, change.pull))
+        record = staged.ensure(requests.wanted(target, change, change.pull))
         if record != before:
             yield _about(change, Did.UPDATED if before else Did.OPENED, record)
     for close in change.close:

@@ -71,7 +71,6 @@ def _variant(planned: "Planned", change: "Change") -> "DesiredVariant | None":
 
 def _origins(planned: "Planned", change: "Change", variant: "DesiredVariant | None") -> "tuple[Origin, ...]":
     """Return where each field of the package came from; none where no variant makes it."""
-    from reconciler.plan.changes import WriteDraft
     from reconciler.plan.origins import find_origins
     from reconciler.read.contents import fetch_contents
     from reconciler.resolve import Needs
@@ -80,8 +79,8 @@ def _origins(planned: "Planned", change: "Change", variant: "DesiredVariant | No
     if variant is None or resolved is None or resolved.downstream != change.package:
         return ()
     inventory = planned.world.inventory
-    files = next((write.files for write in change.writes if isinstance(write, WriteDraft)), None)
-    if files is None and change.after is not None:
+    files = change.written.files if change.written else None
+    if not files and change.after is not None:
         needs = Needs({change.package.url: frozenset({change.after})})
         files = fetch_contents(needs, planned.world.mirrors, inventory.policy.limits).get(change.after)
     return find_origins(resolved, files or {}, inventory, variant.trace)

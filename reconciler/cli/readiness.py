@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.cli.selection import Found
-from reconciler.forge.approval import DraftHead, parse_head
 from reconciler.inventory import Draft, Inventory
+from reconciler.layout import short_branch
 from reconciler.read.index import LARGEST_KPTFILE
 from reconciler.render.readiness import unmet_gates
 from reconciler.state import PackageVariantRecord
@@ -26,13 +26,20 @@ def find_readiness(inventory: Inventory, found: Found) -> Readiness:
 
     Source: porch pkg/cli/commands/rpkg/approve, which asks the same of every repository.
     """
-    about = parse_head(found.pull.head)
-    if not isinstance(about, DraftHead):
-        return Readiness()
-    drafts = [d for v in inventory.views_of(found.view.url) for p in v.packages.values() for d in p.drafts]
-    draft = next((d for d in drafts if (d.path, d.workspace) == about), None)
-    if draft is None:
-        return Readiness()
+    drafts = {
+        draft.path: draft
+        for view in inventory.views_of(found.view.url)
+        for package in view.packages.values()
+        for draft in package.drafts
+        if short_branch(draft.ref) == found.pull.head
+    }
+    each = [_readiness(drafts[path], found, inventory) for path in sorted(drafts)]
+    return Readiness(
+        tuple(text for one in each for text in one.against), tuple(text for one in each for text in one.shown)
+    )
+
+
+def _readiness(draft: Draft, found: Found, inventory: Inventory) -> Readiness:
     record = _record_of(draft, found, inventory)
     conflicts = tuple(_conflict(c.path, c.field) for c in record.conflicts) if record else ()
     unmet = _gates(draft, found) + (record.unready if record else ())

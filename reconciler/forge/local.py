@@ -10,6 +10,7 @@ from reconciler.forge.approval import (
     next_revision,
     parse_head,
 )
+from reconciler.forge.groups import proposed_packages
 from reconciler.forge.record import PullRecord
 from reconciler.forge.staging import Staging
 from reconciler.git.messages import approve_message, delete_message
@@ -18,7 +19,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import DELETION_PROPOSED, HEADS, tag_ref
+from reconciler.layout import DELETION_PROPOSED, HEADS, is_group, tag_ref
 from reconciler.objects import Signature
 from reconciler.policy import CommitPolicy
 
@@ -115,6 +116,8 @@ class LocalForge:
                 return self._publication(staged.pack, record, path, workspace)
             case DeletionHead(path):
                 return self._removal(staged.pack, record, path)
+            case _ if is_group(f"{HEADS}{record.head}"):
+                return self._group(staged.pack, record)
             case _:
                 raise RefusedError(f"{record.head} is no draft of one package; merge it with git")
 
@@ -150,6 +153,24 @@ class LocalForge:
         updates = [RefUpdate(ref, refs[ref], None) for ref in sorted(gone)]
         return Merging(commit, time, [RefUpdate(f"{HEADS}{record.base}", main, commit), *updates])
 
+    def _group(self, pack: Pack, record: PullRecord) -> Merging:
+        """Merge the drafts of a group; each package is tagged by the next run, three tags a push (D4)."""
+        refs, head = self.mirror.refs(), Oid(record.head_oid)
+        main = refs.get(f"{HEADS}{record.base}")
+        fork = self.mirror.merge_base(main, head) if main else None
+        if main is None or fork is None:
+            raise RefusedError(f"{record.head} and {record.base} have no commit in common")
+        tree, packages = self.mirror.commit(main).tree, proposed_packages(self.mirror, fork, head)
+        for path, (before, after) in packages.items():
+            self._check_unmoved(record, path, main, before)
+            tree = pack.graft(tree, path, after)
+        time = max(self.mirror.commit(c).committer.time for c in (main, head))
+        who = Signature(self.policy.name, self.policy.email, time)
+        message = f"Approving {len(packages)} packages\n"
+        commit = pack.commit(tree, (main, head), who, who, message)
+        gone = [RefUpdate(ref, refs[ref], None) for ref in record.head_refs if ref in refs]
+        return Merging(commit, time, [RefUpdate(f"{HEADS}{record.base}", main, commit), *gone])
+
     def _unmoved_base(self, record: PullRecord, path: str) -> Oid:
         """Return the base's head, if the package there is still what the proposal was made from.
 
@@ -161,12 +182,15 @@ class LocalForge:
             raise RefusedError(f"{self.mirror.remote} has no branch {record.base}")
         fork = self.mirror.merge_base(main, Oid(record.head_oid))
         before = self.mirror.subtree(fork, path) if fork else None
+        self._check_unmoved(record, path, main, before)
+        return main
+
+    def _check_unmoved(self, record: PullRecord, path: str, main: Oid, before: Oid | None) -> None:
         if self.mirror.subtree(main, path) != before:
             raise RefusedError(
                 f"{path} changed on {record.base} since pull request {record.number} was made",
                 hint="Run `reconciler apply`: it merges that change into the draft.",
             )
-        return main
 
     def _now(self, act: Callable[[Staging], tuple[T, list[RefUpdate]]]) -> T:
         """Do one thing at once: stage, push, and decide anew if somebody else was faster.

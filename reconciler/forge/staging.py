@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from reconciler.errors import RefusedError
 from reconciler.forge.approval import DeletionHead, parse_head
+from reconciler.forge.groups import proposed_packages
 from reconciler.forge.record import (
     FILE,
     PullRecord,
@@ -19,7 +20,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import HEADS
+from reconciler.layout import HEADS, is_group
 from reconciler.objects import Entry, Mode, Signature
 from reconciler.policy import CommitPolicy
 
@@ -181,12 +182,24 @@ class Staging:
     def _has_content(self, record: PullRecord) -> bool:
         """Tell whether the base has what the pull request proposes, however it got there."""
         base, about = self._at(f"{HEADS}{record.base}"), parse_head(record.head)
+        if base is not None and is_group(f"{HEADS}{record.head}"):
+            return self._has_group(base, Oid(record.head_oid))
         if base is None or about is None:
             return False
         here = self.mirror.subtree(base, about.path)
         if isinstance(about, DeletionHead):
             return here is None
         return here is not None and here == self.mirror.subtree(Oid(record.head_oid), about.path)
+
+    def _has_group(self, base: Oid, head: Oid) -> bool:
+        fork = self.mirror.merge_base(base, head)
+        if fork is None:
+            return False
+        try:
+            proposed = proposed_packages(self.mirror, fork, head)
+        except RefusedError:
+            return False
+        return all(self.mirror.subtree(base, path) == after for path, (_, after) in proposed.items())
 
     def _merged(self, record: PullRecord) -> dict[str, object]:
         base = self._at(f"{HEADS}{record.base}") or ""

@@ -8,6 +8,7 @@ from reconciler.api.meta import Condition
 from reconciler.errors import Exit, Location, Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest
+from reconciler.layout import short_branch
 from reconciler.objects import Files
 from reconciler.reasons import Reason
 
@@ -43,6 +44,30 @@ class WriteDraft:
     path: str
     files: Files
     tree: Oid
+    message: str
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """One package in a group's commit; `tree` None removes it, `files` are empty where its tree is known."""
+
+    path: str
+    tree: Oid | None
+    files: Files = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteGroup:
+    """One commit on a group's branch: the tree of `onto` with every part replaced (D4).
+
+    Every package whose draft it changes holds the same value; it is made once.
+    """
+
+    ref: str
+    expect: Oid | None
+    onto: Oid
+    parts: tuple[GroupPart, ...]
     message: str
     time: int
 
@@ -84,7 +109,7 @@ class StartBranch:
     expect: None = None
 
 
-Write = WriteDraft | WriteRemoval | MoveRef | StartBranch
+Write = WriteDraft | WriteGroup | WriteRemoval | MoveRef | StartBranch
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +140,8 @@ class Change:
     results in. `writes` go in one atomic push per repository, `pull` and `close` follow.
     `waits` tells that a person must act (exit 7), `unready` what keeps the draft from being approved
     where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
-    that made it in this run.
+    that made it in this run. `group` is the head, short, of the group that its draft is in after the
+    change, "" for a draft of its own; `pull` is the group's then.
     """
 
     package: PackageKey
@@ -137,6 +163,17 @@ class Change:
     waits: bool = False
     unready: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def written(self) -> WriteDraft | GroupPart | None:
+        """The package as its draft has it after the change; None if its draft stays as it is."""
+        for write in reversed(self.writes):
+            if isinstance(write, WriteDraft):
+                return write
+            if isinstance(write, WriteGroup) and short_branch(write.ref) == self.group:
+                return next((part for part in write.parts if part.path == self.package.path), None)
+        return None
 
     @property
     def pending(self) -> bool:

@@ -6,7 +6,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName
-from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft
+from reconciler.plan.changes import Change, MoveRef, Op, WriteGroup
 from reconciler.plan.world import World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
@@ -104,9 +104,10 @@ def _error(change: Change) -> str:
 
 
 def _has_draft(variant: DesiredVariant, change: Change, world: World) -> bool:
-    removed = {w.ref for w in change.writes if isinstance(w, MoveRef) and w.to is None}
-    if any(isinstance(write, WriteDraft) for write in change.writes):
+    if change.written is not None:
         return True
+    left = (w.ref for w in change.writes if isinstance(w, WriteGroup))
+    removed = {*left, *(w.ref for w in change.writes if isinstance(w, MoveRef) and w.to is None)}
     resolved = world.resolved.get(variant.key)
     draft = resolved.draft if resolved else None
     return draft is not None and draft.ref not in removed

@@ -12,6 +12,7 @@ from reconciler.plan.claims import Denied, claim_package
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.drafts import close_drafts, close_pulls
+from reconciler.plan.groups import group_changes
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, plan_status, record_owners
 from reconciler.plan.safety import guard_changes
@@ -40,7 +41,8 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     """
     world = build_world(inventory, desired, resolution, rendered)
     decisions = tuple(decide(target, world) for target in world.targets)
-    changes, refusals = guard_changes(world, [decision.change for decision in decisions])
+    guarded, refusals = guard_changes(world, [decision.change for decision in decisions])
+    changes = group_changes(world, guarded)
     found = [problem for decision in decisions for problem in decision.problems]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
     plan = Plan(

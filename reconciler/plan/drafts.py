@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Draft, PullRequest, PullState
-from reconciler.layout import DRAFTS, WORKSPACE_PREFIX, draft_ref, short_branch, workspace_number
+from reconciler.layout import DRAFTS, WORKSPACE_PREFIX, draft_ref, is_group, short_branch, workspace_number
 from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
 from reconciler.plan.messages import (
     CLONE,
@@ -77,13 +77,16 @@ def draft_message(target: Target, resolved: ResolvedVariant, workspace: str) -> 
 
 
 def close_drafts(drafts: Iterable[Draft]) -> tuple[Write, ...]:
-    """Return the removal of branches that are obsolete, each only where it still stands as we saw it."""
-    return tuple(MoveRef(draft.ref, draft.tip.oid, None) for draft in drafts)
+    """Return the removal of branches that are obsolete, each only where it still stands as we saw it.
+
+    A group's branch holds other drafts too: it goes when all of them may.
+    """
+    return tuple(MoveRef(draft.ref, draft.tip.oid, None) for draft in drafts if not draft.is_grouped)
 
 
 def close_pulls(target: Target, refs: Iterable[str], comment: str) -> tuple[ClosePull, ...]:
     """Return the closing of the open pull requests of these branches."""
-    heads = {short_branch(ref) for ref in refs}
+    heads = {short_branch(ref) for ref in refs if not is_group(ref)}
     return tuple(
         ClosePull(pull.number, pull.head, comment)
         for pull in target.pulls

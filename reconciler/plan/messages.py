@@ -1,5 +1,6 @@
 """Commit messages in Porch's form, and how people name an upstream; pure text, stable, no times."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,25 @@ def commit_message(title: str, path: str, workspace: str, task: Mapping[str, Any
     """
     annotation = {"package": path, "workspaceName": workspace, "revision": "0", "task": dict(task)}
     return f"{title}\n\n\nkpt:{orjson.dumps(annotation).decode()}\n"
+
+
+def group_message(packages: Mapping[str, str]) -> str:
+    """Return the message of a commit on a group's branch: one `kpt:` line for each package, sorted.
+
+    Args:
+        packages: The workspace of each package by its full path.
+    """
+    count = len(packages)
+    lines = [
+        f"kpt:{orjson.dumps({'package': path, 'workspaceName': packages[path], 'revision': '0'}).decode()}"
+        for path in sorted(packages)
+    ]
+    return "\n".join([f"Draft of {count} package{'' if count == 1 else 's'}", "", "", *lines, ""])
+
+
+def relabelled(message: str, workspace: str) -> str:
+    """Return a draft's message for another workspace of the same package."""
+    return re.sub(r'"workspaceName":"[^"]*"', f'"workspaceName":"{workspace}"', message, count=1)
 
 
 def clone_task(upstream: str) -> dict[str, Any]:

@@ -119,8 +119,9 @@ def _was_reverted(case: Case, package: Package) -> bool:
         return False
     state = case.target.package
     was_main = package.tree in {*(r.tree for r in state.published), *(r.tree for r in state.untagged)}
-    heads = [p for p in case.target.pulls if p.head.startswith(f"{DRAFTS}{state.path}/")]
-    last = max(heads, key=lambda p: p.number, default=None)
+    own = f"{DRAFTS}{state.path}/"
+    pulls = [p for p in case.target.pulls if p.head.startswith(own) or p.head == record.group]
+    last = max(pulls, key=lambda p: p.number, default=None)
     was_closed = last is not None and last.state is PullState.CLOSED
     return was_main or was_closed
 

@@ -10,7 +10,7 @@ from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes, lock_path
-from reconciler.plan.changes import Change, ConflictNote, Op, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
@@ -33,6 +33,7 @@ _UNDECIDED = frozenset(
         Reason.OWNER_STALLED,
         Reason.PACKAGE_EXISTS,
         Reason.DUPLICATE_DOWNSTREAM,
+        Reason.HELD_BACK,
         Reason.UPSTREAM_TAG_MOVED,
     }
 )
@@ -145,12 +146,19 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         inputs=resolved.inputs,
         local_tree=resolved.local or "",
         output_tree=_output(resolved, change, world) or "",
+        group=change.group or _rejected_group(change, world),
         retry=variant.annotations.get(RETRY, ""),
         injection=fresh.injection if isinstance(fresh, Package) else None,
         objects=dict(resolved.objects),
         conflicts=tuple(_open(note) for note in change.conflicts),
         unready=_unready(world.rendered.variants[variant.key], change),
     )
+
+
+def _rejected_group(change: Change, world: World) -> str:
+    """Return the group that was closed with the package, while that is remembered by nothing else."""
+    old = world.inventory.records.get(change.variant) if change.variant else None
+    return old.group if old is not None and change.reason is Reason.REJECTED else ""
 
 
 def _open(note: ConflictNote) -> OpenConflict:
@@ -161,7 +169,7 @@ def _open(note: ConflictNote) -> OpenConflict:
 
 def _unready(rendered: RenderedVariant, change: Change) -> tuple[str, ...]:
     """Return what else keeps the package that we stand for from being approved."""
-    tree = next((w.tree for w in reversed(change.writes) if isinstance(w, WriteDraft)), None)
+    tree = change.written.tree if change.written else None
     for package in (rendered.merged, rendered.fresh):
         if isinstance(package, Package) and tree in (None, package.tree):
             return package.unready
@@ -170,9 +178,8 @@ def _unready(rendered: RenderedVariant, change: Change) -> tuple[str, ...]:
 
 def _output(resolved: ResolvedVariant, change: Change, world: World) -> Oid | None:
     """Return the tree that we stand for: written now, or written before and still what we want."""
-    written = [write.tree for write in change.writes if isinstance(write, WriteDraft)]
-    if written:
-        return written[-1]
+    if change.written is not None:
+        return change.written.tree
     fresh = world.rendered.variants[resolved.variant.key].fresh
     if isinstance(fresh, Blocked):
         return None
@@ -205,11 +212,7 @@ def _owners_after(target: Target, change: Change, world: World) -> Iterator[Obje
             owner = find_owner(draft.header, target.key, world.inventory)
             if owner is not None:
                 yield owner
-    if (
-        any(isinstance(w, WriteDraft) for w in change.writes)
-        and change.op is not Op.ORPHAN
-        and change.variant
-    ):
+    if change.written is not None and change.op is not Op.ORPHAN and change.variant:
         yield change.variant
 
 

@@ -13,6 +13,7 @@ from reconciler.inventory import Commit, RepositoryView, Sourced
 from reconciler.layout import HEADS, TAGS
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.discovery import FoundRef, find_packages, find_refs
+from reconciler.read.groups import find_groups
 from reconciler.read.index import HeaderIndex
 from reconciler.read.packages import Material, read_packages
 from reconciler.reasons import Reason
@@ -100,7 +101,10 @@ def _read_views(
 ) -> Iterator[RepositoryView]:
     homes = frozenset(view.directory for view in siblings)
     found: dict[str, list[FoundRef]] = {}
-    for one in find_refs(mirror, lambda path: _home(path, homes) is not None):
+    tips = {tip for view in siblings if (tip := mirror.refs().get(HEADS + view.branch))}
+    groups = tuple(find_groups(mirror, sorted(tips), policy))
+    grouped = (draft for group in groups for draft in group.drafts)
+    for one in (*find_refs(mirror, lambda path: _home(path, homes) is not None), *grouped):
         found.setdefault(_home(one.named.path, homes) or "", []).append(one)
     materials = [_material(mirror, view, found.get(view.directory, ()), homes) for view in siblings]
     index.load(mirror, (oid for material in materials for oid in material.kptfiles()))
@@ -112,7 +116,8 @@ def _read_views(
             continue
         head = branches.get(view.branch)
         packages = read_packages(mirror, material, policy, index)
-        yield replace(view, head=head, packages=packages, branches=branches, tags=tags)
+        standing = tuple(group.branch for group in groups)
+        yield replace(view, head=head, packages=packages, branches=branches, tags=tags, groups=standing)
 
 
 def _material(

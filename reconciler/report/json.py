@@ -8,7 +8,7 @@ import orjson
 
 from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
-from reconciler.plan.changes import Change, MoveRef, Outcome, Plan, StartBranch, Write, WriteDraft
+from reconciler.plan.changes import Change, MoveRef, Outcome, Plan, StartBranch, Write, WriteDraft, WriteGroup
 from reconciler.report.redact import Redactor
 from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes
 from reconciler.report.text import shown_conflict
@@ -68,6 +68,7 @@ def change_value(change: Change, names: Names) -> dict[str, Any]:
         "before": change.before,
         "after": change.after,
         "upstream": {"from": change.upstream_from, "to": change.upstream_to},
+        "group": change.group,
         "pending": change.pending,
         "waits": change.waits,
         "writes": [_write_value(write) for write in change.writes],
@@ -112,6 +113,8 @@ def _write_value(write: Write) -> dict[str, Any]:
             return {"kind": "MoveRef", "ref": write.ref, "expect": write.expect, "to": write.to}
         case StartBranch():
             return {"kind": "StartBranch", "ref": write.ref, "expect": None, "to": write.oid}
+        case WriteGroup():
+            return _group_value(write)
         case WriteDraft():
             extra = {"tree": write.tree, "files": len(write.files)}
         case _:
@@ -124,6 +127,18 @@ def _write_value(write: Write) -> dict[str, Any]:
         "path": write.path,
         "time": write.time,
         **extra,
+    }
+
+
+def _group_value(write: WriteGroup) -> dict[str, Any]:
+    """Return a group's commit, which every package that it changes holds: its parts are counted."""
+    return {
+        "kind": "WriteGroup",
+        "ref": write.ref,
+        "expect": write.expect,
+        "onto": write.onto,
+        "packages": len(write.parts),
+        "time": write.time,
     }
 
 

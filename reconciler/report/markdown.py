@@ -1,12 +1,14 @@
 """Plan and pull request as Markdown, from the templates; every dynamic text sits in a code span."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
+from itertools import islice
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
 from reconciler.errors import Problem
+from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan
 from reconciler.plan.compare import Comparison
 from reconciler.report import escape
@@ -27,6 +29,9 @@ ROWS = 1000
 
 MOST_CONFLICTS = 50
 """Conflicts of a pull request's text; more than these are counted."""
+
+MOST_WARNINGS = 50
+"""Warnings of functions in a pull request's text."""
 
 LONGEST = 500
 """Characters of a row's detail."""
@@ -96,7 +101,50 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
         more_conflicts=max(0, len(conflicts) - MOST_CONFLICTS),
         files=[one._replace(path=_short(one.path)) for one in files[:MOST_FILES]],
         more_files=max(0, len(files) - MOST_FILES),
+        warnings=list(_warnings([change], names)),
     )
+
+
+def group_body(
+    changes: Sequence[Change], names: Names, files: Mapping[PackageKey, Sequence[FileChange]]
+) -> str:
+    """Return the body of the pull request that proposes several packages; each is a row.
+
+    What was held back, because a person edited it, is listed with the rest and says so.
+    """
+    rows = [
+        {
+            "name": names.of(change),
+            "what": _WORDS.get(change.op, "as it stands"),
+            "upstream": upstream_text(change),
+            "files": len(files.get(change.package, ())),
+            "note": _short("; ".join(filter(None, (change.message, *change.unready)))),
+        }
+        for change in sorted(changes, key=lambda change: change.package)
+    ]
+    return _fill(
+        "group.md",
+        count=len(rows),
+        instance=names.instance,
+        rows=[{key: _short(v) if isinstance(v, str) else v for key, v in row.items()} for row in rows[:ROWS]],
+        more=max(0, len(rows) - ROWS),
+        warnings=list(_warnings(changes, names)),
+    )
+
+
+_WORDS = {
+    Op.CREATE: "new",
+    Op.UPDATE: "new upstream",
+    Op.EDIT: "changed by its variant",
+    Op.ADOPT: "adopted",
+    Op.TRANSFER: "another variant's now",
+}
+
+
+def _warnings(changes: Iterable[Change], names: Names) -> Iterator[tuple[str, str]]:
+    """Yield what the functions of each package warned of, as far as it fits."""
+    found = ((names.of(change), _short(text)) for change in changes for text in change.warnings)
+    yield from islice(found, MOST_WARNINGS)
 
 
 def _short(text: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from reconciler.errors import Exit, Problem
-from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan, WriteDraft
+from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.reasons import Reason
 from reconciler.report.escape import terminal
 from reconciler.report.paint import Colour, Paint, plain
@@ -113,8 +113,7 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
 
 def shown_conflict(change: Change, path: str, upstream: str, local: str) -> tuple[str, str]:
     """Return both sides of a conflict as they may be shown: nothing of a Secret ever is."""
-    drafts = [write for write in change.writes if isinstance(write, WriteDraft)]
-    if any(holds_secret(draft.files.get(path)) for draft in drafts):
+    if change.written is not None and holds_secret(change.written.files.get(path)):
         return MASK, MASK
     return upstream, local
 

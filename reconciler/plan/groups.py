@@ -1,0 +1,267 @@
+"""Groups: the drafts of several packages on one branch, in one pull request (D4)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from reconciler.inventory import GroupBranch, PullRequest, PullState, RepositoryView
+from reconciler.layout import HEADS, group_number, group_ref, short_branch
+from reconciler.plan.changes import (
+    Change,
+    ClosePull,
+    GroupPart,
+    MoveRef,
+    Op,
+    WriteDraft,
+    WriteGroup,
+)
+from reconciler.plan.members import (
+    Member,
+    Place,
+    Scope,
+    Standing,
+    find_standing,
+    left_behind,
+    other_writes,
+    place_change,
+    taken_out,
+)
+from reconciler.plan.messages import group_message
+from reconciler.plan.world import World
+from reconciler.policy import GroupBy
+from reconciler.reasons import Reason
+
+EMPTY = "Nothing of this group is left to propose."
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group as it will be: its branch, where that stands now, and the packages on it."""
+
+    ref: str
+    view: RepositoryView
+    branch: GroupBranch | None
+    pull: PullRequest | None
+    members: tuple[Member, ...]
+    leaving: tuple[Member, ...]
+
+    @property
+    def written(self) -> tuple[Member, ...]:
+        """The members that get other content."""
+        return tuple(member for member in self.members if member.change.written is not None)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether people committed to the branch, so that we may only append."""
+        return self.branch is not None and self.branch.foreign
+
+
+def group_changes(world: World, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Put the drafts of packages that belong together on one branch with one pull request.
+
+    Total and order-free: every package keeps its one change, and only where its draft stands is
+    another. What is not grouped stays as it is; what stands in a group that nobody closed stays
+    there, also when the setting changes.
+    """
+    policy, views = world.inventory.policy, world.inventory.repositories.values()
+    if policy.group_by is GroupBy.PACKAGE and not any(view.groups for view in views):
+        return tuple(changes)
+    targets = {target.key: target for target in world.targets}
+    by_url: dict[str, list[Change]] = {}
+    for change in changes:
+        by_url.setdefault(change.package.url, []).append(change)
+    done: dict[object, Change] = {}
+    for url, some in by_url.items():
+        standing = find_standing(url, world)
+        members = [place_change(change, targets[change.package], standing, world) for change in some]
+        done |= {change.package: change for change in _grouped(members, standing, world)}
+    return tuple(done[change.package] for change in changes)
+
+
+def _grouped(members: Sequence[Member], standing: Standing, world: World) -> Iterator[Change]:
+    """Yield every change of one repository, those of groups with what their groups write."""
+    seats: dict[str, list[Member]] = {}
+    done = {member.change.package: member.change for member in members}
+    for member in members:
+        if member.group is not None:
+            seats.setdefault(member.group.ref, []).append(member)
+        elif member.place is Place.JOINS:
+            ref = _seat(member.scope, member.target.view, standing, world)
+            branch = standing.groups.get(ref)
+            if branch is not None and member.target.package.path in branch.dropped:
+                done[member.change.package] = taken_out(member)
+            else:
+                seats.setdefault(ref, []).append(member)
+    for ref, some in sorted(seats.items()):
+        done |= {change.package: change for change in _group(ref, some, standing, world)}
+    for change in _cleared(tuple(done.values()), members, seats, standing):
+        done[change.package] = change
+    for member in members:
+        change = done[member.change.package]
+        yield left_behind(change) if member.target.draft and member.target.draft.is_grouped else change
+
+
+def _seat(scope: Scope, view: RepositoryView, standing: Standing, world: World) -> str:
+    """Return the open group of a scope, else the name of the next one; no name ever comes back."""
+    instance = world.inventory.policy.instance
+    numbers = {ref: number for ref in standing.groups if (number := group_number(ref, instance, scope))}
+    opened = [ref for ref in numbers if standing.is_open(ref)]
+    if opened:
+        return max(opened, key=lambda ref: numbers[ref])
+    heads = (f"{HEADS}{pull.head}" for pull in world.inventory.pulls.get(view.url, ()))
+    used = [*numbers.values(), *(group_number(ref, instance, scope) for ref in heads)]
+    return group_ref(instance, scope, 1 + max(used, default=0))
+
+
+def _group(ref: str, members: Sequence[Member], standing: Standing, world: World) -> Iterator[Change]:
+    """Yield the changes of one group with its one commit and its one pull request."""
+    group = Group(
+        ref=ref,
+        view=members[0].target.view,
+        branch=standing.groups.get(ref),
+        pull=standing.pulls.get(short_branch(ref)),
+        members=tuple(m for m in members if m.place is not Place.LEAVES),
+        leaving=tuple(m for m in members if m.place is Place.LEAVES),
+    )
+    if not group.members and not group.is_kept:
+        yield from (_with_removal(m.change, group.branch, group.pull) for m in group.leaving)
+        return
+    write = _write(group, world)
+    pull = _pull(group, is_written=write is not None)
+    carriers = [m for m in group.members if m.change.written is not None or m.change.pull is not None]
+    carriers = carriers or list(group.members[:1])
+    for member in group.members:
+        shown = pull if member in carriers else None
+        yield _as_member(member.change, group, write if member in group.written else None, shown)
+    for member in group.leaving:
+        yield replace(member.change, writes=(*member.change.writes, *([write] if write else [])))
+
+
+def _as_member(change: Change, group: Group, write: WriteGroup | None, pull: PullRequest | None) -> Change:
+    op = Op.UPDATE if pull is not None and change.op is Op.KEEP else change.op
+    writes = (*other_writes(change), *([write] if write else []))
+    return replace(change, op=op, writes=writes, pull=pull, group=short_branch(group.ref))
+
+
+def _write(group: Group, world: World) -> WriteGroup | None:
+    """Return the group's commit: all of it anew on main's head, or what changes on a person's tip."""
+    if not group.written and not group.leaving:
+        return None
+    branch, head = group.branch, group.view.head
+    shown = group.written if group.is_kept else group.members
+    parts = [_part(member) for member in shown]
+    if branch is not None and group.is_kept:
+        parts += [_restored(member) for member in group.leaving]
+    named = (*shown, *group.leaving) if group.is_kept else shown
+    started = (m.change.written for m in group.written)
+    first = next((written.onto for written in started if isinstance(written, WriteDraft)), None)
+    onto = branch.tip.oid if branch is not None and group.is_kept else head.oid if head else first
+    if onto is None or not parts:
+        return None
+    times = [_time(member, world) for member in (*named, *group.leaving)]
+    return WriteGroup(
+        ref=group.ref,
+        expect=branch.tip.oid if branch else None,
+        onto=onto,
+        parts=tuple(sorted(parts, key=lambda part: part.path)),
+        message=group_message({m.target.package.path: _workspace(m) for m in named}),
+        time=max([*times, branch.foreign_time if branch is not None else 0]),
+    )
+
+
+def _part(member: Member) -> GroupPart:
+    """Return what a member has on the branch: what is written now, else what stands."""
+    path, written, draft = member.target.package.path, member.change.written, member.target.draft
+    if written is not None:
+        return GroupPart(path, written.tree, written.files)
+    return GroupPart(path, draft.tree if draft else None)
+
+
+def _restored(member: Member) -> GroupPart:
+    """Return a package as it was where the branch left main: the branch proposes nothing for it any more."""
+    draft = member.target.draft
+    return GroupPart(member.target.package.path, draft.base_tree if draft else None)
+
+
+def _workspace(member: Member) -> str:
+    written = member.change.written
+    if member.group is None and isinstance(written, WriteDraft):
+        return written.ref.rpartition("/")[2]
+    return member.target.draft.workspace if member.target.draft else ""
+
+
+def _time(member: Member, world: World) -> int:
+    """Return the newest input's time of a package, in seconds (law 5)."""
+    written = member.change.written
+    if isinstance(written, WriteDraft):
+        return written.time
+    rendered = world.rendered.variants.get(member.change.variant) if member.change.variant else None
+    if rendered is not None:
+        return rendered.time
+    return world.inventory.control.commit.time if member.place is Place.LEAVES else 0
+
+
+def _pull(group: Group, *, is_written: bool) -> PullRequest | None:
+    """Return the group's one pull request, None where it needs none now."""
+    open_pull = group.pull if group.pull is not None and group.pull.state is PullState.OPEN else None
+    asked = any(member.change.pull is not None for member in group.members)
+    if not group.members or not (asked or (is_written and open_pull)):
+        return None
+    return PullRequest(
+        head=short_branch(group.ref),
+        base=group.view.branch,
+        title=_title(group),
+        body="",
+        draft=open_pull.draft if open_pull else True,
+        number=open_pull.number if open_pull else 0,
+    )
+
+
+def _title(group: Group) -> str:
+    count = len(group.members)
+    is_new = all(member.target.package.main_tree is None for member in group.members)
+    return f"{'Create' if is_new else 'Update'} {count} package{'' if count == 1 else 's'}"
+
+
+def _cleared(
+    changes: Sequence[Change], members: Sequence[Member], seats: Mapping[str, object], standing: Standing
+) -> Iterator[Change]:
+    """Yield a change that removes each branch on which nothing of ours is left to propose.
+
+    What people committed stays, unless their work is in main. Which pull request a person closed is
+    remembered by its branch while something that was rejected with it is still wanted.
+    """
+    after = {change.package: change for change in changes}
+    for ref, branch in sorted(standing.groups.items()):
+        on_it = (m for m in members if m.target.draft is not None and m.target.draft.ref == ref)
+        if ref in seats or any(_is_held(after[m.change.package], ref) for m in on_it):
+            continue
+        pull = standing.pulls.get(short_branch(ref))
+        is_merged = pull is not None and pull.state is PullState.MERGED and pull.head_oid == branch.tip.oid
+        carrier = _carrier(branch, changes)
+        if carrier is not None and (branch.merged or is_merged or not branch.foreign):
+            yield _with_removal(carrier, branch, pull)
+
+
+def _is_held(change: Change, ref: str) -> bool:
+    """Whether a package's draft stays on a group's branch: it goes nowhere else, and somebody wants it."""
+    stays = change.written is None and change.group in ("", short_branch(ref))
+    return stays and change.op is not Op.DELETE
+
+
+def _carrier(branch: GroupBranch, changes: Sequence[Change]) -> Change | None:
+    """Return the change that removes a branch: of a package that was on it, rather one that writes anyway."""
+    mine = [c for c in changes if c.package.path in branch.paths and c.op is not Op.BLOCK]
+    return min(mine, key=lambda c: (not c.pending, c.package), default=None)
+
+
+def _with_removal(change: Change, branch: GroupBranch | None, pull: PullRequest | None) -> Change:
+    if branch is None:
+        return change
+    is_open = pull is not None and pull.state is PullState.OPEN
+    closing = [ClosePull(pull.number, pull.head, EMPTY)] if pull is not None and is_open else []
+    if change.op is Op.KEEP:
+        keeps = change.reason is not Reason.UP_TO_DATE
+        reason = change.reason if keeps else Reason.DRAFT_SUPERSEDED
+        change = replace(change, op=Op.CLOSE, reason=reason)
+    removal = MoveRef(branch.ref, branch.tip.oid, None)
+    return replace(change, writes=(*change.writes, removal), close=(*change.close, *closing))

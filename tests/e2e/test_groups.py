@@ -1,0 +1,402 @@
+"""Groups of packages on real repositories: one branch, one pull request, each package judged by itself."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.errors import Exit
+from tests.support.git import BOT, Repo, kptfile, make_repository
+from tests.support.small_world import app, repository
+from tests.support.world import Said, World
+
+BRANCH = "reconciler/fleet/group/repository/default/edge/1"
+NEXT = "reconciler/fleet/group/repository/default/edge/2"
+CONFIGURATION = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata: {{name: fleet}}
+spec:
+  manifests: [manifests]
+  pullRequests: {{groupBy: {group_by}}}
+"""
+VARIANT = """\
+apiVersion: config.porch.kpt.dev/v1alpha1
+kind: PackageVariant
+metadata: {{name: {name}, namespace: default, annotations: {{reconciler.dev/retry: "{retry}"}}}}
+spec:
+  upstream: {{repo: blueprints, package: web, revision: {revision}}}
+  downstream: {{repo: edge, package: {name}}}
+  deletionPolicy: {deletion}
+"""
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {{name: {name}, namespace: default}}
+spec:
+  upstream: {{repo: blueprints, package: web, revision: 1}}
+  targets:
+  - repositories: [{{name: edge, packageNames: [{packages}]}}]
+"""
+
+
+@dataclass
+class Fleet:
+    """One downstream repository with many packages of one upstream."""
+
+    world: World
+    names: Sequence[str]
+
+    @property
+    def edge(self) -> Repo:
+        return Repo(self.world.root / "edge.git", time=1_767_400_000)
+
+    @property
+    def control(self) -> Repo:
+        return Repo(self.world.root / "control.git", time=1_767_300_000)
+
+    def apply(self, *options: str) -> Said:
+        """Apply, and see that a second run from nothing has nothing left to do."""
+        said = self.world.run("apply", *options)
+        before = self.world.all_refs()
+        again = self.world.run("apply", *options, cache="another")
+        assert self.world.all_refs() == before, again.out
+        return said
+
+    def plan(self) -> dict[str, dict[str, Any]]:
+        said = self.world.run("plan", "--output", "json")
+        return {one["package"]["path"]: one for one in json.loads(said.out)["changes"]}
+
+    def want(self, names: Sequence[str], revision: int = 2, retry: int = 0, deletion: str = "delete") -> None:
+        files = {
+            f"manifests/{n}.yaml": VARIANT.format(name=n, revision=revision, retry=retry, deletion=deletion)
+            for n in names
+        }
+        self.control.commit(files, message="Ask\n")
+
+    def drop(self, name: str) -> None:
+        self.control.commit({f"manifests/{name}.yaml": None}, message="Not any more\n")
+
+    def heads(self) -> list[str]:
+        refs = (ref.removeprefix("refs/heads/") for ref in self.edge.refs() if ref.startswith("refs/heads/"))
+        return sorted(head for head in refs if head != "main")
+
+    def pulls(self) -> list[tuple[str, str]]:
+        """Return state and head of every pull request, by number."""
+        items = json.loads(self.world.run("pr", "list", "--all", "--output", "json").out)["items"]
+        return [(one["state"], one["head"]) for one in items]
+
+    def image(self, name: str, where: str = BRANCH) -> str:
+        text = self.edge.read(where, f"{name}/app.yaml").decode()
+        return text.partition("image: registry.example/web:")[2].strip()
+
+
+def make_fleet(root: Path, count: int = 3, *, group_by: str = "repository", deployment: bool = True) -> Fleet:
+    root.mkdir()
+    blueprints = make_repository(root / "blueprints.git")
+    for revision in (1, 2, 3):
+        files = {"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", revision)}
+        blueprints.commit(files, message=f"web v{revision}\n")
+        blueprints.tag(f"web/v{revision}")
+    make_repository(root / "edge.git", {"README.md": "edge\n"})
+    names = [f"p{number:02}" for number in range(count)]
+    edge = repository("edge").replace("deployment: true", f"deployment: {str(deployment).lower()}")
+    registered = {"blueprints": repository("blueprints"), "edge": edge}
+    files = {"reconciler.yaml": CONFIGURATION.format(group_by=group_by)}
+    files |= {f"manifests/repositories/{name}.yaml": text for name, text in registered.items()}
+    make_repository(root / "control.git", files)
+    fleet = Fleet(World(root), names)
+    fleet.want(names, revision=1)
+    return fleet
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return make_fleet(tmp_path / "w")
+
+
+def test_a_repository_gets_one_branch_with_one_commit_and_one_pull_request(fleet: Fleet) -> None:
+    assert fleet.apply().code == Exit.DONE
+
+    assert fleet.heads() == [BRANCH]
+    assert fleet.pulls() == [("open", BRANCH)]
+    commit = fleet.edge.git[fleet.edge.oid(BRANCH)]
+    assert [str(p.id) for p in commit.parents] == [fleet.edge.oid("main")]
+    assert commit.message.count("kpt:") == 3
+    assert [fleet.image(name) for name in fleet.names] == ["v1"] * 3
+
+
+def test_one_edited_package_in_a_group_of_20_holds_back_itself_only(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", 20)
+    fleet.apply()
+    edited = fleet.edge.read(BRANCH, "p07/app.yaml").decode().replace("web:v1", "web:mine")
+    person = fleet.edge.commit({"p07/app.yaml": edited}, branch=BRANCH, message="Ours\n")
+    fleet.want(fleet.names, revision=2)
+
+    said = fleet.apply()
+
+    assert said.code == Exit.WAITING, said.out
+    assert fleet.pulls() == [("open", BRANCH)]
+    assert fleet.edge.git.descendant_of(fleet.edge.oid(BRANCH), person)
+    images = {name: fleet.image(name) for name in fleet.names}
+    assert images == dict.fromkeys(fleet.names, "v2") | {"p07": "mine"}
+    held = fleet.plan()["p07"]
+    assert (held["op"], held["reason"], held["waits"]) == ("keep", "HeldBack", True)
+    assert "A person edited it" in fleet.world.run("pr", "show", "edge#1").out
+
+
+def test_an_edit_that_fits_is_merged_under_in_the_group(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=BRANCH, message="Note\n")
+    fleet.want(fleet.names, revision=2)
+
+    assert fleet.apply().code == Exit.DONE
+
+    assert fleet.edge.read(BRANCH, "p01/notes.txt") == b"Mine\n"
+    assert [fleet.image(name) for name in fleet.names] == ["v2"] * 3
+
+
+def test_update_branch_is_no_edit(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.edge.commit({"README.md": "More\n"}, message="On main\n")
+    merge = fleet.edge.merge("main", into=BRANCH)
+
+    assert all(one["op"] == "keep" and not one["waits"] for one in fleet.plan().values())
+    assert fleet.apply().code == Exit.DONE
+    assert fleet.edge.oid(BRANCH) == merge
+
+    fleet.want(fleet.names, revision=2)
+    assert fleet.apply().code == Exit.DONE
+    assert fleet.edge.git[fleet.edge.oid(BRANCH)].parents[0].id == fleet.edge.git[merge].id
+    assert [fleet.image(name) for name in fleet.names] == ["v2"] * 3
+
+
+@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+def test_every_package_of_a_merged_group_is_tagged(fleet: Fleet, how: str) -> None:
+    fleet.apply()
+    fleet.edge.merge(BRANCH, how=how)
+
+    assert fleet.apply().code == Exit.DONE
+
+    assert {r for r in fleet.edge.refs() if "/tags/" in r} == {f"refs/tags/{n}/v1" for n in fleet.names}
+    assert fleet.heads() == []
+    assert fleet.pulls() == [("merged", BRANCH)]
+    fleet.want(fleet.names, revision=2)
+    fleet.apply()
+    assert fleet.heads() == [NEXT]
+
+
+def test_a_group_is_approved_as_one_on_the_local_forge(fleet: Fleet) -> None:
+    fleet.apply()
+    approved = fleet.world.run("approve", "edge#1")
+    assert approved.code == Exit.DONE, approved.out + approved.err
+
+    assert fleet.apply().code == Exit.DONE
+    assert {r for r in fleet.edge.refs() if "/tags/" in r} == {f"refs/tags/{n}/v1" for n in fleet.names}
+    assert fleet.heads() == []
+
+
+def test_a_closed_group_rejects_each_package_with_exactly_its_content(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.world.run("pr", "close", "edge#1")
+    assert fleet.apply().code == Exit.WAITING
+    assert {one["reason"] for one in fleet.plan().values()} == {"Rejected"}
+
+    fleet.want(["p01"], revision=2)
+    fleet.apply()
+
+    assert fleet.heads() == [BRANCH, NEXT]
+    assert fleet.pulls() == [("closed", BRANCH), ("open", NEXT)]
+    assert {n: one["reason"] for n, one in fleet.plan().items()} == {
+        "p00": "Rejected",
+        "p01": "UpToDate",
+        "p02": "Rejected",
+    }
+
+
+def test_a_person_asks_again_for_one_rejected_package_of_a_group(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.world.run("pr", "close", "edge#1")
+    fleet.apply()
+    fleet.want(["p01"], revision=1, retry=1)
+    fleet.apply()
+
+    assert fleet.pulls() == [("closed", BRANCH), ("open", NEXT)]
+    assert fleet.image("p01", NEXT) == "v1"
+    assert {n: one["reason"] for n, one in fleet.plan().items() if n != "p01"} == {
+        "p00": "Rejected",
+        "p02": "Rejected",
+    }
+
+
+def test_a_closed_group_whose_branch_is_gone_stays_rejected(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.world.run("pr", "close", "edge#1")
+    fleet.apply()
+    fleet.edge.delete(f"refs/heads/{BRANCH}")
+
+    assert fleet.apply().code == Exit.WAITING
+    assert fleet.heads() == []
+
+
+def test_an_unready_package_leaves_the_group_for_its_own_draft(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.edge.merge(BRANCH)
+    fleet.apply()
+    mine = fleet.edge.read("main", "p01/app.yaml").decode().replace("web:v1", "web:mine")
+    fleet.edge.commit({"p01/app.yaml": mine}, message="Hotfix\n")
+    fleet.want(fleet.names, revision=2)
+
+    fleet.apply()
+
+    assert fleet.heads() == ["drafts/p01/packagevariant-2", NEXT]
+    assert fleet.plan()["p01"]["reason"] == "MergeConflict"
+    assert [fleet.image(name, NEXT) for name in ("p00", "p02")] == ["v2", "v2"]
+
+
+def test_a_package_that_becomes_unready_leaves_the_open_group(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.edge.merge(BRANCH)
+    fleet.apply()
+    fleet.want(fleet.names, revision=2)
+    fleet.apply()
+    mine = fleet.edge.read("main", "p01/app.yaml").decode().replace("web:v1", "web:mine")
+    fleet.edge.commit({"p01/app.yaml": mine}, message="Hotfix\n")
+
+    fleet.apply()
+
+    assert [h for h in fleet.heads() if "drafts/p01" in h]
+    changed = fleet.edge.git.diff(fleet.edge.oid("main") + "^", fleet.edge.oid(NEXT))
+    assert {d.new_file.path.split("/")[0] for d in changed.deltas} == {"p00", "p02", "p01"}
+    assert fleet.image("p01", NEXT) == "mine"
+
+
+def test_what_a_person_took_out_is_not_put_back(fleet: Fleet) -> None:
+    fleet.apply()
+    gone = {f"p01/{name}": None for name in ("Kptfile", "app.yaml", "package-context.yaml")}
+    fleet.edge.commit(gone, branch=BRANCH, message="Not this one\n")
+
+    said = fleet.apply()
+
+    assert said.code == Exit.WAITING
+    assert fleet.heads() == [BRANCH]
+    assert "A person took it out" in fleet.plan()["p01"]["message"]
+    fleet.edge.merge(BRANCH)
+    fleet.apply()
+    assert fleet.heads() == [NEXT]
+    assert fleet.image("p01", NEXT) == "v1"
+
+
+def test_what_nobody_wants_any_more_leaves_the_group(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.drop("p01")
+    assert fleet.apply("--allow-deletes", "9").code == Exit.DONE
+    names = {entry.name for entry in fleet.edge.git[fleet.edge.oid(BRANCH)].tree}
+    assert names == {"README.md", "p00", "p02"}
+    assert "Create 2 packages" in fleet.world.run("pr", "list").out
+
+    fleet.drop("p00")
+    fleet.drop("p02")
+    assert fleet.apply("--allow-deletes", "9").code == Exit.DONE
+    assert fleet.heads() == []
+    assert fleet.pulls() == [("closed", BRANCH)]
+
+
+def test_what_leaves_a_group_that_people_committed_to_is_put_back_as_it_was(fleet: Fleet) -> None:
+    fleet.apply()
+    person = fleet.edge.commit({"p00/notes.txt": "Mine\n"}, branch=BRANCH, message="Note\n")
+    fleet.drop("p01")
+    fleet.apply("--allow-deletes", "9")
+
+    assert fleet.edge.git.descendant_of(fleet.edge.oid(BRANCH), person)
+    assert {entry.name for entry in fleet.edge.git[fleet.edge.oid(BRANCH)].tree} == {
+        "README.md",
+        "p00",
+        "p02",
+    }
+
+
+def test_a_new_package_joins_the_open_group(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.want(["p99"], revision=1)
+    fleet.apply()
+
+    assert fleet.pulls() == [("open", BRANCH)]
+    assert fleet.image("p99") == "v1"
+    assert len(fleet.edge.git[fleet.edge.oid(BRANCH)].parents[0].parents) == 0
+
+
+def test_an_orphaned_package_is_released_in_a_draft_of_its_own(fleet: Fleet) -> None:
+    fleet.want(["p01"], revision=1, deletion="orphan")
+    fleet.apply()
+    fleet.edge.merge(BRANCH)
+    fleet.apply()
+    fleet.want(["p00", "p02"], revision=2)
+    fleet.want(["p01"], revision=2, deletion="orphan")
+    fleet.apply()
+    fleet.drop("p01")
+    fleet.apply()
+
+    assert len([h for h in fleet.heads() if h.startswith("drafts/p01/")]) == 1
+    assert b"reconciler.dev/owner" in fleet.edge.read(NEXT, "p00/Kptfile")
+    assert fleet.image("p01", NEXT) == "v1"
+
+
+def test_groups_stay_when_the_setting_goes_and_nothing_joins_them(fleet: Fleet) -> None:
+    fleet.apply()
+    fleet.control.commit({"reconciler.yaml": CONFIGURATION.format(group_by="package")}, message="Apart\n")
+    fleet.want([*fleet.names, "p99"], revision=2)
+
+    fleet.apply()
+
+    assert fleet.heads() == ["drafts/p99/packagevariant-1", BRANCH]
+    assert [fleet.image(name) for name in fleet.names] == ["v2"] * 3
+
+
+def test_packages_with_their_own_draft_stay_there_when_the_setting_comes(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", group_by="package")
+    fleet.apply()
+    fleet.control.commit({"reconciler.yaml": CONFIGURATION.format(group_by="repository")}, message="One\n")
+    fleet.want([*fleet.names, "p99"], revision=2)
+
+    fleet.apply()
+
+    assert fleet.heads() == [*(f"drafts/{n}/packagevariant-1" for n in fleet.names), BRANCH]
+
+
+def test_the_variants_of_a_set_share_a_branch_and_authored_ones_do_not(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", 1, group_by="set")
+    sets = {f"manifests/{n}.yaml": SET.format(name=n, packages=f"{n}-1, {n}-2") for n in ("east", "west")}
+    fleet.control.commit(sets, message="Sets\n")
+
+    fleet.apply()
+
+    scope = "reconciler/fleet/group/set/default"
+    assert fleet.heads() == ["drafts/p00/packagevariant-1", f"{scope}/east/edge/1", f"{scope}/west/edge/1"]
+
+
+def test_a_branch_that_only_looks_like_a_group_is_nobody_s(fleet: Fleet) -> None:
+    fleet.edge.commit(
+        {"p00/app.yaml": "kind: Mine\n"},
+        branch=BRANCH,
+        start="main",
+        message='Mine\n\nkpt:{"package":"p00","workspaceName":"packagevariant-1"}\n',
+    )
+    person = fleet.edge.oid(BRANCH)
+
+    fleet.apply()
+
+    assert fleet.edge.oid(BRANCH) == person or fleet.edge.git.descendant_of(fleet.edge.oid(BRANCH), person)
+
+
+def test_a_forged_line_in_our_name_does_not_take_a_package_in(fleet: Fleet) -> None:
+    fleet.apply()
+    forged = (
+        'Ours\n\nkpt:{"package":"README.md","workspaceName":"x"}\nkpt:{"package":"../x"}\n'
+    )
+    fleet.edge.commit({"other.txt": "x\n"}, branch=BRANCH, who=BOT, message=forged)
+
+    assert fleet.apply().code == Exit.DONE
