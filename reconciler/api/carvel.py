@@ -1,5 +1,7 @@
 """Carvel's packaging manifests, with the dependency fields that were proposed for them."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from reconciler.api.foreign import ForeignManifest, ForeignModel
@@ -125,9 +127,10 @@ class DependencyValues(ForeignModel):
 
 
 class InstallDependencies(ForeignModel):
-    """What the user says about dependencies."""
+    """What the user says about dependencies. `deletePolicy` is what becomes of them when the install goes."""
 
     install: bool = True
+    delete_policy: Literal["unused", "orphan"] = "unused"
     override: tuple[DependencyOverride, ...] = ()
     values: tuple[DependencyValues, ...] = ()
 

@@ -1,5 +1,7 @@
 """Crossplane's package manifests, of today and of its packages-v2 design."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from reconciler.api.foreign import ForeignManifest, ForeignModel
@@ -21,7 +23,7 @@ class PackageSpec(ForeignModel):
     """What a Provider, Configuration, Function or the design's Package asks for."""
 
     package: str
-    revision_activation_policy: str = "Automatic"
+    revision_activation_policy: Literal["Automatic", "Manual"] = "Automatic"
     revision_history_limit: int | None = None
     package_pull_secrets: tuple[Name, ...] | None = None
     package_pull_policy: str | None = None
@@ -83,8 +85,8 @@ class Meta(ForeignManifest):
 class RevisionSpec(ForeignModel):
     """One revision of a package, of today (`image`) and of the design (lists of what it installs)."""
 
-    desired_state: str
-    revision: int
+    desired_state: Literal["Active", "Inactive"]
+    revision: int = 0
     image: str = ""
     package: str = ""
     custom_resource_definitions: tuple[TypeMeta, ...] = ()

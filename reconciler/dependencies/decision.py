@@ -5,13 +5,18 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
+from reconciler.dependencies.establish import Before, establish
 from reconciler.dependencies.fleet import Memo, outdated
+from reconciler.dependencies.invariants import breaches, breaches_of_step
+from reconciler.dependencies.lifecycle import keep_all, moves_along, sweep
 from reconciler.dependencies.lockfile import (
     LOCKS_DIRECTORY,
     RESOLUTIONS_DIRECTORY,
     LockChange,
+    LockedPackage,
     PackageLock,
     Resolution,
+    Revision,
     lock_changes,
     lock_of,
     lock_path,
@@ -19,12 +24,12 @@ from reconciler.dependencies.lockfile import (
     resolution_path,
 )
 from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.relock import choices_of, pins_of
+from reconciler.dependencies.relock import pins_of, with_lock
 from reconciler.dependencies.scopes import Scopes
-from reconciler.dependencies.solution import Explanation
+from reconciler.dependencies.solution import Explanation, Solution
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.world import World
-from reconciler.errors import Location, Problem, UsageError
+from reconciler.errors import Exit, Location, Problem, ReconcilerError, UsageError
 from reconciler.reasons import Reason
 
 UNFINISHED = ""
@@ -37,6 +42,34 @@ class Locked:
 
     lock: PackageLock
     resolution: Resolution
+
+    def revisions_of(self, one: LockedPackage) -> tuple[Revision, ...]:
+        """Return the revisions of a package, lowest number first."""
+        return tuple(revision for revision in self.lock.revisions if revision.package == one.object)
+
+
+class BrokenLockError(ReconcilerError):
+    """What was decided breaks a law of locks: a defect of ours, so nothing of it is written."""
+
+    exit_code = Exit.BUG
+    hint = "Please report this with the manifests, the index and the lock."
+
+    def __init__(self, cluster: str, breaches: tuple[str, ...]) -> None:
+        super().__init__(f"the lock of {cluster} would be wrong: {'; '.join(breaches)}")
+        self.breaches = breaches
+
+
+def check(before: Locked | None, after: Locked) -> None:
+    """Refuse a lock that is not sound, or does not follow from the one before it.
+
+    Raises:
+        BrokenLockError: It breaks a law of locks.
+    """
+    found = breaches(after.lock, after.resolution)
+    if before is not None:
+        found += breaches_of_step((before.lock, before.resolution), (after.lock, after.resolution))
+    if found:
+        raise BrokenLockError(after.lock.scope.cluster, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +126,24 @@ def is_lock_file(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """The locks of a state branch by cluster, and what is wrong with those that cannot be read."""
+    """The locks of a state branch by cluster, and what is wrong with those that cannot be read.
+
+    `broken` are clusters whose lock breaks a law: somebody edited it, and it stays until it is corrected.
+    """
 
     by_cluster: Mapping[str, Locked] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
 def read_locks(files: Mapping[str, bytes]) -> Locks:
     """Return the locks that the files of a state branch hold. Total.
 
-    A lock that cannot be read costs a new resolution of its cluster, and is a problem.
+    A lock that cannot be read costs a new resolution of its cluster, and is a problem. One that
+    breaks a law is kept as it is: which of two revisions is active is nothing to guess.
     """
     found: dict[str, Locked] = {}
+    broken: set[str] = set()
     problems = []
     for path, data in sorted(files.items()):
         if path.rpartition("/")[0] != LOCKS_DIRECTORY or not path.endswith(".json"):
@@ -122,7 +161,15 @@ def read_locks(files: Mapping[str, bytes]) -> Locks:
             )
         else:
             found[lock.scope.cluster] = Locked(lock, resolution)
-    return Locks(found, tuple(problems))
+            if wrong := breaches(lock, resolution):
+                broken.add(lock.scope.cluster)
+                problems.append(_broken(path, wrong))
+    return Locks(found, frozenset(broken), tuple(problems))
+
+
+def _broken(path: str, wrong: tuple[str, ...]) -> Problem:
+    hint = "Correct it on the state branch; until then nothing of this cluster changes."
+    return Problem(Location(path), Reason.INVALID_STATE, f"The lock is broken: {'; '.join(wrong)}", hint)
 
 
 def decide(
@@ -130,6 +177,8 @@ def decide(
     locks: Locks,
     *,
     upgrade: frozenset[str] = frozenset(),
+    dependencies: bool = True,
+    prune: bool = False,
     sure: bool = True,
     unreachable: frozenset[str] = frozenset(),
     memo: Memo | None = None,
@@ -143,28 +192,32 @@ def decide(
         scopes: What every cluster asks for.
         locks: What was decided before.
         upgrade: Names of packages whose locked versions may move.
+        dependencies: Whether what is installed for others takes part: without it, it stays as it is.
+        prune: Whether everything goes that nobody needs any more, also what would be kept.
         sure: Whether everything that may declare a package was readable.
         unreachable: Repositories, by URL, whose packages are unknown now: what uses one stays locked.
         memo: Answers of this run.
 
     Raises:
         UnverifiedSolutionError: An answer does not survive the independent check.
-        UsageError: A name in `upgrade` is no package's.
+        BrokenLockError: What was decided breaks a law of locks; nothing of it is used.
+        UsageError: A name to upgrade is no package's.
     """
     _check_names(scopes, upgrade)
-    memo = memo or Memo()
+    run = _Run(upgrade, memo or Memo(), dependencies=dependencies, prune=prune)
     held = locks.by_cluster
     before = {cluster: one.lock for cluster, one in held.items()}
-    stale = set(outdated(scopes.worlds, before, memo))
+    stale = set(outdated(scopes.worlds, before, run.memo))
     decisions: list[ScopeDecision] = []
     problems, warnings = [*scopes.problems, *locks.problems], list(scopes.warnings)
     for world in scopes.worlds:
         old = held.get(world.cluster)
-        if old and (_rests_on(old, unreachable) or (world.cluster not in stale and not upgrade)):
+        settled = world.cluster not in stale and run.is_plain
+        if world.cluster in locks.broken or (old and (settled or _rests_on(old, unreachable))):
             decisions.append(ScopeDecision(world.cluster, old, old))
             continue
         keeps = not sure or bool({"", world.cluster} & scopes.doubtful)
-        decided, wrong, words = _decide(world, old, upgrade, memo, keeps=keeps)
+        decided, wrong, words = run.decide(world, old, keeps=keeps)
         decisions.append(decided)
         problems += wrong
         warnings += words
@@ -176,21 +229,62 @@ def decide(
     return Decision(tuple(decisions), tuple(sorted(set(problems))), tuple(sorted(set(warnings))))
 
 
-def _decide(
-    world: World, old: Locked | None, upgrade: frozenset[str], memo: Memo, *, keeps: bool
-) -> tuple[ScopeDecision, tuple[Problem, ...], tuple[Problem, ...]]:
-    asked = replace(world, choices=replace(world.choices, upgrade=_names(world, upgrade)))
-    if old is not None:
-        asked = replace(asked, pins=pins_of(old.resolution), chosen=choices_of(old.resolution))
-    solution = memo.solution(asked)
-    resolution = resolution_of(asked, solution, old.resolution if old else None)
-    if keeps and old is not None:
-        resolution = _with_kept(resolution, old.resolution)
-    digest = UNFINISHED if solution.problems or keeps else memo.digest(world)
-    previous = old.lock if old else None
-    lock = lock_of(world.cluster, input_digest=digest, resolution=resolution, previous=previous)
-    decided = ScopeDecision(world.cluster, old, Locked(lock, resolution), solution.explanations)
-    return decided, solution.problems, solution.warnings
+@dataclass(frozen=True, slots=True)
+class _Run:
+    upgrade: frozenset[str]
+    memo: Memo
+    dependencies: bool
+    prune: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked for beside what manifests say."""
+        return self.dependencies and not self.prune and not self.upgrade
+
+    def decide(
+        self, world: World, old: Locked | None, *, keeps: bool
+    ) -> tuple[ScopeDecision, tuple[Problem, ...], tuple[Problem, ...]]:
+        """Return one cluster's decision, with what is wrong and what is to be noted."""
+        before = old.resolution if old else Resolution()
+        solution = self._solve(self._asked(world, old))
+        resolution = self._kept(resolution_of(world, solution, before), before, keeps=keeps)
+        history = Before(before, old.lock.revisions if old else ())
+        found = establish(world, solution, resolution, history)
+        problems = (*solution.problems, *found.problems)
+        is_open = bool(problems) or keeps or not self.dependencies
+        lock = lock_of(
+            world.cluster,
+            input_digest=UNFINISHED if is_open else self.memo.digest(world),
+            resolution=found.resolution,
+            revisions=found.revisions,
+            previous=old.lock if old else None,
+        )
+        after = Locked(lock, found.resolution)
+        check(old, after)
+        decided = ScopeDecision(world.cluster, old, after, solution.explanations)
+        return decided, problems, (*solution.warnings, *found.warnings)
+
+    def _asked(self, world: World, old: Locked | None) -> World:
+        names = _names(world, self.upgrade)
+        asked = replace(world, choices=replace(world.choices, upgrade=names))
+        if not self.dependencies:
+            alone = tuple(replace(install, skip_dependencies=True) for install in world.installs)
+            asked = replace(asked, installs=alone)
+        return with_lock(asked, old.resolution) if old is not None else asked
+
+    def _solve(self, world: World) -> Solution:
+        """Resolve, and once more where a package that moves takes its dependencies along."""
+        solution = self.memo.solution(world)
+        free = moves_along(world, solution)
+        if not free:
+            return solution
+        return self.memo.solution(replace(world, pins=tuple(p for p in world.pins if p.instance not in free)))
+
+    def _kept(self, fresh: Resolution, before: Resolution, *, keeps: bool) -> Resolution:
+        """Return the resolution with what nobody asks for now, as far as it stays."""
+        if keeps or not self.dependencies:
+            return keep_all(fresh, before, users=keeps)
+        return sweep(fresh, before, prune=self.prune)
 
 
 def _names(world: World, upgrade: frozenset[str]) -> frozenset[str]:
@@ -211,11 +305,3 @@ def _check_names(scopes: Scopes, upgrade: frozenset[str]) -> None:
 
 def _rests_on(old: Locked, unreachable: frozenset[str]) -> bool:
     return any(one.instance.name.rpartition("//")[0] in unreachable for one in old.resolution.packages)
-
-
-def _with_kept(fresh: Resolution, old: Resolution) -> Resolution:
-    """Return a resolution that forgets nothing: what is not wanted any more may only be misunderstood."""
-    there = {one.instance for one in fresh.packages}
-    packages = [*fresh.packages, *(one for one in old.packages if one.instance not in there)]
-    packages.sort(key=lambda one: one.instance.model_dump_json())
-    return fresh.model_copy(update={"packages": tuple(packages)})

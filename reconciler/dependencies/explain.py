@@ -15,6 +15,7 @@ _MOST_FACTS = 24
 _CODES = {
     FactKind.CYCLE: "E-CYCLE",
     FactKind.OWNER: "E-OWN-CRD",
+    FactKind.HELD: "E-OWN-CRD",
     FactKind.ONCE: "E-CARD-CLUSTER",
     FactKind.FOREIGN: "E-FOREIGN",
     FactKind.PLATFORM: "E-PLATFORM",
@@ -104,6 +105,7 @@ class _Told:
                 f"{name} is there already, as {fact.detail.strip('/')}, and is not ours"
             ),
             FactKind.OWNER: lambda: f"Only one package may own {fact.subject}: {self._owners(fact)} bring it",
+            FactKind.HELD: lambda: f"{name} brings {fact.detail}, which keeps it",
             FactKind.ONCE: lambda: f"{name} may not stand twice in a {fact.detail}: {self._twice(fact)}",
         }
         circle = "Packages that need one another in a circle have no order of installation"
@@ -152,7 +154,7 @@ class _Told:
         found: dict[Location, None] = {}
         for demand in self._all(fact):
             found[demand.requirement.location] = None
-        if fact.kind in (FactKind.PLATFORM, FactKind.OWNER, FactKind.WITHDRAWN):
+        if fact.kind in (FactKind.PLATFORM, FactKind.OWNER, FactKind.HELD, FactKind.WITHDRAWN):
             for node in self.question.nodes.values():
                 for place, candidate in enumerate(node.candidates):
                     if fact in node.banned.get(place, ()) or fact.subject in _owned(candidate.provides):

@@ -40,14 +40,18 @@ class Memo:
         # The solver is loaded only where something is solved: most runs resolve nothing.
         from reconciler.dependencies.resolve import resolve  # noqa: PLC0415
 
-        key = (*self._key(world), self._token(world.pins), self._token(world.chosen))
+        locked = (world.pins, world.chosen, world.held)
+        key = (*self._key(world), *(self._token(part) for part in locked))
+        if key in self._solutions and self._solutions[key].problems:
+            places = tuple(install.location for install in world.installs)
+            key = (*key, self._token(places))  # what is wrong is told with the places of this cluster
         if key not in self._solutions:
             self._solutions[key] = resolve(replace(world, cluster=""))
         return self._solutions[key]
 
     def digest(self, world: World) -> str:
         """Return the digest of everything but the lock that the world's answer can depend on."""
-        key = self._key(world)
+        key = (*self._key(world), self._token(world.wishes))
         if key not in self._digests:
             self._digests[key] = input_digest(world, self._texts)
         return self._digests[key]
@@ -114,6 +118,7 @@ def input_digest(world: World, texts: dict[int, str] | None = None) -> str:
         "installs": sorted(_plain(install) for install in world.installs),
         "presence": _plain(world.presence),
         "choices": _plain(world.choices),
+        "wishes": sorted(_plain(wish) for wish in world.wishes),
         "catalogue": [known[id(candidate)] for candidate in candidates],
     }
     data = orjson.dumps(relevant, option=orjson.OPT_SORT_KEYS)

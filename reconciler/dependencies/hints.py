@@ -14,6 +14,10 @@ _OF_KIND = {
     FactKind.POLICY: "Change the version policy of {name}, or name a version",
     FactKind.FOREIGN: "Declare what is there in a manifest, so that it is adopted, or remove it",
     FactKind.OWNER: "Remove one of the two packages, or ask for a version without {name}",
+    FactKind.HELD: (
+        "Remove {holder} or ask for a version of it without that, and annotate {name} with "
+        "reconciler.dev/take-over: {holder}"
+    ),
     FactKind.ONCE: "Remove one of the two manifests, or let both use the one that is there",
     FactKind.CYCLE: "Ask for a version of one of them that does not need the others",
     FactKind.PLATFORM: "Upgrade the cluster, or ask for a version that supports it",
@@ -30,7 +34,8 @@ def hints(world: World, question: Question, facts: tuple[Fact, ...]) -> tuple[st
     for fact in facts:
         if fact.kind in _OF_KIND:
             name = fact.subject.partition(":")[2].partition("@")[0] or fact.subject
-            found[_OF_KIND[fact.kind].format(name=name)] = None
+            holder = fact.detail.rpartition(" of ")[2]
+            found[_OF_KIND[fact.kind].format(name=name, holder=holder)] = None
     if not found and len(demands) > 1:
         ranges = sorted({str(n) for d in demands for n in d.requirement.alternatives if _is_narrow(n)})
         found[f"Relax one of these: {', '.join(ranges)}"] = None

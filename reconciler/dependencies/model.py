@@ -169,6 +169,10 @@ class Actions:
     uninstall: bool = True
 
 
+UNSAID = Actions(upgrade=False)
+"""Where a dialect has no words for it: a dependency keeps its version while that fits; unused, it goes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Requirement:
     """One dependency: one of several alternatives, tried in order.
@@ -357,6 +361,7 @@ class Install:
 
 
 __all__ = [
+    "UNSAID",
     "Actions",
     "ApiNeed",
     "Candidate",

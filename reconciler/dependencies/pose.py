@@ -172,6 +172,7 @@ def _bans(
     found: dict[int, tuple[Fact, ...]] = {}
     for place, candidate in enumerate(candidates):
         facts = _platform_bans(shelf.world, instance, site, candidate)
+        facts += _held(shelf, instance, site, candidate)
         if candidate.withdrawn and place != locked:
             facts.append(Fact(FactKind.WITHDRAWN, str(instance.package), str(candidate.version)))
         if floor is not None and _height(candidate) < _height(floor):
@@ -193,6 +194,24 @@ def _platform_bans(world: World, instance: Instance, site: Site, candidate: Cand
         and need.platform not in ignored
         and not need.range.allows(platforms[need.platform])
     ]
+
+
+def _held(shelf: Shelf, instance: Instance, site: Site, candidate: Candidate) -> list[Fact]:
+    """Return a fact for each thing of a candidate that another package has and does not hand over."""
+    if not shelf.holders:
+        return []
+    own = site.install if site.install and slot_of(site.install) == instance.slot else None
+    may_take = own.revisions.take_over if own is not None else ()
+    found = ((name, shelf.holders.get(name, instance.package)) for name in _things(candidate))
+    return [
+        Fact(FactKind.HELD, str(instance.package), f"{name} of {holder.name}")
+        for name, holder in found
+        if holder != instance.package and holder.name not in may_take
+    ]
+
+
+def _things(candidate: Candidate) -> list[str]:
+    return sorted({*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions})
 
 
 def _floor(world: World, instance: Instance, site: Site, held: Candidate) -> Candidate | None:
@@ -250,7 +269,7 @@ def _same_kind(nodes: dict[Instance, Node]) -> Iterator[Exclusion]:
     owners: dict[str, dict[Instance, set[int]]] = {}
     for instance, node in nodes.items():
         for place, candidate in enumerate(node.candidates):
-            for owned in sorted({*(str(g.group_kind) for g in candidate.provides), *candidate.compositions}):
+            for owned in _things(candidate):
                 owners.setdefault(owned, {}).setdefault(instance, set()).add(place)
     for owned, by_instance in owners.items():
         several = list(by_instance.items())

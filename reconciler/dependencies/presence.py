@@ -1,8 +1,8 @@
 """From a cluster snapshot to what resolution may rely on: served APIs, platforms, what stands there."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
+from reconciler.dependencies.contents import crd_apis
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.model import Gvk, Install, PackageId, Platform
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
@@ -11,23 +11,6 @@ from reconciler.ids import GroupKind
 from reconciler.inventory import Snapshot, SnapshotObject, Source
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-
-
-def crd_apis(crd: Mapping[str, Any]) -> tuple[Gvk, ...]:
-    """Return the APIs that a CustomResourceDefinition serves, sorted; none if it is not one.
-
-    Its plural name is among them, without a version, for requirements that name the CRD.
-    """
-    spec = crd.get("spec")
-    if not isinstance(spec, Mapping) or not isinstance(spec.get("names"), Mapping):
-        return ()
-    group, names = str(spec.get("group", "")), spec["names"]
-    versions = spec.get("versions") if isinstance(spec.get("versions"), list) else []
-    served = [str(v.get("name")) for v in versions or () if isinstance(v, Mapping) and v.get("served")]
-    if not served:
-        return ()
-    own = [Gvk(group, version, str(names.get("kind", ""))) for version in served]
-    return tuple(sorted([*own, Gvk(group, "", str(names.get("plural", "")))]))
 
 
 def presence_of(

@@ -1,4 +1,4 @@
-"""One published version of a package, from its folder in the index: a header, its manifest, its CRDs."""
+"""One published version of a package, from its folder in the index: header, manifest, what it brings."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import Field
 
 from reconciler.api.meta import ApiModel
+from reconciler.dependencies.contents import CONTENT, compositions_of, kinds_of
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
 from reconciler.dependencies.dialects.reading import Document, Notes, Reading, named
 from reconciler.dependencies.model import Candidate, Ecosystem, Gvk, PackageId, Pairs
-from reconciler.dependencies.presence import crd_apis
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.errors import Location
 from reconciler.ids import group_of
@@ -18,7 +18,9 @@ from reconciler.inventory import Source
 from reconciler.reasons import Reason
 
 KIND = "PackageVersion"
-_CRD = "CustomResourceDefinition"
+_RETAIN = "reconciler.dev/retain"
+"""The label of a package with data that outlives its use."""
+
 _META = "meta.pkg.crossplane.io"
 _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"})
 
@@ -46,7 +48,7 @@ def read_published(documents: Iterable[tuple[Document, Source]]) -> Reading:
     """Read the documents of one version's folder as one candidate. Total; order-free.
 
     The header says what the package is called and which version this is; the manifest of its
-    ecosystem, which may be missing, says what it needs; CRDs say what it provides.
+    ecosystem, which may be missing, says what it needs; CRDs, XRDs and Compositions say what it brings.
     """
     several = list(documents)
     headers = [(d, s) for d, s in several if d.get("kind") == KIND]
@@ -61,8 +63,9 @@ def read_published(documents: Iterable[tuple[Document, Source]]) -> Reading:
     if header is None:
         return notes.reading()
     kinds = {_gvk(text, notes) for text in header.provides}
-    kinds.update(api for d, _ in several if d.get("kind") == _CRD for api in crd_apis(d))
-    manifests = [pair for pair in several if pair[0].get("kind") not in (KIND, _CRD)]
+    objects = [d for d, _ in several if d.get("kind") in CONTENT]
+    kinds |= kinds_of(objects)
+    manifests = [pair for pair in several if pair[0].get("kind") not in {KIND, *CONTENT}]
     reading = _manifest(header, manifests, source)
     problems = (*notes.problems, *reading.problems)
     if problems or not reading.candidates:
@@ -72,10 +75,11 @@ def read_published(documents: Iterable[tuple[Document, Source]]) -> Reading:
         digest=header.digest,
         withdrawn=header.withdrawn,
         provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
-        compositions=tuple(sorted(header.compositions)),
+        compositions=tuple(sorted({*header.compositions, *compositions_of(objects)})),
         labels=_pairs(header.labels),
         keywords=tuple(sorted({*header.keywords, *reading.candidates[0].keywords})),
         source=header.source,
+        retain=header.labels.get(_RETAIN) == "true",
     )
     return Reading((candidate,), warnings=reading.warnings)
 

@@ -40,6 +40,7 @@ class FactKind(StrEnum):
     POLICY = "policy"
     FOREIGN = "foreign"
     OWNER = "owner"
+    HELD = "held"
     ONCE = "once"
     CYCLE = "cycle"
 

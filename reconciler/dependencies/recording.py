@@ -9,7 +9,6 @@ from reconciler.dependencies.lockfile import (
     LockedInstance,
     LockedPackage,
     LockedSlot,
-    OwnedKind,
     Resolution,
     SkippedDependency,
 )
@@ -52,23 +51,10 @@ def resolution_of(world: World, solution: Solution, previous: Resolution | None 
         SkippedDependency(parent=locked_instance(one.parent), requirement=str(one.requirement))
         for one in solution.skipped
     )
-    resolved = solution.resolved.values()
     return Resolution(
         packages=tuple(sorted((*fresh, *kept), key=lambda one: one.instance.order)),
-        custom_resource_definitions=_owned(resolved, composition=False),
-        compositions=_owned(resolved, composition=True),
         skipped=tuple(sorted(skipped, key=lambda one: (one.parent.order, one.requirement))),
     )
-
-
-def _owned(resolved: Iterable[Resolved], *, composition: bool) -> dict[str, OwnedKind]:
-    found: dict[str, OwnedKind] = {}
-    for one in resolved:
-        own = str(one.instance)
-        kinds = {str(gvk.group_kind) for gvk in one.candidate.provides}
-        for name in one.candidate.compositions if composition else kinds:
-            found[name] = OwnedKind(package=own, controller=own, owners=(own,))
-    return dict(sorted(found.items()))
 
 
 def locked_instance(instance: Instance) -> LockedInstance:

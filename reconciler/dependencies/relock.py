@@ -1,7 +1,9 @@
 """From the lock on disk back to pins, so that what was decided stays decided."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from reconciler.dependencies.lifecycle import carried_over
 from reconciler.dependencies.lockfile import LockedDependency, LockedInstance, LockedPackage, Resolution
 from reconciler.dependencies.model import (
     ApiNeed,
@@ -17,8 +19,27 @@ from reconciler.dependencies.model import (
     VersionRange,
     version_range,
 )
+from reconciler.dependencies.ownership import entries_of, holder_of, is_guarded, name_of
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
-from reconciler.dependencies.world import Catalogue, Instance, LockedChoice, Pin, Slot, SlotKind
+from reconciler.dependencies.world import Catalogue, Instance, LockedChoice, Pin, Slot, SlotKind, World
+
+
+def with_lock(world: World, resolution: Resolution) -> World:
+    """Return a world with all that was decided for it: pins, choices, and whose everything is.
+
+    Raises:
+        VersionError: The lock was edited into something that is no version or range.
+    """
+    pins = carried_over(pins_of(resolution), world)
+    return replace(world, pins=pins, chosen=choices_of(resolution), held=held_by(resolution))
+
+
+def held_by(resolution: Resolution) -> tuple[tuple[str, PackageId], ...]:
+    """Return which package each kind and composition belongs to, where it does not change hands freely."""
+    found = ((name, holder_of(entry)) for name, entry in entries_of(resolution))
+    return tuple(
+        (name, PackageId(Ecosystem.XPKG, name_of(holder))) for name, holder in found if is_guarded(holder)
+    )
 
 
 def pins_of(resolution: Resolution) -> tuple[Pin, ...]:

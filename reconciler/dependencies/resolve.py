@@ -1,10 +1,12 @@
 """One cluster, resolved: pose, split, solve, decode, verify, explain."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from reconciler.dependencies.answer import Answer, OutOfSteps, Unsatisfiable
+from reconciler.dependencies.concede import concede
 from reconciler.dependencies.explain import explain
-from reconciler.dependencies.model import PackageNeed
+from reconciler.dependencies.model import Install, PackageNeed
 from reconciler.dependencies.pose import pose
 from reconciler.dependencies.question import Question, split
 from reconciler.dependencies.solution import Explanation, Resolved, Skipped, Solution, decode, with_requesters
@@ -29,44 +31,69 @@ class UnverifiedSolutionError(ReconcilerError):
 def resolve(world: World) -> Solution:
     """Resolve the dependencies of one cluster, part by part; one part's failure leaves the others alone.
 
-    Deterministic and order-free; the answer is the canonical one that `solve` describes.
+    Deterministic and order-free; the answer is the canonical one that `solve` describes. Where
+    two packages want one kind, one of them gives way and the rest of its part is resolved.
 
     Raises:
         UnverifiedSolutionError: An answer does not survive the independent check.
     """
     posed = pose(world)
-    resolved: list[Resolved] = []
-    skipped: list[Skipped] = []
-    explanations: list[Explanation] = []
-    problems = list(posed.problems)
-    failed: set[Instance] = set()
+    found = _Found(world, problems=list(posed.problems))
     for part in split(posed.question):
-        outcome = solve(part)
-        match outcome:
-            case Answer():
-                pins, left = decode(part, outcome)
-                resolved += pins
-                skipped += left
-            case Unsatisfiable():
-                explanation = explain(world, part, outcome)
-                explanations.append(explanation)
-                problems += _stalled(world, part, explanation)
-                failed.update(part.nodes)
-            case OutOfSteps():
-                problems += _exhausted(world, part, outcome)
-                failed.update(part.nodes)
+        found.add(part)
     solution = Solution(
-        with_requesters(resolved),
-        tuple(skipped),
-        tuple(explanations),
-        frozenset(failed),
-        tuple(sorted(problems)),
-        tuple(_idle_words(world, resolved)),
+        with_requesters(found.resolved),
+        tuple(found.skipped),
+        tuple(found.explanations),
+        frozenset(found.failed),
+        tuple(sorted(found.problems)),
+        tuple(_idle_words(world, found.resolved)),
     )
     violations = verify(world, solution)
     if violations:
         raise UnverifiedSolutionError(world.cluster, violations)
     return solution
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known of a cluster so far, part by part."""
+
+    world: World
+    problems: list[Problem]
+    resolved: list[Resolved] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    explanations: list[Explanation] = field(default_factory=list)
+    failed: set[Instance] = field(default_factory=set)
+
+    def add(self, part: Question) -> None:
+        """Solve one part; while two packages want one kind, let one of them give way."""
+        outcome = solve(part)
+        while isinstance(outcome, Unsatisfiable) and (left := concede(self.world, part, outcome)) is not None:
+            explanation = explain(self.world, part, outcome)
+            self.explanations.append(replace(explanation, gives_way=str(left.install)))
+            self.problems.append(_gives_way(left.install, explanation))
+            part = left.question
+            outcome = solve(part)
+        match outcome:
+            case Answer():
+                pins, skipped = decode(part, outcome)
+                self.resolved += pins
+                self.skipped += skipped
+            case Unsatisfiable():
+                explanation = explain(self.world, part, outcome)
+                self.explanations.append(explanation)
+                self.problems += _stalled(self.world, part, explanation)
+                self.failed.update(part.nodes)
+            case OutOfSteps():
+                self.problems += _exhausted(self.world, part, outcome)
+                self.failed.update(part.nodes)
+
+
+def _gives_way(install: Install, explanation: Explanation) -> Problem:
+    message = f"{install} gives way and stays as it was: {'; '.join(explanation.sentences)}"
+    hint = "; ".join(explanation.hints)
+    return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, hint, str(install))
 
 
 def _idle_words(world: World, resolved: list[Resolved]) -> Iterator[Problem]:

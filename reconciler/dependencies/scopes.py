@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.dialects.reading import annotations, named
 from reconciler.dependencies.layers import PublishedIndex
-from reconciler.dependencies.model import Candidate, Install
+from reconciler.dependencies.model import Candidate, Install, RevisionWish
 from reconciler.dependencies.presence import presence_of
 from reconciler.dependencies.world import Catalogue, Choices, Presence, World, catalogue
 from reconciler.errors import Problem
@@ -33,6 +34,19 @@ class Fleet:
         if self.snapshot.cluster:
             return self.snapshot.cluster
         return next(iter(self.environments)) if len(self.environments) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the PackageVariants of one cluster ask for: their own packages, at their revisions.
+
+    `pinned` are those revisions, which others may not choose by name; if `is_doubtful`, some of the
+    variants are not known.
+    """
+
+    installs: tuple[Install, ...] = ()
+    pinned: tuple[Candidate, ...] = ()
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +76,22 @@ def fleet_of(inventory: Inventory) -> Fleet:
 class _Scope:
     installs: dict[tuple[str, str, str], list[Install]] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
+    wishes: list[RevisionWish] = field(default_factory=list)
+    pinned: set[Candidate] = field(default_factory=set)
 
 
 def scopes_of(
-    documents: Iterable[FoundDocument], published: Iterable[Candidate], index: PublishedIndex, fleet: Fleet
+    documents: Iterable[FoundDocument],
+    published: Iterable[Candidate],
+    index: PublishedIndex,
+    fleet: Fleet,
+    variants: Mapping[str, Asked] = MappingProxyType({}),
 ) -> Scopes:
     """Return the world of every cluster for which a manifest asks for a package. Total; order-free.
 
     A manifest is for the cluster that its annotation names, else for the `clusters/NAME` in its
-    path, else for the only cluster there is. Packages that name no cluster are there for all.
+    path, else for the only cluster there is. Packages that name no cluster are there for all. The
+    `variants` of a cluster count where one of them needs something, or somebody else asks.
     """
     scopes: dict[str, _Scope] = {}
     doubtful: set[str] = set()
@@ -80,35 +101,51 @@ def scopes_of(
         if reading is None:
             continue
         cluster = _named_cluster(document)
-        wrong = [*reading.problems, *_misplaced(document, cluster, reading.installs, fleet)]
+        asks = bool(reading.installs or reading.wishes)
+        wrong = [*reading.problems, *_misplaced(document, cluster, fleet, asks=asks)]
         problems += wrong
         warnings += reading.warnings
-        scope = cluster or (fleet.only if reading.installs or wrong else "")
+        scope = cluster or (fleet.only if asks or wrong else "")
         if wrong:
             doubtful.add(scope)
             continue
         mine = scopes.setdefault(scope, _Scope())
         mine.candidates += reading.candidates
+        mine.wishes += reading.wishes
         for install in reading.installs:
             mine.installs.setdefault((install.kind, install.namespace, install.name), []).append(install)
     for cluster, mine in scopes.items():
         twice = list(_duplicates(mine))
         problems += twice
         doubtful |= {cluster} if twice else set()
+    for cluster, asked in sorted(variants.items()):
+        doubtful |= {cluster} if asked.is_doubtful else set()
+        if cluster in scopes or any(candidate.requires for candidate in asked.pinned):
+            _join(scopes.setdefault(cluster, _Scope()), asked)
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
     worlds = tuple(_worlds(scopes, shared, index, fleet))
     return Scopes(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
+def _join(scope: _Scope, asked: Asked) -> None:
+    scope.pinned |= set(asked.pinned)
+    for install in asked.installs:
+        scope.installs[install.kind, install.namespace, install.name] = [install]
+
+
 def _worlds(
     scopes: Mapping[str, _Scope], shared: list[Candidate], index: PublishedIndex, fleet: Fleet
 ) -> Iterator[World]:
-    common = catalogue(shared)
+    public = frozenset(shared)
+    catalogues: dict[frozenset[Candidate], Catalogue] = {}
     for cluster, scope in sorted(scopes.items()):
         installs = tuple(several[0] for _, several in sorted(scope.installs.items()) if len(several) == 1)
         if cluster and installs:
-            own = catalogue([*scope.candidates, *shared]) if scope.candidates else common
-            yield _world(cluster, installs, own, index, fleet)
+            own = frozenset({*scope.candidates, *scope.pinned} - public)
+            if own not in catalogues:
+                catalogues[own] = catalogue([*sorted(own, key=str), *shared])
+            world = _world(cluster, installs, catalogues[own], index, fleet)
+            yield replace(world, wishes=tuple(sorted(scope.wishes, key=str)))
 
 
 def _world(
@@ -143,16 +180,14 @@ def _place(path: str) -> str:
     return after if after != parts[-1] else after.rpartition(".")[0]
 
 
-def _misplaced(
-    document: FoundDocument, cluster: str, installs: tuple[Install, ...], fleet: Fleet
-) -> Iterator[Problem]:
+def _misplaced(document: FoundDocument, cluster: str, fleet: Fleet, *, asks: bool) -> Iterator[Problem]:
     where, subject = document.source.location, named(document.value)
     if cluster and not _NAME.fullmatch(cluster):
         message = f"{cluster[:80]!r} cannot name a cluster"
         yield Problem(
             where, Reason.INVALID_NAME, message, "Use lower-case letters, digits and dashes.", subject
         )
-    elif installs and not cluster and not fleet.only:
+    elif asks and not cluster and not fleet.only:
         message = "No cluster is named, and there is not just one"
         hint = f"Annotate it with {CLUSTER}, or move it to a directory clusters/NAME."
         yield Problem(where, Reason.MISSING_FIELD, message, hint, subject)

@@ -30,12 +30,14 @@ class Shelf:
     world: World
     installs: dict[PackageId, list[Install]] = field(default_factory=dict)
     providers: dict[Gvk | str, list[PackageId]] = field(default_factory=dict)
+    holders: dict[str, PackageId] = field(default_factory=dict)
     _allowed: dict[tuple[Instance | PackageId, VersionRange], frozenset[int]] = field(default_factory=dict)
     _pins: dict[Instance, Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         world = self.world
         upgraded = world.choices.upgrade
+        self.holders = dict(world.held)
         self._pins = {p.instance: p.candidate for p in world.pins if p.instance.package.name not in upgraded}
         for install in world.installs:
             self.installs.setdefault(world.catalogue.find(install.need.id), []).append(install)

@@ -60,6 +60,7 @@ class Explanation:
 
     `sentences` are the facts, each with its place; they contradict one another, and if `minimal`
     all of them are needed. `rejected` lists, per package, the versions and what speaks against each.
+    `gives_way` is the install that loses a kind to another one, so that the others have an answer.
     """
 
     code: str
@@ -69,6 +70,7 @@ class Explanation:
     rejected: tuple[tuple[str, tuple[Rejection, ...]], ...] = ()
     hints: tuple[str, ...] = ()
     minimal: bool = True
+    gives_way: str = ""
 
     def __str__(self) -> str:
         lines = [f"{number}. {sentence}" for number, sentence in enumerate(self.sentences, 1)]

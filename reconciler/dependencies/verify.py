@@ -32,7 +32,7 @@ def _violations(world: World, solution: Solution) -> Iterator[str]:
     installs = {
         Instance(world.catalogue.find(i.need.id), slot_of(i)): i for i in world.installs if not i.external
     }
-    yield from _wishes(solution, installs)
+    yield from _wishes(world, solution, installs)
     for one in solution.resolved.values():
         own = installs.get(one.instance)
         yield from _candidate(world, one, own)
@@ -43,11 +43,17 @@ def _violations(world: World, solution: Solution) -> Iterator[str]:
     yield from _circles(world, solution)
 
 
-def _wishes(solution: Solution, installs: dict[Instance, Install]) -> Iterator[str]:
+def _wishes(world: World, solution: Solution, installs: dict[Instance, Install]) -> Iterator[str]:
     stalled = {problem.subject for problem in solution.problems}
+    losers = {explanation.gives_way for explanation in solution.explanations}
+    locked = {pin.instance: pin.candidate.version for pin in world.pins}
     for instance, install in installs.items():
         one = solution.resolved.get(instance)
-        if one is None:
+        if str(install) in losers and instance not in solution.failed:
+            held = locked.get(instance)
+            if held is not None and (one is None or one.candidate.version != held):
+                yield f"{install} gives way and does not keep {held}"
+        elif one is None:
             if instance not in solution.failed and str(install) not in stalled:
                 yield f"{install} is not there"
         elif str(install) in stalled:

@@ -14,6 +14,7 @@ from reconciler.dependencies.model import (
     PackageId,
     Pairs,
     Platform,
+    RevisionWish,
 )
 from reconciler.dependencies.versions import Policy, Version, precedence_with_build
 from reconciler.ids import GroupKind
@@ -164,13 +165,19 @@ class LockedChoice:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything that can matter to the dependencies of one cluster."""
+    """Everything that can matter to the dependencies of one cluster.
+
+    `held` names the package that has a kind or composition, as the lock says; it keeps it until
+    somebody consents. `wishes` are what people say about single revisions.
+    """
 
     installs: tuple[Install, ...]
     catalogue: Catalogue
     presence: Presence = Presence()
     pins: tuple[Pin, ...] = ()
     chosen: tuple[LockedChoice, ...] = ()
+    held: tuple[tuple[str, PackageId], ...] = ()
+    wishes: tuple[RevisionWish, ...] = ()
     choices: Choices = Choices()
     cluster: str = ""
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pydantic import BaseModel
+
 from reconciler.dependencies.decision import Decision, ScopeDecision
 from reconciler.dependencies.lockfile import (
     LockChange,
@@ -12,9 +14,11 @@ from reconciler.dependencies.lockfile import (
     Resolution,
 )
 from reconciler.dependencies.solution import Explanation
+from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.report.escape import terminal
 from reconciler.report.paint import Paint, plain
+from reconciler.report.revisions import lifecycle_lines
 from reconciler.report.text import problem_lines
 
 _MARKS = {LockOp.ADD: "+", LockOp.CHANGE: "~", LockOp.REMOVE: "-"}
@@ -26,10 +30,16 @@ def lock_lines(decision: Decision, *, paint: Paint = plain) -> Iterator[str]:
         yield from map(terminal, _scope_lines(scope))
         yield ""
     yield from (f"note: {terminal(str(warning))}" for warning in decision.warnings)
-    explained = {Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE}
-    others = (problem for problem in decision.problems if problem.reason not in explained)
+    others = (problem for problem in decision.problems if not _is_explained(problem, decision))
     yield from problem_lines(others, paint=paint)
     yield _sum(decision)
+
+
+def _is_explained(problem: Problem, decision: Decision) -> bool:
+    """Whether a problem is told with its cluster already."""
+    losers = {explanation.gives_way for scope in decision.scopes for explanation in scope.explanations}
+    unmet = problem.reason in (Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE)
+    return unmet or (problem.reason == Reason.OWNERSHIP_CONFLICT and problem.subject in losers)
 
 
 def _scope_lines(scope: ScopeDecision) -> Iterator[str]:
@@ -50,9 +60,16 @@ def _scope_lines(scope: ScopeDecision) -> Iterator[str]:
         yield f"    {same} pin{'' if same == 1 else 's'} as before"
     for skipped in after.resolution.skipped if after else ():
         yield f"    skipped: {skipped.requirement} of {skipped.parent}"
+    yield from (f"    {line}" for line in lifecycle_lines(scope))
     for explanation in scope.explanations:
-        yield f"  {explanation.code}: there is no answer; what was locked there stays"
+        yield f"  {explanation.code}: {_outcome(explanation)}"
         yield from (f"    {line}" for line in str(explanation).splitlines())
+
+
+def _outcome(explanation: Explanation) -> str:
+    if explanation.gives_way:
+        return f"{explanation.gives_way} gives way and stays as it was; the others proceed"
+    return "there is no answer; what was locked there stays"
 
 
 def _state(scope: ScopeDecision) -> str:
@@ -67,7 +84,7 @@ def _pin(one: LockedPackage, change: LockChange) -> str:
     version = _version(one.version)
     if change.op is LockOp.CHANGE:
         version = f"{_version(change.before)} -> {version}"
-    asked = ", ".join("a manifest" if who == "user" else who for who in one.requested_by)
+    asked = ", ".join("a manifest" if who == "user" else who for who in one.requested_by) or "nobody"
     gone = " (no longer published)" if one.unavailable else ""
     return f"{one.instance} {version}{gone} for {asked}"
 
@@ -105,9 +122,21 @@ def _scope_value(scope: ScopeDecision) -> dict[str, Any]:
         "resolution": after.lock.resolution if after else "",
         "changed": scope.changed,
         "changes": [change._asdict() for change in scope.changes],
-        "packages": [one.model_dump(mode="json", by_alias=True) for one in resolution.packages],
+        "packages": [_record(one) for one in resolution.packages],
+        "revisions": [_record(one) for one in after.lock.revisions] if after else [],
+        "customResourceDefinitions": _records(resolution.custom_resource_definitions),
+        "compositions": _records(resolution.compositions),
+        "unused": [str(instance) for instance in resolution.unused],
         "explanations": [_explanation(one) for one in scope.explanations],
     }
+
+
+def _record(one: BaseModel) -> dict[str, Any]:
+    return one.model_dump(mode="json", by_alias=True)
+
+
+def _records(several: Mapping[str, BaseModel]) -> dict[str, Any]:
+    return {name: _record(one) for name, one in several.items()}
 
 
 def _explanation(one: Explanation) -> Mapping[str, Any]:
@@ -117,4 +146,5 @@ def _explanation(one: Explanation) -> Mapping[str, Any]:
         "places": [str(place) for place in one.places],
         "hints": list(one.hints),
         "minimal": one.minimal,
+        "givesWay": one.gives_way,
     }

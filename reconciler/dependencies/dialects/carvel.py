@@ -9,6 +9,7 @@ import orjson
 from reconciler.api import carvel as api
 from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, annotations, named
 from reconciler.dependencies.model import (
+    UNSAID,
     ApiNeed,
     Candidate,
     Dialect,
@@ -181,6 +182,7 @@ class _Items:
             alias=item.alias,
             optional=item.optional,
             install=item.install is not False,
+            actions=UNSAID,
             location=self.notes.at(*path),
         )
 
@@ -229,6 +231,7 @@ def _read_install(document: Document, notes: Notes) -> Reading:
         values=tuple(Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in said.values),
         inherit=_inherited(spec),
         allow_downgrade=_DOWNGRADABLE in noted,
+        prune_dependencies=said.delete_policy != "orphan",
         ignore_platforms=frozenset(platform for name, platform in _IGNORE.items() if name in noted),
         location=notes.source.location,
     )

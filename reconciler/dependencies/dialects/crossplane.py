@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from reconciler.api import crossplane as api
-from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, named
+from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, annotations, named
 from reconciler.dependencies.model import (
+    UNSAID,
     ApiNeed,
     Candidate,
     Dialect,
@@ -22,6 +23,8 @@ from reconciler.dependencies.model import (
     Platform,
     PlatformNeed,
     Requirement,
+    RevisionPolicy,
+    RevisionWish,
     VersionRange,
     exact,
 )
@@ -47,6 +50,15 @@ _GONE = {
     "StackDefinition": "Build a Configuration package with Compositions instead of a behavior.yaml",
 }
 _CARRIED = frozenset({"ImageConfig", "DeploymentRuntimeConfig", "ControllerConfig"})
+_PARENT = "pkg.crossplane.io/package"
+GENERATED = "reconciler.dev/owner"
+"""On what we generated: it repeats a decision, and is no word of a person."""
+
+PRUNE_DEPENDENCIES = "reconciler.dev/prune-dependencies"
+PRUNE_KINDS = "reconciler.dev/prune-orphaned-crds"
+TAKE_OVER = "reconciler.dev/take-over"
+"""The annotation of a package that may get the kinds of the packages that it names."""
+
 _LEGACY = {"imagePullSecrets": "packagePullSecrets", "imagePullPolicy": "packagePullPolicy"}
 _IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
 
@@ -70,7 +82,7 @@ def read_crossplane(document: Document, source: Source) -> Reading:
     elif kind in _INSTALLS:
         return _read_install(document, notes)
     elif kind in _REVISIONS:
-        notes.parse(api.Revision, document)
+        return _read_revision(document, notes)
     elif kind in ("Lock", "PackageLock"):
         notes.parse(api.Lock, flatten_lock(document))
     elif kind == "ImageConfig":
@@ -121,9 +133,51 @@ def _read_install(document: Document, notes: Notes) -> Reading:
             {Platform.CROSSPLANE} if parsed.spec.ignore_crossplane_constraints else ()
         ),
         inherit=_inherited(renamed),
+        revisions=_policy(parsed.spec, annotations(document), notes),
+        prune_dependencies=annotations(document).get(PRUNE_DEPENDENCIES) != "false",
         location=notes.source.location,
     )
     return notes.reading(installs=(install,))
+
+
+def _policy(spec: api.PackageSpec, noted: Mapping[str, str], notes: Notes) -> RevisionPolicy:
+    """Return what a package says about its revisions. A limit of 0 keeps all of them, none means 1.
+
+    Source: crossplane, packages-v2 design, spec.revisionActivationPolicy and spec.revisionHistoryLimit.
+    """
+    limit = 1 if spec.revision_history_limit is None else spec.revision_history_limit
+    if limit < 0:
+        notes.refuse(("spec", "revisionHistoryLimit"), f"revisionHistoryLimit is {limit}, below 0")
+    given = (name.strip() for name in noted.get(TAKE_OVER, "").split(","))
+    return RevisionPolicy(
+        manual=spec.revision_activation_policy == "Manual",
+        history_limit=limit,
+        take_over=tuple(sorted(name for name in given if name)),
+        prune_kinds=noted.get(PRUNE_KINDS) == "true",
+    )
+
+
+def _read_revision(document: Document, notes: Notes) -> Reading:
+    """Read what a person says about one revision; one that was generated says nothing.
+
+    Its name may be of either of the schemes that Crossplane had: where it is another's than ours,
+    the package label and the image tell which revision is meant.
+    """
+    parsed = notes.parse(api.Revision, document)
+    if parsed is None or GENERATED in annotations(document):
+        return notes.reading()
+    name, tag, digest = parse_image(parsed.spec.image or parsed.spec.package)
+    labels = parsed.metadata.labels or {}
+    wish = RevisionWish(
+        parsed.kind,
+        parsed.metadata.name,
+        parsed.spec.desired_state == "Active",
+        package=labels.get(_PARENT, ""),
+        image=f"{name}:{tag}" if tag else "",
+        digest=digest,
+        location=notes.source.location,
+    )
+    return notes.reading(wishes=(wish,))
 
 
 def _pinned(tag: str, digest: str, notes: Notes) -> VersionRange:
@@ -226,7 +280,7 @@ def _dependency(one: api.MetaDependency, path: Path, notes: Notes) -> Iterator[R
     if len(names) + (one.crd is not None) != 1:
         notes.refuse(path, "A dependency names exactly one package, CRD or Crossplane version")
     elif one.crd is not None:
-        yield Requirement((ApiNeed(_crd(one.crd)),), location=notes.at(*path))
+        yield Requirement((ApiNeed(_crd(one.crd)),), actions=UNSAID, location=notes.at(*path))
     else:
         name, tag, digest = parse_image(names[0])
         text = one.version or digest or tag
@@ -234,7 +288,7 @@ def _dependency(one: api.MetaDependency, path: Path, notes: Notes) -> Iterator[R
             notes.warn(path, f"The version of {names[0]} belongs into the field version")
         range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
         need = PackageNeed(PackageId(Ecosystem.XPKG, name), range_)
-        yield Requirement((need,), location=notes.at(*path))
+        yield Requirement((need,), actions=UNSAID, location=notes.at(*path))
 
 
 def _crd(crd: str | api.TypeMeta) -> Gvk:

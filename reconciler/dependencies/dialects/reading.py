@@ -7,7 +7,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from reconciler.api.validation import parse_model
-from reconciler.dependencies.model import Candidate, Dialect, Install, VersionRange, version_range
+from reconciler.dependencies.model import (
+    Candidate,
+    Dialect,
+    Install,
+    RevisionWish,
+    VersionRange,
+    version_range,
+)
 from reconciler.dependencies.versions import Prereleases, VersionError, doubts
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source
@@ -26,6 +33,7 @@ class Reading:
     installs: tuple[Install, ...] = ()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    wishes: tuple[RevisionWish, ...] = ()
 
 
 @dataclass(slots=True)
@@ -83,13 +91,17 @@ class Notes:
         return found
 
     def reading(
-        self, *, candidates: tuple[Candidate, ...] = (), installs: tuple[Install, ...] = ()
+        self,
+        *,
+        candidates: tuple[Candidate, ...] = (),
+        installs: tuple[Install, ...] = (),
+        wishes: tuple[RevisionWish, ...] = (),
     ) -> Reading:
         """Return everything; a manifest with a problem yields no entities."""
         problems, warnings = tuple(self.problems), tuple(self.warnings)
         if problems:
             return Reading(problems=problems, warnings=warnings)
-        return Reading(candidates, installs, problems, warnings)
+        return Reading(candidates, installs, problems, warnings, wishes)
 
 
 _HINTS = {

@@ -1,5 +1,6 @@
 """Crossplane's manifests: today's, the design's, and the ones that are gone."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -270,5 +271,7 @@ def test_a_dependency_grants_nothing_and_metadata_decides_nothing() -> None:
 
 def test_configuration_at_install_time_is_accepted_and_decides_nothing() -> None:
     configured = install("Provider", "x/y:v1.0.0", runtimeConfigRef={"name": "big"}, revisionHistoryLimit=0)
+    (configured_one,), (plain,) = configured.installs, install("Provider", "x/y:v1.0.0").installs
 
-    assert configured.installs == install("Provider", "x/y:v1.0.0").installs
+    assert dict(configured_one.inherit) == {"runtimeConfigRef": '{"name":"big"}'}
+    assert replace(configured_one, inherit=(), revisions=plain.revisions) == plain

@@ -267,7 +267,8 @@ def test_an_explanation_says_what_where_and_what_helps(case: Case) -> None:
     assert all(place.path == FILE for place in explanation.places)
     assert sorted({place.line for place in explanation.places}) == sorted(case.lines), text
     assert case.hint in explanation.hints, text
-    reason = Reason.DEPENDENCY_CYCLE if case.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
+    reasons = {"E-CYCLE": Reason.DEPENDENCY_CYCLE, "E-OWN-CRD": Reason.OWNERSHIP_CONFLICT}
+    reason = reasons.get(case.code, Reason.DEPENDENCY_CONFLICT)
     assert {problem.reason for problem in solution.problems} == {reason}
     assert all(case.hint in problem.hint for problem in solution.problems)
 

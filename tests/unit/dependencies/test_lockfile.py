@@ -5,6 +5,7 @@ from dataclasses import replace
 import orjson
 
 from reconciler.dependencies.dialects import read_lock
+from reconciler.dependencies.establish import Before, establish
 from reconciler.dependencies.fleet import Memo, input_digest, outdated, resolve_fleet
 from reconciler.dependencies.lockfile import (
     LockChange,
@@ -44,7 +45,8 @@ TEXT = (
 
 
 def locked(world: World) -> Resolution:
-    return resolution_of(world, resolve(world))
+    solution = resolve(world)
+    return establish(world, solution, resolution_of(world, solution), Before(Resolution())).resolution
 
 
 def relocked(world: World) -> World:

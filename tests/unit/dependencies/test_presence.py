@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from reconciler.dependencies.contents import crd_apis
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.model import Ecosystem, Gvk, PackageId, Platform
-from reconciler.dependencies.presence import crd_apis, presence_of
+from reconciler.dependencies.presence import presence_of
 from reconciler.dependencies.versions import parse_loose
 from reconciler.dependencies.world import Presence
 from reconciler.errors import Location

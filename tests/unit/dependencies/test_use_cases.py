@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.lockfile import record_bytes
+from reconciler.dependencies.establish import Before, establish
+from reconciler.dependencies.lockfile import Resolution, record_bytes
 from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.relock import pins_of
@@ -498,7 +499,9 @@ def test_two_packages_cannot_own_one_composition() -> None:
     (explanation,) = resolve(replace(world, catalogue=catalogue(several))).explanations
     assert explanation.code == "E-OWN-COMPOSITION"
     together = replace(world, catalogue=catalogue(apart))
-    assert list(resolution_of(together, resolve(together)).compositions) == ["clusters", "networks"]
+    solution = resolve(together)
+    locked = establish(together, solution, resolution_of(together, solution), Before(Resolution())).resolution
+    assert list(locked.compositions) == ["clusters", "networks"]
 
 
 def test_a_field_that_came_with_a_later_version_of_the_provider() -> None:

@@ -1,0 +1,228 @@
+"""What becomes of the packages of one cluster: which revision of each runs, and whose every kind is."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from reconciler.dependencies.activation import Asked, History, Proposal, propose, settle
+from reconciler.dependencies.dialects.crossplane import TAKE_OVER
+from reconciler.dependencies.lockfile import LockedPackage, OwnedKind, Resolution, Revision
+from reconciler.dependencies.model import Install, RevisionWish
+from reconciler.dependencies.ownership import (
+    Claimant,
+    Ledger,
+    Refusal,
+    Thing,
+    Things,
+    hand_over,
+    is_guarded,
+    name_of,
+    refusals,
+    things_of,
+)
+from reconciler.dependencies.recording import USER
+from reconciler.dependencies.solution import Solution
+from reconciler.dependencies.world import World
+from reconciler.errors import Location, Problem
+from reconciler.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Established:
+    """The resolution with whose everything is, the revisions of the cluster, and what is wrong."""
+
+    resolution: Resolution
+    revisions: tuple[Revision, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What stood in the cluster: the resolution and the revisions that the lock has."""
+
+    resolution: Resolution
+    revisions: tuple[Revision, ...] = ()
+
+    def history(self, one: LockedPackage) -> History:
+        """Return the revisions of a package's object. One that is renamed starts anew, but counts on."""
+        held = next((other for other in self.resolution.packages if other.instance == one.instance), one)
+        known = held.object
+        own = tuple(r for r in self.revisions if r.package == known)
+        last = max((r.revision for r in own), default=0)
+        return History(own, last) if known == one.object else History((), last)
+
+
+def establish(world: World, solution: Solution, resolution: Resolution, before: Before) -> Established:
+    """Decide which revisions run and who controls what they have, all in one step. Order-free.
+
+    Resolution, revisions and ownership change together: what one package lets go of, another may
+    claim at once. A package that cannot get all of what its new revision has keeps the revision that runs.
+    """
+    cluster = _Cluster(world, solution, resolution, before)
+    proposals = cluster.proposals()
+    claimants = [cluster.claimant(one, proposals.get(str(one.instance))) for one in resolution.packages]
+    refused = refusals(cluster.ledger, claimants)
+    settled = {
+        instance: settle(one.held_back() if instance in refused else one)
+        for instance, one in proposals.items()
+    }
+    ledger = hand_over(cluster.ledger, claimants, refused, cluster.kept(settled), cluster.prunes())
+    revisions = sorted((one for several in settled.values() for one in several), key=_order)
+    return Established(
+        resolution.model_copy(update=_written(ledger)),
+        tuple(revisions),
+        tuple(sorted({*cluster.refusals(refused), *cluster.rivals(proposals)})),
+        tuple(sorted(cluster.idle(proposals))),
+    )
+
+
+def ledger_of(resolution: Resolution) -> dict[Thing, OwnedKind]:
+    """Return whose everything is, as a resolution says."""
+    kinds = {Thing(False, name): entry for name, entry in resolution.custom_resource_definitions.items()}
+    return kinds | {Thing(True, name): entry for name, entry in resolution.compositions.items()}
+
+
+def _written(ledger: Ledger) -> dict[str, dict[str, OwnedKind]]:
+    def part(*, is_composition: bool) -> dict[str, OwnedKind]:
+        return {thing.name: one for thing, one in ledger.items() if thing.is_composition is is_composition}
+
+    return {
+        "custom_resource_definitions": part(is_composition=False),
+        "compositions": part(is_composition=True),
+    }
+
+
+def _order(one: Revision) -> tuple[str, int]:
+    return (one.package, one.revision)
+
+
+@dataclass(slots=True)
+class _Cluster:
+    """One cluster in one step, looked up often."""
+
+    world: World
+    solution: Solution
+    resolution: Resolution
+    before: Before
+    ledger: Ledger = field(init=False)
+    installs: dict[str, Install] = field(init=False)
+    has: dict[str, Things] = field(init=False)
+
+    def __post_init__(self) -> None:
+        world = self.world
+        self.ledger = ledger_of(self.before.resolution)
+        own = (install for install in world.installs if not install.external)
+        self.installs = {str(world.instance_of(install)): install for install in own}
+        found = self.solution.resolved.items()
+        self.has = {str(instance): things_of(one.candidate) for instance, one in found}
+
+    def proposals(self) -> dict[str, Proposal]:
+        """Return what the revisions of every Crossplane package would be, by instance.
+
+        What is installed for others runs as soon as one of those who need it runs what needs it:
+        dependencies of a package that waits to be activated wait with it.
+        """
+        packages = {str(one.instance): one for one in self.resolution.packages}
+        found = {
+            instance: propose(self.before.history(one), self._asked(instance, one))
+            for instance, one in packages.items()
+            if is_guarded(instance)
+        }
+        waiting = [instance for instance in found if instance not in self.installs]
+        moved = True
+        while moved:
+            moved = False
+            for instance in waiting:
+                one, parents = found[instance], packages[instance].requested_by
+                if not one.asked.automatic and any(_runs(found, parent) for parent in parents):
+                    found[instance] = propose(one.history, replace(one.asked, automatic=True))
+                    moved = True
+        return found
+
+    def _asked(self, instance: str, one: LockedPackage) -> Asked:
+        install = self.installs.get(instance)
+        wishes = tuple(wish for wish in self.world.wishes if wish.kind == f"{one.kind}Revision")
+        asked = Asked(
+            one.object, f"{one.source or one.instance.name}:{one.version}", one.digest, wishes=wishes
+        )
+        if install is None:
+            return replace(asked, automatic=False, limit=0 if one.owner == USER else asked.limit)
+        policy = install.revisions
+        return replace(asked, automatic=not policy.manual, limit=policy.history_limit)
+
+    def claimant(self, one: LockedPackage, proposal: Proposal | None) -> Claimant:
+        """Return what a package claims; without revisions it is its own."""
+        instance = str(one.instance)
+        install = self.installs.get(instance)
+        running, wanted = (instance, instance) if proposal is None else (proposal.running, proposal.active)
+        known = {instance} if proposal is None else {one.name for one in proposal.revisions}
+        current = instance if proposal is None else proposal.current.name
+        has = {revision: self._owned(revision) for revision in known}
+        fresh = self.has.get(instance)
+        if fresh is not None:
+            has[current] = fresh if proposal is None else has[current] | fresh
+        return Claimant(
+            package=instance,
+            order=(one.kind, one.name or one.instance.name),
+            is_user=install is not None,
+            running=running,
+            wanted=wanted,
+            has=has,
+            take_over=frozenset(install.revisions.take_over if install else ()),
+        )
+
+    def _owned(self, revision: str) -> Things:
+        return frozenset(thing for thing, entry in self.ledger.items() if revision in entry.owners)
+
+    def kept(self, settled: Mapping[str, Iterable[Revision]]) -> dict[str, frozenset[str]]:
+        """Return which revisions of each package are there after the step."""
+        found = {instance: frozenset(one.name for one in several) for instance, several in settled.items()}
+        everything = (str(one.instance) for one in self.resolution.packages)
+        return {instance: found.get(instance, frozenset({instance})) for instance in everything}
+
+    def prunes(self) -> frozenset[str]:
+        """Return the packages whose kinds may go, as their manifests say or last said."""
+        before = {str(one.instance): one.prune_kinds for one in self.before.resolution.packages}
+        now = {str(one.instance): one.prune_kinds for one in self.resolution.packages}
+        return frozenset(instance for instance, prunes in {**before, **now}.items() if prunes)
+
+    def refusals(self, refused: Mapping[str, Refusal]) -> Iterator[Problem]:
+        """Yield what each package that is refused is told, at its manifest."""
+        for instance, why in refused.items():
+            install = self.installs.get(instance)
+            where = install.location if install else Location("")
+            held = name_of(why.holder)
+            message = f"{name_of(instance)} does not get {why.thing}, which {held} has; it stays as it was"
+            hint = (
+                f"Remove one of them; or let {held} go of it, and annotate this one with {TAKE_OVER}: {held}."
+            )
+            subject = str(install) if install else instance
+            yield Problem(where, Reason.OWNERSHIP_CONFLICT, message, hint, subject)
+
+    def rivals(self, proposals: Mapping[str, Proposal]) -> Iterator[Problem]:
+        """Yield at each place of a wish for a revision which other one is wished for too."""
+        for one in proposals.values():
+            for wish in one.rivals:
+                others = ", ".join(f"{w.name} ({w.location})" for w in one.rivals if w != wish)
+                message = f"{one.asked.package} can run one revision; {others} is to be active too"
+                hint = "Set desiredState to Inactive in all but one of them; until then nothing changes."
+                yield Problem(wish.location, Reason.REVISION_CONFLICT, message, hint, str(wish))
+
+    def idle(self, proposals: Mapping[str, Proposal]) -> Iterator[Problem]:
+        """Yield a warning for each wish that names no revision that there is."""
+        known = {wish for one in proposals.values() for wish in one.asked.wishes if wish not in one.unknown}
+        for wish in set(self.world.wishes) - known:
+            message = f"There is no revision {wish.name}, so what is said about it has no effect"
+            yield Problem(wish.location, Reason.NOT_FOUND, message, _known(wish, proposals), str(wish))
+
+
+def _known(wish: RevisionWish, proposals: Mapping[str, Proposal]) -> str:
+    own = (one for one in proposals.values() if one.asked.package.rpartition("/")[2] == wish.package)
+    names = sorted(revision.name for one in own for revision in one.revisions)
+    return f"There are {', '.join(names)}." if names else ""
+
+
+def _runs(found: Mapping[str, Proposal], parent: str) -> bool:
+    """Tell whether a parent runs the version that has this need; those without revisions do."""
+    proposal = found.get(parent)
+    return proposal is None or proposal.active == proposal.current.name

@@ -1,0 +1,85 @@
+"""What must hold of every lock, checked before any is written: a breach is told, never repaired."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from reconciler.dependencies.lockfile import PackageLock, Resolution, Revision
+from reconciler.dependencies.ownership import entries_of, is_guarded
+
+
+def breaches(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
+    """Return what is wrong with a lock by itself, in sentences; nothing if it is sound. Total."""
+    return (*_revisions(lock.revisions), *_objects(lock, resolution), *_ownership(lock, resolution))
+
+
+def breaches_of_step(
+    before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]
+) -> tuple[str, ...]:
+    """Return what is wrong with the step from one lock to the next, in sentences. Total."""
+    return (*_generation(before[0], after[0]), *_numbers(before[0], after[0]), *_losses(before, after))
+
+
+def _revisions(revisions: Iterable[Revision]) -> Iterator[str]:
+    several = tuple(revisions)
+    for what, names in {
+        "active": [one.package for one in several if one.is_active],
+        "current": [one.package for one in several if one.current],
+    }.items():
+        for package, count in sorted(Counter(names).items()):
+            if count > 1:
+                yield f"{package} has {count} {what} revisions"
+    for (package, number), count in sorted(Counter((one.package, one.revision) for one in several).items()):
+        if count > 1:
+            yield f"{package} has {count} revisions with the number {number}"
+    for name, count in sorted(Counter(one.name for one in several).items()):
+        if count > 1:
+            yield f"{count} revisions are called {name}"
+
+
+def _objects(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
+    there = {one.object for one in resolution.packages}
+    for revision in lock.revisions:
+        if revision.package not in there:
+            yield f"revision {revision.name} belongs to {revision.package}, which is not there"
+
+
+def _ownership(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
+    instances = {str(one.instance) for one in resolution.packages}
+    others = {one for one in instances if not is_guarded(one)}
+    active = {one.name for one in lock.revisions if one.is_active} | others
+    kept = {one.name for one in lock.revisions} | others
+    for name, entry in entries_of(resolution):
+        if entry.controller and entry.controller not in active:
+            yield f"{name} is controlled by {entry.controller}, which is not active"
+        if entry.controller and (entry.controller not in entry.owners or entry.retained):
+            yield f"{name} is controlled by {entry.controller}, which does not own it"
+        for owner in entry.owners:
+            if owner not in kept:
+                yield f"{name} is owned by {owner}, which is gone"
+
+
+def _generation(before: PackageLock, after: PackageLock) -> Iterator[str]:
+    if after != before and after.generation != before.generation + 1:
+        yield f"generation {after.generation} follows {before.generation}"
+
+
+def _numbers(before: PackageLock, after: PackageLock) -> Iterator[str]:
+    """Yield whose numbers do not rise: what is new or runs again comes after all that there was."""
+    known = {(one.package, one.name): one for one in before.revisions}
+    for package in sorted({one.package for one in before.revisions}):
+        last = max(one.revision for one in before.revisions if one.package == package)
+        for one in after.revisions:
+            old = known.get((one.package, one.name))
+            moved = old is None or old.revision != one.revision
+            if one.package == package and moved and one.revision <= last:
+                yield f"revision {one.name} has the number {one.revision}, and {last} was given already"
+
+
+def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
+    """Yield what a revision that stays does not own any more."""
+    kept = {one.name for one in after[0].revisions}
+    now = dict(entries_of(after[1]))
+    for name, entry in entries_of(before[1]):
+        for owner in entry.owners:
+            if owner in kept and (name not in now or owner not in now[name].owners):
+                yield f"{owner} is retained and does not own {name} any more"

@@ -1,0 +1,78 @@
+"""What becomes of revisions and of what they bring, as lines: what runs now, what waits, what is kept."""
+
+from collections.abc import Iterator, Mapping
+
+from reconciler.dependencies.decision import Locked, ScopeDecision
+from reconciler.dependencies.lockfile import LockedPackage, OwnedKind, Resolution, Revision
+from reconciler.dependencies.ownership import entries_of, name_of
+from reconciler.dependencies.recording import USER
+
+
+def lifecycle_lines(scope: ScopeDecision) -> Iterator[str]:
+    """Yield what changes for the revisions, owners and kinds of a cluster, and what waits for a person."""
+    before, after = scope.before, scope.after
+    if after is None:
+        return
+    yield from _revision_lines(before, after)
+    yield from _owner_lines(before.resolution if before else Resolution(), after.resolution)
+    yield from _kind_lines(before.resolution if before else Resolution(), after.resolution)
+    for instance in after.resolution.unused:
+        yield f"unused: {instance} stays, though nobody needs it; `lock --prune` removes it"
+
+
+def _revision_lines(before: Locked | None, after: Locked) -> Iterator[str]:
+    known = _by_name(before)
+    now = _by_name(after)
+    for one in after.lock.revisions:
+        old = known.get((one.package, one.name))
+        if old is None or (old.revision, old.desired_state) != (one.revision, one.desired_state):
+            state = f"{one.desired_state}{f', was {old.desired_state}' if old else ''}"
+            yield f"revision {one.revision} of {one.package}: {one.name} {state}"
+        if one.current and not one.is_active:
+            yield (
+                f"revision {one.revision} of {one.package} awaits activation: say desiredState: Active "
+                f"in a {one.package.partition('/')[0]}Revision {one.name}"
+            )
+    there = {one.object for one in after.resolution.packages}
+    for key, gone in known.items():
+        if key not in now:
+            why = "beyond the history limit" if gone.package in there else "its package is gone"
+            yield f"revision {gone.revision} of {gone.package}: {gone.name} removed, {why}"
+
+
+def _by_name(locked: Locked | None) -> Mapping[tuple[str, str], Revision]:
+    return {(one.package, one.name): one for one in (locked.lock.revisions if locked else ())}
+
+
+def _owner_lines(before: Resolution, after: Resolution) -> Iterator[str]:
+    """Yield whose a package is now that was another's."""
+    known = {one.instance: one for one in before.packages}
+    for one in after.packages:
+        old = known.get(one.instance)
+        if old is not None and old.owner != one.owner and one.owner:
+            yield f"{one.instance} belongs to {_owner(one)} now, and not to {_owner(old)}"
+
+
+def _owner(one: LockedPackage) -> str:
+    return "a manifest" if one.owner == USER else one.owner or "nobody"
+
+
+def _kind_lines(before: Resolution, after: Resolution) -> Iterator[str]:
+    """Yield which kinds change hands, and which lose who controls them."""
+    known, now = dict(entries_of(before)), dict(entries_of(after))
+    for name, entry in now.items():
+        old = known.get(name)
+        if old is None or (old.package, bool(old.controller)) == (entry.package, bool(entry.controller)):
+            continue
+        yield f"{name} {_fate(old, entry)}"
+    for name in sorted(known.keys() - now.keys()):
+        yield f"{name} goes: no revision has it any more"
+
+
+def _fate(old: OwnedKind, entry: OwnedKind) -> str:
+    if not entry.controller:
+        owners = f", owned by {', '.join(entry.owners)}" if entry.owners else ""
+        return f"stays without a controller{owners}: its objects may be data"
+    if old.package and old.package != entry.package:
+        return f"is taken over from {name_of(old.package)} by {name_of(entry.package)}"
+    return f"is controlled by {entry.controller}"
