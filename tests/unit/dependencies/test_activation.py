@@ -1,0 +1,198 @@
+"""Revisions of one package: which one runs, how they are numbered and named, which ones stay."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.dependencies.activation import Asked, History, propose, revision_name, settle
+from reconciler.dependencies.lockfile import DesiredState, Revision
+from reconciler.dependencies.model import RevisionWish
+
+DIGESTS = {number: f"sha256:{number}" + "0" * 63 for number in range(1, 10)}
+AUTOMATIC = Asked("Provider/aws", "x.io/aws:v1", DIGESTS[1])
+MANUAL = replace(AUTOMATIC, automatic=False)
+
+
+def asks(version: int, base: Asked = AUTOMATIC, **more: object) -> Asked:
+    return replace(base, image=f"x.io/aws:v{version}", digest=DIGESTS[version], **more)
+
+
+def run(*steps: Asked, start: tuple[Revision, ...] = ()) -> tuple[Revision, ...]:
+    """Play several runs, each from what the last one left."""
+    revisions = start
+    for asked in steps:
+        revisions = settle(propose(History(revisions), asked))
+    return revisions
+
+
+def told(revisions: tuple[Revision, ...]) -> list[str]:
+    """Return revisions as `number version`, `*` for the active and `?` for a current one that waits."""
+    return [
+        f"{one.revision} {one.image.rpartition(':')[2]}{'*' if one.is_active else '?' if one.current else ''}"
+        for one in revisions
+    ]
+
+
+def wish(version: int, *, active: bool = True) -> RevisionWish:
+    return RevisionWish("ProviderRevision", revision_name("Provider/aws", DIGESTS[version]), active)
+
+
+def test_an_automatic_package_runs_its_first_revision_at_once() -> None:
+    (one,) = run(AUTOMATIC)
+
+    assert (one.package, one.revision, one.desired_state, one.current) == (
+        "Provider/aws",
+        1,
+        DesiredState.ACTIVE,
+        True,
+    )
+    assert (one.image, one.digest) == ("x.io/aws:v1", DIGESTS[1])
+
+
+def test_a_manual_package_waits_for_the_user() -> None:
+    assert told(run(MANUAL)) == ["1 v1?"]
+    assert told(run(MANUAL, replace(MANUAL, wishes=(wish(1),)))) == ["1 v1*"]
+
+
+def test_an_automatic_update_switches_in_one_step() -> None:
+    assert told(run(asks(1), asks(2))) == ["1 v1", "2 v2*"]
+
+
+def test_a_manual_update_keeps_the_old_revision_until_the_user_switches() -> None:
+    before = run(asks(1), asks(2, MANUAL))
+    assert told(before) == ["1 v1*", "2 v2?"]
+
+    assert told(run(asks(2, MANUAL, wishes=(wish(2),)), start=before)) == ["1 v1", "2 v2*"]
+
+
+def test_a_version_that_comes_back_is_the_same_revision_with_the_next_number() -> None:
+    revisions = run(asks(1), asks(2), asks(1))
+
+    assert told(revisions) == ["2 v2", "3 v1*"]
+    assert revisions[1].name == run(asks(1))[0].name
+
+
+def test_a_manual_package_that_goes_back_only_changes_what_it_asks_for() -> None:
+    keeps = replace(MANUAL, limit=0)
+
+    assert told(run(asks(1, limit=0), asks(2, limit=0), asks(1, keeps))) == ["1 v1?", "2 v2*"]
+
+
+def test_an_older_revision_that_a_person_activates_gets_the_next_number() -> None:
+    before = run(asks(1, limit=0), asks(2, limit=0), asks(3, MANUAL, limit=0))
+
+    after = run(asks(3, MANUAL, limit=0, wishes=(wish(1),)), start=before)
+
+    assert told(before) == ["1 v1", "2 v2*", "3 v3?"]
+    assert told(after) == ["2 v2", "3 v3?", "4 v1*"]
+
+
+def test_a_switch_from_manual_to_automatic_activates_what_waits_and_back_changes_nothing() -> None:
+    waiting = run(asks(1), asks(2, MANUAL))
+
+    assert told(run(asks(2), start=waiting)) == ["1 v1", "2 v2*"]
+    assert told(run(asks(2), asks(2, MANUAL), start=waiting)) == ["1 v1", "2 v2*"]
+
+
+def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None:
+    before = run(asks(1), asks(2))
+
+    proposal = propose(History(before), asks(2, wishes=(wish(1), wish(2))))
+
+    assert [one.name for one in proposal.rivals] == [wish(1).name, wish(2).name]
+    assert settle(proposal) == before
+
+
+def test_a_person_may_stop_a_manual_package_and_not_an_automatic_one() -> None:
+    before = run(asks(1))
+
+    assert told(run(asks(1, MANUAL, wishes=(wish(1, active=False),)), start=before)) == ["1 v1?"]
+    assert told(run(asks(1, wishes=(wish(1, active=False),)), start=before)) == ["1 v1*"]
+
+
+def test_a_person_may_hold_an_automatic_package_at_an_older_revision() -> None:
+    before = run(asks(1), asks(2))
+    held = asks(2, wishes=(wish(1),))
+
+    assert told(run(held, start=before)) == ["2 v2?", "3 v1*"]
+    assert told(run(held, held, start=before)) == ["2 v2?", "3 v1*"]
+    assert told(run(held, asks(2), start=before)) == ["3 v1", "4 v2*"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [(0, ["1 v1", "2 v2", "3 v3", "4 v4*"]), (1, ["3 v3", "4 v4*"]), (3, ["1 v1", "2 v2", "3 v3", "4 v4*"])],
+)
+def test_the_history_limit_counts_inactive_revisions_and_zero_keeps_all(limit: int, left: list[str]) -> None:
+    assert told(run(*(asks(version, limit=limit) for version in range(1, 5)))) == left
+
+
+def test_the_active_revision_is_never_collected_nor_the_one_that_waits() -> None:
+    steps = [asks(1), *(asks(version, MANUAL) for version in range(2, 6))]
+
+    assert told(run(*steps)) == ["1 v1*", "4 v4", "5 v5?"]
+
+
+def test_what_was_active_may_go_at_once_when_newer_ones_fill_the_limit() -> None:
+    before = run(asks(1), *(asks(version, MANUAL) for version in range(2, 5)))
+
+    after = run(asks(4, MANUAL, wishes=(wish(4),)), start=before)
+
+    assert told(before) == ["1 v1*", "3 v3", "4 v4?"]
+    assert told(after) == ["3 v3", "4 v4*"]
+
+
+def test_nothing_new_is_no_new_revision() -> None:
+    once = run(asks(1), asks(2))
+
+    assert run(asks(2), start=once) == once
+    assert run(asks(2, limit=5), start=once) == once
+
+
+def test_a_digest_that_becomes_known_is_no_new_content_and_a_moved_tag_is() -> None:
+    bare = replace(AUTOMATIC, digest="")
+    moved = replace(AUTOMATIC, digest=DIGESTS[2])
+
+    (known,) = run(bare, AUTOMATIC)
+    assert (known.revision, known.digest, known.name) == (1, DIGESTS[1], run(bare)[0].name)
+    assert [one.revision for one in run(AUTOMATIC, moved)] == [1, 2]
+
+
+def test_a_name_is_that_of_its_package_and_its_content() -> None:
+    assert revision_name("Provider/aws", DIGESTS[1]) == "aws-100000000000"
+    long = revision_name(f"Provider/{'a' * 63}", DIGESTS[1])
+    assert long == f"{'a' * 50}-100000000000"
+    assert revision_name("Provider/aws", "", "x.io/aws:v1") != revision_name(
+        "Provider/aws", "", "x.io/aws:v2"
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        RevisionWish("ProviderRevision", "aws-f00ba4", active=True, package="aws", digest=DIGESTS[1]),
+        RevisionWish("ProviderRevision", "aws-f00ba4", active=True, package="aws", image="x.io/aws:v1"),
+        RevisionWish("ProviderRevision", "aws-100000000000", active=True),
+    ],
+    ids=["label and digest", "label and tag", "name"],
+)
+def test_a_revision_is_recognised_under_any_name_that_crossplane_gives_it(said: RevisionWish) -> None:
+    assert told(run(MANUAL, replace(MANUAL, wishes=(said,)))) == ["1 v1*"]
+
+
+def test_a_wish_for_another_packages_revision_is_none_of_this_ones_business() -> None:
+    other = RevisionWish(
+        "ProviderRevision", "gcp-100000000000", active=True, package="gcp", digest=DIGESTS[1]
+    )
+
+    proposal = propose(History(), replace(MANUAL, wishes=(other,)))
+
+    assert proposal.unknown == (other,)
+    assert told(settle(proposal)) == ["1 v1?"]
+
+
+def test_what_is_held_back_keeps_running_and_what_is_new_waits() -> None:
+    before = run(asks(1))
+
+    assert told(settle(propose(History(before), asks(2)).held_back())) == ["1 v1*", "2 v2?"]
+    assert told(settle(propose(History(), asks(2)).held_back())) == ["1 v2?"]

@@ -1,0 +1,136 @@
+"""Whose a kind is: one controller each, all together or not at all, handed over by consent only."""
+
+from itertools import permutations
+
+from reconciler.dependencies.lockfile import OwnedKind
+from reconciler.dependencies.ownership import Claimant, Ledger, Refusal, Thing, hand_over, refusals
+
+X, Y, Z = (Thing(is_composition=False, name=f"{name}.io") for name in ("X", "Y", "Z"))
+COMPOSITION = Thing(is_composition=True, name="network")
+
+
+def package(name: str) -> str:
+    return f"xpkg:x.io/{name}@cluster"
+
+
+def claimant(
+    name: str,
+    *things: Thing,
+    running: str = "",
+    had: tuple[Thing, ...] = (),
+    user: bool = True,
+    takes: tuple[str, ...] = (),
+    kind: str = "Provider",
+) -> Claimant:
+    """Return a package whose new revision `name-2` has things; `running` had others."""
+    return Claimant(
+        package(name),
+        (kind, name),
+        user,
+        running,
+        f"{name}-2",
+        {f"{name}-2": frozenset(things), **({running: frozenset(had)} if running else {})},
+        frozenset(f"x.io/{one}" for one in takes),
+    )
+
+
+def held(name: str, *things: Thing) -> dict[Thing, OwnedKind]:
+    revision = f"{name}-1"
+    return {one: OwnedKind(package=package(name), controller=revision, owners=(revision,)) for one in things}
+
+
+def after(ledger: Ledger, *claimants: Claimant, prunes: tuple[str, ...] = ()) -> dict[Thing, OwnedKind]:
+    refused = refusals(ledger, claimants)
+    kept = {one.package: frozenset(one.has) for one in claimants}
+    return hand_over(ledger, claimants, refused, kept, frozenset(map(package, prunes)))
+
+
+def test_what_is_nobodys_is_claimed() -> None:
+    found = after({}, claimant("a", X, COMPOSITION))
+
+    entry = OwnedKind(package=package("a"), controller="a-2", owners=("a-2",))
+    assert found == {X: entry, COMPOSITION: entry}
+
+
+def test_an_upgrade_releases_and_claims_in_one_step_and_the_old_revision_stays_an_owner() -> None:
+    found = after(held("a", X, Y), claimant("a", X, Z, running="a-1", had=(X, Y)))
+
+    assert found[X] == OwnedKind(package=package("a"), controller="a-2", owners=("a-1", "a-2"))
+    assert found[Y] == OwnedKind(package=package("a"), owners=("a-1",), retained=True)
+    assert found[Z] == OwnedKind(package=package("a"), controller="a-2", owners=("a-2",))
+
+
+def test_of_two_that_want_the_same_one_gets_all_and_the_other_nothing() -> None:
+    for order in permutations([claimant("a", X, Y), claimant("b", Y, Z)]):
+        assert refusals({}, order) == {package("b"): Refusal(package("b"), Y, package("a"))}
+        found = after({}, *order)
+        assert {thing: entry.controller for thing, entry in found.items()} == {X: "a-2", Y: "a-2", Z: ""}
+
+
+def test_who_has_it_wins_then_a_users_own_then_the_lowest_kind_and_name() -> None:
+    mine, theirs = claimant("a", X), claimant("b", X)
+
+    assert set(refusals(held("b", X), [mine, claimant("b", X, running="b-1", had=(X,))])) == {package("a")}
+    assert set(refusals({}, [claimant("a", X, user=False), theirs])) == {package("a")}
+    assert set(refusals({}, [mine, theirs])) == {package("b")}
+    assert set(refusals({}, [mine, claimant("b", X, kind="Configuration")])) == {package("a")}
+
+
+def test_a_loser_keeps_what_it_runs_with_everything_that_has() -> None:
+    ledger = held("a", X) | held("b", Y)
+    loser = claimant("b", X, Y, Z, running="b-1", had=(Y,))
+
+    found = after(ledger, claimant("a", X, running="a-1", had=(X,)), loser)
+
+    assert found[X].package == package("a")
+    assert found[Y] == OwnedKind(package=package("b"), controller="b-1", owners=("b-1", "b-2"))
+    assert (found[Z].controller, found[Z].owners, found[Z].retained) == ("", ("b-2",), False)
+
+
+def test_what_another_package_lets_go_of_is_taken_only_by_who_says_so() -> None:
+    ledger = held("old", X, Y)
+    splits = claimant("old", Y, running="old-1", had=(X, Y))
+
+    assert set(refusals(ledger, [splits, claimant("new", X)])) == {package("new")}
+    found = after(ledger, splits, claimant("new", X, takes=("old",)))
+    assert found[X] == OwnedKind(package=package("new"), controller="new-2", owners=("new-2", "old-1"))
+    assert found[Y].controller == "old-2"
+
+
+def test_nothing_is_taken_from_who_keeps_it_whatever_one_says() -> None:
+    keeps = claimant("old", X, running="old-1", had=(X,))
+
+    assert set(refusals(held("old", X), [keeps, claimant("new", X, takes=("old",))])) == {package("new")}
+
+
+def test_who_loses_does_not_let_go_and_nobody_takes_it_then() -> None:
+    ledger = held("old", X) | held("third", Z)
+    moves = claimant("old", Z, running="old-1", had=(X,))
+    third = claimant("third", Z, running="third-1", had=(Z,))
+
+    assert set(refusals(ledger, [moves, third, claimant("new", X, takes=("old",))])) == {
+        package("old"),
+        package("new"),
+    }
+
+
+def test_what_a_removed_package_leaves_is_kept_for_who_takes_it_over() -> None:
+    left = after(held("old", X, COMPOSITION))
+    assert left == {X: OwnedKind(package=package("old"), retained=True)}
+
+    assert set(refusals(left, [claimant("new", X)])) == {package("new")}
+    assert after(left, claimant("new", X, takes=("old",)))[X].package == package("new")
+    assert after(left, claimant("old", X))[X].controller == "old-2"
+
+
+def test_kinds_go_with_their_last_revision_only_by_consent() -> None:
+    assert after(held("old", X), prunes=("old",)) == {}
+    assert after(held("old", X), prunes=("other",)) != {}
+
+
+def test_kinds_of_other_installers_change_hands_when_their_package_goes() -> None:
+    mine = "carvel:db.io@namespace/prod"
+    ledger = {X: OwnedKind(package=mine, controller=mine, owners=(mine,))}
+
+    assert refusals(ledger, [claimant("new", X)]) == {}
+    assert after(ledger) == {}
