@@ -13,9 +13,7 @@ from reconciler.apply.locks import write_locks
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import read_branch
 from reconciler.apply.target import Target
-from reconciler.dependencies.decision import Decision, decide, read_locks
-from reconciler.dependencies.layers import read_index
-from reconciler.dependencies.scopes import fleet_of, scopes_of
+from reconciler.dependencies.decision import Decision
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
@@ -27,9 +25,11 @@ from reconciler.read.contents import fetch_contents
 from reconciler.read.credentials import control_credential
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.inventory import read_inventory
+from reconciler.render.delivery import render_deliveries
 from reconciler.render.package import render_packages
 from reconciler.report.summary import Names
-from reconciler.resolve import Resolution, resolve
+from reconciler.resolve import Closed, Resolution, close
+from reconciler.resolve.deliveries import find_deliveries, join_deliveries
 from reconciler.runtime.choose import open_runtimes
 
 Narrate = Callable[[Effect], None]
@@ -102,15 +102,19 @@ def make_plan(settings: Settings, forges: Forges | None = None) -> Planned:
 def plan_world(world: World) -> Planned:
     """Compute the plan of a world that was read. Reads package contents, writes nothing."""
     inventory = world.inventory
-    desired = expand(inventory)
-    resolution = resolve(inventory, desired)
+    closed = close_world(world)
+    deliveries = find_deliveries(inventory, closed)
+    whole = join_deliveries(closed, deliveries, inventory)
+    desired, resolution = whole.desired, whole.resolution
     contents = fetch_contents(resolution.needs, world.mirrors, inventory.policy.limits)
     cache = world.mirrors.cache_dir / "functions"
     with open_runtimes(inventory.policy.functions, cache) as runtimes:
-        rendered = render_packages(resolution, contents, inventory, runtimes)
+        rendered = render_packages(closed.resolution, contents, inventory, runtimes)
+    delivered = render_deliveries(deliveries.items, contents, inventory)
+    rendered = replace(rendered, variants={**rendered.variants, **delivered})
     plan = plan_changes(inventory, desired, resolution, rendered)
-    plan = replace(plan, notes=(*inventory.notes, *plan.notes))
-    plan = _with_locks(plan, decide_locks(world))
+    plan = replace(plan, notes=(*inventory.notes, *deliveries.notes, *plan.notes))
+    plan = _with_locks(plan, closed.decision)
     return Planned(world, desired, resolution, plan)
 
 
@@ -134,28 +138,17 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
     return apply_changes(planned.plan, inventory, targets, control, narrate)
 
 
-def decide_locks(world: World, upgrade: frozenset[str] = frozenset()) -> Decision:
-    """Decide the dependencies of every cluster, starting from what is locked. Writes nothing.
+def close_world(world: World, upgrade: frozenset[str] = frozenset(), *, trace: bool = False) -> Closed:
+    """Return every variant, also those that others need, with its pin; and the locks. Writes nothing.
 
     Args:
-        world: What was read; where no manifest asks for a package and nothing is locked, that is all.
+        world: What was read.
         upgrade: Names of packages that may move although they are locked.
+        trace: Also say for every field of every variant where it came from.
     """
     inventory = world.inventory
-    found = read_dependencies(inventory, world.mirrors)
-    if not inventory.documents and not found.locks:
-        return Decision()
-    index, fleet = read_index(inventory.index), fleet_of(inventory)
-    scopes = scopes_of(inventory.documents, found.published.candidates, index, fleet)
-    views = inventory.repositories.values()
-    decision = decide(
-        scopes,
-        read_locks(found.locks),
-        upgrade=upgrade,
-        sure=inventory.control.readable and not inventory.control.broken,
-        unreachable=frozenset(view.url for view in views if not view.is_available),
-    )
-    return replace(decision, warnings=(*found.published.warnings, *decision.warnings))
+    desired = expand(inventory, trace=trace)
+    return close(inventory, desired, read_dependencies(inventory, world.mirrors), upgrade=upgrade)
 
 
 def record_locks(world: World, decision: Decision) -> Outcome:

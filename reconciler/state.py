@@ -45,7 +45,8 @@ class PackageVariantRecord(_Record):
     `objects` are digests of the cluster objects that its injectors may name, by kind and name;
     `group` is the head of the group that its draft was last in;
     `conflicts` wait for a person's answer, and `unready` says what else keeps the package from
-    being approved.
+    being approved. `requested_by` says which variants need one that nobody declared; it is empty
+    for every other.
     """
 
     api_version: str = SCHEMA
@@ -55,6 +56,7 @@ class PackageVariantRecord(_Record):
     uid: str
     manifest: str
     set_name: str = ""
+    requested_by: tuple[str, ...] = ()
     url: str
     path: str
     repository: str

@@ -14,6 +14,8 @@ GROUP = "config.porch.kpt.dev"
 PACKAGE_VARIANT = f"{GROUP}/v1alpha1"
 PACKAGE_VARIANT_SET = f"{GROUP}/v1alpha2"
 REPOSITORY = f"{GROUP}/v1alpha1"
+REQUESTED_BY = "reconciler.dev/requested-by"
+"""On a variant that nobody declared: which others need it, and on which way."""
 SET_LABEL = f"{GROUP}/packagevariantset"
 
 

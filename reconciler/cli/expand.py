@@ -28,8 +28,9 @@ API_VERSION = "reconciler.dev/v1alpha1"
 def expand(settings: "Settings", sets: tuple[str, ...], output: str, *, trace: bool, authored: bool) -> Exit:
     r"""Print the PackageVariants that the PackageVariantSets expand to. Writes nothing.
 
-    A set with anything wrong in it expands to nothing; what is wrong is printed with file and line,
-    and the exit code is 3.
+    Without a name also those that others need and nobody declared, each with the annotation
+    `reconciler.dev/requested-by`. A set with anything wrong in it expands to nothing; what is wrong
+    is printed with file and line, and the exit code is 3.
 
     \b
     Examples:
@@ -37,17 +38,18 @@ def expand(settings: "Settings", sets: tuple[str, ...], output: str, *, trace: b
       reconciler expand default/edge --trace   one set, and where each field comes from
       reconciler expand -o json | jq '.variants | length'
     """
-    from reconciler.expand import expand as expand_manifests
-    from reconciler.run import read_world
+    from reconciler.run import close_world, read_world
 
-    inventory = read_world(settings).inventory
+    world = read_world(settings)
+    inventory = world.inventory
     wanted = _wanted(sets, inventory)
-    desired = expand_manifests(inventory, trace=trace)
+    desired = close_world(world, trace=trace).desired
     variants = [
         variant
         for variant in desired.variants
         if (variant.set_key is not None and (not wanted or variant.set_key in wanted))
-        or (variant.set_key is None and authored)
+        or (variant.requested_by and not wanted)
+        or (variant.set_key is None and not variant.requested_by and authored)
     ]
     _show(make_printer(), variants, desired, inventory, as_json=output == "json", trace=trace)
     return Exit.INVALID_INPUT if desired.problems or inventory.problems else Exit.DONE

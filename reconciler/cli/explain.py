@@ -65,8 +65,9 @@ def _variant(planned: "Planned", change: "Change") -> "DesiredVariant | None":
     """Return the change's variant with the origin of every field that a set gave it."""
     from reconciler.expand import expand
 
-    traced = expand(planned.world.inventory, trace=True)
-    return next((v for v in traced.variants if v.key == change.variant), None)
+    traced = {v.key: v for v in expand(planned.world.inventory, trace=True).variants}
+    variant = next((v for v in planned.desired.variants if v.key == change.variant), None)
+    return traced.get(variant.key, variant) if variant else None
 
 
 def _origins(planned: "Planned", change: "Change", variant: "DesiredVariant | None") -> "tuple[Origin, ...]":
@@ -114,4 +115,6 @@ def _trace(variant: "DesiredVariant | None") -> Iterator[tuple[str, str]]:
         return
     if variant.set_key:
         yield "set", f"PackageVariantSet {variant.set_key}"
+    if variant.requested_by:
+        yield "required by", ", ".join(variant.requested_by)
     yield from sorted(variant.trace.items())

@@ -41,12 +41,12 @@ def lock(
       reconciler lock --check              is the lock up to date? for pipelines
       reconciler lock --upgrade db.io      take the best version of db.io that fits
     """
-    from reconciler.run import decide_locks, read_world, record_locks
+    from reconciler.run import close_world, read_world, record_locks
 
     if frozen and upgrade:
         raise UsageError("--frozen and --upgrade contradict each other")
     world = read_world(settings)
-    decision = decide_locks(world, frozenset(upgrade))
+    decision = close_world(world, frozenset(upgrade)).decision
     _show(make_printer(colour=not no_color), decision, Output(output))
     exits = {Exit.INVALID_INPUT} if decision.problems else set()
     if frozen:

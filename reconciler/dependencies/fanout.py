@@ -1,68 +1,64 @@
-"""What a fanned-out package needs in each target: the variants that its dependencies become."""
+"""What fanned-out packages need in their cluster: the kpt packages that nobody but they asked for."""
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from reconciler.dependencies.model import Ecosystem, PackageId
-from reconciler.dependencies.solution import Resolved, Solution
-from reconciler.dependencies.world import Instance
+from reconciler.dependencies.lockfile import LockedInstance, LockedPackage, Resolution
+from reconciler.dependencies.model import Ecosystem
+from reconciler.dependencies.world import SlotKind
+
+VARIANT = "PackageVariant"
+"""The kind of the installs that stand for variants."""
+
+Trail = tuple[LockedPackage, ...]
 
 
-class WantedVariant(NamedTuple):
-    """A PackageVariant that has to exist because something that is wanted needs its package.
+@dataclass(frozen=True, slots=True)
+class NeededPackage:
+    """A kpt package that has to be in a cluster because variants there need it.
 
-    `upstream` is the repository's URL and the package's path there; `requested_by` is the way
-    from the user's install, for the annotation that tells where a variant comes from.
+    `trails` lead to it, one for each package that needs it directly: from a variant's own package,
+    first, to that one, last. They are sorted by what they start from.
     """
 
-    target: str
-    upstream: str
-    path: str
-    revision: str
-    namespace: str
-    requested_by: tuple[str, ...]
+    package: LockedPackage
+    trails: tuple[Trail, ...]
+
+    @property
+    def roots(self) -> tuple[LockedInstance, ...]:
+        """The variants' own packages that it is there for."""
+        return tuple(dict.fromkeys(trail[0].instance for trail in self.trails))
 
 
-def missing_variants(
-    solutions: Mapping[str, Solution], present: Mapping[str, Iterable[PackageId]]
-) -> tuple[WantedVariant, ...]:
-    """Return the kpt packages that a target needs and does not have, each once per place, sorted.
+def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
+    """Yield every kpt package that a cluster's variants need and no manifest asks for. Order-free.
 
-    `solutions` are by target repository, and `present` names what each holds or will hold
-    anyway: what a user's own variant puts there is never created a second time.
+    Each is there once, however many need it: that is what its slot says. What only installs of
+    other kinds need is not among them: no repository is known to bring it there.
     """
-    wanted = []
-    for target, solution in solutions.items():
-        held = frozenset(present.get(target, ()))
-        for one in solution.resolved.values():
-            if _is_new(one, held):
-                upstream, _, path = one.instance.package.name.rpartition("//")
-                wanted.append(
-                    WantedVariant(
-                        target,
-                        upstream,
-                        path,
-                        one.candidate.source or one.candidate.version.text,
-                        one.instance.slot.namespace,
-                        _trail(solution, one.instance),
-                    )
-                )
-    return tuple(sorted(wanted))
+    known = {str(one.instance): one for one in resolution.packages}
+    for one in sorted(resolution.packages, key=lambda one: str(one.instance)):
+        if one.instance.ecosystem == Ecosystem.KPT and one.instance.slot.kind != SlotKind.INSTALL:
+            trails = sorted(_trails(one, known), key=lambda trail: [str(step.instance) for step in trail])
+            if trails:
+                yield NeededPackage(one, tuple(trails))
 
 
-def _is_new(one: Resolved, held: frozenset[PackageId]) -> bool:
-    package = one.instance.package
-    return package.ecosystem is Ecosystem.KPT and not one.user and package not in held
+def _trails(needed: LockedPackage, known: Mapping[str, LockedPackage]) -> Iterator[Trail]:
+    for asker in sorted(needed.requested_by):
+        trail = _shortest(known[asker], known) if asker in known else None
+        if trail is not None:
+            yield trail
 
 
-def _trail(solution: Solution, instance: Instance) -> tuple[str, ...]:
-    trail: list[str] = []
-    seen: set[Instance] = set()
-    current: Instance | None = instance
-    while current is not None and current not in seen:
-        seen.add(current)
-        askers = solution.resolved[current].requested_by
-        current = min(askers, default=None)
-        if current is not None:
-            trail.insert(0, str(current))
-    return tuple(trail)
+def _shortest(last: LockedPackage, known: Mapping[str, LockedPackage]) -> Trail | None:
+    """Return the shortest way from a variant to a package, the first of several; None if none leads there."""
+    ways: list[Trail] = [(last,)]
+    seen = {str(last.instance)}
+    for way in ways:
+        if way[0].kind == VARIANT:
+            return way
+        askers = [asker for asker in sorted(way[0].requested_by) if asker in known and asker not in seen]
+        seen.update(askers)
+        ways += [(known[asker], *way) for asker in askers]
+    return None

@@ -108,9 +108,14 @@ def _settle(
     evidence = Evidence(desired, inventory)
     successors = _successors(desired, inventory)
     transfer, keep, delete = [], [], []
-    for record in gone:
-        found = evidence.why_kept(record)
-        heir = successors.get(PackageKey(record.url, record.path))
+    several = list(gone)
+    kept = {record.key: evidence.why_kept(record) for record in several}
+    places = {_place(record): why for record in several if (why := kept[record.key])}
+    for record in several:
+        found = kept[record.key]
+        heir = successors.get(_place(record))
+        if heir is None and found is None:
+            found = places.get(_place(record))  # whoever is kept may be about to take it over
         if found is not None:
             keep.append(VariantChange(record.key, found.reason, found.message, record=record))
         elif heir is not None:
@@ -121,6 +126,10 @@ def _settle(
         else:
             delete.append(VariantChange(record.key, Reason.NOT_DESIRED, record=record))
     return transfer, keep, delete
+
+
+def _place(record: PackageVariantRecord) -> PackageKey:
+    return PackageKey(record.url, record.path)
 
 
 def _successors(desired: Desired, inventory: Inventory) -> Mapping[PackageKey, ObjectName]:

@@ -26,6 +26,7 @@ class Evidence:
 
     def __init__(self, desired: Desired, inventory: Inventory) -> None:
         self._inventory = inventory
+        self._released = desired.released
         self._stalled = inventory.stalled | desired.stalled
         self._sets = {pvs.key: pvs for pvs in inventory.sets}
         self._set_reasons: dict[ObjectName, Kept | None] = {}
@@ -41,6 +42,9 @@ class Evidence:
             return Kept(Reason.OWNER_STALLED, f"PackageVariantSet {owner} is stalled")
         if unread := self._why_unread(record):
             return unread
+        if record.requested_by and record.key not in self._released:
+            askers = ", ".join(record.requested_by)
+            return Kept(Reason.DEPENDENTS_UNKNOWN, f"It is not certain that nobody needs it; {askers} did")
         pvs = self._sets.get(owner) if record.set_name else None
         return self._why_set_keeps(pvs, record) if pvs else None
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.api.porch import PACKAGE_VARIANT, PACKAGE_VARIANT_SET, SET_LABEL
+from reconciler.api.porch import PACKAGE_VARIANT, PACKAGE_VARIANT_SET, REQUESTED_BY, SET_LABEL
 from reconciler.expand.diff import spec_data
 from reconciler.expand.names import stable_uid
 from reconciler.expand.variants import DesiredVariant
@@ -18,8 +18,9 @@ def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]
     Differs: apiVersion has its version; defaults of the policies are filled in.
     """
     metadata: dict[str, Any] = {"name": variant.key.name, "namespace": variant.key.namespace}
-    if variant.annotations:
-        metadata["annotations"] = dict(sorted(variant.annotations.items()))
+    asked = {REQUESTED_BY: ", ".join(variant.requested_by)} if variant.requested_by else {}
+    if annotations := {**variant.annotations, **asked}:
+        metadata["annotations"] = dict(sorted(annotations.items()))
     metadata["uid"] = variant.uid
     if variant.set_key is not None:
         uid = _set_uid(variant, inventory)

@@ -16,6 +16,7 @@ class DesiredVariant:
 
     `spec` is valid and has its defaults filled in. `source` is the manifest to blame and
     `times` are committer times of its own inputs (manifest, target object), in seconds.
+    `requested_by` are the ways from other variants to one that is there because they need it.
     """
 
     key: ObjectName
@@ -27,6 +28,7 @@ class DesiredVariant:
     times: tuple[int, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
+    requested_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Desired:
     `stalled` are the owners we could not understand: nothing of theirs is changed or deleted.
     `conditions` are the Stalled and Ready conditions of every set and authored variant, as Porch
     words them. `targets` is the number of variants each set that could be expanded yields.
+    `released` are variants that others needed once, and that certainly nobody needs any more.
     """
 
     variants: tuple[DesiredVariant, ...] = ()
@@ -43,3 +46,4 @@ class Desired:
     conditions: Mapping[ObjectKey, tuple[Condition, ...]] = field(default_factory=dict)
     targets: Mapping[ObjectName, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    released: frozenset[ObjectName] = frozenset()

@@ -81,7 +81,15 @@ def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
     old, new = upstream_labels(resolved)
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, world.rendered.variants[variant.key], world, claim)
-    return Decision(_with_housekeeping(decide_output(case, change), target, world))
+    change = _with_housekeeping(decide_output(case, change), target, world)
+    return Decision(_explained(change, variant))
+
+
+def _explained(change: Change, variant: DesiredVariant) -> Change:
+    """Say who needs a package that nobody declared, when it comes to be."""
+    if change.op is not Op.CREATE or not variant.requested_by or change.message:
+        return change
+    return replace(change, message=f"Required by {', '.join(variant.requested_by)}")
 
 
 def _with_housekeeping(change: Change, target: Target, world: World) -> Change:

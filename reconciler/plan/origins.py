@@ -125,6 +125,8 @@ class _Story:
     def _said(self, *path: str | int) -> tuple[str, Location]:
         """Return which words of which manifest gave a field of the variant's spec, and where they stand."""
         field = ".".join(str(step) for step in path)
+        if self.variant.requested_by:
+            return f"required by {self.variant.requested_by[0]}", self.variant.source.location
         if self.variant.set_key is None:
             return f"spec.{field}", self.variant.source.at("spec", *path)
         given = self.trace.get(field, "")

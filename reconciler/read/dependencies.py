@@ -4,17 +4,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from reconciler.dependencies.addresses import repository_names
 from reconciler.dependencies.decision import is_lock_file
-from reconciler.dependencies.dialects import read_kpt, version_of
+from reconciler.dependencies.dialects import package_id, read_kpt, version_of
 from reconciler.dependencies.dialects.reading import Reading
+from reconciler.dependencies.known import Known, PackageTree, Published
 from reconciler.dependencies.lockfile import LOCKS_DIRECTORY
 from reconciler.dependencies.model import Candidate
-from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Inventory, PackageRevision, RepositoryView, Source
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory import Inventory, PackageState, RepositoryView, Source
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FoundFile, Objects, Walk
@@ -23,36 +25,28 @@ MANIFESTS = ("package.yaml", "package.yml")
 """Where a kpt package says what it needs."""
 
 _GROUP = "data.packaging.carvel.dev/"
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """Versions of kpt packages that say what they need.
-
-    A published revision cannot be corrected, so what is wrong with one is a warning: it is no candidate.
-    """
-
-    candidates: tuple[Candidate, ...] = ()
-    warnings: tuple[Problem, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DependencyFiles:
-    """All that `read` adds for resolution; empty where nobody asks for a package and nothing is locked."""
-
-    published: Published = Published()
-    locks: Mapping[str, bytes] = field(default_factory=dict)
+_UNTAGGED = "0.0.0"
+"""The version of a state of a package that has no tag, where its manifest does not say one either."""
 
 
 class _Place(NamedTuple):
+    """One content of one package; without a `tag` it is no version, and nobody may choose it."""
+
     view: RepositoryView
-    revision: PackageRevision
+    path: str
+    tree: Oid
+    tag: str
+    time: int
     file: str
-    oid: Oid
+    oid: Oid | None
+
+    @property
+    def key(self) -> PackageTree:
+        return PackageTree(PackageKey(self.view.url, self.path), self.tree)
 
 
-def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyFiles:
-    """Return the candidates of every registered repository and the locks of the state branch.
+def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> Known:
+    """Return what the registered repositories publish, and the locks of the state branch.
 
     Costs next to nothing where no manifest asks for a package.
 
@@ -61,9 +55,9 @@ def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyFiles
     """
     known = inventory.control
     locks = read_lock_files(mirrors.open(known.remote), known.state, inventory.policy.limits)
-    if not inventory.documents:
-        return DependencyFiles(locks=locks)
-    return DependencyFiles(read_candidates(inventory.repositories, mirrors, inventory.policy.limits), locks)
+    if not (inventory.documents or inventory.variants or inventory.sets):
+        return Known(locks=locks)
+    return Known(read_published(inventory, mirrors), locks)
 
 
 def read_lock_files(objects: Objects, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
@@ -89,54 +83,138 @@ def _blobs(objects: Objects, files: Iterable[FoundFile], limits: Limits) -> Iter
             continue
 
 
-def read_candidates(
-    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, limits: Limits
-) -> Published:
-    """Return every published revision that has a `package.yaml`, one batch of reading per repository.
+def read_published(inventory: Inventory, mirrors: Mirrors) -> Published:
+    """Return every revision that says what it needs, one batch of reading per repository.
 
     Every distinct file is parsed once, whatever revisions hold it. A repository that fails is left
     out: it has its problem already.
     """
+    found = _Found(repository_names(inventory.repositories.values()), frozenset(_upstreams(inventory)))
     by_url: dict[str, list[RepositoryView]] = {}
-    for view in views.values():
+    for view in inventory.repositories.values():
         if view.is_available:
             by_url.setdefault(view.url, []).append(view)
-    readings: list[Reading] = []
     for siblings in by_url.values():
         try:
-            readings += _read_repository(mirrors.open(siblings[0].remote), siblings, limits)
+            found.read(mirrors.open(siblings[0].remote), siblings, inventory)
         except UnavailableError:
             continue
-    warnings = {problem for reading in readings for problem in (*reading.problems, *reading.warnings)}
-    candidates = tuple(candidate for reading in readings for candidate in reading.candidates)
-    return Published(candidates, tuple(sorted(warnings)))
+    return found.published()
 
 
-def _read_repository(mirror: Mirror, views: Iterable[RepositoryView], limits: Limits) -> list[Reading]:
-    places = [place for view in views for place in _places(mirror, view)]
-    mirror.ensure({place.oid for place in places})
-    contents = {oid: _content(mirror, oid, limits) for oid in sorted({place.oid for place in places})}
-    return [reading for place in places for reading in _readings(place, contents[place.oid])]
+def _upstreams(inventory: Inventory) -> Iterator[PackageKey]:
+    """Yield the packages that variants are made from."""
+    named = [(one.key, one.manifest.spec.upstream) for one in inventory.variants]
+    named += [(one.key, one.manifest.spec.upstream) for one in inventory.sets]
+    for key, upstream in named:
+        view = inventory.repositories.get(ObjectName(key.namespace, (upstream and upstream.repo) or ""))
+        if view is not None and upstream is not None:
+            yield PackageKey(view.url, view.full_path(upstream.package or ""))
 
 
-def _places(mirror: Mirror, view: RepositoryView) -> Iterator[_Place]:
-    for state in view.packages.values():
-        for revision in state.published:
-            if not _is_version(version_of(_tag(revision))):
+@dataclass(slots=True)
+class _Found:
+    names: Mapping[str, str]
+    upstreams: frozenset[PackageKey]
+    candidates: list[Candidate] = field(default_factory=list)
+    revisions: dict[PackageTree, Candidate] = field(default_factory=dict)
+    warnings: set[Problem] = field(default_factory=set)
+
+    def published(self) -> Published:
+        return Published(tuple(self.candidates), self.revisions, tuple(sorted(self.warnings)))
+
+    def read(self, mirror: Mirror, views: Iterable[RepositoryView], inventory: Inventory) -> None:
+        places = [place for view in views for place in self.places(mirror, view, inventory)]
+        oids = {place.oid for place in places if place.oid is not None}
+        mirror.ensure(oids)
+        contents = {oid: _content(mirror, oid, inventory.policy.limits) for oid in sorted(oids)}
+        speaking = {place.key.package for place in places if place.oid is not None}
+        for place in (one for one in places if one.key.package in speaking):
+            if place.oid is None:
+                self.revisions.setdefault(place.key, self.silent(place))
+            for reading in self.readings(place, contents[place.oid]) if place.oid else ():
+                self.add(place, reading)
+
+    def places(self, mirror: Mirror, view: RepositoryView, inventory: Inventory) -> Iterator[_Place]:
+        for path, state in view.packages.items():
+            is_upstream = PackageKey(view.url, path) in self.upstreams
+            if not (is_upstream or _is_origin(view, state)):
                 continue
-            for file in MANIFESTS:
-                if oid := mirror.blob_at(revision.tree, file):
-                    yield _Place(view, revision, file, oid)
-                    break
+            states = [(r.tree, _tag(r.ref), r.commit.time) for r in state.published]
+            if is_upstream:
+                states += [(tree, "", 0) for tree in _untagged(view, state, inventory)]
+            for tree, tag, time in states:
+                found = ((name, mirror.blob_at(tree, name)) for name in MANIFESTS)
+                file, oid = next(((name, oid) for name, oid in found if oid), ("", None))
+                yield _Place(view, path, tree, tag, time, file, oid)
+
+    def readings(self, place: _Place, content: FileContent) -> Iterator[Reading]:
+        """Yield what a manifest says; its version is the tag's, its digest the package's tree."""
+        where = "/".join(part for part in (place.view.key.name, place.path, place.tag, place.file) if part)
+        for broken in content.broken:
+            location = Location(where, *broken.problem.location[1:])
+            subject = f"package {place.path}"
+            yield Reading(problems=(replace(broken.problem, location=location, subject=subject),))
+        for value, marks in content.objects:
+            if not isinstance(value, Mapping) or not str(value.get("apiVersion") or "").startswith(_GROUP):
+                continue
+            reading = read_kpt(
+                value,
+                Source(Location(where, *marks.location[1:]), place.time, marks),
+                repository=self.names[place.view.url],
+                path=place.path,
+                revision=_version(place, value),
+            )
+            found = (replace(c, digest=place.tree, source=place.tag) for c in reading.candidates)
+            yield replace(reading, candidates=tuple(found))
+
+    def add(self, place: _Place, reading: Reading) -> None:
+        self.warnings.update((*reading.problems, *reading.warnings))
+        is_origin = _is_origin(place.view, place.view.packages[place.path])
+        for candidate in reading.candidates:
+            self.revisions.setdefault(place.key, candidate if is_origin else replace(candidate, names=()))
+            if place.tag and is_origin:
+                self.candidates.append(candidate)
+
+    def silent(self, place: _Place) -> Candidate:
+        """Return a revision that has no manifest, of a package of which another one has."""
+        id_ = package_id(self.names[place.view.url], place.path)
+        version = parse_relaxed(_version(place, {}))
+        return Candidate(id_, version, digest=place.tree, source=place.tag)
 
 
-def _tag(revision: PackageRevision) -> str:
-    return revision.ref.rpartition("/")[2]
+def _is_origin(view: RepositoryView, state: PackageState) -> bool:
+    """Whether others may be made from a package: not what was made for deployment, or is a variant itself."""
+    header = state.main_header
+    return state.exists and not view.deployment and not (header is not None and header.owner)
+
+
+def _untagged(view: RepositoryView, state: PackageState, inventory: Inventory) -> Iterator[Oid]:
+    """Yield the states of a package that a variant may follow although no revision of it has them."""
+    tagged = {revision.tree for revision in state.published}
+    trees = [state.main_tree, *(draft.tree for draft in state.drafts)]
+    trees += [tree for at, tree in inventory.trees.items() if (at.url, at.path) == (view.url, state.path)]
+    yield from sorted({tree for tree in trees if tree} - tagged)
+
+
+def _tag(ref: str) -> str:
+    """Return the version's part of a tag; empty where it is none."""
+    tag = ref.rpartition("/")[2]
+    return tag if _is_version(version_of(tag)) else ""
+
+
+def _version(place: _Place, manifest: Mapping[str, object]) -> str:
+    """Return the version of a state: its tag's, else the one that the author means it to be, marked so."""
+    if place.tag:
+        return version_of(place.tag)
+    spec = manifest.get("spec")
+    said = str(spec.get("version") or "") if isinstance(spec, Mapping) else ""
+    return f"{said.partition('+')[0] if _is_version(said) else _UNTAGGED}+{place.tree[:12]}"
 
 
 def _is_version(text: str) -> bool:
     try:
-        parse_loose(text)
+        parse_relaxed(text)
     except VersionError:
         return False
     return True
@@ -147,25 +225,3 @@ def _content(mirror: Mirror, oid: Oid, limits: Limits) -> FileContent:
         return parse_file("", mirror.blob(oid, limits.manifest_bytes), yaml_limits(limits))
     except PackageRefusedError:
         return FileContent()
-
-
-def _readings(place: _Place, content: FileContent) -> Iterator[Reading]:
-    """Yield what a revision's manifest says; its version is its tag's, its digest its tree."""
-    view, revision = place.view, place.revision
-    tag = _tag(revision)
-    path = f"{view.key.name}/{revision.path}/{tag}/{place.file}"
-    for broken in content.broken:
-        where = Location(path, *broken.problem.location[1:])
-        yield Reading(problems=(replace(broken.problem, location=where, subject=f"package {revision.path}"),))
-    for value, marks in content.objects:
-        if not isinstance(value, Mapping) or not str(value.get("apiVersion") or "").startswith(_GROUP):
-            continue
-        reading = read_kpt(
-            value,
-            Source(Location(path, *marks.location[1:]), revision.commit.time, marks),
-            repository=view.url,
-            path=revision.path,
-            revision=version_of(tag),
-        )
-        found = (replace(c, digest=revision.tree, source=tag) for c in reading.candidates)
-        yield replace(reading, candidates=tuple(found))

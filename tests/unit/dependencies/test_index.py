@@ -2,13 +2,10 @@
 
 from dataclasses import replace
 
-from reconciler.dependencies.fanout import WantedVariant, missing_variants
 from reconciler.dependencies.index import Defaults, Index, add_package, list_packages, remove_package
 from reconciler.dependencies.model import Candidate, Ecosystem, Interface, PackageId
-from reconciler.dependencies.resolve import resolve
 from reconciler.dependencies.versions import parse_loose
 from reconciler.dependencies.world import catalogue
-from tests.support.dependency_manifests import install, needs, package, world_of
 
 HELM = PackageId(Ecosystem.BUNDLE, "r.io/helm-mysql")
 AZURE = PackageId(Ecosystem.BUNDLE, "r.io/azure-mysql")
@@ -66,37 +63,3 @@ def test_the_nearest_layer_has_the_last_word() -> None:
 
     assert layers.effective() == ((MYSQL, AZURE), (other, HELM))
     assert dict(layers._replace(cluster={MYSQL: HELM}).effective())[MYSQL] == HELM
-
-
-def kpt(name: str, version: str, *lines: str) -> str:
-    note = f"metadata: {{name: {name}, annotations: {{kpt: 'https://git.io/blueprints//{name}'}}}}"
-    return package(name, version, *lines).replace(f"metadata: {{name: {name}.{version}}}", note)
-
-
-def test_what_a_fanned_out_package_needs_becomes_variants_where_it_lacks() -> None:
-    text = (
-        install("shop", "web", "")
-        + kpt("web", "3.0.0", needs("base", ">=1.0.0"))
-        + kpt("base", "2.0.0", needs("certs"))
-        + kpt("certs", "1.0.0")
-    )
-    solution = resolve(world_of(text))
-    certs = PackageId(Ecosystem.KPT, "https://git.io/blueprints//certs")
-
-    assert solution.explanations == ()
-    wanted = missing_variants({"edge-1": solution, "edge-2": solution}, {"edge-2": [certs]})
-
-    shop = "kpt:https://git.io/blueprints//web@install/prod/shop"
-    base = WantedVariant("edge-1", "https://git.io/blueprints", "base", "2.0.0", "prod", (shop,))
-    assert wanted == (
-        base,
-        WantedVariant(
-            "edge-1",
-            "https://git.io/blueprints",
-            "certs",
-            "1.0.0",
-            "prod",
-            (shop, "kpt:https://git.io/blueprints//base@namespace/prod"),
-        ),
-        base._replace(target="edge-2"),
-    )

@@ -1,0 +1,187 @@
+"""The closure: what variants need becomes variants too, until nothing is missing in any cluster (D12)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from reconciler.dependencies.addresses import repository_names
+from reconciler.dependencies.decision import UNFINISHED, Decision, ScopeDecision, decide, read_locks
+from reconciler.dependencies.emit import is_generated
+from reconciler.dependencies.fanout import VARIANT
+from reconciler.dependencies.known import Known
+from reconciler.dependencies.layers import read_index
+from reconciler.dependencies.lockfile import LockedPackage
+from reconciler.dependencies.scopes import Scopes, fleet_of, scopes_of
+from reconciler.errors import Problem
+from reconciler.expand.conditions import VALID
+from reconciler.expand.owners import variant_key
+from reconciler.expand.variants import Desired
+from reconciler.ids import ObjectKey, ObjectName
+from reconciler.inventory import Inventory
+from reconciler.reasons import Reason
+from reconciler.resolve.generated import Generated, generate
+from reconciler.resolve.resolution import Resolution
+from reconciler.resolve.roots import Root, RootKey, Roots, find_roots
+from reconciler.resolve.variants import resolve
+
+_TOLD = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
+_UNDECIDED = "They could not be decided in the steps that are allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The fixed point: every variant, also those that others need, with its pin; what is locked, for whom."""
+
+    desired: Desired
+    resolution: Resolution
+    decision: Decision = field(default_factory=Decision)
+    scopes: Scopes = field(default_factory=Scopes)
+
+
+def close(
+    inventory: Inventory, desired: Desired, known: Known, *, upgrade: frozenset[str] = frozenset()
+) -> Closed:
+    """Resolve every variant, and everything that their packages need, to a fixed point. Pure; order-free.
+
+    A variant that people wrote, or a set made, wins over one that would be generated in its place.
+    A variant whose needs cannot be met stalls, and what stands there stays. A generated variant goes
+    only where it is certain that nobody needs it (law 4).
+
+    Args:
+        inventory: The world.
+        desired: What the manifests ask for.
+        known: What is published, and what is locked.
+        upgrade: Names of packages that may move although they are locked.
+    """
+    resolution = resolve(inventory, desired)
+    roots = find_roots(inventory, desired, resolution, known.published)
+    scopes = _scopes(inventory, known, roots)
+    if not (
+        scopes.worlds or scopes.problems or scopes.warnings or known.locks or _generated_before(inventory)
+    ):
+        return Closed(desired, resolution)
+    decision = _decide(inventory, known, scopes, upgrade)
+    found = generate(inventory, desired, decision, roots)
+    unmet = {**_unmet(decision, roots), **found.unmet}
+    told = (problem for problem in decision.problems if not (unmet and _is_told_better(problem)))
+    decision = replace(decision, problems=tuple(sorted({*told, *(p for ps in unmet.values() for p in ps)})))
+    released = frozenset(_released(inventory, decision, scopes, found))
+    closed = _extended(desired, found, released)
+    if found.variants:
+        resolution = resolve(inventory, closed)
+    return Closed(closed, _without(resolution, unmet), decision, scopes)
+
+
+def _scopes(inventory: Inventory, known: Known, roots: Roots) -> Scopes:
+    asked = {cluster: roots.asked(cluster) for cluster in {*roots.by_cluster, *roots.doubtful}}
+    index, fleet = read_index(inventory.index), fleet_of(inventory)
+    instance = inventory.policy.instance
+    written = (document for document in inventory.documents if not is_generated(document.value, instance))
+    return scopes_of(written, known.published.candidates, index, fleet, asked)
+
+
+def _decide(inventory: Inventory, known: Known, scopes: Scopes, upgrade: frozenset[str]) -> Decision:
+    views = inventory.repositories.values()
+    names = repository_names(views)
+    decision = decide(
+        scopes,
+        read_locks(known.locks),
+        upgrade=upgrade,
+        sure=_is_sure(inventory),
+        unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),
+    )
+    return replace(decision, warnings=(*known.published.warnings, *decision.warnings))
+
+
+def _is_sure(inventory: Inventory) -> bool:
+    return inventory.control.readable and not inventory.control.broken
+
+
+def _generated_before(inventory: Inventory) -> list[ObjectName]:
+    return sorted(key for key, record in inventory.records.items() if record.requested_by)
+
+
+# What cannot be met
+
+
+def _unmet(decision: Decision, roots: Roots) -> dict[ObjectKey, tuple[Problem, ...]]:
+    """Return the variants that must not get what they are pinned to, because their needs are not met there.
+
+    That is what a cluster's lock does not hold at its revision, where a part of the cluster has no answer.
+    """
+    found: dict[ObjectKey, tuple[Problem, ...]] = {}
+    for scope in decision.scopes:
+        held = {_place(one): one.version for one in scope.after.resolution.packages} if scope.after else {}
+        for key, root in roots.by_cluster.get(scope.cluster, {}).items() if not _is_finished(scope) else ():
+            candidate = root.candidate
+            met = held.get((candidate.id.name, key)) == candidate.version.text
+            if candidate.requires and not met and root.variant is not None:
+                found[variant_key(root.key)] = (_problem(scope, key, root),)
+    return found
+
+
+def _place(one: LockedPackage) -> tuple[str, RootKey]:
+    slot = one.instance.slot
+    return one.instance.name, RootKey(slot.namespace, "/".join(slot.path))
+
+
+def _is_finished(scope: ScopeDecision) -> bool:
+    return scope.after is None or scope.after.lock.input_digest != UNFINISHED
+
+
+def _problem(scope: ScopeDecision, key: RootKey, root: Root) -> Problem:
+    name = f"{VARIANT} {key.namespace}/{key.name}"
+    mine = [one for one in scope.explanations if any(name in said for said in (*one.sentences, *one.paths))]
+    several = mine or list(scope.explanations)
+    sentences = dict.fromkeys(sentence for one in several for sentence in one.sentences)
+    hints = dict.fromkeys(hint for one in several for hint in one.hints)
+    circle = any(one.code == "E-CYCLE" for one in several)
+    reason = Reason.DEPENDENCY_CYCLE if circle else Reason.DEPENDENCY_CONFLICT
+    message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
+    return Problem(root.location, reason, message, "; ".join(hints), f"{VARIANT} {root.key}")
+
+
+def _is_told_better(problem: Problem) -> bool:
+    """Whether a variant of the problem's cluster is told what this says of its install."""
+    return problem.reason in _TOLD and problem.subject.startswith(f"{VARIANT} ")
+
+
+# What follows from it
+
+
+def _released(
+    inventory: Inventory, decision: Decision, scopes: Scopes, found: Generated
+) -> Iterator[ObjectName]:
+    """Yield the variants that were generated once and that certainly nobody needs any more."""
+    if not _is_sure(inventory) or "" in scopes.doubtful:
+        return
+    unsure = {scope.cluster for scope in decision.scopes if not _is_finished(scope)} | scopes.doubtful
+    wanted = {variant.key for variant in found.variants} | found.undecided
+    for key in _generated_before(inventory):
+        view = inventory.repositories.get(ObjectName(key.namespace, inventory.records[key].repository))
+        if key not in wanted and view is not None and view.cluster not in unsure:
+            yield key
+
+
+def _extended(desired: Desired, found: Generated, released: frozenset[ObjectName]) -> Desired:
+    variants = sorted((*desired.variants, *found.variants), key=lambda variant: variant.key)
+    conditions = {variant_key(variant.key): (VALID,) for variant in found.variants}
+    return replace(
+        desired,
+        variants=tuple(variants),
+        conditions={**desired.conditions, **conditions},
+        released=released,
+    )
+
+
+def _without(resolution: Resolution, unmet: Mapping[ObjectKey, tuple[Problem, ...]]) -> Resolution:
+    """Return the resolution in which variants whose needs are not met are stalled."""
+    if not unmet:
+        return resolution
+    kept = tuple(one for one in resolution.variants if variant_key(one.variant.key) not in unmet)
+    problems = {*resolution.problems, *(problem for several in unmet.values() for problem in several)}
+    return replace(
+        resolution,
+        variants=kept,
+        stalled=resolution.stalled | unmet.keys(),
+        problems=tuple(sorted(problems)),
+    )

@@ -1,0 +1,191 @@
+"""Variants that nobody wrote: one for each package that the variants of a cluster need and it lacks."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.dependencies.addresses import repository_names
+from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.fanout import VARIANT, NeededPackage, Trail, needed_packages
+from reconciler.dependencies.lockfile import LockedInstance, LockedPackage
+from reconciler.dependencies.world import SlotKind
+from reconciler.errors import Problem
+from reconciler.expand.authored import with_defaults
+from reconciler.expand.names import stable_uid, variant_identifier, variant_name
+from reconciler.expand.owners import variant_key
+from reconciler.expand.variants import Desired, DesiredVariant
+from reconciler.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.inventory import Inventory, RepositoryView
+from reconciler.layout import is_within
+from reconciler.reasons import Reason
+from reconciler.resolve.downstreams import wanted_packages
+from reconciler.resolve.roots import Root, RootKey, Roots
+
+_NAME = "requires"
+_SHOWN = 5
+"""How many of those that ask are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The variants to add, the variants whose needs have no place, and what is left as it was for that."""
+
+    variants: tuple[DesiredVariant, ...] = ()
+    unmet: Mapping[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
+    undecided: frozenset[ObjectName] = frozenset()
+
+
+def generate(inventory: Inventory, desired: Desired, decision: Decision, roots: Roots) -> Generated:
+    """Return the variants that the packages of others need, as the locks of their clusters say.
+
+    Each goes to the repository that it is in already, else to the first one, by name, of those that
+    need it. It never takes the place or the name of another variant: one with the same downstream and
+    the same package serves as well, and any other is a problem that names both manifests. Order-free.
+    """
+    maker = _Maker(inventory, wanted_packages(desired, inventory), {one.key: one for one in desired.variants})
+    for scope in decision.scopes:
+        known = roots.by_cluster.get(scope.cluster, {})
+        for needed in needed_packages(scope.after.resolution) if scope.after else ():
+            askers = [known[key] for key in map(_key, needed.roots) if key in known]
+            if askers:
+                maker.add(needed, askers, known)
+    variants = sorted(maker.made.values(), key=lambda variant: variant.key)
+    return Generated(tuple(variants), maker.unmet, frozenset(maker.undecided))
+
+
+def _key(instance: LockedInstance) -> RootKey:
+    return RootKey(instance.slot.namespace, "/".join(instance.slot.path))
+
+
+@dataclass(slots=True)
+class _Maker:
+    inventory: Inventory
+    taken: Mapping[PackageKey, tuple[DesiredVariant, ...]]
+    named: Mapping[ObjectName, DesiredVariant]
+    made: dict[PackageKey, DesiredVariant] = field(default_factory=dict)
+    unmet: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
+    undecided: set[ObjectName] = field(default_factory=set)
+
+    def add(self, needed: NeededPackage, askers: list[Root], known: Mapping[RootKey, Root]) -> None:
+        askers.sort(key=lambda root: root.key)
+        slot = needed.package.instance.slot
+        namespace = slot.namespace if slot.kind == SlotKind.NAMESPACE else askers[0].key.namespace
+        upstream = self.upstream(needed.package, namespace)
+        if upstream is None:
+            self.refuse(askers, f"No Repository in namespace {namespace} has it", "Register its repository.")
+            return
+        name = _inside(upstream, needed.package.instance.name.rpartition("//")[2])
+        view = self.downstream(askers, namespace, name)
+        key = ObjectName(namespace, _object_name(view, name))
+        place = PackageKey(view.url, view.full_path(name))
+        spec = _spec(needed.package, upstream, view, name)
+        rival = self.rival(place, key)
+        if rival is not None:
+            if not _serves(rival, spec):
+                self.refuse(askers, *_contested(rival, needed, view, name))
+                self.undecided.add(key)
+            return
+        first = askers[0]
+        self.made[place] = DesiredVariant(
+            key=key,
+            uid=stable_uid(self.inventory.policy.instance, *key),
+            spec=spec,
+            source=first.source,
+            paused=all(root.variant is not None and root.variant.paused for root in askers),
+            times=first.variant.times if first.variant else (),
+            requested_by=tuple(_shown(needed.trails, known)),
+        )
+
+    def upstream(self, package: LockedPackage, namespace: str) -> RepositoryView | None:
+        """Return the Repository of the namespace that has a package, the most specific one."""
+        repository, _, path = package.instance.name.rpartition("//")
+        names = repository_names(self.inventory.repositories.values())
+        views = [
+            view
+            for view in self.inventory.repositories.values()
+            if view.key.namespace == namespace
+            and names.get(view.url) == repository
+            and is_within(path, view.directory)
+        ]
+        return min(views, key=lambda view: (-len(view.directory), view.key), default=None)
+
+    def downstream(self, askers: list[Root], namespace: str, name: str) -> RepositoryView:
+        """Return where a package goes: where it is, as long as somebody there needs it, else to the first."""
+        views = {root.view.key: root.view for root in askers if root.view.key.namespace == namespace}
+        several = [views[key] for key in sorted(views)] or [askers[0].view]
+        held = (view for view in several if self.is_there(view, namespace, name))
+        return next(held, several[0])
+
+    def is_there(self, view: RepositoryView, namespace: str, name: str) -> bool:
+        record = self.inventory.records.get(ObjectName(namespace, _object_name(view, name)))
+        return record is not None and bool(record.requested_by)
+
+    def rival(self, place: PackageKey, key: ObjectName) -> DesiredVariant | None:
+        """Return another variant with the same place or the same name, if there is one."""
+        several = [*self.taken.get(place, ()), self.named.get(key), self.made.get(place)]
+        return next((one for one in several if one is not None), None)
+
+    def refuse(self, askers: Iterable[Root], message: str, hint: str) -> None:
+        for root in askers:
+            if root.variant is not None:
+                subject = f"{VARIANT} {root.key}"
+                problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, subject)
+                key = variant_key(root.key)
+                self.unmet[key] = (*self.unmet.get(key, ()), problem)
+
+
+def _inside(view: RepositoryView, path: str) -> str:
+    return path.removeprefix(view.directory).strip("/") if view.directory else path
+
+
+def _object_name(view: RepositoryView, package: str) -> str:
+    """Return the name of a generated variant: the same whoever needs it, and whatever revision it has."""
+    identifier = variant_identifier(_NAME, view.key.name, package.replace("/", "-"))
+    if "/" in package:
+        identifier += f"-{hashlib.sha256(package.encode()).hexdigest()[:8]}"
+    return variant_name(identifier)
+
+
+def _spec(
+    package: LockedPackage, upstream: RepositoryView, view: RepositoryView, name: str
+) -> PackageVariantSpec:
+    number = package.source.removeprefix("v")
+    chosen = {"revision": int(number)} if number.isdigit() else {"tag": package.source}
+    return with_defaults(
+        PackageVariantSpec(
+            upstream=Upstream(repo=upstream.key.name, package=name, **chosen),
+            downstream=Downstream(repo=view.key.name, package=name),
+        )
+    )
+
+
+def _serves(rival: DesiredVariant, spec: PackageVariantSpec) -> bool:
+    """Whether another variant is made from the same package at the same revision."""
+    return rival.spec.upstream == spec.upstream
+
+
+def _contested(
+    rival: DesiredVariant, needed: NeededPackage, view: RepositoryView, name: str
+) -> tuple[str, str]:
+    what = f"{needed.package.instance.name} {needed.package.version}"
+    where = f"package {name} of repository {view.key.name}"
+    other = f"{VARIANT} {rival.key} ({rival.source.location})"
+    message = (
+        f"Dependencies cannot be met: {what} belongs in {where}, which {other} makes from something else"
+    )
+    return message, "Give one of the two another downstream package, or a revision that both can use."
+
+
+def _shown(trails: Iterable[Trail], known: Mapping[RootKey, Root]) -> Iterator[str]:
+    """Yield who asks, each with the way from its variant: `default/web > app`."""
+    several = sorted({tuple(_steps(trail, known)) for trail in trails})
+    yield from (" > ".join(steps) for steps in several[:_SHOWN])
+    if len(several) > _SHOWN:
+        yield f"{len(several) - _SHOWN} more"
+
+
+def _steps(trail: Trail, known: Mapping[RootKey, Root]) -> Iterator[str]:
+    root = known.get(_key(trail[0].instance))
+    yield str(root.key) if root else trail[0].name
+    yield from (step.instance.name.rpartition("//")[2] for step in trail[1:])

@@ -1,0 +1,154 @@
+"""What variants bring into clusters: the packages whose needs the closure has to meet."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from reconciler.api.porch import PACKAGE_VARIANT
+from reconciler.dependencies.fanout import VARIANT
+from reconciler.dependencies.known import PackageTree, Published
+from reconciler.dependencies.model import Candidate, Dialect, Install, PackageNeed, exact
+from reconciler.dependencies.scopes import Asked
+from reconciler.errors import Location
+from reconciler.expand.diff import diff_variants
+from reconciler.expand.variants import Desired, DesiredVariant
+from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory import Inventory, RepositoryView, Source
+from reconciler.resolve.resolution import Resolution
+from reconciler.state import PackageVariantRecord
+
+
+class RootKey(NamedTuple):
+    """A root within its cluster: the namespace and the name that its install has there."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A variant whose package is in a cluster, or will be. `variant` is None if only a record is left."""
+
+    key: ObjectName
+    view: RepositoryView
+    name: str
+    candidate: Candidate
+    source: Source
+    variant: DesiredVariant | None = None
+
+    @property
+    def location(self) -> Location:
+        """Where the variant was declared."""
+        return self.source.location
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The roots of every cluster; of a doubtful one some are not known, so that nothing may go there."""
+
+    by_cluster: Mapping[str, Mapping[RootKey, Root]] = field(default_factory=dict)
+    doubtful: frozenset[str] = frozenset()
+
+    def asked(self, cluster: str) -> Asked:
+        """Return what the variants of a cluster ask for, in words that do not name the cluster."""
+        roots = sorted(self.by_cluster.get(cluster, {}).items())
+        return Asked(
+            tuple(_install(key, root) for key, root in roots),
+            tuple(root.candidate for _, root in roots),
+            is_doubtful=cluster in self.doubtful,
+        )
+
+
+def find_roots(inventory: Inventory, desired: Desired, resolution: Resolution, published: Published) -> Roots:
+    """Return the packages that variants bring into each cluster, as far as any revision says what it needs.
+
+    A variant counts at the revision that it is pinned to. One that has no pin now, and one that is
+    kept although nothing desires it any more, counts as it was last applied: it still stands there,
+    and so must what it needs (law 4). Order-free.
+    """
+    search = _Search(inventory, published, frozenset(key.package for key in published.revisions))
+    found = [*search.resolved(resolution), *search.applied(_still_there(inventory, desired, resolution))]
+    by_cluster: dict[str, list[Root]] = {}
+    for root in found:
+        by_cluster.setdefault(root.view.cluster, []).append(root)
+    named = {cluster: dict(_named(roots)) for cluster, roots in by_cluster.items()}
+    return Roots(named, frozenset(search.doubtful))
+
+
+def _still_there(
+    inventory: Inventory, desired: Desired, resolution: Resolution
+) -> Iterator[PackageVariantRecord]:
+    """Yield the records of authored variants that have no pin now, and are not to be deleted."""
+    pinned = {resolved.variant.key for resolved in resolution.variants}
+    records = {key: one for key, one in inventory.records.items() if not one.requested_by}
+    unpinned = [record for key, record in sorted(records.items()) if key not in pinned]
+    wanted = {variant.key for variant in desired.variants}
+    if any(record.key not in wanted for record in unpinned):
+        diff = diff_variants(desired, replace(inventory, records=records))
+        wanted |= {change.key for change in diff.keep}
+    yield from (record for record in unpinned if record.key in wanted)
+
+
+@dataclass(slots=True)
+class _Search:
+    inventory: Inventory
+    published: Published
+    speaking: frozenset[PackageKey]
+    doubtful: set[str] = field(default_factory=set)
+
+    def resolved(self, resolution: Resolution) -> Iterator[Root]:
+        for one in resolution.variants:
+            view = self.inventory.repositories[one.view]
+            candidate = self.candidate(view, one.pin.package, one.pin.tree)
+            if candidate is not None:
+                variant, name = one.variant, _inside(view, one.downstream.path)
+                yield Root(variant.key, view, name, candidate, variant.source, variant)
+
+    def applied(self, records: Iterable[PackageVariantRecord]) -> Iterator[Root]:
+        for record in records:
+            view = self.inventory.repositories.get(ObjectName(record.namespace, record.repository))
+            upstream = record.spec.get("upstream") or {}
+            source = self.inventory.repositories.get(ObjectName(record.namespace, upstream.get("repo") or ""))
+            if view is None or source is None or not source.is_available:
+                self.doubtful.add(view.cluster if view else "")
+                continue
+            package = PackageKey(source.url, source.full_path(upstream.get("package") or ""))
+            candidate = self.candidate(view, package, Oid(record.upstream_tree))
+            if candidate is not None:
+                name = _inside(view, record.path)
+                yield Root(record.key, view, name, candidate, Source(Location(record.manifest)))
+
+    def candidate(self, view: RepositoryView, package: PackageKey, tree: Oid) -> Candidate | None:
+        """Return what a revision needs; None if its package says nothing, or, in doubt, nobody knows."""
+        found = self.published.revisions.get(PackageTree(package, tree))
+        if found is None and package in self.speaking:
+            self.doubtful.add(view.cluster)
+        return found
+
+
+def _inside(view: RepositoryView, path: str) -> str:
+    return path.removeprefix(view.directory).strip("/") if view.directory else path
+
+
+def _named(roots: Iterable[Root]) -> Iterator[tuple[RootKey, Root]]:
+    """Name roots by their packages, so that equal clusters ask the same; with the repository if two clash."""
+    several = sorted(roots, key=lambda root: root.key)
+    count = Counter((root.key.namespace, root.name) for root in several)
+    for root in several:
+        clash = count[root.key.namespace, root.name] > 1
+        name = f"{root.view.key.name}/{root.name}" if clash else root.name
+        yield RootKey(root.key.namespace, name), root
+
+
+def _install(key: RootKey, root: Root) -> Install:
+    candidate = root.candidate
+    return Install(
+        key.namespace,
+        key.name,
+        Dialect.KPT,
+        PackageNeed(candidate.id, exact(Dialect.KPT, candidate.version.text)),
+        kind=VARIANT,
+        api_version=PACKAGE_VARIANT,
+        location=root.location,
+    )

@@ -1,0 +1,80 @@
+"""What variants need in a cluster, read off its lock: each package once, with the ways that lead to it."""
+
+from reconciler.dependencies.fanout import VARIANT, needed_packages
+from reconciler.dependencies.lockfile import LockedInstance, LockedPackage, LockedSlot, Resolution
+
+BLUEPRINTS = "git.example.com/blueprints"
+
+
+def instance(name: str, *, install: bool = False, ecosystem: str = "kpt") -> LockedInstance:
+    slot = LockedSlot(kind="install", namespace="prod", path=(name,)) if install else NAMESPACE
+    return LockedInstance(ecosystem=ecosystem, name=f"{BLUEPRINTS}//{name}", slot=slot)
+
+
+NAMESPACE = LockedSlot(kind="namespace", namespace="prod")
+
+
+def root(name: str, kind: str = VARIANT) -> LockedPackage:
+    own = instance(name, install=True)
+    return LockedPackage(
+        instance=own, dialect="kpt", kind=kind, name=name, version="1.0.0", requested_by=("user",)
+    )
+
+
+def needed(name: str, *askers: LockedPackage, ecosystem: str = "kpt") -> LockedPackage:
+    asked = tuple(str(one.instance) for one in askers)
+    own = instance(name, ecosystem=ecosystem)
+    return LockedPackage(instance=own, dialect="kpt", version="1.0.0", requested_by=asked)
+
+
+def trails(*packages: LockedPackage) -> dict[str, list[list[str]]]:
+    return {
+        one.package.instance.name.rpartition("//")[2]: [
+            [step.instance.name.rpartition("//")[2] for step in trail] for trail in one.trails
+        ]
+        for one in needed_packages(Resolution(packages=packages))
+    }
+
+
+WEB, PORTAL = root("web"), root("portal")
+BASE = needed("base", WEB, PORTAL)
+CERTS = needed("certs", BASE)
+
+
+def test_what_several_need_is_there_once_with_the_way_from_each() -> None:
+    found = trails(WEB, PORTAL, BASE, CERTS)
+
+    assert found == {"base": [["portal"], ["web"]], "certs": [["portal", "base"]]}
+    assert trails(CERTS, BASE, PORTAL, WEB) == found
+
+
+def test_what_people_asked_for_and_other_ecosystems_are_no_variants() -> None:
+    assert trails(WEB, needed("db", WEB, ecosystem="carvel")) == {}
+
+
+def test_what_only_an_install_of_another_kind_needs_is_left_to_it() -> None:
+    install = root("shop", kind="PackageInstall")
+
+    assert trails(install, needed("base", install)) == {}
+    assert trails(install, WEB, needed("base", install, WEB)) == {"base": [["web"]]}
+
+
+def test_packages_in_a_circle_are_reached_all_the_same() -> None:
+    certs = needed("certs", needed("base"))
+    base = needed("base", WEB, certs)
+
+    assert trails(WEB, base, certs) == {
+        "base": [["web"], ["web", "base", "certs"]],
+        "certs": [["web", "base"]],
+    }
+
+
+def test_the_roots_of_a_package_are_named_once() -> None:
+    other = needed("other", WEB)
+    (base,) = [
+        one
+        for one in needed_packages(Resolution(packages=(WEB, other, needed("base", WEB, other))))
+        if one.package.instance.name.endswith("base")
+    ]
+
+    assert base.roots == (WEB.instance,)
