@@ -30,9 +30,10 @@ from reconciler.render.package import render_packages
 from reconciler.report.summary import Names
 from reconciler.resolve import Closed, Resolution, close
 from reconciler.resolve.deliveries import find_deliveries, join_deliveries
-from reconciler.runtime.choose import open_runtimes
+from reconciler.runtime.pipelines import open_pipelines
 
 Narrate = Callable[[Effect], None]
+_CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,9 @@ def plan_world(world: World) -> Planned:
     desired, resolution = whole.desired, whole.resolution
     contents = fetch_contents(resolution.needs, world.mirrors, inventory.policy.limits)
     cache = world.mirrors.cache_dir / "functions"
-    with open_runtimes(inventory.policy.functions, cache) as runtimes:
-        rendered = render_packages(closed.resolution, contents, inventory, runtimes)
+    definitions = [each.body for each in inventory.snapshot.of_kind(*_CRD)]
+    with open_pipelines(inventory.policy.functions, cache, definitions) as run:
+        rendered = render_packages(closed.resolution, contents, inventory, run)
     delivered = render_deliveries(deliveries.items, contents, inventory)
     rendered = replace(rendered, variants={**rendered.variants, **delivered})
     plan = plan_changes(inventory, desired, resolution, rendered)

@@ -7,6 +7,7 @@ from typing import Final
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import Resource
+from reconciler.functions.shelf import Shelf
 from reconciler.krm.documents import Kind, PackageFile, Part, split_file
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import File, Files, Mode
@@ -15,6 +16,7 @@ Hidden = Callable[[Files], frozenset[str]]
 """Which paths of one package are not resources (`.krmignore`); the files are those of the package alone."""
 
 _ENDINGS: Final = (".yaml", ".yml")
+_SHELF: Final = Shelf()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def read_contents(files: Files, hidden: Hidden = lambda _: frozenset()) -> Conte
             if name in ignored or not _holds_resources(name, file):
                 continue
             path = f"{package}/{name}" if package else name
-            split[path] = split_file(file.data, path)
+            split[path] = _SHELF.split(file, path)
             resources[package] += _resources(split[path], path, package)
             if (problem := split[path].problem) is not None:
                 problems.append((path, problem))

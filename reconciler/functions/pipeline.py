@@ -4,7 +4,7 @@ Pure: what is not built in is run by the runtimes that are given.
 """
 
 import posixpath
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +21,9 @@ from reconciler.functions.wire import ProtocolError, check_path, items_in, items
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import Files
 from reconciler.policy import FunctionPolicy
+
+RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
+"""Renders several packages, each by itself; the results come in the order of the packages."""
 
 _NOTHING_HIDDEN: Final[Hidden] = lambda _: frozenset()  # noqa: E731 - a value with a type
 

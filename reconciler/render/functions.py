@@ -1,31 +1,38 @@
 """The functions of a package, as the last step of making it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.result import PipelineResult
-from reconciler.functions.runtime import FunctionRuntime
 from reconciler.objects import tree_id
-from reconciler.policy import FunctionPolicy
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package
-from reconciler.render.update.ignore import ignored_paths
 from reconciler.state import FUNCTIONS
 
+Key = TypeVar("Key")
 
-def run_functions(
-    made: Package | Blocked, runtimes: Sequence[FunctionRuntime], policy: FunctionPolicy
-) -> Package | Blocked:
-    """Return the package as its functions leave it.
+
+def run_functions(made: Mapping[Key, Package | Blocked], run: RunPipelines) -> dict[Key, Package | Blocked]:
+    """Return packages as their functions leave them, all of them in one go.
 
     Where a function fails, or nobody can run it, the package stays as it was made: people can look
-    at it, and it is not ready. What waits for an answer to a conflict is not rendered either.
+    at it, and it is not ready. What waits for an answer to a conflict is not rendered either, nor
+    what was known without its files.
     """
-    if isinstance(made, Blocked) or made.conflicts:
-        return made
-    result = run_pipeline(made.files, runtimes, policy, hidden=ignored_paths)
+    waiting = {
+        key: package
+        for key, package in made.items()
+        if isinstance(package, Package) and not package.conflicts and not package.is_known
+    }
+    results = run([package.files for package in waiting.values()])
+    done = zip(waiting.items(), results, strict=True)
+    return {**made, **{key: _rendered(package, result) for (key, package), result in done}}
+
+
+def _rendered(made: Package, result: PipelineResult) -> Package:
     if result.error:
         kind = "cannot run" if result.unrunnable else "failed"
         return replace(made, unready=(f"{FUNCTIONS} {kind}: {_line(result.error)}", *made.unready))

@@ -1,14 +1,14 @@
 """The order of the steps that make one package, as seed and Porch have it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.functions.runtime import FunctionRuntime
+from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.ids import Oid
 from reconciler.inventory import Draft, Inventory, RepositoryView
 from reconciler.objects import Files, tree_id
-from reconciler.policy import OnConflict
+from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.reasons import Reason
 from reconciler.render.conflicts import conflict_policy, recorded_conflicts
 from reconciler.render.context import ensure_context
@@ -19,6 +19,7 @@ from reconciler.render.pipeline import add_functions
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
+from reconciler.render.update.ignore import ignored_paths
 from reconciler.render.update.settle import policy_at
 from reconciler.resolve.needs import has_main_moved, variant_trees
 from reconciler.resolve.ownership import location_text, owner_text, package_name
@@ -42,31 +43,36 @@ def render_packages(
     resolution: Resolution,
     contents: Contents,
     inventory: Inventory,
-    runtimes: Sequence[FunctionRuntime] = (),
+    run: RunPipelines | None = None,
 ) -> Rendered:
     """Make every resolved variant's package, and the released ones without our annotations.
 
-    `runtimes` run the functions that are not built in.
+    `run` runs the functions of all packages; without it, those alone that are built in.
 
     Pure, order-free, isolated: what blocks one package blocks no other. A tree that `contents`
     does not hold could not be read; only the packages that need it are blocked.
     """
+    made = [make_variant(resolved, contents, inventory) for resolved in resolution.variants]
+    fresh = {(each.variant, False): each.fresh for each in made}
+    merged = {(each.variant, True): each.merged for each in made if each.merged is not None}
+    done = run_functions({**fresh, **merged}, run or _builtins(inventory.policy.functions))
     return Rendered(
         {
-            resolved.variant.key: render_variant(resolved, contents, inventory, runtimes)
-            for resolved in resolution.variants
+            each.variant: replace(
+                each, fresh=done[each.variant, False], merged=done.get((each.variant, True))
+            )
+            for each in made
         },
         {release.package: render_release(release, contents) for release in resolution.releases},
     )
 
 
-def render_variant(
-    resolved: ResolvedVariant,
-    contents: Contents,
-    inventory: Inventory,
-    runtimes: Sequence[FunctionRuntime] = (),
-) -> RenderedVariant:
-    """Make one variant's package; nothing is made of what a record already tells."""
+def _builtins(policy: FunctionPolicy) -> RunPipelines:
+    return lambda packages: [run_pipeline(files, (), policy, hidden=ignored_paths) for files in packages]
+
+
+def make_variant(resolved: ResolvedVariant, contents: Contents, inventory: Inventory) -> RenderedVariant:
+    """Make one variant's package but for its functions; nothing is made of what a record already tells."""
     time = input_time(resolved, inventory)
     key = resolved.variant.key
     if resolved.settled is not None:
@@ -75,13 +81,11 @@ def render_variant(
     if missing:
         return RenderedVariant(key, unread(missing[0]), time=time)
     local = contents[resolved.local] if resolved.local is not None else None
-    policy = inventory.policy.functions
-    fresh = run_functions(_make(resolved, contents, inventory, local, resolved.base), runtimes, policy)
+    fresh = _make(resolved, contents, inventory, local, resolved.base)
     draft = resolved.draft
     if draft is None or not draft.touched:
         return RenderedVariant(key, fresh, time=time)
-    merged = run_functions(_into_draft(draft, resolved, contents, inventory), runtimes, policy)
-    return RenderedVariant(key, fresh, merged, time)
+    return RenderedVariant(key, fresh, _into_draft(draft, resolved, contents, inventory), time)
 
 
 def render_release(release: Release, contents: Contents) -> Package | Blocked:

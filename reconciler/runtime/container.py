@@ -4,9 +4,10 @@ import os
 import shutil
 import threading
 import uuid
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.policy import FunctionPolicy
@@ -31,14 +32,17 @@ _QUICK_S: Final = 60
 _PULL_S: Final = 900
 _ENGINE_OUTPUT: Final = 1 << 20
 
+Free = AbstractContextManager[Any]
+"""Entered while a container runs: one semaphore for all processes that run some."""
+
 
 class ContainerRuntime:
     """Runs pinned images by a container engine, a few at a time. Off unless an engine is configured."""
 
-    def __init__(self, policy: FunctionPolicy, cache: Path | None = None) -> None:
+    def __init__(self, policy: FunctionPolicy, cache: Path | None = None, free: Free | None = None) -> None:
         self._policy = policy
         self._results = ResultCache(cache)
-        self._free = threading.BoundedSemaphore(max(1, policy.container.parallel))
+        self._free = free or threading.BoundedSemaphore(max(1, policy.container.parallel))
         self._present: dict[str, str] = {}
 
     @property

@@ -1,11 +1,14 @@
-"""What pinned images made of their inputs, kept: the same image, configuration and input give the same."""
+"""What functions made of their inputs, kept on disk: the same code, configuration and input give the same.
+
+Losing it costs time, nothing else. What is kept is found by a digest of everything that it depends on.
+"""
 
 import hashlib
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -14,40 +17,78 @@ from reconciler.functions.wire import parse_results, result_value
 
 _FORMAT: Final = 1
 """Raised when what is kept changes its meaning."""
+MOST_BYTES: Final = 256 << 20
 
 
-class ResultCache:
-    """Successful runs by a digest of everything that they depend on; losing it costs time, nothing else."""
+class ResultStore:
+    """Bytes by the digest of the facts that they follow from; without a usable directory nothing is kept."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
+        self._has_grown = False
+
+    def find(self, facts: Any) -> bytes | None:
+        """Return what is kept for these facts, None if that is nothing."""
+        if self._directory is None:
+            return None
+        with suppress(OSError):
+            return self._path(self._directory, facts).read_bytes()
+        return None
+
+    def keep(self, facts: Any, data: bytes) -> None:
+        """Keep bytes for these facts, whole or not at all."""
+        if self._directory is None:
+            return
+        with suppress(OSError):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self._directory)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(name).replace(self._path(self._directory, facts))
+            self._has_grown = True
+
+    def prune(self, most_bytes: int = MOST_BYTES) -> None:
+        """Forget the oldest results, if some were kept since and all of them take more than that."""
+        if self._directory is None or not self._has_grown:
+            return
+        with suppress(OSError):
+            entries = sorted(os.scandir(self._directory), key=lambda e: e.stat().st_mtime_ns, reverse=True)
+            size = 0
+            for entry in entries:
+                size += entry.stat().st_size
+                if size > most_bytes:
+                    Path(entry.path).unlink()
+
+    @staticmethod
+    def _path(directory: Path, facts: Any) -> Path:
+        return directory / hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+class ResultCache:
+    """Successful runs of pinned images."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._store = ResultStore(directory)
 
     def find(self, image: str, call: FunctionCall) -> FunctionRun | None:
         """Return what the image made of this input before, None if that is not known."""
-        if self._directory is None:
-            return None
-        with suppress(OSError, ValueError, KeyError):
-            value = orjson.loads(self._path(self._directory, image, call).read_bytes())
+        data = self._store.find(_facts(image, call))
+        with suppress(ValueError, KeyError, TypeError):
+            value = orjson.loads(data or b"")
             return FunctionRun(value["items"], parse_results(value["results"]), 0, value["stderr"])
         return None
 
     def keep(self, image: str, call: FunctionCall, run: FunctionRun) -> None:
-        """Keep a run that succeeded; a cache that cannot be written is none."""
-        if self._directory is None or run.items is None or run.exit_code or run.error:
+        """Keep a run that succeeded."""
+        if run.items is None or run.exit_code or run.error:
             return
         value = {
             "items": list(run.items),
             "results": [result_value(each) for each in run.results],
             "stderr": run.stderr,
         }
-        with suppress(OSError):
-            self._directory.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._directory)
-            with os.fdopen(handle, "wb") as file:
-                file.write(orjson.dumps(value))
-            Path(name).replace(self._path(self._directory, image, call))
+        self._store.keep(_facts(image, call), orjson.dumps(value))
 
-    @staticmethod
-    def _path(directory: Path, image: str, call: FunctionCall) -> Path:
-        facts = [_FORMAT, image, call.config, list(call.items)]
-        return directory / hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+def _facts(image: str, call: FunctionCall) -> list[Any]:
+    return [_FORMAT, image, call.config, list(call.items)]

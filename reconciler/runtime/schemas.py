@@ -24,10 +24,19 @@ _MOST: Final = 20
 
 
 class SchemaRuntime:
-    """Validates resources; changes nothing. Schemas are compiled once per kind."""
+    """Validates resources; changes nothing. Schemas are compiled once per kind.
 
-    def __init__(self) -> None:
+    A package's own CustomResourceDefinitions come first, then those of the cluster (`definitions`),
+    then the kinds of Kubernetes.
+    """
+
+    def __init__(self, definitions: Sequence[Mapping[str, Any]] = ()) -> None:
         self._compiled: dict[tuple[str, bool], Any] = {}
+        self._definitions = definitions
+
+    @cached_property
+    def _cluster(self) -> "_CustomSchemas":
+        return _CustomSchemas(self._definitions)
 
     def can_run(self, call: FunctionCall) -> str:
         """Return "" for a schema validator of the catalog, where its libraries are installed."""
@@ -44,7 +53,7 @@ class SchemaRuntime:
         skipped = frozenset(str(options.get("skip_kinds") or "").replace(" ", "").split(","))
         strict = str(options.get("strict") or "").lower() == "true"
         lenient = str(options.get("ignore_missing_schemas") or "").lower() == "true"
-        own = dict(_custom_schemas(call.items))
+        own = _CustomSchemas(call.items)
         results = [
             result
             for item in call.items
@@ -54,13 +63,16 @@ class SchemaRuntime:
         return FunctionRun(call.items, tuple(results), 1 if results else 0)
 
     def _faults(
-        self, item: Mapping[str, Any], own: Mapping[tuple[str, str], Any], *, strict: bool, lenient: bool
+        self, item: Mapping[str, Any], own: "_CustomSchemas", *, strict: bool, lenient: bool
     ) -> Iterator[FunctionResult]:
         version, kind = str(item.get("apiVersion")), str(item.get("kind"))
-        custom = own.get((version, kind))
-        validator = (
-            _compile(custom, None) if custom is not None else self._known(version, kind, strict=strict)
-        )
+        try:
+            validator = own.find(version, kind) or self._cluster.find(version, kind)
+        except ValueError as wrong:
+            why = str(wrong).partition("\n")[0]
+            yield _result(item, f"the schema of {kind} of {version} is none: {why}")
+            return
+        validator = validator or self._known(version, kind, strict=strict)
         if validator is None:
             if not lenient:
                 yield _result(item, f"could not find schema for {kind} of {version}")
@@ -95,6 +107,25 @@ class SchemaRuntime:
         found.sort(key=lambda path: [int(part) for part in path.name[1:].partition("-")[0].split(".")])
         by = {path.name.endswith("-strict"): path for path in found}
         return {strict: by.get(strict, home) for strict in (False, True)}
+
+
+class _CustomSchemas:
+    """The schemas of CustomResourceDefinitions, compiled when an object of the kind is met."""
+
+    def __init__(self, definitions: Sequence[Mapping[str, Any]]) -> None:
+        self._schemas = dict(_custom_schemas(definitions))
+        self._compiled: dict[tuple[str, str], Any] = {}
+
+    def find(self, version: str, kind: str) -> Any:
+        """Return the compiled schema, None where there is none.
+
+        Raises:
+            ValueError: It is no schema.
+        """
+        key = (version, kind)
+        if key in self._schemas and key not in self._compiled:
+            self._compiled[key] = _compile(self._schemas[key], None)
+        return self._compiled.get(key)
 
 
 def _compile(schema: Any, directory: Path | None) -> Any:

@@ -1,9 +1,12 @@
 """The last step of making a package: its functions, and what their failing means."""
 
-from reconciler.objects import File, tree_id
-from reconciler.policy import FunctionPolicy
+from collections.abc import Sequence
+
+from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.result import PipelineResult
+from reconciler.objects import File, Files, tree_id
 from reconciler.reasons import Reason
-from reconciler.render.functions import run_functions
+from reconciler.render.functions import run_functions as all_functions
 from reconciler.render.rendered import Blocked, Package
 from reconciler.render.update import Conflict
 
@@ -16,10 +19,19 @@ def made(pipeline: str, **more: object) -> Package:
     return Package(tree_id(files), files, **more)  # type: ignore[arg-type]
 
 
+def run_functions(package: Package | Blocked) -> Package | Blocked:
+    """Run the functions of one package, those that are built in."""
+
+    def run(packages: Sequence[Files]) -> list[PipelineResult]:
+        return [run_pipeline(files) for files in packages]
+
+    return all_functions({"it": package}, run)["it"]
+
+
 def test_what_functions_make_is_the_package() -> None:
     package = made("  - image: set-namespace:v0.4\n    configMap: {namespace: prod}\n")
 
-    done = run_functions(package, (), FunctionPolicy())
+    done = run_functions(package)
 
     assert isinstance(done, Package)
     assert b"namespace: prod" in done.files["s.yaml"].data
@@ -30,7 +42,7 @@ def test_what_functions_make_is_the_package() -> None:
 def test_a_function_that_nobody_can_run_leaves_the_package_and_makes_it_unready() -> None:
     package = made("  - image: example.com/x:v1\n")
 
-    done = run_functions(package, (), FunctionPolicy())
+    done = run_functions(package)
 
     assert isinstance(done, Package)
     assert done.tree == package.tree
@@ -39,7 +51,7 @@ def test_a_function_that_nobody_can_run_leaves_the_package_and_makes_it_unready(
 
 
 def test_a_function_that_fails_says_why() -> None:
-    done = run_functions(made("  - image: set-image:v0.1\n"), (), FunctionPolicy())
+    done = run_functions(made("  - image: set-image:v0.1\n"))
 
     assert isinstance(done, Package)
     assert done.unready[0].startswith("Functions failed: mutators[0]: set-image:v0.1")
@@ -48,7 +60,7 @@ def test_a_function_that_fails_says_why() -> None:
 def test_warnings_are_kept() -> None:
     package = made("  - image: apply-setters:v0.2\n    configMap: {one: x-y}\n")
 
-    done = run_functions(package, (), FunctionPolicy())
+    done = run_functions(package)
 
     assert isinstance(done, Package)
     assert done.ready
@@ -63,5 +75,11 @@ def test_a_blocked_or_conflicting_package_is_not_rendered() -> None:
     )
     waiting = made("  - image: example.com/x:v1\n", conflicts=(conflict,))
 
-    assert run_functions(blocked, (), FunctionPolicy()) is blocked
-    assert run_functions(waiting, (), FunctionPolicy()) is waiting
+    assert run_functions(blocked) is blocked
+    assert run_functions(waiting) is waiting
+
+
+def test_a_package_that_is_known_without_its_files_is_not_rendered() -> None:
+    known = Package(tree_id({}), is_known=True, unready=("as recorded",))
+
+    assert run_functions(known) is known

@@ -1,0 +1,134 @@
+"""Many packages at once: the same results in the same order, however they were made."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.result import PipelineResult
+from reconciler.objects import File, Files
+from reconciler.policy import ContainerPolicy, FunctionPolicy
+from reconciler.runtime.pipelines import open_pipelines
+from reconciler.runtime.rendered import RenderedPackages
+
+POLICY = FunctionPolicy()
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p{n}\npipeline:\n  mutators:\n{steps}"
+NAMESPACE = "  - image: set-namespace:v0.4\n    configMap: {{namespace: n{n}}}\n"
+WARNING = "  - image: apply-setters:v0.2\n    configMap: {{one: x-y}}\n"
+FAILING = "  - image: set-image:v0.1\n"
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: s\nspec:\n  x: a-a # kpt-set: ${two}-${one}\n"
+
+
+def package(n: int, *steps: str) -> Files:
+    kptfile = KPTFILE.format(n=n, steps="".join(step.format(n=n) for step in steps))
+    return {"Kptfile": File.of(kptfile.encode()), "s.yaml": File.of(SERVICE.encode())}
+
+
+def run(packages: Sequence[Files], policy: FunctionPolicy = POLICY, **how: object) -> list[PipelineResult]:
+    with open_pipelines(policy, **how) as run_all:  # type: ignore[arg-type]
+        return list(run_all(packages))
+
+
+FLEET = [package(n, *([FAILING] if n % 7 == 3 else [WARNING, NAMESPACE][: n % 3])) for n in range(80)]
+
+
+def test_several_processes_make_what_one_makes() -> None:
+    alone = [run_pipeline(files) for files in FLEET]
+
+    assert run(FLEET, processes=2) == alone
+    assert run(FLEET, processes=1) == alone
+    assert any(result.error for result in alone)
+    assert any(result.results for result in alone)
+
+
+def test_nothing_to_do_is_nothing_done() -> None:
+    assert run([]) == []
+
+
+def test_what_a_killed_process_had_to_do_is_done_here(tmp_path: Path) -> None:
+    function = tmp_path / "function"
+    function.write_text(f'#!/bin/sh\n[ "$PPID" = {os.getpid()} ] || kill -9 "$PPID"\ncat\n')
+    function.chmod(0o755)
+    steps = NAMESPACE, "  - exec: f\n"
+
+    results = run(
+        [package(n, *steps) for n in range(3)],
+        replace(POLICY, exec={"f": str(function)}),
+        processes=2,
+    )
+
+    assert [result.error for result in results] == ["", "", ""]
+    assert b"namespace: n2" in results[2].files["s.yaml"].data
+
+
+def test_what_was_made_once_is_found_again(tmp_path: Path) -> None:
+    files = package(1, WARNING, NAMESPACE)
+    (made,) = run([files], cache=tmp_path)
+
+    found = RenderedPackages(tmp_path / "packages", POLICY).find(files)
+
+    assert found == made
+    assert found is not None
+    assert found.results[0].severity == "warning"
+    assert run([files], cache=tmp_path) == [made]
+
+
+OTHERS = [
+    ("another package", package(2, NAMESPACE), POLICY),
+    ("another configuration", package(1, NAMESPACE.replace("n{n}", "other")), POLICY),
+    ("the faults of upstream", package(1, NAMESPACE), FunctionPolicy(compatible=True)),
+    ("floating tags", package(1, NAMESPACE), FunctionPolicy(claim_floating=False)),
+    ("a pinned image", package(1, NAMESPACE), FunctionPolicy(images={"a:v1": "sha256:0"})),
+    ("executables that may change", package(1, NAMESPACE), FunctionPolicy(exec={"a": "/bin/cat"})),
+    ("the network", package(1, NAMESPACE), FunctionPolicy(container=ContainerPolicy(network=("a",)))),
+]
+
+
+@pytest.mark.parametrize(("reason", "files", "policy"), OTHERS, ids=[case[0] for case in OTHERS])
+def test_nothing_is_taken_for_something_else(
+    tmp_path: Path, reason: str, files: Files, policy: FunctionPolicy
+) -> None:
+    run([package(1, NAMESPACE)], cache=tmp_path)
+
+    assert RenderedPackages(tmp_path / "packages", policy).find(files) is None, reason
+
+
+def test_other_definitions_of_kinds_are_another_question(tmp_path: Path) -> None:
+    files = package(1, NAMESPACE)
+    run([files], cache=tmp_path)
+
+    definitions = [{"kind": "CustomResourceDefinition"}]
+
+    assert RenderedPackages(tmp_path / "packages", POLICY, definitions).find(files) is None
+
+
+def test_what_failed_is_tried_again(tmp_path: Path) -> None:
+    files = package(1, FAILING)
+    (failed,) = run([files], cache=tmp_path)
+
+    assert failed.error
+    assert RenderedPackages(tmp_path / "packages", POLICY).find(files) is None
+
+
+def test_a_damaged_result_is_none(tmp_path: Path) -> None:
+    files = package(1, NAMESPACE)
+    (made,) = run([files], cache=tmp_path)
+    (kept,) = (tmp_path / "packages").iterdir()
+
+    for damage in (b"", b"{}\n", b"nonsense", kept.read_bytes()[:-1]):
+        kept.write_bytes(damage)
+        assert run([files], cache=tmp_path) == [made]
+
+
+def test_the_oldest_results_go_when_there_are_too_many(tmp_path: Path) -> None:
+    rendered = RenderedPackages(tmp_path, POLICY)
+    for n in range(4):
+        rendered.keep(package(n, NAMESPACE), run_pipeline(package(n, NAMESPACE)))
+        os.utime(max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns), (n, n))
+
+    rendered.prune(most_bytes=2 * max(path.stat().st_size for path in tmp_path.iterdir()))
+
+    assert [rendered.find(package(n, NAMESPACE)) is None for n in range(4)] == [True, True, False, False]
