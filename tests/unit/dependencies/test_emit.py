@@ -137,7 +137,7 @@ def test_values_go_by_name_where_nothing_has_the_alias() -> None:
 def test_without_an_account_to_install_with_nothing_is_generated() -> None:
     found = emitted(SHOP.replace(ACCOUNT, "paused: false") + package("db.io", "1.4.0"))
 
-    assert found.files == {}
+    assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
     assert [problem.message for problem in found.problems] == [
         "Nobody who needs it names a service account that could install it"
     ]
@@ -389,6 +389,25 @@ def test_a_revision_that_waits_for_another_package_is_not_asked_for(
     found = documents(emit_scope(world, replace(locked, lock=lock), owner=OWNER))
 
     assert [document["spec"]["package"] for document in found.values()] == ([image] if image else [])
+
+
+def test_what_nobody_needs_and_must_not_go_stays_as_it_is() -> None:
+    world = world_of(SHOP + package("db.io", "1.4.0"))
+    locked = locked_of(world)
+    (db,) = (one.instance for one in locked.resolution.packages if one.instance.name == "db.io")
+    resolution = locked.resolution.model_copy(update={"unused": (db,)})
+
+    found = emit_scope(world, replace(locked, resolution=resolution), owner=OWNER)
+
+    assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
+
+
+def test_what_somebody_needs_who_is_not_understood_stays_as_it_is() -> None:
+    world = world_of(SHOP + package("db.io", "1.4.0"))
+
+    found = emit_scope(replace(world, installs=()), locked_of(world), owner=OWNER)
+
+    assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
 
 
 def test_order_does_not_matter() -> None:
