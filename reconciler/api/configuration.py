@@ -91,7 +91,7 @@ class PullRequestSettings(_Settings):
     open_on: OpenOn = _POLICY.open_on
     """`draft`: as soon as there is a draft; `propose`: when somebody proposed it."""
     group_by: GroupBy = _POLICY.group_by
-    """What shares one pull request."""
+    """What shares one branch and one pull request: a `package` alone, those of a `set`, or a `repository`."""
     labels: tuple[str, ...] = _POLICY.labels
     """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
     writes_per_minute: Bound = _POLICY.writes.per_minute

@@ -114,8 +114,15 @@ def _lines(results: Sequence[Approved], *, propose_only: bool) -> Iterator[str]:
         elif propose_only:
             yield f"proposed {name}"
         else:
-            yield f"approved {name}: {terminal(result.revision) or 'removed'}"
+            yield f"approved {name}: {terminal(result.revision) or _became(result.found)}"
             yield from (f"  not ready: {terminal(note)}" for note in result.notes)
+
+
+def _became(found: "Found") -> str:
+    """Return what approving did where it published no revision at once."""
+    from reconciler.forge.approval import DeletionHead, parse_head
+
+    return "removed" if isinstance(parse_head(found.pull.head), DeletionHead) else "merged"
 
 
 def _value(result: Approved) -> dict[str, str | list[str]]:

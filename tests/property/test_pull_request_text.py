@@ -14,7 +14,7 @@ from reconciler.objects import File
 from reconciler.plan.changes import Change, ConflictNote, Op
 from reconciler.reasons import Reason
 from reconciler.report.diff import file_changes
-from reconciler.report.markdown import pull_body
+from reconciler.report.markdown import group_body, pull_body
 from reconciler.report.summary import Names
 
 LIMIT = 60_000
@@ -85,6 +85,27 @@ def test_hostile_names_values_and_files_are_code_and_nothing_else(
     assert marker.parse(whole).labels == (value,)
     assert marker.parse(whole).title == marker.digest(name)
     assert marker.compose(body, name, [value], marker.parse(whole), LIMIT) == whole
+
+
+@settings(deadline=None, max_examples=60)
+@given(hostile, hostile, hostile)
+def test_a_hostile_group_is_code_and_nothing_else(name: str, field: str, value: str) -> None:
+    hostile_one = replace(change(name, field, value), warnings=(value,), unready=(field,), message=value)
+
+    body = group_body([hostile_one, change("n", "f", "v")], Names(value), {})
+    whole = marker.compose(body, name, [value], marker.Marked(""), LIMIT)
+
+    check_inert(parsed(body))
+    check_inert(parsed(whole), html=2)
+
+
+@settings(deadline=None, max_examples=30)
+@given(hostile)
+def test_what_functions_warned_of_is_code_and_nothing_else(warning: str) -> None:
+    body = pull_body(replace(change("n", "f", "v"), warnings=(warning,)), Names("demo"))
+
+    check_inert(parsed(body))
+    assert "### Function results" in body
 
 
 def test_a_name_of_a_megabyte_fits() -> None:

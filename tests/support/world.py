@@ -118,9 +118,10 @@ class World:
             git(copy, "push", "-q", "origin", "HEAD:main")
 
     def draft_branch(self, repository: str, package: str) -> str:
-        """Return the one draft branch of a package."""
+        """Return the one draft branch of a package, or else of its group."""
         names = refs(self.root / f"{repository}.git")
-        (branch,) = (n for n in names if re.fullmatch(rf"refs/heads/drafts/{re.escape(package)}/[^/]+", n))
+        own = [n for n in names if re.fullmatch(rf"refs/heads/drafts/{re.escape(package)}/[^/]+", n)]
+        (branch,) = own or (n for n in names if re.match(r"refs/heads/reconciler/[^/]+/group/", n))
         return branch.removeprefix("refs/heads/")
 
     def lay(self, step: Path) -> None:

@@ -32,7 +32,7 @@ spec:
     maxAge: 1d12h
   pullRequests:
     openOn: propose
-    groupBy: package
+    groupBy: set
   publish:
     tags: false
   dependencies: {path: ./needs, sharedNamespace: shared}
@@ -74,7 +74,7 @@ def test_every_setting_reaches_the_policy() -> None:
     assert policy.manifest_paths == ("sets", "variants")
     assert policy.default_namespace == "platform"
     assert (policy.snapshot_path, policy.snapshot_max_age_s) == ("cluster", 36 * 3600)
-    assert (policy.open_on, policy.group_by) == (OpenOn.PROPOSE, GroupBy.PACKAGE)
+    assert (policy.open_on, policy.group_by) == (OpenOn.PROPOSE, GroupBy.SET)
     assert policy.publish_tags is False
     assert policy.delivery == DeliveryPolicy("needs", "shared")
     assert (policy.deletions.share, policy.deletions.minimum, policy.deletions.count) == (0.5, 2, 7)
@@ -90,12 +90,12 @@ def test_no_choice_of_the_policy_is_out_of_reach() -> None:
 
     same = {f.name for f in fields(Policy) if getattr(chosen, f.name) == getattr(default, f.name)}
 
-    assert same - NOT_YET == {"config_path", "consents", "group_by"}
+    assert same - NOT_YET == {"config_path", "consents"}
 
 
 def test_a_choice_that_nothing_honours_yet_is_refused_not_ignored() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        parse(f"{HEAD}spec:\n  pullRequests: {{groupBy: set}}\n")
+        parse(f"{HEAD}spec:\n  pullRequests: {{groupBy: wave}}\n")
 
     assert caught.value.location is not None
     assert caught.value.location.line == 6
