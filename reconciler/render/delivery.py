@@ -46,11 +46,13 @@ def render_delivery(delivery: Delivery, contents: Contents, inventory: Inventory
     return RenderedVariant(key, fresh, _package(delivery, contents[draft.tree], inventory), time)
 
 
-def bring(generated: Files, there: Files, *, complete: bool) -> tuple[Files, tuple[Conflict, ...]]:
+def bring(
+    generated: Files, there: Files, *, kept: frozenset[str] = frozenset(), complete: bool = True
+) -> tuple[Files, tuple[Conflict, ...]]:
     """Return a package with `generated` in place of what was generated before. Pure, idempotent.
 
-    Files that a person wrote or changed stay, byte for byte. A generated file that is not needed
-    any more goes, but only where `generated` is all that is needed.
+    Files that a person wrote or changed stay, byte for byte, and those that are `kept`. A generated
+    file that is not needed any more goes, but only where `generated` is all that is needed.
     """
     files: dict[str, File] = {}
     conflicts: list[Conflict] = []
@@ -58,9 +60,10 @@ def bring(generated: Files, there: Files, *, complete: bool) -> tuple[Files, tup
         new, old = generated.get(path), there.get(path)
         if new is not None and (old is None or is_untouched(old.data)):
             files[path] = new
-        elif old is not None and (new is not None or not complete or not is_untouched(old.data)):
+        elif old is not None and (new or path in kept or not complete or not is_untouched(old.data)):
             files[path] = old
-            conflicts += _told(path, new, old) if path != KPTFILE and (new or complete) else ()
+            if path != KPTFILE and path not in kept and (new or complete):
+                conflicts += _told(path, new, old)
     return files, tuple(conflicts)
 
 
@@ -75,7 +78,7 @@ def _told(path: str, new: File | None, old: File) -> Iterator[Conflict]:
 def _package(delivery: Delivery, there: Files, inventory: Inventory) -> Package | Blocked:
     resolved = delivery.resolved
     view = inventory.repositories[resolved.view]
-    files, conflicts = bring(delivery.files, there, complete=delivery.complete)
+    files, conflicts = bring(delivery.files, there, kept=delivery.kept, complete=delivery.complete)
     owner = owner_text(inventory.policy.instance, resolved.variant.key)
     place = location_text(view, resolved.downstream.path)
     stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=place)

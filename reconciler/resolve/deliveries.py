@@ -36,13 +36,14 @@ RETRY = "reconciler.dev/retry"
 class Delivery:
     """What is generated for one cluster, on its way to a package.
 
-    `files` are the package as it is generated, its Kptfile too. Where it is not `complete`, something
-    that is needed is missing in it, so that nothing may be taken away for not being there.
+    `files` are the package as it is generated, its Kptfile too; those in `kept` stay as they are. Where
+    it is not `complete`, nothing may be taken away for not being in it.
     """
 
     cluster: str
     resolved: ResolvedVariant
     files: Files = field(repr=False)
+    kept: frozenset[str] = frozenset()
     complete: bool = True
 
 
@@ -137,8 +138,9 @@ class _Found:
             self.notes += [place] if place and emission.files else []
             return
         self.problems += emission.problems
-        complete = emission.complete and self._is_sure(scope.cluster)
-        if not place.view.is_available or (not complete and not emission.files):
+        complete = self._is_sure(scope.cluster)
+        unknown = not emission.files and (emission.kept or not complete)
+        if unknown or not place.view.is_available:
             self._stall(scope.cluster, place)
         elif emission.files:
             self.items.append(
@@ -176,9 +178,12 @@ def _delivery(
         local=package.main_tree,
         draft=current_draft(package, view, inventory),
         draft_base=base,
-        inputs=_inputs(pin.tree, owner_text(inventory.policy.instance, key), complete=complete),
+        inputs=_inputs(
+            pin.tree, owner_text(inventory.policy.instance, key), *sorted(emission.kept), complete
+        ),
     )
-    return Delivery(cluster, replace(resolved, settled=find_settled(resolved, record)), files, complete)
+    settled = replace(resolved, settled=find_settled(resolved, record))
+    return Delivery(cluster, settled, files, emission.kept, complete)
 
 
 def _variant(key: ObjectName, place: Place, times: tuple[int, ...], inventory: Inventory) -> DesiredVariant:
@@ -231,9 +236,8 @@ def _times(world: World, inventory: Inventory) -> tuple[int, ...]:
     return (*times, *(document.source.time for document in inventory.index))
 
 
-def _inputs(tree: Oid, owner: str, *, complete: bool) -> str:
-    facts = orjson.dumps(["delivery", ENGINE, tree, owner, complete])
-    return hashlib.sha256(facts).hexdigest()
+def _inputs(*facts: str | bool) -> str:
+    return hashlib.sha256(orjson.dumps(["delivery", ENGINE, *facts])).hexdigest()
 
 
 def _with_trees(needs: Needs, items: Iterable[Delivery]) -> Needs:

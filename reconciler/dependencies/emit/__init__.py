@@ -42,15 +42,16 @@ _DIALECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """What is generated for one cluster, by path, and what cannot be.
+    """What is generated for one cluster, by path.
 
-    Where it is not `complete`, something that is needed is missing: what was generated before stays.
+    Files in `kept` stay as they are: what nobody needs and must not go, what is needed by somebody
+    who is not understood, and what has a problem now.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
-    complete: bool = True
 
 
 def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: str = "default") -> Emission:
@@ -66,23 +67,25 @@ def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: st
     """
     generated, warnings = family_of(world, locked, shared_namespace).generated()
     taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in world.installs}
+    clashes = {one.package.instance: problem for one, problem in names_taken(generated, taken)}
     files: dict[str, bytes] = {}
-    clashes = list(names_taken(generated, taken))
-    problems = [problem for _, problem in clashes]
-    refused = {one.package.instance for one, _ in clashes}
+    kept: set[str] = set()
+    problems = list(clashes.values())
     for one in generated:
-        running = to_run(one, locked.lock.revisions)
-        if one.package.instance in refused or running is None or not one.is_sure:
+        running = to_run(one, locked.revisions_of(one.package))
+        if one.package.instance in clashes or running is None:
+            continue
+        if one.package.instance in locked.resolution.unused or not one.is_sure:
+            kept.add(_path(one.ref))
             continue
         found = _manifest(running, owner)
         if isinstance(found, Problem):
+            kept.add(_path(one.ref))
             problems.append(found)
         else:
             files[_path(one.ref)] = found
-    complete = not problems and all(one.is_sure for one in generated)
-    return Emission(
-        dict(sorted(files.items())), tuple(sorted(problems)), tuple(sorted(set(warnings))), complete
-    )
+    told = tuple(sorted(set(warnings)))
+    return Emission(dict(sorted(files.items())), frozenset(kept), tuple(sorted(problems)), told)
 
 
 def family_of(world: World, locked: Locked, shared_namespace: str = "default") -> Family:

@@ -1,7 +1,7 @@
 """A Crossplane package as its package manager takes it: `pkg.crossplane.io/v1`."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,17 +37,16 @@ def image_of(source: str, version: str, digest: str) -> str:
     return f"{source}:{version}{f'@{digest}' if digest else ''}"
 
 
-def to_run(one: Generated, revisions: Iterable[Revision]) -> Generated | None:
+def to_run(one: Generated, revisions: Sequence[Revision]) -> Generated | None:
     """Return the package in the version that may run now, None if none may.
 
     A revision that must wait, for another package to let go of a kind say, is not asked for: the
     one that is active stays. Where a person activates, the cluster waits by itself.
     """
-    mine = [r for r in revisions if r.package == one.package.object]
-    current = next((r for r in mine if r.current), None)
+    current = next((r for r in revisions if r.current), None)
     if current is None or current.is_active or one.settings.get("revisionActivationPolicy") == "Manual":
         return one
-    active = next((r for r in mine if r.is_active), None)
+    active = next((r for r in revisions if r.is_active), None)
     if active is None:
         return None
     _, tag, digest = parse_image(active.image)
