@@ -23,12 +23,13 @@ from reconciler.dependencies.lockfile import (
     record_bytes,
     resolution_path,
 )
+from reconciler.dependencies.ownership import entries_of
 from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.relock import pins_of, with_lock
 from reconciler.dependencies.scopes import Scopes
 from reconciler.dependencies.solution import Explanation, Solution
 from reconciler.dependencies.versions import VersionError
-from reconciler.dependencies.world import World
+from reconciler.dependencies.world import Catalogue, World
 from reconciler.errors import Exit, Location, Problem, ReconcilerError, UsageError
 from reconciler.reasons import Reason
 
@@ -185,15 +186,16 @@ def decide(
 ) -> Decision:
     """Resolve the clusters whose inputs changed; every other one keeps its lock as it is.
 
-    Deterministic and order-free. A cluster that no manifest mentions any more loses its lock, and a
-    package that nobody wants its pin, but only where every manifest was understood.
+    Deterministic and order-free. A cluster that no manifest mentions any more loses its lock if nothing
+    must stay there, and a package that nobody wants its pin, but only where every manifest was understood.
 
     Args:
         scopes: What every cluster asks for.
         locks: What was decided before.
         upgrade: Names of packages whose locked versions may move.
         dependencies: Whether what is installed for others takes part: without it, it stays as it is.
-        prune: Whether everything goes that nobody needs any more, also what would be kept.
+        prune: Whether everything goes that nobody needs any more, also what would be kept, and the
+            kinds that removed packages left behind are forgotten.
         sure: Whether everything that may declare a package was readable.
         unreachable: Repositories, by URL, whose packages are unknown now: what uses one stays locked.
         memo: Answers of this run.
@@ -221,10 +223,9 @@ def decide(
         decisions.append(decided)
         problems += wrong
         warnings += words
-    wanted = {world.cluster for world in scopes.worlds}
-    for cluster in held.keys() - wanted:
+    for cluster in held.keys() - {world.cluster for world in scopes.worlds}:
         keeps = not sure or bool({"", cluster} & scopes.doubtful)
-        decisions.append(ScopeDecision(cluster, held[cluster], held[cluster] if keeps else None))
+        decisions.append(run.retire(held[cluster], keeps=keeps or cluster in locks.broken))
     decisions.sort(key=lambda one: one.cluster)
     return Decision(tuple(decisions), tuple(sorted(set(problems))), tuple(sorted(set(warnings))))
 
@@ -249,7 +250,7 @@ class _Run:
         solution = self._solve(self._asked(world, old))
         resolution = self._kept(resolution_of(world, solution, before), before, keeps=keeps)
         history = Before(before, old.lock.revisions if old else ())
-        found = establish(world, solution, resolution, history)
+        found = establish(world, solution, resolution, history, forget=self.prune)
         problems = (*solution.problems, *found.problems)
         is_open = bool(problems) or keeps or not self.dependencies
         lock = lock_of(
@@ -263,6 +264,16 @@ class _Run:
         check(old, after)
         decided = ScopeDecision(world.cluster, old, after, solution.explanations)
         return decided, problems, (*solution.warnings, *found.warnings)
+
+    def retire(self, old: Locked, *, keeps: bool) -> ScopeDecision:
+        """Return what is left of a cluster where nobody asks for a package: what must stay, or nothing."""
+        if keeps:
+            return ScopeDecision(old.lock.scope.cluster, old, old)
+        nothing = World((), Catalogue(), cluster=old.lock.scope.cluster)
+        decided, _, _ = self.decide(nothing, old, keeps=False)
+        left = decided.after.resolution if decided.after else Resolution()
+        is_empty = not left.packages and not any(entries_of(left))
+        return replace(decided, after=None) if is_empty else decided
 
     def _asked(self, world: World, old: Locked | None) -> World:
         names = _names(world, self.upgrade)

@@ -52,11 +52,14 @@ class Before:
         return History(own, last) if known == one.object else History((), last)
 
 
-def establish(world: World, solution: Solution, resolution: Resolution, before: Before) -> Established:
+def establish(
+    world: World, solution: Solution, resolution: Resolution, before: Before, *, forget: bool = False
+) -> Established:
     """Decide which revisions run and who controls what they have, all in one step. Order-free.
 
     Resolution, revisions and ownership change together: what one package lets go of, another may
-    claim at once. A package that cannot get all of what its new revision has keeps the revision that runs.
+    claim at once. A package that cannot get all of what its new revision has keeps the revision that
+    runs. With `forget`, kinds that packages left behind which are gone now are nobody's.
     """
     cluster = _Cluster(world, solution, resolution, before)
     proposals = cluster.proposals()
@@ -66,7 +69,9 @@ def establish(world: World, solution: Solution, resolution: Resolution, before: 
         instance: settle(one.held_back() if instance in refused else one)
         for instance, one in proposals.items()
     }
-    ledger = hand_over(cluster.ledger, claimants, refused, cluster.kept(settled), cluster.prunes())
+    ledger = hand_over(
+        cluster.ledger, claimants, refused, cluster.kept(settled), cluster.prunes(forget=forget)
+    )
     revisions = sorted((one for several in settled.values() for one in several), key=_order)
     return Established(
         resolution.model_copy(update=_written(ledger)),
@@ -180,11 +185,13 @@ class _Cluster:
         everything = (str(one.instance) for one in self.resolution.packages)
         return {instance: found.get(instance, frozenset({instance})) for instance in everything}
 
-    def prunes(self) -> frozenset[str]:
+    def prunes(self, *, forget: bool) -> frozenset[str]:
         """Return the packages whose kinds may go, as their manifests say or last said."""
         before = {str(one.instance): one.prune_kinds for one in self.before.resolution.packages}
         now = {str(one.instance): one.prune_kinds for one in self.resolution.packages}
-        return frozenset(instance for instance, prunes in {**before, **now}.items() if prunes)
+        consent = {instance for instance, prunes in {**before, **now}.items() if prunes}
+        gone = {entry.package for entry in self.ledger.values()} - now.keys() if forget else frozenset()
+        return frozenset(consent | gone)
 
     def refusals(self, refused: Mapping[str, Refusal]) -> Iterator[Problem]:
         """Yield what each package that is refused is told, at its manifest."""

@@ -1,0 +1,131 @@
+"""The life of the packages of one cluster: what is published, what people ask for, what is locked."""
+
+from dataclasses import dataclass, field, replace
+
+from reconciler.dependencies.decision import Decision, Locked, decide, read_locks
+from reconciler.dependencies.lockfile import PackageLock, Resolution, Revision
+from reconciler.dependencies.model import (
+    UNSAID,
+    Actions,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    PackageId,
+    PackageNeed,
+    Requirement,
+    RevisionPolicy,
+    RevisionWish,
+    exact,
+    version_range,
+)
+from reconciler.dependencies.ownership import entries_of
+from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.world import World, catalogue
+from reconciler.errors import Location
+
+CLUSTER = "one"
+AUTOMATIC = RevisionPolicy()
+
+
+def source(name: str) -> str:
+    return f"x.io/{name}"
+
+
+def digest(name: str, version: int) -> str:
+    return "sha256:" + f"{name.encode().hex()}{version:02d}".ljust(64, "0")
+
+
+@dataclass
+class Life:
+    """One cluster, people who change what it asks for, and runs that decide."""
+
+    published: dict[tuple[str, int], Candidate] = field(default_factory=dict)
+    installs: dict[str, Install] = field(default_factory=dict)
+    wishes: dict[str, RevisionWish] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def publish(
+        self,
+        name: str,
+        version: int,
+        kinds: frozenset[str],
+        needs: frozenset[str] = frozenset(),
+        actions: Actions = UNSAID,
+    ) -> None:
+        """Publish a version that brings kinds and needs packages."""
+        requires = tuple(
+            Requirement((PackageNeed(PackageId(Ecosystem.XPKG, source(one)), _ANY),), actions=actions)
+            for one in sorted(needs)
+        )
+        self.published[name, version] = Candidate(
+            PackageId(Ecosystem.XPKG, source(name)),
+            parse_loose(f"v{version}.0.0"),
+            digest=digest(name, version),
+            requires=requires,
+            provides=tuple(Gvk("x.io", "v1", kind) for kind in sorted(kinds)),
+            source=source(name),
+            kind="Provider",
+        )
+
+    def ask(self, name: str, version: int, policy: RevisionPolicy = AUTOMATIC) -> None:
+        """Write a manifest for a package, or change the one that there is."""
+        need = PackageNeed(
+            PackageId(Ecosystem.XPKG, source(name)), exact(Dialect.CROSSPLANE, f"v{version}.0.0")
+        )
+        self.installs[name] = Install(
+            "",
+            name,
+            Dialect.CROSSPLANE,
+            need,
+            kind="Provider",
+            api_version="pkg.crossplane.io/v1",
+            revisions=policy,
+            location=Location(f"clusters/one/{name}.yaml", 1),
+        )
+
+    def world(self) -> World:
+        installs = tuple(self.installs[name] for name in sorted(self.installs))
+        wishes = tuple(self.wishes[name] for name in sorted(self.wishes))
+        return World(installs, catalogue(self.published.values()), wishes=wishes, cluster=CLUSTER)
+
+    def decide(self, *, sure: bool = True, **more: bool) -> Decision:
+        """Decide, and write nothing: so does a run that is killed."""
+        world = self.world()
+        scopes = Scopes((world,) if world.installs else ())
+        return decide(scopes, read_locks(self.files), sure=sure, **more)
+
+    def run(self, *, sure: bool = True, **more: bool) -> Decision:
+        """Decide and write."""
+        decision = self.decide(sure=sure, **more)
+        self.files = dict(decision.files)
+        return decision
+
+    @property
+    def locked(self) -> Locked:
+        found = read_locks(self.files)
+        assert found.problems == ()
+        return found.by_cluster.get(CLUSTER, NOTHING)
+
+    def revisions(self, name: str) -> tuple[Revision, ...]:
+        return tuple(one for one in self.locked.lock.revisions if one.package == f"Provider/{name}")
+
+    def owners(self) -> dict[str, str]:
+        """Return who controls each kind, `-` for what is only kept."""
+        found = entries_of(self.locked.resolution)
+        return {name: entry.controller or "-" for name, entry in found if entry.controller or entry.retained}
+
+    def policy(self, name: str, **changes: object) -> None:
+        install = self.installs[name]
+        self.installs[name] = replace(install, revisions=replace(install.revisions, **changes))
+
+
+_ANY = version_range(Dialect.CROSSPLANE, "")
+NOTHING = Locked(
+    PackageLock.model_validate(
+        {"scope": {"cluster": CLUSTER}, "generation": 0, "inputDigest": "", "resolution": ""}
+    ),
+    Resolution(),
+)
