@@ -20,6 +20,7 @@ from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Effect, Outcome, Plan
 from reconciler.plan.decide import plan_changes
+from reconciler.plan.reviewed import with_lock
 from reconciler.plan.shard import WHOLE, Shard, keep_shard
 from reconciler.read.contents import fetch_contents
 from reconciler.read.credentials import control_credential
@@ -82,7 +83,7 @@ class Planned:
     @property
     def steps(self) -> int:
         """How many effects applying it has, roughly: for a progress bar."""
-        changes = (change for change in self.plan.changes if change.pending)
+        changes = (change for change in self.plan.everything if change.pending)
         return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
 
 
@@ -116,7 +117,8 @@ def plan_world(world: World) -> Planned:
     rendered = replace(rendered, variants={**rendered.variants, **delivered})
     plan = plan_changes(inventory, desired, resolution, rendered)
     plan = replace(plan, notes=(*inventory.notes, *deliveries.notes, *plan.notes))
-    plan = _with_locks(plan, closed.decision)
+    plan = _with_locks(plan, closed.decision, is_reviewed=inventory.reviewed is not None)
+    plan = with_lock(plan, inventory, desired, resolution, closed.wanted)
     return Planned(world, desired, resolution, plan)
 
 
@@ -133,6 +135,8 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
         planned.plan, checksum=checksum, control=inventory.control, default_branch=control.head_branch
     )
     mirrors = {view.url: world.mirrors.open(view.remote) for view in views if view.is_available}
+    if planned.plan.lock is not None:
+        mirrors[inventory.control.url] = control
     targets = {
         url: Target(mirror, world.forges.of(mirror), policy.commits, planned.names, policy.labels)
         for url, mirror in mirrors.items()
@@ -160,12 +164,13 @@ def record_locks(world: World, decision: Decision) -> Outcome:
     return Outcome(result.effects, result.exits)
 
 
-def _with_locks(plan: Plan, decision: Decision) -> Plan:
-    """Return the plan that also records what was decided about dependencies."""
+def _with_locks(plan: Plan, decision: Decision, *, is_reviewed: bool) -> Plan:
+    """Return the plan that also records what was decided about dependencies, unless that is reviewed."""
+    recorded = {} if is_reviewed else decision.files
     return replace(
         plan,
         problems=tuple(sorted({*plan.problems, *decision.problems})),
-        records={**plan.records, **decision.files},
+        records={**plan.records, **recorded},
         notes=(*plan.notes, *(f"{warning}" for warning in decision.warnings)),
     )
 

@@ -7,6 +7,7 @@ from functools import partial
 from reconciler.apply.outcome import Result, joined
 from reconciler.apply.pulls import tell_left
 from reconciler.apply.repository import apply_repository
+from reconciler.apply.reviewed import lock_change
 from reconciler.apply.state import (
     Branch,
     share_branch,
@@ -20,8 +21,17 @@ from reconciler.dependencies.decision import is_lock_file
 from reconciler.git.repository import Mirror
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
+from reconciler.lock import lock_bytes, lock_path
 from reconciler.plan.changes import Change, Effect, Outcome, Plan
-from reconciler.state import SETS_DIRECTORY, PackageVariantRecord, SetRecord, record_bytes, record_path
+from reconciler.state import (
+    SETS_DIRECTORY,
+    WANTED_LOCK,
+    PackageVariantRecord,
+    SetRecord,
+    WantedLockRecord,
+    record_bytes,
+    record_path,
+)
 
 AT_ONCE = 4
 Narrate = Callable[[Effect], None]
@@ -47,7 +57,7 @@ def apply_changes(
         narrate: Told every effect, in the order of the outcome.
     """
     results: dict[str, Result] = {}
-    pending = _by_url(plan.changes)
+    pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
     for url, result in zip(pending, _repositories(pending, targets), strict=True):
         _tell(result.effects, narrate)
         results[url] = result
@@ -74,14 +84,23 @@ def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -
     if plan.elsewhere is not None:
         return _shared_branches(plan, inventory, control, done.failed | plan.elsewhere)
     policy, known = inventory.policy, inventory.control
-    before: list[PackageVariantRecord | SetRecord] = [*inventory.records.values()]
-    before += inventory.set_records.values()
-    old = {record_path(record): record_bytes(record) for record in before} if done.failed else {}
+    old = _recorded(inventory) if done.failed else {}
     records = surviving_records(old, plan.records, plan.record_owners, done.failed)
     state = Branch(state_ref(policy.instance), known.state, records, "Record what was applied\n")
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
     time = known.commit.time
     return joined(write_branch(control, branch, policy.commits, time) for branch in (state, status))
+
+
+def _recorded(inventory: Inventory) -> dict[str, bytes]:
+    """Return the files of the state branch that wait for a package, as they were read."""
+    records: list[PackageVariantRecord | SetRecord] = [*inventory.records.values()]
+    records += inventory.set_records.values()
+    found = {record_path(record): record_bytes(record) for record in records}
+    found |= {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
+    if inventory.reviewed and inventory.reviewed.wanted:
+        found[WANTED_LOCK] = record_bytes(WantedLockRecord(tree=inventory.reviewed.wanted))
+    return found
 
 
 def _shared_branches(

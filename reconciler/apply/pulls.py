@@ -32,9 +32,9 @@ class Requests:
                 self._groups.setdefault(change.group, []).append(change)
 
     def wanted(self, target: Target, change: Change, pull: PullRequest) -> PullRequest:
-        """Return the pull request to open, its body as reviewers will read it."""
+        """Return the pull request to open, its body as reviewers will read it; one that it has stays."""
         if pull.head not in self._made:
-            body = self._body(target, change, pull)
+            body = pull.body or self._body(target, change, pull)
             self._made[pull.head] = replace(pull, body=body, labels=target.labels)
         return self._made[pull.head]
 

@@ -1,14 +1,18 @@
 """How commands name packages and pull requests: `REPO/PACKAGE`, `REPO#3`, `3`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from reconciler.errors import UsageError
+from reconciler.api.meta import ObjectMeta
+from reconciler.api.porch import REPOSITORY, Repository
+from reconciler.errors import Location, UsageError
 from reconciler.forge.approval import parse_head
 from reconciler.forge.local import LocalForge
-from reconciler.inventory import PullRequest, PullState, RepositoryView
+from reconciler.ids import ObjectName
+from reconciler.inventory import PullRequest, PullState, RepositoryView, Source
 from reconciler.layout import HEADS
+from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.run import World
 
 
@@ -39,7 +43,23 @@ def list_found(world: World) -> list[Found]:
         forge = world.forges.of(world.mirrors.open(views[0].remote))
         if isinstance(forge, LocalForge):
             found += (Found(_view_of(views, pull), pull, forge) for pull in forge.list_pulls())
+    found += _of_lock(world, {one.view.url for one in found})
     return sorted(found, key=lambda f: (f.view.key, f.pull.number))
+
+
+def _of_lock(world: World, listed: Container[str]) -> Iterator[Found]:
+    """Yield the pull requests of a reviewed lock, where the control repository is not listed anyway."""
+    control = world.inventory.control
+    if world.inventory.reviewed is None or control.url in listed:
+        return
+    forge = world.forges.of(world.mirrors.open(control.remote))
+    name = ObjectName("", "control")
+    manifest = Repository(api_version=REPOSITORY, kind="Repository", metadata=ObjectMeta(name=name.name))
+    view = RepositoryView(
+        name, control.url, control.remote, control.branch, "", manifest, Source(Location(LOCKS_DIRECTORY))
+    )
+    if isinstance(forge, LocalForge):
+        yield from (Found(view, pull, forge) for pull in forge.list_pulls())
 
 
 def find_pulls(found: Sequence[Found], text: str) -> list[Found]:

@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 from reconciler import layout
 from reconciler.ids import Lifecycle
+from reconciler.lock import LOCKS_DIRECTORY
 
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
+_LOCK = re.compile(r"reconciler/[^/]+/lock")
 
 
 class DraftHead(NamedTuple):
@@ -23,8 +25,16 @@ class DeletionHead(NamedTuple):
     path: str
 
 
-def parse_head(head: str) -> DraftHead | DeletionHead | None:
-    """Return which package a head is about, None if it is no head of one package. Total."""
+class LockHead(NamedTuple):
+    """The head of a proposal to change the lock, which stands in a directory of its own."""
+
+    path: str = LOCKS_DIRECTORY
+
+
+def parse_head(head: str) -> DraftHead | DeletionHead | LockHead | None:
+    """Return which package or lock a head is about, None if it is no head of one. Total."""
+    if _LOCK.fullmatch(head):
+        return LockHead()
     if match := _DELETE.fullmatch(head):
         return DeletionHead(match["path"])
     named = layout.parse_ref(f"{layout.HEADS}{head}")

@@ -7,6 +7,7 @@ from reconciler.errors import ConflictError, RefusedError
 from reconciler.forge.approval import (
     DeletionHead,
     DraftHead,
+    LockHead,
     next_revision,
     parse_head,
 )
@@ -116,6 +117,8 @@ class LocalForge:
                 return self._publication(staged.pack, record, path, workspace)
             case DeletionHead(path):
                 return self._removal(staged.pack, record, path)
+            case LockHead(path):
+                return self._lock(staged.pack, record, path)
             case _ if is_group(f"{HEADS}{record.head}"):
                 return self._group(staged.pack, record)
             case _:
@@ -152,6 +155,17 @@ class LocalForge:
         gone = [ref for ref in refs if ref in record.head_refs or ref.startswith(beside)]
         updates = [RefUpdate(ref, refs[ref], None) for ref in sorted(gone)]
         return Merging(commit, time, [RefUpdate(f"{HEADS}{record.base}", main, commit), *updates])
+
+    def _lock(self, pack: Pack, record: PullRecord, path: str) -> Merging:
+        """Merge another lock: its directory as the head has it, everything else as the base has it."""
+        refs, head = self.mirror.refs(), Oid(record.head_oid)
+        main = self._unmoved_base(record, path)
+        time = max(self.mirror.commit(c).committer.time for c in (main, head))
+        tree = pack.graft(self.mirror.commit(main).tree, path, self.mirror.subtree(head, path))
+        who = Signature(self.policy.name, self.policy.email, time)
+        commit = pack.commit(tree, (main, head), who, who, f"{record.title}\n")
+        gone = [RefUpdate(ref, refs[ref], None) for ref in record.head_refs if ref in refs]
+        return Merging(commit, time, [RefUpdate(f"{HEADS}{record.base}", main, commit), *gone])
 
     def _group(self, pack: Pack, record: PullRecord) -> Merging:
         """Merge the drafts of a group; each package is tagged by the next run, three tags a push (D4)."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from reconciler.errors import RefusedError
-from reconciler.forge.approval import DeletionHead, parse_head
+from reconciler.forge.approval import DeletionHead, LockHead, parse_head
 from reconciler.forge.groups import proposed_packages
 from reconciler.forge.record import (
     FILE,
@@ -189,7 +189,8 @@ class Staging:
         here = self.mirror.subtree(base, about.path)
         if isinstance(about, DeletionHead):
             return here is None
-        return here is not None and here == self.mirror.subtree(Oid(record.head_oid), about.path)
+        proposed = self.mirror.subtree(Oid(record.head_oid), about.path)
+        return here == proposed and (here is not None or isinstance(about, LockHead))
 
     def _has_group(self, base: Oid, head: Oid) -> bool:
         fork = self.mirror.merge_base(base, head)

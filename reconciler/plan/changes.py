@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from reconciler.api.meta import Condition
 from reconciler.errors import Exit, Location, Problem
@@ -181,6 +182,28 @@ class Change:
         return bool(self.writes or self.close or self.pull)
 
 
+class PinChange(NamedTuple):
+    """One pin that a lock changes: of what, from where and to where ("" for nowhere), and why."""
+
+    what: str
+    before: str
+    after: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockProposal:
+    """Another lock for main of the control repository, as a pull request (`lock.mode: reviewed`).
+
+    `change` says what happens to its branch and pull request, `pins` what merging it decides. `edited`
+    are the files that people wrote on the branch; they stay as they are.
+    """
+
+    change: Change
+    pins: tuple[PinChange, ...] = ()
+    edited: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Deletions that are not done without consent; what they would delete is kept, the rest proceeds (D17).
@@ -202,7 +225,8 @@ class Plan:
     annotation, has exactly one change. `records` and `status` are the files of the state and
     status branches after the plan is applied, `record_owners` the package each record waits
     for: where writing a package fails, its record stays as it was. Sorted by identity.
-    `elsewhere` are the packages whose records other shards write, None where there are none.
+    `lock` proposes other pins, None where nothing about them is to be proposed. `elsewhere` are the
+    packages whose records other shards write, None where there are none.
     """
 
     changes: tuple[Change, ...] = ()
@@ -215,12 +239,18 @@ class Plan:
     exits: frozenset[Exit] = frozenset()
     checksum: str = ""
     notes: tuple[str, ...] = ()
+    lock: LockProposal | None = None
     elsewhere: frozenset[PackageKey] | None = None
 
     @property
+    def everything(self) -> tuple[Change, ...]:
+        """Every change that applying makes: of packages, and of the lock that is proposed."""
+        return (*self.changes, self.lock.change) if self.lock else self.changes
+
+    @property
     def is_empty(self) -> bool:
-        """Whether applying would change no package: every op keeps or blocks."""
-        return not any(change.pending for change in self.changes)
+        """Whether applying would change no package and propose no lock: every op keeps or blocks."""
+        return not any(change.pending for change in self.everything)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,19 +64,22 @@ def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
 def keep_shard(plan: Plan, shard: Shard) -> Plan:
     """Return the part of a plan that is a shard's: its packages, and the checksum of them.
 
-    The shards of a plan hold each of its packages exactly once. What is wrong, and why nothing
-    may be applied, is everybody's. The records of other shards' packages are theirs to write.
+    The shards of a plan hold each of its packages exactly once, and one of them proposes the lock. What
+    is wrong, and why nothing may be applied, is everybody's. The records of other shards' packages are
+    theirs to write.
     """
     if shard.parts == 1:
         return plan
     changes = tuple(change for change in plan.changes if shard.holds(change.package.url))
+    lock = plan.lock if plan.lock and shard.holds(plan.lock.change.package.url) else None
     owners = plan.record_owners.values()
     elsewhere = frozenset(package for package in owners if not shard.holds(package.url))
-    part = replace(plan, changes=changes, elsewhere=elsewhere, checksum=plan_checksum(changes))
+    part = replace(plan, changes=changes, lock=lock, elsewhere=elsewhere)
+    part = replace(part, checksum=plan_checksum(part.everything))
     exits = set(plan.exits) - {Exit.PENDING, Exit.WAITING}
     if not part.is_empty:
         exits.add(Exit.PENDING)
-    if any(change.waits for change in changes):
+    if any(change.waits for change in part.everything):
         exits.add(Exit.WAITING)
     return replace(part, exits=frozenset(exits))
 

@@ -46,15 +46,19 @@ class _Place(NamedTuple):
 
 
 def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> Known:
-    """Return what the registered repositories publish, and the locks of the state branch.
+    """Return what the registered repositories publish, and the locks: main's where they are reviewed.
 
     Costs next to nothing where no manifest asks for a package.
 
     Raises:
         UnavailableError: The control repository cannot be read.
     """
-    known = inventory.control
-    locks = read_lock_files(mirrors.open(known.remote), known.state, inventory.policy.limits)
+    known, reviewed = inventory.control, inventory.reviewed
+    if reviewed is None:
+        locks = read_lock_files(mirrors.open(known.remote), known.state, inventory.policy.limits)
+    else:
+        files = {f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in reviewed.files.items()}
+        locks = {path: data for path, data in files.items() if is_lock_file(path)}
     if not (inventory.documents or inventory.variants or inventory.sets):
         return Known(locks=locks)
     return Known(read_published(inventory, mirrors), locks)

@@ -9,6 +9,7 @@ import orjson
 from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import Change, MoveRef, Outcome, Plan, StartBranch, Write, WriteDraft, WriteGroup
+from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
 from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes
 from reconciler.report.text import shown_conflict
@@ -40,6 +41,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "problems": [problem_value(problem) for problem in plan.problems],
         "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
         "notes": list(plan.notes),
+        "lock": proposal_value(plan.lock) if plan.lock else None,
         **_exits(exits_of(plan, detailed=detailed)),
     }
 

@@ -9,11 +9,13 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFoun
 
 from reconciler.errors import Problem
 from reconciler.ids import PackageKey
-from reconciler.plan.changes import Change, ConflictNote, Op, Plan
+from reconciler.lock import LOCKS_DIRECTORY
+from reconciler.plan.changes import Change, ConflictNote, LockProposal, Op, PinChange, Plan
 from reconciler.plan.compare import Comparison
 from reconciler.report import escape
 from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.diff import MOST_FILES, FileChange
+from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
     Names,
     count_ops,
@@ -63,6 +65,7 @@ def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
         kept=count_ops(plan).get(Op.KEEP, 0),
         problems=plan.problems,
         refusals=plan.refusals,
+        lock=list(proposal_lines(plan.lock)),
     )
 
 
@@ -145,6 +148,17 @@ def _warnings(changes: Iterable[Change], names: Names) -> Iterator[tuple[str, st
     """Yield what the functions of each package warned of, as far as it fits."""
     found = ((names.of(change), _short(text)) for change in changes for text in change.warnings)
     yield from islice(found, MOST_WARNINGS)
+
+
+def lock_body(proposal: LockProposal) -> str:
+    """Return the body of the pull request that proposes another lock; each pin is a row with its reason."""
+    return _fill(
+        "lock.md",
+        count=len(proposal.pins),
+        pins=[PinChange(*map(_short, pin)) for pin in proposal.pins[:ROWS]],
+        more_pins=max(0, len(proposal.pins) - ROWS),
+        edited=[f"{LOCKS_DIRECTORY}/{path}" for path in proposal.edited],
+    )
 
 
 def _short(text: str) -> str:

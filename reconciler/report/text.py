@@ -7,6 +7,7 @@ from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.reasons import Reason
 from reconciler.report.escape import terminal
 from reconciler.report.paint import Colour, Paint, plain
+from reconciler.report.proposal import proposal_lines
 from reconciler.report.redact import MASK, holds_secret
 from reconciler.report.summary import Names, arrow, detail, sorted_changes, summary_line, upstream_text
 
@@ -32,6 +33,7 @@ def plan_lines(plan: Plan, names: Names, *, paint: Paint = plain, quiet: bool = 
     """
     if not quiet:
         yield from _table(sorted_changes(plan), names, paint)
+        yield from proposal_lines(plan.lock)
         yield from (f"note: {terminal(note)}" for note in plan.notes)
     yield from problem_lines(plan.problems, paint=paint)
     yield from refusal_lines(plan, paint=paint)

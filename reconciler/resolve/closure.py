@@ -11,6 +11,7 @@ from reconciler.dependencies.known import Known
 from reconciler.dependencies.layers import read_index
 from reconciler.dependencies.lockfile import LockedPackage
 from reconciler.dependencies.scopes import Scopes, fleet_of, scopes_of
+from reconciler.dependencies.standing import standing
 from reconciler.errors import Problem
 from reconciler.expand.conditions import VALID
 from reconciler.expand.owners import variant_key
@@ -29,11 +30,15 @@ _UNDECIDED = "They could not be decided in the steps that are allowed"
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The fixed point: every variant, also those that others need, with its pin; what is locked, for whom."""
+    """The fixed point: every variant, also those that others need, with its pin; what is locked, for whom.
+
+    `wanted` is what should be locked: the same, unless that must be reviewed first.
+    """
 
     desired: Desired
     resolution: Resolution
     decision: Decision = field(default_factory=Decision)
+    wanted: Decision = field(default_factory=Decision)
     scopes: Scopes = field(default_factory=Scopes)
 
 
@@ -59,7 +64,9 @@ def close(
         scopes.worlds or scopes.problems or scopes.warnings or known.locks or _generated_before(inventory)
     ):
         return Closed(desired, resolution)
-    decision = _decide(inventory, known, scopes, upgrade)
+    decision = wanted = _decide(inventory, known, scopes, upgrade)
+    if inventory.reviewed is not None:
+        decision = standing(wanted, strict=inventory.policy.lock.strict)
     found = generate(inventory, desired, decision, roots)
     unmet = {**_unmet(decision, roots), **found.unmet}
     told = (problem for problem in decision.problems if not (unmet and _is_told_better(problem)))
@@ -68,7 +75,7 @@ def close(
     closed = _extended(desired, found, released)
     if found.variants:
         resolution = resolve(inventory, closed)
-    return Closed(closed, _without(resolution, unmet), decision, scopes)
+    return Closed(closed, _without(resolution, unmet), decision, wanted, scopes)
 
 
 def _scopes(inventory: Inventory, known: Known, roots: Roots) -> Scopes:

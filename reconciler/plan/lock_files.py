@@ -1,0 +1,145 @@
+"""The reviewed lock as it should be: every pin that is asked for, and how that differs from main's (D3)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.dependencies.decision import Decision, Locked, ScopeDecision, is_lock_file
+from reconciler.dependencies.lockfile import LockOp, lock_changes, lock_path, record_bytes, resolution_path
+from reconciler.dependencies.lockfile import Resolution as DependencyResolution
+from reconciler.expand import Desired
+from reconciler.ids import ObjectName
+from reconciler.inventory import Inventory, ReviewedLock
+from reconciler.lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
+from reconciler.objects import File, Files
+from reconciler.plan.changes import PinChange
+from reconciler.resolve.locked import lock_pin, upstream_data
+from reconciler.resolve.resolution import Resolution
+
+_SHORT = 8
+_WHY = {
+    LockOp.ADD: "asked for",
+    LockOp.CHANGE: "decided anew",
+    LockOp.REMOVE: "not asked for any more",
+}
+
+
+class WantedLock(NamedTuple):
+    """A whole lock, by path below its directory, what it changes of main's, and its newest input's time."""
+
+    files: Files
+    pins: tuple[PinChange, ...]
+    time: int
+
+
+def want_lock(
+    reviewed: ReviewedLock,
+    inventory: Inventory,
+    desired: Desired,
+    resolution: Resolution,
+    decision: Decision,
+) -> WantedLock:
+    """Return the lock that main should have. Pure and order-free.
+
+    A pin that is current stays byte for byte, and so does one that a person holds. One that nobody
+    asks for leaves after its package, and only where every manifest was understood; what is not a
+    lock is left alone.
+    """
+    files = dict(reviewed.files)
+    pins: list[PinChange] = []
+    time = inventory.control.commit.time
+    asked = [(one.variant, one.offers) for one in resolution.variants]
+    asked += [(one.variant, one.offers) for one in resolution.waiting]
+    for variant, offers in sorted(asked, key=lambda one: one[0].key):
+        lock = lock_pin(variant.key, upstream_data(variant), offers) if offers else None
+        change = _upstream_change(variant.key, lock, reviewed)
+        if change is not None:
+            pins.append(change)
+            _put(files, variant.key, lock)
+            time = max(time, offers.commit.time if offers else 0)
+    for key in _unasked(reviewed, inventory, desired):
+        pins.append(_removed(reviewed.pins[key], "no variant asks for it"))
+        _put(files, key, None)
+    pins += _dependency_pins(decision)
+    kept = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
+    return WantedLock(kept | _dependency_files(decision, reviewed), tuple(pins), time)
+
+
+def _put(files: dict[str, File], key: ObjectName, lock: UpstreamLock | None) -> None:
+    path = f"{UPSTREAMS_DIRECTORY}/{key.namespace}/{key.name}.json".removeprefix(f"{LOCKS_DIRECTORY}/")
+    files.pop(path, None)
+    if lock is not None:
+        files[path] = File.of(lock_bytes(lock))
+
+
+def _upstream_change(key: ObjectName, new: UpstreamLock | None, reviewed: ReviewedLock) -> PinChange | None:
+    """Return how a variant's pin should change, None if it should stay."""
+    old = reviewed.pins.get(key)
+    if key in reviewed.broken:
+        return None
+    if new is None:
+        return _removed(old, "names one revision by itself") if old else None
+    same = old is not None and old.request == new.request
+    if old and same and (old.held or old.commit == new.commit):
+        return None
+    why = _found_by(new.selector) if same else f"asks for {_request(new.selector)}"
+    return PinChange(f"PackageVariant {key}", _label(old), _label(new), why)
+
+
+def _removed(old: UpstreamLock, why: str) -> PinChange:
+    return PinChange(f"PackageVariant {old.key}", _label(old), "", why)
+
+
+def _label(lock: UpstreamLock | None) -> str:
+    return f"{lock.ref or lock.package}@{lock.commit[:_SHORT]}" if lock else ""
+
+
+def _request(selector: Mapping[str, Any]) -> str:
+    return " and ".join(f"{how} {what}" for how, what in sorted(selector.items())) or "the latest revision"
+
+
+def _found_by(selector: Mapping[str, Any]) -> str:
+    """Return why a selector finds another commit than it did."""
+    if "version" in selector:
+        return f"the newest that {selector['version']} allows"
+    return f"{_request(selector)} moved" if selector else "the latest published revision"
+
+
+def _unasked(reviewed: ReviewedLock, inventory: Inventory, desired: Desired) -> Iterator[ObjectName]:
+    """Yield the variants that have a pin, are gone for certain, and whose package is settled (law 4)."""
+    control = inventory.control
+    if not control.readable or control.broken or inventory.stalled or desired.stalled:
+        return
+    there = {variant.key for variant in desired.variants} | inventory.records.keys()
+    yield from sorted(reviewed.pins.keys() - there)
+
+
+def _dependency_files(decision: Decision, reviewed: ReviewedLock) -> dict[str, File]:
+    """Return the locks of clusters: main's own bytes where no more changed than what they were made from."""
+    found: dict[str, File] = {}
+    for scope in decision.scopes:
+        one = _settled(scope)
+        if one is not None:
+            paths = (lock_path(one.lock), resolution_path(one.lock.resolution))
+            for full, record in zip(paths, (one.lock, one.resolution), strict=True):
+                path = full.removeprefix(f"{LOCKS_DIRECTORY}/")
+                mine = reviewed.files.get(path) if one is scope.before else None
+                found[path] = mine or File.of(record_bytes(record))
+    return found
+
+
+def _settled(scope: ScopeDecision) -> Locked | None:
+    before, after = scope.before, scope.after
+    return before if before and after and before.resolution == after.resolution else after
+
+
+def _dependency_pins(decision: Decision) -> Iterator[PinChange]:
+    nothing = DependencyResolution()
+    for scope in decision.scopes:
+        one = _settled(scope)
+        before = scope.before.resolution if scope.before else nothing
+        changes = lock_changes(before, one.resolution if one else nothing)
+        for change in changes:
+            what = f"cluster {scope.cluster}: {change.instance}"
+            yield PinChange(what, change.before, change.after, _WHY[change.op])
+        if not changes and one != scope.before:
+            yield PinChange(f"cluster {scope.cluster}", "", "", "how its needs are met")
