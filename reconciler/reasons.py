@@ -54,6 +54,7 @@ class Reason(StrEnum):
     OWNER_UNKNOWN = "OwnerUnknown"
     PACKAGE_EXISTS = "PackageExists"
     PAUSED = "Paused"
+    PIPELINE_FAILED = "PipelineFailed"
     PUBLISHED_BY_MERGE = "PublishedByMerge"
     PULL_REQUEST_MISSING = "PullRequestMissing"
     REJECTED = "Rejected"

@@ -1,5 +1,6 @@
 """What was applied: the records of the state branch, as schemas with stable bytes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -16,6 +17,16 @@ WANTED_LOCK = "lock.json"
 
 FUNCTIONS = "Functions"
 """How a reason starts why a package is not ready because of its functions."""
+
+
+def is_failure(reason: str) -> bool:
+    """Whether a package is not ready for this reason because a function failed, or nobody can run it."""
+    return reason.startswith(FUNCTIONS)
+
+
+def functions_failed(unready: Iterable[str]) -> bool:
+    """Whether a package is as it was made before its functions: one of them failed or cannot run."""
+    return any(map(is_failure, unready))
 
 
 class _Record(BaseModel):
@@ -41,6 +52,7 @@ class PackageVariantRecord(_Record):
     main that it was rendered onto ("" for none) and `output_tree` the result: where all three
     still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
     what was rejected; `deletion_proposed` tells that people were asked to delete the package.
+    `facts` are inputs by name, to say later which of them changed.
     `injection` says which required injection points are empty, None if the package has no points;
     `objects` are digests of the cluster objects that its injectors may name, by kind and name;
     `group` is the head of the group that its draft was last in;
@@ -74,6 +86,7 @@ class PackageVariantRecord(_Record):
     conflicts: tuple[OpenConflict, ...] = ()
     unready: tuple[str, ...] = ()
     objects: dict[str, str] = {}
+    facts: dict[str, str] = {}
 
     @property
     def key(self) -> ObjectName:

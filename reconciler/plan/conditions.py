@@ -11,6 +11,7 @@ from reconciler.plan.world import World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
 from reconciler.resolve.upstreams import subject_of
+from reconciler.state import is_failure
 
 _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"
@@ -21,6 +22,7 @@ _UNENSURED = frozenset(
         Reason.DUPLICATE_DOWNSTREAM,
         Reason.LOCK_PENDING,
         Reason.NOT_OURS,
+        Reason.PIPELINE_FAILED,
         Reason.UPSTREAM_TAG_MOVED,
     }
 )
@@ -77,7 +79,8 @@ def _variant(variant: DesiredVariant, change: Change, world: World) -> Iterator[
     yield _condition("Valid", True, "Valid", _VALID)
     injection = _injection(variant, world)
     error = _error(change)
-    yield from (_ensured(type_, change, error, injection) for type_ in ("DownstreamEnsured", "Ready"))
+    yield _ensured(change, error, injection)
+    yield _ready(change, error or injection or "")
     yield _draft(_has_draft(variant, change, world))
     yield _context(variant, error, world)
     yield _config(error, injection)
@@ -90,11 +93,22 @@ def _injection(variant: DesiredVariant, world: World) -> str | None:
     return fresh.injection if isinstance(fresh, Package) else None
 
 
-def _ensured(type_: str, change: Change, error: str, injection: str | None) -> Condition:
-    if not error and not injection:
-        return _condition(type_, True, "NoErrors", _ENSURED)
-    reason = str(change.reason) if error else "ConfigNotInjected"
-    return _condition(type_, False, "Error" if type_ == "Ready" else reason, error or injection or "")
+def _ensured(change: Change, error: str, injection: str | None) -> Condition:
+    """Say whether main or a draft holds what the variant asks for."""
+    if error:
+        return _condition("DownstreamEnsured", False, str(change.reason), error)
+    if injection:
+        return _condition("DownstreamEnsured", False, "ConfigNotInjected", injection)
+    failed = "; ".join(filter(is_failure, change.unready))
+    reason = Reason.PIPELINE_FAILED if failed else "NoErrors"
+    return _condition("DownstreamEnsured", not failed, reason, failed or _ENSURED)
+
+
+def _ready(change: Change, error: str) -> Condition:
+    """Say the same of readiness as the plan's row: why the package may not be approved as it is."""
+    asked = change.message if change.conflicts else ""
+    message = error or "; ".join(change.unready) or asked
+    return _condition("Ready", not message, "Error" if message else "NoErrors", message or _ENSURED)
 
 
 def _error(change: Change) -> str:

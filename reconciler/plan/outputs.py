@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from reconciler.inventory import Draft, PullRequest, PullState
 from reconciler.layout import DRAFTS, draft_ref
 from reconciler.plan.beginnings import start_branch
-from reconciler.plan.causes import content_causes
+from reconciler.plan.causes import content_causes, upstream_causes
 from reconciler.plan.changes import Change, ConflictNote, Op
 from reconciler.plan.drafts import (
     close_drafts,
@@ -21,11 +21,11 @@ from reconciler.plan.drafts import (
 from reconciler.plan.messages import upstream_label
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
-from reconciler.render.conflicts import open_conflict
+from reconciler.render.conflicts import open_conflict, recorded_conflicts
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.resolution import ResolvedVariant
-from reconciler.state import PackageVariantRecord
+from reconciler.state import PackageVariantRecord, functions_failed, is_failure
 
 RETRY = "reconciler.dev/retry"
 
@@ -61,10 +61,16 @@ def decide_output(case: Case, change: Change) -> Change:
     if isinstance(fresh, Blocked):
         return _blocked(change, fresh.reason, fresh.message, fresh.conflicts)
     draft = case.target.draft
-    change = replace(change, after=fresh.tree, ready=is_proposed(draft) and fresh.ready)
+    shown = case.rendered.merged if draft and draft.touched else None
+    change = replace(
+        change,
+        after=fresh.tree,
+        ready=is_proposed(draft) and fresh.ready,
+        unready=shown.unready if isinstance(shown, Package) else fresh.unready,
+        warnings=fresh.warnings,
+    )
     if fresh.tree == case.target.package.main_tree:
         return _obsolete_draft(case, change, draft) if draft else change
-    change = replace(change, unready=fresh.unready, warnings=fresh.warnings)
     if draft is None:
         return _new_draft(case, change, fresh)
     return _open_draft(case, change, draft, fresh)
@@ -76,7 +82,28 @@ def _open_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Cha
         return _touched_draft(case, change, draft, fresh)
     if draft.tree == fresh.tree:
         return _standing_draft(case, change, draft, fresh.conflicts)
+    if _is_better(case, draft, fresh):
+        return _kept_draft(case, change, draft, fresh)
     return _written(case, change, draft, fresh)
+
+
+def _is_better(case: Case, draft: Draft, package: Package) -> bool:
+    """Whether a draft went through its functions, and what would take its place did not (ADR 9)."""
+    if package.is_rendered:
+        return False
+    record = case.record
+    is_ours = record is not None and record.output_tree == draft.written
+    return not (is_ours and record is not None and functions_failed(record.unready))
+
+
+def _kept_draft(case: Case, change: Change, draft: Draft, package: Package) -> Change:
+    """Keep a good draft while the functions of what would take its place fail; they are tried every run."""
+    record = case.record
+    failure = next(filter(is_failure, package.unready), "")
+    change = replace(change, unready=record.unready if record else ())
+    change = _standing_draft(case, change, draft, recorded_conflicts(record))
+    message = f"{failure}; the draft stays as it was"
+    return replace(change, reason=Reason.PIPELINE_FAILED, message=message, ready=False)
 
 
 def _new_draft(case: Case, change: Change, package: Package) -> Change:
@@ -102,9 +129,8 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
     pull = _pull(case, draft_ref(target.package.path, workspace), None)
     reason = _reason(case, None)
     op = Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op
-    return _asking(
-        replace(change, op=op, reason=reason, writes=(*start, write), pull=pull), package.conflicts
-    )
+    change = replace(change, op=op, reason=reason, writes=(*start, write), pull=pull)
+    return _asking(_explained(case, change, None), package.conflicts)
 
 
 def _was_reverted(case: Case, package: Package) -> bool:
@@ -152,12 +178,10 @@ def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> 
         return _blocked(change, merged.reason, merged.message, merged.conflicts)
     if merged.tree == draft.tree:
         return _standing_draft(case, change, draft, merged.conflicts)
-    return _written(
-        case,
-        replace(change, after=merged.tree, ready=change.ready and merged.ready, unready=merged.unready),
-        draft,
-        merged,
-    )
+    if _is_better(case, draft, merged):
+        return _kept_draft(case, change, draft, merged)
+    change = replace(change, after=merged.tree, ready=change.ready and merged.ready)
+    return _written(case, change, draft, merged)
 
 
 def _standing_draft(case: Case, change: Change, draft: Draft, conflicts: tuple[Conflict, ...]) -> Change:
@@ -204,13 +228,18 @@ def _written(case: Case, change: Change, draft: Draft, package: Package) -> Chan
     reason = _reason(case, draft)
     op = {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE)
     change = replace(change, op=op, reason=reason, writes=(write,), pull=_pull(case, draft.ref, draft))
-    return _asking(_explained(case, change), package.conflicts)
+    return _asking(_explained(case, change, draft), package.conflicts)
 
 
-def _explained(case: Case, change: Change) -> Change:
-    if change.reason is not Reason.CONTENT_CHANGED:
-        return change
-    return replace(change, message=content_causes(case.resolved, case.record))
+def _explained(case: Case, change: Change, draft: Draft | None) -> Change:
+    """Add what the content changed for, as far as its reason and the revisions do not say it."""
+    resolved, record = case.resolved, case.record
+    if change.reason is Reason.CONTENT_CHANGED:
+        return replace(change, message=content_causes(resolved, record, asked_again=case.is_asked_again))
+    if change.reason is Reason.UPSTREAM_CHANGED:
+        before = resolved.draft_base if draft else resolved.base
+        return replace(change, message=upstream_causes(resolved, record, before))
+    return change
 
 
 def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:
@@ -238,7 +267,8 @@ def _asking(change: Change, conflicts: tuple[Conflict, ...]) -> Change:
         return change
     count = len(conflicts)
     values = f"{count} value{'s' if count > 1 else ''} changed on both sides"
-    message = f"{values}; the draft keeps the local ones until somebody edits it or sets a policy"
+    asked = f"{values}; the draft keeps the local ones until somebody edits it or sets a policy"
+    message = "; ".join(part for part in (change.message, asked) if part)
     return replace(change, message=message, conflicts=_notes(conflicts), waits=True, ready=False)
 
 

@@ -14,7 +14,7 @@ from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
-from reconciler.render.rendered import Blocked, Package, RenderedVariant
+from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.locked import lock_pin, upstream_data
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import ResolvedVariant
@@ -34,6 +34,7 @@ _UNDECIDED = frozenset(
         Reason.PACKAGE_EXISTS,
         Reason.DUPLICATE_DOWNSTREAM,
         Reason.HELD_BACK,
+        Reason.PIPELINE_FAILED,
         Reason.UPSTREAM_TAG_MOVED,
     }
 )
@@ -151,8 +152,9 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         retry=variant.annotations.get(RETRY, ""),
         injection=fresh.injection if isinstance(fresh, Package) else None,
         objects=dict(resolved.objects),
+        facts=dict(resolved.facts),
         conflicts=tuple(_open(note) for note in change.conflicts),
-        unready=_unready(world.rendered.variants[variant.key], change),
+        unready=change.unready,
     )
 
 
@@ -166,15 +168,6 @@ def _open(note: ConflictNote) -> OpenConflict:
     return OpenConflict(
         path=note.path, resource=note.resource, field=note.field, upstream=note.upstream, local=note.local
     )
-
-
-def _unready(rendered: RenderedVariant, change: Change) -> tuple[str, ...]:
-    """Return what else keeps the package that we stand for from being approved."""
-    tree = change.written.tree if change.written else None
-    for package in (rendered.merged, rendered.fresh):
-        if isinstance(package, Package) and tree in (None, package.tree):
-            return package.unready
-    return ()
 
 
 def _output(resolved: ResolvedVariant, change: Change, world: World) -> Oid | None:

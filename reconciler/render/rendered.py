@@ -7,6 +7,7 @@ from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.objects import Files
 from reconciler.reasons import Reason
 from reconciler.render.update import Conflict
+from reconciler.state import functions_failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,11 @@ class Package:
     injection: str | None = None
     unready: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_rendered(self) -> bool:
+        """Whether its functions ran, if it has any; otherwise it is as it was made before them."""
+        return not functions_failed(self.unready)
 
     @property
     def ready(self) -> bool:

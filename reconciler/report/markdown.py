@@ -51,7 +51,7 @@ _SENTENCES = {
 
 def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
     """Return the plan as a job summary: what changes, what is wrong, the checksum."""
-    changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits]
+    changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits or c.unready]
     rows = [
         {"op": str(c.op), "name": names.of(c), "reason": str(c.reason), "detail": detail(c)[:LONGEST]}
         for c in changes[:ROWS]

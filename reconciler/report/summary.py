@@ -61,6 +61,9 @@ def summary_line(plan: Plan) -> str:
     waiting = sum(change.waits for change in plan.changes)
     if waiting:
         counts.append(f"{waiting} waiting for people")
+    unready = sum(bool(change.unready) for change in plan.changes)
+    if unready:
+        counts.append(f"{unready} not ready")
     if plan.problems:
         counts.append(f"{len(plan.problems)} problem{'s' if len(plan.problems) > 1 else ''}")
     what = ", ".join(counts) if counts else "no packages"
@@ -69,8 +72,9 @@ def summary_line(plan: Plan) -> str:
 
 
 def detail(change: Change) -> str:
-    """Return what else a row should say: upstream revisions, the message, who has to act."""
-    parts = [upstream_text(change), change.message, "waits for a person" if change.waits else ""]
+    """Return what else a row should say: upstream revisions, why, what is not ready, who has to act."""
+    unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
+    parts = [upstream_text(change), change.message, unready, "waits for a person" if change.waits else ""]
     return "; ".join(part for part in parts if part)
 
 

@@ -38,7 +38,8 @@ class ResolvedVariant:
     was never made or its lock names a commit that cannot be found (then `lost_base` says why).
     `local` is the package on main, `draft` our open draft of it and `draft_base` what that one
     was made from. `inputs` is the digest of everything that rendering reads; `settled` is the
-    result where a record already tells it, and then no tree is needed. `objects` are digests of the
+    result where a record already tells it, and then no tree is needed. `facts` are the inputs that a
+    record keeps to say later which of them changed, `objects` are digests of the
     cluster objects that its injectors may name. `moved` says how its numbered
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
@@ -54,6 +55,7 @@ class ResolvedVariant:
     draft: Draft | None = None
     draft_base: Pin | None = None
     inputs: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
     settled: Oid | None = None
     objects: Mapping[str, str] = field(default_factory=dict)
     moved: str = ""

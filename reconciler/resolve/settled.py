@@ -12,7 +12,7 @@ from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView, Snapshot, SnapshotObject
 from reconciler.policy import FunctionPolicy
 from reconciler.resolve.resolution import Pin, ResolvedVariant
-from reconciler.state import FUNCTIONS, PackageVariantRecord
+from reconciler.state import PackageVariantRecord, functions_failed
 
 ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]
 
@@ -26,7 +26,11 @@ ENGINE = 2
 """Raised when rendering changes what it makes of the same inputs; then every package is rendered once."""
 
 
-def inputs_digest(
+_TOLD = ("engine", "instance", "repository", "deployment", "policies", "functions")
+"""The facts that a record keeps beside the digest of all: to say later which of them changed."""
+
+
+def input_facts(
     variant: DesiredVariant,
     view: RepositoryView,
     downstream: PackageKey,
@@ -34,11 +38,8 @@ def inputs_digest(
     inventory: Inventory,
     *,
     objects: ObjectIndex,
-) -> str:
-    """Return the digest of everything that rendering this variant reads, but for the package itself.
-
-    Deterministic: the order of maps does not matter, the order of lists does.
-    """
+) -> dict[str, Any]:
+    """Return everything that rendering this variant reads, but for the package itself, as plain data."""
     spec = variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     policies = {name: text for name, text in variant.annotations.items() if name in POLICIES}
     kept = ("packageContext", "pipeline", "mutators", "injectors")
@@ -57,7 +58,22 @@ def inputs_digest(
         facts["policies"] = policies
     if inventory.policy.functions != FunctionPolicy():
         facts["functions"] = asdict(inventory.policy.functions)
-    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return facts
+
+
+def inputs_digest(facts: Mapping[str, Any]) -> str:
+    """Return the digest of inputs. Deterministic: the order of maps does not matter, that of lists does."""
+    return _digest(facts)
+
+
+def told_facts(facts: Mapping[str, Any], inputs: str, record: PackageVariantRecord | None) -> dict[str, str]:
+    """Return the facts that a record keeps, each as it is or, if it is large, as a short digest.
+
+    Where the record has them for these very inputs already, they are not made again.
+    """
+    if record is not None and record.inputs == inputs and record.facts:
+        return record.facts
+    return {name: _told(facts[name]) for name in _TOLD if name in facts}
 
 
 def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None) -> Oid | None:
@@ -68,7 +84,7 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     """
     if record is None or not record.output_tree or record.inputs != resolved.inputs:
         return None
-    if any(reason.startswith(FUNCTIONS) for reason in record.unready):
+    if functions_failed(record.unready):
         return None  # what could not run may have come since: an image was pulled, say
     output = Oid(record.output_tree)
     if record.local_tree != (resolved.local or "") and output != resolved.local:
@@ -116,5 +132,9 @@ def _injected(variant: DesiredVariant, snapshot: Snapshot, objects: ObjectIndex)
     return [kinds, served, [[o.api_version, o.kind, o.name, _digest(o.body)] for o in found]]
 
 
-def _digest(body: Mapping[str, Any]) -> str:
+def _told(fact: object) -> str:
+    return str(fact) if isinstance(fact, str | int) else _digest(fact)[:_SHORT]
+
+
+def _digest(body: object) -> str:
     return hashlib.sha256(orjson.dumps(body, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -17,7 +17,15 @@ from reconciler.resolve.ownership import current_draft
 from reconciler.resolve.publications import find_publications, foresee
 from reconciler.resolve.releases import find_releases
 from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant, WaitingVariant
-from reconciler.resolve.settled import ObjectIndex, find_settled, index_objects, inputs_digest, named_objects
+from reconciler.resolve.settled import (
+    ObjectIndex,
+    find_settled,
+    index_objects,
+    input_facts,
+    inputs_digest,
+    named_objects,
+    told_facts,
+)
 from reconciler.resolve.upstreams import find_repository
 
 
@@ -89,7 +97,8 @@ def resolve_variant(
     draft_base, _ = find_base(draft_header, pin, record, inventory, lookups.sources)
     pin = _steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, path)
-    inputs = inputs_digest(variant, view, where, pin, inventory, objects=lookups.objects)
+    facts = input_facts(variant, view, where, pin, inventory, objects=lookups.objects)
+    inputs = inputs_digest(facts)
     resolved = ResolvedVariant(
         variant=variant,
         view=view.key,
@@ -101,6 +110,7 @@ def resolve_variant(
         draft=draft,
         draft_base=draft_base,
         inputs=inputs,
+        facts=told_facts(facts, inputs, record),
         objects=named_objects(variant, lookups.objects),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,

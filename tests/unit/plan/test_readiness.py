@@ -1,0 +1,200 @@
+"""What is not ready says so, in the row and in the conditions alike; a good draft outlives a bad pipeline."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.api.porch import (
+    Downstream,
+    Function,
+    InjectionSelector,
+    PackageVariantSpec,
+    Pipeline,
+    Upstream,
+)
+from reconciler.ids import ObjectKey
+from reconciler.inventory import PullState
+from reconciler.plan.changes import Change, Op, Plan, WriteDraft
+from reconciler.reasons import Reason
+from reconciler.report.summary import detail, summary_line
+from tests.support.model import ModelWorld, blueprint, kptfile, package
+
+POINT = """\
+apiVersion: hr.example.com/v1
+kind: Team
+metadata:
+  name: team
+  annotations:
+    kpt.dev/config-injection: required
+spec: {}
+"""
+GATE = "info:\n  readinessGates:\n  - conditionType: security.review\n"
+NOBODY = Pipeline(mutators=[Function(name="magic", image="example.com/nobody/has-this:v1")])
+
+
+def spec(revision: int = 1, **more: object) -> PackageVariantSpec:
+    given: dict[str, object] = {
+        "upstream": Upstream(repo="blueprints", package="web", revision=revision),
+        "downstream": Downstream(repo="edge", package="web"),
+        **more,
+    }
+    return PackageVariantSpec(**given)
+
+
+@pytest.fixture
+def world() -> ModelWorld:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge")
+    world.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n"), 1)
+    world.publish("blueprints", "web", blueprint("web", a_yaml="a: 2\n"), 2)
+    world.publish("blueprints", "web", blueprint("web", team_yaml=POINT), 3)
+    world.publish("blueprints", "web", package({"Kptfile": kptfile("web", GATE)}), 4)
+    return world
+
+
+def conditions(plan: Plan) -> dict[str, tuple[str, str, str]]:
+    found = plan.conditions[ObjectKey("config.porch.kpt.dev", "PackageVariant", "default", "web")]
+    return {c.type: (c.status, c.reason, c.message) for c in found}
+
+
+def only(plan: Plan) -> Change:
+    (change,) = plan.changes
+    return change
+
+
+def assert_agree(plan: Plan) -> None:
+    """The row says that it is not ready if and only if the condition does, and why."""
+    status, _, message = conditions(plan)["Ready"]
+    change = only(plan)
+    says = bool(change.unready or change.conflicts) or change.reason is Reason.PIPELINE_FAILED
+    assert (status == "False") is says, (status, change)
+    assert all(reason in message for reason in change.unready) or change.message in message
+    if change.unready:
+        assert f"not ready: {change.unready[0]}" in detail(change)
+        assert "1 not ready" in summary_line(plan)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words", "ensured"),
+    [
+        (spec(), "", ("True", "NoErrors")),
+        (
+            spec(3, injectors=[InjectionSelector(name="blue")]),
+            "config.injection.Team.team: ",
+            ("False", "ConfigNotInjected"),
+        ),
+        (spec(pipeline=NOBODY), "Functions cannot run: ", ("False", "PipelineFailed")),
+        (spec(4), "security.review: the package has no such condition", ("True", "NoErrors")),
+    ],
+    ids=["ready", "injection", "pipeline", "gate"],
+)
+def test_row_and_conditions_agree(
+    world: ModelWorld, wanted: PackageVariantSpec, words: str, ensured: tuple[str, str]
+) -> None:
+    world.variants["web"] = wanted
+    for plan in (world.run(), world.run()):
+        assert_agree(plan)
+        assert bool(words) == bool(only(plan).unready)
+        assert words in "".join(only(plan).unready)
+        assert conditions(plan)["DownstreamEnsured"][:2] == ensured
+    world.merge("edge", world.drafts("edge")[0])
+    for plan in (world.run(), world.run()):
+        assert_agree(plan)
+        assert words in "".join(only(plan).unready), "what is published and not ready says so too"
+
+
+def test_an_open_conflict_is_not_ready(world: ModelWorld) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    world.edit("edge", "web", {"a.yaml": "a: mine\n"})
+    world.variants["web"] = spec(2)
+
+    for plan in (world.run(), world.run()):
+        assert only(plan).conflicts
+        assert_agree(plan)
+
+
+def test_a_new_package_gets_a_draft_that_was_not_rendered(world: ModelWorld) -> None:
+    world.variants["web"] = spec(pipeline=NOBODY)
+
+    change = only(world.run())
+
+    assert (change.op, change.reason, change.waits) == (Op.CREATE, Reason.NOT_FOUND, False)
+    assert change.pull is not None
+    assert change.pull.draft
+    assert world.plan().is_empty
+
+
+@pytest.mark.parametrize("edits", [False, True])
+def test_a_good_draft_stays_as_it_was_while_the_pipeline_fails(world: ModelWorld, *, edits: bool) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    (draft,) = world.drafts("edge")
+    if edits:
+        world.edit("edge", "web", {"mine.yaml": "b: 1\n"}, ref=draft)
+    before = dict(world.repositories["edge"].refs)
+    world.variants["web"] = spec(2, pipeline=NOBODY)
+
+    for plan in (world.run(), world.run()):
+        change = only(plan)
+        assert (change.op, change.reason, change.unready) == (Op.KEEP, Reason.PIPELINE_FAILED, ())
+        assert change.message.startswith("Functions cannot run: ")
+        assert change.message.endswith("; the draft stays as it was")
+        assert_agree(plan)
+        assert conditions(plan)["DownstreamEnsured"][:2] == ("False", "PipelineFailed")
+        assert world.repositories["edge"].refs == before
+
+    world.variants["web"] = spec(2)
+    assert [type(write) for write in only(world.run()).writes] == [WriteDraft]
+    assert world.plan().is_empty
+
+
+def test_a_draft_that_was_never_rendered_follows_what_is_asked(world: ModelWorld) -> None:
+    world.variants["web"] = spec(pipeline=NOBODY)
+    world.run()
+    world.variants["web"] = spec(2, pipeline=NOBODY)
+
+    assert [type(write) for write in only(world.run()).writes] == [WriteDraft]
+    assert world.plan().is_empty
+
+
+def test_the_pull_request_of_a_kept_draft_is_seen_to(world: ModelWorld) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    world.repositories["edge"].pulls.clear()
+    world.variants["web"] = spec(2, pipeline=NOBODY)
+
+    change = only(world.run())
+
+    assert (change.op, change.reason) == (Op.UPDATE, Reason.PIPELINE_FAILED)
+    assert change.pull is not None
+    assert "the draft stays as it was" in change.message
+    assert world.plan().is_empty
+
+
+def test_a_published_package_gets_a_new_draft_that_was_not_rendered(world: ModelWorld) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    world.run()
+    world.variants["web"] = spec(2, pipeline=NOBODY)
+
+    change = only(world.run())
+
+    assert change.op is Op.UPDATE
+    assert change.unready
+    assert {p.state for p in world.repositories["edge"].pulls} == {PullState.MERGED, PullState.OPEN}
+    assert world.plan().is_empty
+
+
+def test_a_lost_record_keeps_the_draft_that_stands(world: ModelWorld) -> None:
+    """Whether it went through its functions cannot be told: it is not replaced by one that did not."""
+    world.variants["web"] = spec()
+    world.run()
+    world.lose_state()
+    world.variants["web"] = spec(2, pipeline=NOBODY)
+
+    assert only(world.run()).reason is Reason.PIPELINE_FAILED
+    assert replace(world.plan(), records={}).is_empty
