@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def status(settings: "Settings", output: str, names: Sequence[str], *, no_color: bool) -> Exit:
-    r"""Show the conditions of every PackageVariant and PackageVariantSet, as last applied.
+    r"""Show the conditions of every PackageVariant, set and package of a cluster, as last applied.
 
     They are read from the status branch of the control repository; nothing is computed anew.
     Exits 3 when something is stalled.
@@ -28,6 +28,7 @@ def status(settings: "Settings", output: str, names: Sequence[str], *, no_color:
     Examples:
       reconciler status
       reconciler status default/edge-nginx         one owner, by namespace and name
+      reconciler status dev/shop/db.io             one package of a cluster
       reconciler status -o json
     """
     from reconciler.report.json import listing
@@ -72,4 +73,8 @@ def _condition(owner: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _name(owner: Mapping[str, Any]) -> str:
+    """Return how an owner is asked for: a cluster's package has the cluster before its namespace, if any."""
+    if cluster := owner.get("cluster"):
+        parts = (cluster, owner.get("namespace"), owner.get("name"))
+        return "/".join(part for part in parts if part)
     return f"{owner.get('namespace', '')}/{owner.get('name', '')}"

@@ -1,0 +1,109 @@
+"""What a cluster's packages came to, in the words of Crossplane, Carvel and Porter."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from reconciler.dependencies.decision import Decision, Locks, decide
+from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.status import status_files
+from reconciler.dependencies.world import World
+from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
+
+PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(
+    "platform", "v1.0.0", "[{provider: x.io/acme/net, version: '>=v1.0.0'}]"
+)
+NET = crossplane("acme/net", "v1.5.0").replace("kind: Configuration", "kind: Provider")
+GVK = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
+
+
+def statuses(text: str, locks: Locks | None = None) -> dict[str, Any]:
+    world = replace(world_of(text), cluster="dev")
+    found = status_files([world], decision_of(world, locks))
+    return {path.removeprefix("conditions/packages/dev/"): json.loads(data) for path, data in found.items()}
+
+
+def decision_of(world: World, locks: Locks | None = None) -> Decision:
+    return decide(Scopes((world,)), locks or Locks())
+
+
+def conditions(one: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {found["type"]: (found["status"], found["reason"]) for found in one["conditions"]}
+
+
+def test_a_package_names_its_revision_and_counts_its_dependencies() -> None:
+    found = statuses(PLATFORM + NET)["Configuration/platform.json"]
+
+    status = found["status"]
+    assert status["currentIdentifier"] == "x.io/platform:v1.0.0"
+    assert status["currentRevision"].startswith("platform-")
+    assert (status["foundDependencies"], status["installedDependencies"], status["invalidDependencies"]) == (
+        1,
+        1,
+        0,
+    )
+    assert conditions(found) == {"Ready": ("True", "Resolved"), "Stalled": ("False", "Valid")}
+
+
+def test_what_was_generated_has_a_status_too() -> None:
+    found = statuses(PLATFORM + NET)
+
+    assert found["Provider/acme-net.json"]["status"]["currentIdentifier"] == "x.io/acme/net:v1.5.0"
+
+
+def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() -> None:
+    manual = NET.replace("x.io/acme/net", "x.io/net")
+    world = replace(
+        world_of(
+            provider("net", "v1.5.0").replace(":v1.5.0'", ":v1.5.0', revisionActivationPolicy: Manual")
+            + manual
+        ),
+        cluster="dev",
+    )
+    (document,) = status_files([world], decision_of(world)).values()
+
+    ready = next(one for one in json.loads(document)["conditions"] if one["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "AwaitingActivation")
+    assert "active is none" in ready["message"]
+
+
+def test_every_dependency_is_listed_with_who_made_it_and_what_serves_an_api() -> None:
+    found = statuses(
+        install("shop", "web.io", "")
+        + install("mine", "log.io", "")
+        + package("web.io", "1.0.0", needs("db.io", more=", alias: store"), needs("log.io"), GVK)
+        + package("db.io", "1.4.0")
+        + package("log.io", "1.0.0")
+        + "---\nkind: Cluster\napis: [certs.io/v1/Issuer]\n"
+    )
+
+    assert found["PackageInstall/prod/shop.json"]["status"]["dependencies"] == [
+        {
+            "alias": "store",
+            "created": True,
+            "package": {"refName": "db.io", "packageInstallRef": {"name": "db.io"}, "version": "1.4.0"},
+        },
+        {
+            "created": False,
+            "package": {"refName": "log.io", "packageInstallRef": {"name": "mine"}, "version": "1.0.0"},
+        },
+        {
+            "created": False,
+            "gvk": {"apiVersion": "certs.io/v1", "kind": "Issuer", "providedBy": "cluster"},
+        },
+    ]
+
+
+def test_what_has_no_answer_is_stalled_with_the_facts() -> None:
+    found = statuses(PLATFORM)["Configuration/platform.json"]
+
+    assert conditions(found)["Stalled"] == ("True", "DependencyConflict")
+    assert found["status"]["invalidDependencies"] == 1
+    assert "x.io/acme/net" in found["conditions"][0]["message"]
+
+
+def test_the_documents_depend_on_nothing_but_the_decision() -> None:
+    world = replace(world_of(PLATFORM + NET), cluster="dev")
+
+    assert status_files([world], decision_of(world)) == status_files([world], decision_of(world))
+    assert status_files([], decision_of(world)) == {}
