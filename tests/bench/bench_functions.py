@@ -1,9 +1,21 @@
-"""What functions cost: each builtin on a package of ten resources, a fleet of packages, and kpt beside it.
+"""What functions cost: each builtin on a package of ten resources, fleets of packages, and kpt beside them.
 
-Run it: `python tests/bench/bench_functions.py`. Ratios count; times are this machine's.
+Run it: `python tests/bench/bench_functions.py`. It exits 1 and names each goal that is missed.
+
+*Steps* are medians of CPU time, without what reading and writing the package takes. Their goals are
+for the machine on which PyYAML's C loader reads the same ten resources in `QUIET_MS`; where it takes
+longer in the same run, because the machine is slower or busy, the goals are longer in proportion.
+
+*Fleets* are compared with `kpt fn render` on one such package, whose three functions are `/bin/cat`:
+they copy their input, and what real ones would take is not counted. Both are wall time, in turns in
+the same run, with nothing kept from run to run. Three kinds, told apart because they share unlike much:
+all different (no file occurs twice), variants of one blueprint (all but the Kptfile occur in every
+package, as where a set makes them; each gets its own namespace, label and annotation), and variants
+that are rendered already. The goal is for the variants; the others are shown.
 """
 
 import gc
+import os
 import shutil
 import statistics
 import subprocess
@@ -12,14 +24,18 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from reconciler.functions.package_files import read_contents, write_contents
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.krm.yaml import emit
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
+from reconciler.runtime.pipelines import open_pipelines
 from reconciler.runtime.starlark import StarlarkRuntime
 
 POLICY = FunctionPolicy()
@@ -27,6 +43,9 @@ GOAL_MS = 2.0
 STARLARK_GOAL_MS = 5.0
 FLEET = 1000
 RATIO_GOAL = 100
+QUIET_MS = 1.1
+ROUNDS = 21
+TURNS = 3
 DEPLOYMENT = """apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -67,7 +86,7 @@ STEPS: dict[str, dict[str, Any]] = {
 }
 
 
-def package(number: int, *images: str) -> Files:
+def package(number: int, *images: str, name: str = "web") -> Files:
     steps = [
         {"image": image, "configMap": {key: text.format(n=number) for key, text in STEPS[image].items()}}
         for image in images
@@ -78,98 +97,148 @@ def package(number: int, *images: str) -> Files:
         "metadata": {"name": "p", "annotations": {"config.kubernetes.io/local-config": "true"}},
         "pipeline": {"mutators": steps},
     }
-    files = {f"web-{n}.yaml": File.of(DEPLOYMENT.format(n=n).encode()) for n in range(10)}
+    texts = {f"{name}-{n}.yaml": DEPLOYMENT.format(n=n).replace("web-", f"{name}-") for n in range(10)}
+    files = {path: File.of(text.encode()) for path, text in texts.items()}
     return files | {"Kptfile": File.of((emit(kptfile) + "\n").encode())}
 
 
-def median_ms(work: Callable[[int], None], runs: int = 15) -> float:
-    took = []
-    for number in range(runs + 2):
-        gc.collect()
-        begin = time.process_time()
-        work(number)
-        took.append((time.process_time() - begin) * 1000)
-    return statistics.median(took[2:])
+def read_by_pyyaml(_: int) -> None:
+    for number in range(10):
+        yaml.load(DEPLOYMENT.format(n=number), Loader=yaml.CSafeLoader)
 
 
 def without_a_step(number: int) -> None:
     """Read and write the ten resources, and run nothing: what a step is measured against."""
-    from reconciler.functions.package_files import read_contents, write_contents
-
-    contents = read_contents(package(number))
+    contents = read_contents(package(number, name=f"w{number}"))
     write_contents(contents, [item for found in contents.resources.values() for item in found])
 
 
-def each_builtin(runtime: StarlarkRuntime) -> bool:
-    base = median_ms(without_a_step)
-    print(f"ten resources read and written, no step  {base:6.2f} ms")
+def medians(works: dict[str, Callable[[int], None]]) -> dict[str, float]:
+    """Return the CPU time of each work in ms, taken in turns, so that all meet the same machine."""
+    took: dict[str, list[float]] = {name: [] for name in works}
+    for number in range(ROUNDS + 2):
+        for name, work in works.items():
+            gc.collect()
+            begin = time.process_time()
+            work(number)
+            took[name].append((time.process_time() - begin) * 1000)
+    return {name: statistics.median(each[2:]) for name, each in took.items()}
+
+
+def each_builtin() -> list[str]:
+    """Print what every step takes, and return the goals that are missed."""
+    with StarlarkRuntime(POLICY) as runtime:
+
+        def renders(image: str) -> Callable[[int], None]:
+            def work(number: int) -> None:
+                own = f"web{number}-{image.partition(':')[0]}"  # no file occurs twice: nothing is shared
+                result = run_pipeline(package(number, image, name=own), [runtime], POLICY)
+                assert result.ok, result.error
+
+            return work
+
+        found = medians(
+            {
+                "pyyaml": read_by_pyyaml,
+                "nothing": without_a_step,
+                **{image: renders(image) for image in STEPS},
+            }
+        )
+    slow = max(1.0, found["pyyaml"] / QUIET_MS)
+    print(f"PyYAML's C loader, the ten resources      {found['pyyaml']:6.2f} ms: goals times {slow:.2f}")
+    print(f"ten resources read and written, no step   {found['nothing']:6.2f} ms")
     print(f"{'function':30} {'package':>10} {'the step':>10}  goal")
-    good = True
+    missed = []
     for image in STEPS:
-
-        def work(number: int, image: str = image) -> None:
-            result = run_pipeline(package(number, image), [runtime], POLICY)
-            assert result.ok, result.error
-
-        whole = median_ms(work)
-        goal = STARLARK_GOAL_MS if image.startswith("starlark") else GOAL_MS
-        step = whole - base
-        good = good and step <= goal
-        print(f"{image:30} {whole:7.2f} ms {step:7.2f} ms  {goal:g} ms {'' if step <= goal else 'MISSED'}")
-    return good
+        goal = (STARLARK_GOAL_MS if image.startswith("starlark") else GOAL_MS) * slow
+        step = found[image] - found["nothing"]
+        print(f"{image:30} {found[image]:7.2f} ms {step:7.2f} ms  {goal:.2f} ms")
+        if step > goal:
+            missed.append(f"{image} takes {step:.2f} ms, more than {goal:.2f} ms")
+    return missed
 
 
 THREE = ("set-namespace:v0.4", "set-labels:v0.2", "set-annotations:v0.1")
 
 
-def fleet(packages: list[Files], what: str) -> float:
-    """Return packages a second, for packages with three steps."""
+class Fleet(NamedTuple):
+    """A fleet and how many packages a second it was rendered at, each time."""
+
+    what: str
+    packages: list[Files]
+    rates: list[float]
+
+
+def fleets() -> list[Fleet]:
+    variants = [package(number, *THREE) for number in range(FLEET)]
+    different = [package(number, *THREE, name=f"w{number}") for number in range(FLEET)]
+    rendered = [run_pipeline(files, (), POLICY).files for files in variants]
+    return [
+        Fleet("all different", different, []),
+        Fleet("variants of one blueprint", variants, []),
+        Fleet("variants, rendered already", list(rendered), []),
+    ]
+
+
+def rate(packages: list[Files]) -> float:
+    """Return packages a second; opening and ending processes counts."""
+    gc.collect()
     begin = time.perf_counter()
-    for files in packages:
-        assert run_pipeline(files, (), POLICY).ok
+    with open_pipelines(POLICY) as run:
+        results = run(packages)
     took = time.perf_counter() - begin
-    print(
-        f"{FLEET} packages x 3 steps, {what}: {took:.2f} s, {FLEET / took:.0f} packages a second, one process"
-    )
-    return FLEET / took
+    assert all(result.ok for result in results)
+    return len(packages) / took
 
 
-def kpt_rate() -> float | None:
+def kpt_rate(kpt: str, directory: str) -> float:
     """Return packages a second by kpt, with three executables that copy their input."""
-    kpt = shutil.which("kpt")
-    if kpt is None:
-        print("kpt is not installed: nothing to compare with")
-        return None
+    runs = 6
+    begin = time.perf_counter()
+    for _ in range(runs):
+        subprocess.run([kpt, "fn", "render", directory, "--allow-exec"], check=True, capture_output=True)
+    return runs / (time.perf_counter() - begin)
+
+
+def write_for_kpt(root: Path) -> None:
+    for path, file in package(1, *THREE).items():
+        (root / path).write_bytes(file.data)
+    text = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n"
+    (root / "Kptfile").write_text(text + "  - exec: /bin/cat\n" * 3)
+
+
+def compare(kpt: str | None) -> list[str]:
+    """Print how fast fleets are rendered, alone and against kpt; return the goals that are missed."""
+    listed = fleets()
+    theirs: list[float] = []
     with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        for path, file in package(1, *THREE).items():
-            (root / path).write_bytes(file.data)
-        text = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n"
-        (root / "Kptfile").write_text(text + "  - exec: /bin/cat\n" * 3)
-        runs = 10
-        begin = time.perf_counter()
-        for _ in range(runs):
-            subprocess.run([kpt, "fn", "render", name, "--allow-exec"], check=True, capture_output=True)
-        took = (time.perf_counter() - begin) / runs
-    print(
-        f"kpt fn render, 3 executables that only copy: {took * 1000:.0f} ms, {1 / took:.1f} packages a second"
-    )
-    return 1 / took
+        write_for_kpt(Path(name))
+        for _ in range(TURNS):
+            theirs += [kpt_rate(kpt, name)] if kpt else []
+            for fleet in listed:
+                fleet.rates.append(rate(fleet.packages))
+    cores = len(os.sched_getaffinity(0))
+    print(f"\n{FLEET} packages x 3 steps, {cores} processes{'':15} packages/s   times kpt")
+    missed = []
+    for fleet in listed:
+        times = [ours / kpts for ours, kpts in zip(fleet.rates, theirs, strict=False)]
+        ratio = f"{statistics.median(times):8.0f}" if times else "      --"
+        print(f"{fleet.what:45} {statistics.median(fleet.rates):12.0f} {ratio}")
+        if times and fleet.what.startswith("variants of") and statistics.median(times) < RATIO_GOAL:
+            missed.append(f"{fleet.what}: {ratio.strip()} times kpt's throughput, less than {RATIO_GOAL}")
+    if theirs:
+        print(f"{'kpt fn render, executables that only copy':45} {statistics.median(theirs):12.1f}")
+    else:
+        print("kpt is not installed: there is nothing to compare with, and that goal is not judged")
+    return missed
 
 
 def main() -> int:
-    with StarlarkRuntime(POLICY) as runtime:
-        good = each_builtin(runtime)
-    fresh = [package(number, *THREE) for number in range(FLEET)]
-    changing = fleet(fresh, "every resource changes")
-    rendered = [run_pipeline(files, (), POLICY).files for files in fresh]
-    settled = fleet(list(rendered), "nothing changes any more")
-    theirs = kpt_rate()
-    if theirs is not None:
-        print(f"times kpt's throughput, whose functions only copy: {settled / theirs:.0f}, goal {RATIO_GOAL}")
-        print(f"times kpt's throughput, where every resource changes: {changing / theirs:.0f}")
-    print("every step within its goal" if good else "a step misses its goal of CPU time")
-    return 0
+    missed = [*each_builtin(), *compare(shutil.which("kpt"))]
+    for line in missed:
+        print(f"MISSED: {line}")
+    print("every goal is met" if not missed else f"{len(missed)} goals are missed")
+    return 1 if missed else 0
 
 
 if __name__ == "__main__":
