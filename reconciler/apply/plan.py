@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from reconciler.apply.outcome import Result, joined
+from reconciler.apply.outcome import Did, Result, joined
 from reconciler.apply.pulls import tell_left
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.reviewed import lock_change
@@ -18,7 +18,9 @@ from reconciler.apply.state import (
 )
 from reconciler.apply.target import Target
 from reconciler.dependencies.decision import is_lock_file
+from reconciler.git import stopping
 from reconciler.git.repository import Mirror
+from reconciler.git.stopping import StoppedError
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
 from reconciler.lock import lock_bytes, lock_path
@@ -47,7 +49,8 @@ def apply_changes(
     """Write everything once: each repository on its own, then state and status.
 
     Isolated: a repository that fails is named, its records stay as they were, the others proceed.
-    Complete: what a killed run left undone is what the next plan still holds.
+    Complete: what a killed run left undone is what the next plan still holds. Asked to end, it ends
+    between two effects, says what is left, and records what was done.
 
     Args:
         plan: What to do.
@@ -55,28 +58,51 @@ def apply_changes(
         targets: The repository of every change that writes, by normalised URL.
         control: The control repository's mirror.
         narrate: Told every effect, in the order of the outcome.
+
+    Raises:
+        StoppedError: The process was asked to end before anything was written.
     """
+    stopping.check()
     results: dict[str, Result] = {}
     pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
     for url, result in zip(pending, _repositories(pending, targets), strict=True):
         _tell(result.effects, narrate)
         results[url] = result
-    left = Result(tuple(tell_left(results, targets)))
+    left = Result((*tell_left(results, targets), *_tell_unbegun(results, pending)))
     _tell(left.effects, narrate)
     done = joined([*results.values(), left])
-    last = _branches(plan, inventory, control, done)
+    with stopping.recording():
+        last = _branches(plan, inventory, control, done)
     _tell(last.effects, narrate)
     everything = joined([done, last])
     return Outcome(everything.effects, everything.exits)
 
 
 def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target]) -> Iterator[Result]:
-    jobs = [partial(apply_repository, targets[url], found) for url, found in changes.items()]
+    jobs = [partial(_begin, targets[url], found) for url, found in changes.items()]
     if len(jobs) <= 1:
         yield from (job() for job in jobs)
         return
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         yield from pool.map(lambda job: job(), jobs)
+
+
+def _begin(target: Target, changes: Sequence[Change]) -> Result:
+    """Do the changes of one repository; asked to end, leave them to the next run."""
+    if stopping.requested():
+        packages = frozenset(change.package for change in changes)
+        return Result(failed=packages, exits=frozenset({StoppedError.exit_code}))
+    return apply_repository(target, changes)
+
+
+def _tell_unbegun(results: Mapping[str, Result], pending: Mapping[str, Sequence[Change]]) -> Iterator[Effect]:
+    """Yield, if the run was asked to end, how much of it was not begun."""
+    left = [url for url, result in results.items() if result.failed and not result.effects]
+    if left:
+        where = "1 repository" if len(left) == 1 else f"{len(left)} repositories"
+        count = sum(change.pending for url in left for change in pending[url])
+        said = f"{count} change{'' if count == 1 else 's'} left: {StoppedError()}"
+        yield Effect(where, Did.PUSHED, error=said)
 
 
 def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:

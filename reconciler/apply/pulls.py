@@ -12,6 +12,7 @@ from reconciler.forge.http import Transport
 from reconciler.forge.remote import RemoteForge
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
+from reconciler.git.stopping import StoppedError
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest
 from reconciler.layout import HEADS
@@ -51,12 +52,13 @@ class Requests:
 def call_forge(target: Target, changes: Sequence[Change], requests: Requests) -> Iterator[Result]:
     """Open, update and close pull requests, one change after the other; one that several share once.
 
-    One that fails does not stop the others; a limit does: what is left is left to the next run.
+    One that fails does not stop the others; a limit does, and a request to end: the rest is left to the
+    next run.
     """
     for index, change in enumerate(once := list(_once(changes))):
         try:
             yield _call(target, change, requests)
-        except LimitedError as error:
+        except (LimitedError, StoppedError) as error:
             yield _limited(once[index:], error)
             return
 
@@ -70,8 +72,8 @@ def _once(changes: Iterable[Change]) -> Iterator[Change]:
         yield replace(change, pull=pull)
 
 
-def _limited(changes: Sequence[Change], error: LimitedError) -> Result:
-    """Return what a limit leaves to the next run."""
+def _limited(changes: Sequence[Change], error: LimitedError | StoppedError) -> Result:
+    """Return what a limit, or the end of the run, leaves to the next one."""
     left = [change for change in changes if change.pull or change.close]
     said = f"{len(left)} pull requests are left: {error}"
     effect = Effect(changes[0].repository.name, Did.OPENED, error=said)
@@ -126,7 +128,7 @@ def _call(target: Target, change: Change, requests: Requests) -> Result:
         for close in change.close:
             target.forge.close(close.number, comment=close.comment)
             effects.append(Effect(name, Did.CLOSED, f"#{close.number}"))
-    except LimitedError:
+    except (LimitedError, StoppedError):
         raise
     except ReconcilerError as error:
         return joined([Result(tuple(effects)), failure(name, error, {change.package})])

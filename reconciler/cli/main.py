@@ -3,6 +3,7 @@
 import gc
 import os
 import platform
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -13,6 +14,7 @@ import click
 
 from reconciler import __version__
 from reconciler.errors import Exit, ReconcilerError
+from reconciler.git import stopping
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 
@@ -107,9 +109,18 @@ _laid_out(main)
 
 
 def entrypoint() -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and leave with its exit code.
+
+    SIGTERM, with which a cluster stops a pod, lets the effect under way finish (exit 6); a second one kills.
+    """
     gc.set_threshold(*_COLLECT)
+    signal.signal(signal.SIGTERM, _stop)
     sys.exit(invoke(sys.argv[1:]))
+
+
+def _stop(number: int, _frame: object) -> None:
+    stopping.request()
+    signal.signal(number, signal.SIG_DFL)
 
 
 def invoke(arguments: Sequence[str]) -> int:

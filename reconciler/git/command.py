@@ -5,17 +5,21 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.errors import UnavailableError
+from reconciler.git import stopping
 from reconciler.git.failpoints import effect
 from reconciler.git.urls import Credential
 
 CONFIG = Path(__file__).with_name("git.config")
 KNOWN_HOSTS = Path(__file__).with_name("known_hosts")
 DEFAULT_TIMEOUT_S = 600.0
+_LISTEN_S = 0.5
+"""How often a process that takes its time is asked whether it should go on."""
 
 _KEPT = (
     "PATH", "HOME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -100,7 +104,8 @@ def run_git(
         credential: What to answer if that host asks.
         timeout_s: Seconds until the whole process group is ended.
 
-    Raises: UnavailableError if git is not installed or does not end in time.
+    Raises: UnavailableError if git is not installed or does not end in time; StoppedError if the
+    process was asked to end: then only a push is waited for.
     """
     executable = shutil.which("git")
     if executable is None:
@@ -109,7 +114,8 @@ def run_git(
     command += [f"--git-dir={directory}"] if directory else []
     with effect(f"git {arguments[0]}"):
         _started.add()
-        return _communicate([*command, *arguments], stdin, environment(os.environ, credential), timeout_s)
+        process = _start([*command, *arguments], environment(os.environ, credential))
+        return _communicate(process, stdin, timeout_s, finish=arguments[0] == "push")
 
 
 def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b"") -> bytes:
@@ -131,8 +137,9 @@ def last_line(text: str) -> str:
     return (telling or lines or ["no message"])[-1]
 
 
-def _communicate(command: list[str], stdin: bytes, env: dict[str, str], timeout_s: float) -> Ran:
-    process = subprocess.Popen(
+def _start(command: list[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process in a group of its own: a signal to ours does not reach it."""
+    return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -140,15 +147,26 @@ def _communicate(command: list[str], stdin: bytes, env: dict[str, str], timeout_
         env=env,
         start_new_session=True,
     )
+
+
+def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, *, finish: bool) -> Ran:
+    until = time.monotonic() + timeout_s
     try:
-        out, err = process.communicate(stdin, timeout=timeout_s)
-    except BaseException as error:
+        while True:
+            try:
+                out, err = process.communicate(stdin, timeout=_LISTEN_S)
+            except subprocess.TimeoutExpired:
+                stdin = b""  # what was given is being sent; it may not be given again
+                if time.monotonic() > until:
+                    raise UnavailableError(f"git did not answer within {timeout_s:.0f} s") from None
+                if not finish:
+                    stopping.check()
+            else:
+                return Ran(process.returncode, out, err.decode("utf-8", "replace"))
+    except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise UnavailableError(f"git did not answer within {timeout_s:.0f} s") from error
         raise
-    return Ran(process.returncode, out, err.decode("utf-8", "replace"))
 
 
 def _helper_options(remote: str, credential: Credential | None) -> list[str]:

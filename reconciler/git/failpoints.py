@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.errors import UnavailableError
+from reconciler.git import stopping
 
 VARIABLE = "RECONCILER_FAILPOINT"
 LOG_VARIABLE = "RECONCILER_FAILPOINT_LOG"
@@ -69,7 +70,11 @@ def failpoint(name: str) -> None:
 
 @contextmanager
 def effect(name: str) -> Iterator[None]:
-    """Mark an effect: one point before it and, if it did not raise, one after it."""
+    """Mark an effect: one point before it and, if it did not raise, one after it.
+
+    Raises: StoppedError if the process was asked to end; nothing was begun.
+    """
+    stopping.check()
     failpoint(f"before {name}")
     yield
     failpoint(f"after {name}")
