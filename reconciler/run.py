@@ -9,11 +9,13 @@ from typing import Any
 import orjson
 
 from reconciler.apply.gate import check_applicable
-from reconciler.apply.locks import write_locks
+from reconciler.apply.locks import is_overtaken, write_locks
+from reconciler.apply.outcome import Result
 from reconciler.apply.plan import apply_changes
-from reconciler.apply.state import read_branch
+from reconciler.apply.state import MOST_TRIES, read_branch
 from reconciler.apply.target import Target
 from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.status import status_files
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
@@ -117,7 +119,7 @@ def plan_world(world: World) -> Planned:
     rendered = replace(rendered, variants={**rendered.variants, **delivered})
     plan = plan_changes(inventory, desired, resolution, rendered)
     plan = replace(plan, notes=(*inventory.notes, *deliveries.notes, *plan.notes))
-    plan = _with_locks(plan, closed.decision, is_reviewed=inventory.reviewed is not None)
+    plan = _with_locks(plan, closed, inventory)
     plan = with_lock(plan, inventory, desired, resolution, closed.wanted)
     return Planned(world, desired, resolution, plan)
 
@@ -157,20 +159,38 @@ def close_world(world: World, upgrade: frozenset[str] = frozenset(), *, trace: b
     return close(inventory, desired, read_dependencies(inventory, world.mirrors), upgrade=upgrade)
 
 
-def record_locks(world: World, decision: Decision) -> Outcome:
-    """Write the locks to the state branch; nothing happens where they stand there already."""
+def lock_fleet(settings: Settings, upgrade: frozenset[str] = frozenset()) -> tuple[Decision, Outcome]:
+    """Decide the locks of every cluster and write them, by compare-and-swap on the state branch.
+
+    Where another run wrote first, everything is read and decided again from what it wrote: no lock is
+    ever merged, and no generation skipped or given twice. Each round lets one writer through.
+    """
+    decision, result, overtaken = _lock_once(settings, upgrade)
+    for _ in range(MOST_TRIES):
+        if not overtaken:
+            break
+        decision, result, overtaken = _lock_once(settings, upgrade)
+    return decision, Outcome(result.effects, result.exits)
+
+
+def _lock_once(settings: Settings, upgrade: frozenset[str]) -> tuple[Decision, Result, bool]:
+    world = read_world(settings)
+    decision = close_world(world, upgrade).decision
     control = world.mirrors.open(world.inventory.control.remote)
     result = write_locks(world.inventory, control, decision.files)
-    return Outcome(result.effects, result.exits)
+    return decision, result, is_overtaken(world.inventory, control, result)
 
 
-def _with_locks(plan: Plan, decision: Decision, *, is_reviewed: bool) -> Plan:
+def _with_locks(plan: Plan, closed: Closed, inventory: Inventory) -> Plan:
     """Return the plan that also records what was decided about dependencies, unless that is reviewed."""
-    recorded = {} if is_reviewed else decision.files
+    decision, shared = closed.decision, inventory.policy.delivery.shared_namespace
+    recorded = {} if inventory.reviewed is not None else decision.files
+    told = status_files(closed.scopes.worlds, decision, shared_namespace=shared)
     return replace(
         plan,
         problems=tuple(sorted({*plan.problems, *decision.problems})),
         records={**plan.records, **recorded},
+        status={**plan.status, **told},
         notes=(*plan.notes, *(f"{warning}" for warning in decision.warnings)),
     )
 

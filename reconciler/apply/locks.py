@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import Branch, read_branch, state_ref, write_branch
 from reconciler.dependencies.decision import is_lock_file
+from reconciler.errors import Exit
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
 
@@ -20,3 +21,9 @@ def write_locks(inventory: Inventory, control: Mirror, files: Mapping[str, bytes
     kept = {path: data for path, data in before.items() if not is_lock_file(path)}
     branch = Branch(state_ref(policy.instance), known.state, kept | dict(files), "Lock dependencies\n")
     return write_branch(control, branch, policy.commits, known.commit.time)
+
+
+def is_overtaken(inventory: Inventory, control: Mirror, result: Result) -> bool:
+    """Tell whether the locks were not written because another run moved the state branch first."""
+    there = control.refs().get(state_ref(inventory.policy.instance))
+    return Exit.UNAVAILABLE in result.exits and there != inventory.control.state

@@ -41,21 +41,20 @@ def lock(
       reconciler lock --check              is the lock up to date? for pipelines
       reconciler lock --upgrade db.io      take the best version of db.io that fits
     """
-    from reconciler.run import close_world, read_world, record_locks
+    from reconciler.run import close_world, lock_fleet, read_world
 
     if frozen and upgrade:
         raise UsageError("--frozen and --upgrade contradict each other")
-    world = read_world(settings)
-    decision = close_world(world, frozenset(upgrade)).decision
+    if frozen or check:
+        decision = close_world(read_world(settings), frozenset(upgrade)).decision
+        exits = {Exit.PENDING} if check and decision.changed else set()
+    else:
+        decision, outcome = lock_fleet(settings, frozenset(upgrade))
+        exits = set(outcome.exits)
     _show(make_printer(colour=not no_color), decision, Output(output))
-    exits = {Exit.INVALID_INPUT} if decision.problems else set()
     if frozen:
         _check_frozen(decision)
-    elif check:
-        exits |= {Exit.PENDING} if decision.changed else set()
-    else:
-        exits |= record_locks(world, decision).exits
-    return worst(exits)
+    return worst(exits | ({Exit.INVALID_INPUT} if decision.problems else set()))
 
 
 def _check_frozen(decision: "Decision") -> None:
