@@ -1,0 +1,210 @@
+"""A reviewed lock on real repositories: what people do on its branch, and what becomes of it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.world import World, build_world, git, refs
+
+WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
+BRANCH = "reconciler/fleet/lock"
+HEAD = f"refs/heads/{BRANCH}"
+STATE = "refs/heads/reconciler/fleet/state"
+WEB, API = "locks/upstreams/default/web.json", "locks/upstreams/default/api.json"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two variants follow one tag; their first pins are merged, and the tag has moved since."""
+    world = build_world(WORLDS / "30-reviewed-lock", tmp_path / "w")
+    with world.edit("control", "Want another") as copy:
+        text = (copy / "manifests/web.yaml").read_text()
+        api = text.replace("name: web", "name: api").replace(
+            "repo: edge\n    package: web", "repo: edge\n    package: api"
+        )
+        (copy / "manifests/api.yaml").write_text(api)
+    world.tag("blueprints", "web/stable", "web/v1")
+    world.run("apply")
+    assert world.run("approve", "--all").code == 0
+    world.run("apply")
+    world.tag("blueprints", "web/stable", "web/v2")
+    return world
+
+
+def show(world: World, ref: str, path: str) -> dict[str, Any]:
+    return json.loads(git(world.control, "show", f"{ref}:{path}"))
+
+
+def commit_of(world: World, tag: str) -> str:
+    return git(world.root / "blueprints.git", "rev-parse", tag).strip()
+
+
+def lock_line(world: World) -> str:
+    """Return what a plan says about the lock, empty if it says nothing."""
+    said = world.run("plan").out
+    return next((line for line in said.splitlines() if line.startswith("lock: ")), "")
+
+
+def rests(world: World) -> bool:
+    """Whether a run writes nothing, also from a fresh clone without any cache."""
+    before = world.all_refs()
+    world.run("apply", cache=f"cache-{len(list(world.root.iterdir()))}")
+    return world.all_refs() == before
+
+
+def test_what_people_write_on_the_branch_stays_and_the_rest_follows(world: World) -> None:
+    world.run("apply")
+    with world.edit("control", "Not that one", branch=BRANCH) as copy:
+        lock = json.loads((copy / WEB).read_text())
+        (copy / WEB).write_text(json.dumps({**lock, "commit": commit_of(world, "web/v1"), "held": True}))
+    edited = refs(world.control)[HEAD]
+    assert lock_line(world).startswith("lock: keep (DraftEdited)")
+    assert rests(world)
+
+    world.tag("blueprints", "web/stable", "web/v3")
+    said = world.run("apply").out
+
+    assert "left as edited: upstreams/default/web.json" in said
+    assert git(world.control, "rev-parse", f"{HEAD}^").strip() == edited
+    assert show(world, HEAD, API)["commit"] == commit_of(world, "web/v3")
+    assert show(world, HEAD, WEB)["commit"] == commit_of(world, "web/v1")
+    assert rests(world)
+
+    assert world.run("approve", "control/locks").code == 0
+    plan = world.run("plan").out
+    assert re.search(r"update +edge/api .* -> web/stable@", plan)
+    assert re.search(r"keep +edge/web +UpToDate", plan)
+    assert "lock:" not in plan
+
+
+def test_a_pin_that_a_person_takes_out_of_the_proposal_stays_out(world: World) -> None:
+    world.run("apply")
+    main = show(world, "main", WEB)
+    with world.edit("control", "Not that one", branch=BRANCH) as copy:
+        (copy / WEB).write_bytes(git(world.control, "show", f"main:{WEB}").encode())
+    world.tag("blueprints", "web/stable", "web/v3")
+    world.run("apply")
+
+    assert show(world, HEAD, WEB) == main
+    assert show(world, HEAD, API)["commit"] == commit_of(world, "web/v3")
+    assert rests(world)
+
+
+def test_bringing_the_branch_up_to_date_is_no_edit(world: World) -> None:
+    world.run("apply")
+    with world.edit("control", "Something else") as copy:
+        (copy / "NOTES.md").write_text("Notes\n")
+    with world.edit("control", "Notes too", branch=BRANCH) as copy:
+        git(copy, "merge", "--no-ff", "-m", "Merge main", "origin/main")
+        (copy / "MORE.md").write_text("More\n")
+    world.tag("blueprints", "web/stable", "web/v3")
+    said = world.run("apply").out
+
+    assert "left as edited" not in said
+    assert show(world, HEAD, WEB)["commit"] == commit_of(world, "web/v3")
+    assert git(world.control, "show", f"{HEAD}:MORE.md") == "More\n"
+    assert rests(world)
+
+
+def test_a_closed_proposal_whose_branch_is_gone_is_not_made_again(world: World) -> None:
+    world.run("apply")
+    assert world.run("pr", "close", "control/locks").code == 0
+    git(world.control, "update-ref", "-d", HEAD)
+
+    assert lock_line(world).startswith("lock: keep (Rejected)")
+    assert rests(world)
+
+    world.tag("blueprints", "web/stable", "web/v3")
+    assert lock_line(world).startswith("lock: create (LockPending)")
+
+
+def test_a_proposal_that_was_withdrawn_may_come_back(world: World) -> None:
+    world.run("apply")
+    world.tag("blueprints", "web/stable", "web/v1")
+    assert lock_line(world).startswith("lock: close (DraftSuperseded)")
+    world.run("apply")
+    assert HEAD not in refs(world.control)
+    assert rests(world)
+
+    world.tag("blueprints", "web/stable", "web/v2")
+
+    assert lock_line(world).startswith("lock: create (LockPending)")
+
+
+def test_an_obsolete_branch_with_a_persons_change_is_left_to_them(world: World) -> None:
+    world.run("apply")
+    with world.edit("control", "Hold", branch=BRANCH) as copy:
+        lock = json.loads((copy / WEB).read_text())
+        (copy / WEB).write_text(json.dumps({**lock, "held": True}))
+    world.tag("blueprints", "web/stable", "web/v1")
+
+    said = world.run("apply")
+
+    assert HEAD in refs(world.control)
+    assert "lock: update (DraftEdited)" in said.out or "lock: keep (DraftEdited)" in said.out
+    assert show(world, HEAD, WEB)["held"]
+    assert rests(world)
+
+
+def test_another_lock_on_main_is_where_the_proposal_starts_from(world: World) -> None:
+    world.run("apply")
+    with world.edit("control", "Hold web") as copy:
+        lock = json.loads((copy / WEB).read_text())
+        (copy / WEB).write_text(json.dumps({**lock, "held": True}))
+    world.run("apply")
+
+    changed = git(world.control, "diff", "--name-only", f"main...{HEAD}").split()
+    assert changed == [API]
+    assert show(world, HEAD, WEB)["held"]
+    assert rests(world)
+
+
+def test_losing_the_state_moves_nothing(world: World) -> None:
+    world.run("apply")
+    git(world.control, "update-ref", "-d", STATE)
+
+    plan = world.run("plan").out
+
+    assert re.search(r"keep +edge/web +UpToDate", plan)
+    assert lock_line(world).startswith("lock: keep (LockPending)")
+
+
+def test_a_pin_leaves_after_its_package(world: World) -> None:
+    world.tag("blueprints", "web/stable", "web/v1")
+    with world.edit("control", "No api") as copy:
+        (copy / "manifests/api.yaml").unlink()
+    assert lock_line(world) == ""
+    world.run("apply", "--allow-deletes", "1")
+    assert world.run("approve", "edge/api").code == 0
+    world.run("apply")
+
+    assert "- PackageVariant default/api: " in world.run("apply").out
+    world.run("apply")
+    assert git(world.control, "diff", "--name-status", f"main...{HEAD}").split() == ["D", API]
+
+
+def test_a_pin_that_cannot_be_read_stops_its_variant_alone(world: World) -> None:
+    with world.edit("control", "A conflict") as copy:
+        (copy / WEB).write_text("<<<<<<< main\n{}\n")
+    said = world.run("apply")
+
+    assert said.code == 3
+    assert f"problem: {WEB}" in said.out
+    assert re.search(r"keep +edge/web +LockPending", said.out)
+    assert show(world, HEAD, API)["commit"] == commit_of(world, "web/v2")
+    assert git(world.control, "diff", "--name-only", f"main...{HEAD}").split() == [API]
+
+
+def test_check_on_the_proposal_shows_what_it_does_to_the_fleet(world: World) -> None:
+    world.run("apply")
+
+    said = world.run("check", "--head", BRANCH, "--output", "json")
+
+    assert said.code == 0
+    assert {p["name"]: p["what"] for p in json.loads(said.out)["packages"]} == {
+        "edge/api": "update",
+        "edge/web": "update",
+    }
