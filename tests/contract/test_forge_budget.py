@@ -1,4 +1,4 @@
-"""The budget of writes on a virtual clock: two thousand pull requests in a hundred repositories."""
+"""The budget of writes on a virtual clock, as one client spends it; test_forge_fleet has whole runs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,23 +15,12 @@ from reconciler.forge.remote import RemoteForge
 from reconciler.inventory import PullRequest
 from reconciler.policy import WriteLimits
 from tests.support.forges.bench import make_simulator
-from tests.support.forges.server import Entry, Simulator, VirtualClock, serving
+from tests.support.forges.server import Simulator, VirtualClock, serving
+from tests.support.forges.windows import HOUR, MINUTE, most_in_a_window
 from tests.support.forges.world import forge_world
 from tests.support.git import make_repository
 
 CEILING = WriteLimits(per_minute=80, per_hour=500, max_wait_s=60)
-MINUTE, HOUR = 60.0, 3600.0
-
-
-def most_in_a_window(journal: Sequence[Entry], window: float) -> int:
-    """Return the greatest number of writes in any window, from the server's log alone."""
-    times = sorted(entry.time for entry in journal if entry.method != "GET")
-    most = start = 0
-    for end, time in enumerate(times):
-        while times[start] <= time - window:
-            start += 1
-        most = max(most, end - start + 1)
-    return most
 
 
 @contextmanager
@@ -52,47 +41,18 @@ def fleet(root: Path, repositories: int, drafts: int) -> Iterator[tuple[Simulato
     assert not simulator.violations, simulator.violations[:3]
 
 
-def run(simulator: Simulator, wanted: Sequence[tuple[str, str]], limits: WriteLimits, stop: int = 0) -> float:
+def run(simulator: Simulator, wanted: Sequence[tuple[str, str]], limits: WriteLimits) -> float:
     """Open what is missing as one run does; return the wait it ends with, 0 if nothing is left."""
     clock = Clock(simulator.clock.now, simulator.clock.sleep)
     transport = Transport(simulator.api, StaticToken(simulator.token), Budget(limits, clock), clock=clock)
     forges = {n: RemoteForge(GitHub(transport, n), transport, "fleet") for n in simulator.repositories}
     there = {(name, pull.head) for name, forge in forges.items() for pull in forge.list_pulls()}
-    for count, (name, head) in enumerate(one for one in wanted if one not in there):
-        if stop and count == stop:
-            return 1.0
+    for name, head in (one for one in wanted if one not in there):
         try:
             forges[name].ensure(PullRequest(head, "main", f"Create {head}", "Why."))
         except LimitedError as error:
             return error.wait_s
     return 0.0
-
-
-def hours_until_done(
-    simulator: Simulator, wanted: Sequence[tuple[str, str]], *, stops: Sequence[int]
-) -> float:
-    start, interruptions = simulator.clock.now(), iter(stops)
-    while wait := run(simulator, wanted, CEILING, next(interruptions, 0)):
-        simulator.clock.sleep(wait)
-    return (simulator.clock.now() - start) / HOUR
-
-
-def test_two_thousand_drafts_take_three_hours_and_six_minutes_at_the_ceiling(tmp_path: Path) -> None:
-    with fleet(tmp_path, 100, 20) as (simulator, wanted):
-        hours = hours_until_done(simulator, wanted, stops=[137, 0, 251])
-
-        heads = [(name, p.head) for name in simulator.repositories for p in simulator.open_pulls(name)]
-        assert sorted(heads) == sorted(wanted)
-        assert sum(e.method == "POST" for e in simulator.journal) == 2000
-        assert hours == pytest.approx(3.1, rel=0.1)
-        assert 0 < most_in_a_window(simulator.journal, MINUTE) <= 80
-        assert 400 < most_in_a_window(simulator.journal, HOUR) <= 500
-
-
-def test_one_pull_request_per_repository_takes_two_minutes(tmp_path: Path) -> None:
-    with fleet(tmp_path, 100, 1) as (simulator, wanted):
-        assert hours_until_done(simulator, wanted, stops=[]) * 60 <= 2.0
-        assert most_in_a_window(simulator.journal, MINUTE) <= 80
 
 
 def test_the_checker_finds_a_budget_that_is_none(tmp_path: Path) -> None:

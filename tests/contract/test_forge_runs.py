@@ -118,6 +118,72 @@ def test_an_obsolete_untouched_pull_request_is_closed_with_a_comment(world: Forg
     assert world.run().plan.is_empty
 
 
+@pytest.fixture(params=list(DIALECTS))
+def grouped(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ForgeWorld]:
+    more = "  pullRequests:\n    groupBy: repository\n"
+    with forge_world(request.param, tmp_path / "world", monkeypatch, more=more) as made:
+        yield made
+
+
+def group(edge: str, number: int = 1) -> str:
+    return f"reconciler/fleet/group/repository/default/{edge}/{number}"
+
+
+def test_packages_of_a_repository_share_one_pull_request(grouped: ForgeWorld) -> None:
+    assert grouped.run().code is Exit.DONE
+    assert grouped.open_heads() == [(f"acme/{edge}", group(edge)) for edge in grouped.edges]
+    assert len(grouped.simulator.writes()) == len(grouped.edges)
+    assert "`edge-1/web`" in grouped.pulls("edge-1")[0].body
+
+    grouped.cache = "another-cache"
+    assert grouped.run().plan.is_empty
+    assert len(grouped.simulator.writes()) == len(grouped.edges)
+
+
+@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
+def test_a_merged_group_is_published_package_by_package(grouped: ForgeWorld, how: str) -> None:
+    grouped.run()
+    grouped.simulator.merge("acme/edge-1", grouped.pulls("edge-1")[0].number, how)
+    grouped.upgrade("web")
+
+    assert grouped.run().code is Exit.DONE
+
+    refs = grouped.repo("edge-1").refs()
+    assert {"refs/tags/web/v1", "refs/tags/db/v1"} <= refs.keys()
+    assert ("acme/edge-1", group("edge-1", 2)) in grouped.open_heads()
+    assert f"refs/heads/{group('edge-1')}" not in refs
+    assert grouped.run().plan.is_empty
+
+
+def test_an_edited_package_of_a_group_holds_back_nothing_else(grouped: ForgeWorld) -> None:
+    grouped.run()
+    person = grouped.repo("edge-1").commit({"db/notes.txt": "Mine\n"}, branch=group("edge-1"))
+    grouped.upgrade("web")
+
+    assert grouped.run().code is Exit.DONE
+
+    repo = grouped.repo("edge-1")
+    assert repo.git.descendant_of(repo.oid(group("edge-1")), person)
+    assert b"web:v2" in repo.read(group("edge-1"), "web/app.yaml")
+    assert grouped.run().plan.is_empty
+
+
+def test_a_closed_group_is_rejected_and_what_changes_goes_into_the_next(grouped: ForgeWorld) -> None:
+    grouped.run()
+    grouped.simulator.close("acme/edge-1", grouped.pulls("edge-1")[0].number)
+    assert grouped.run().code is Exit.WAITING
+
+    grouped.upgrade("web")
+    grouped.run()
+
+    found = [(p.head, p.state) for p in grouped.pulls("edge-1")]
+    assert found == [(group("edge-1"), "closed"), (group("edge-1", 2), "open")]
+    assert b"web:v2" in grouped.repo("edge-1").read(group("edge-1", 2), "web/app.yaml")
+    assert grouped.run().plan.is_empty
+
+
 def test_a_fork_that_uses_our_names_is_none_of_ours(world: ForgeWorld) -> None:
     hosted = world.simulator.repositories["acme/edge-1"]
     stranger = world.simulator.new_pull(

@@ -13,6 +13,8 @@ from tests.support.forges.world import VARIABLE, ForgeWorld, forge_world
 
 FAST = "  pullRequests:\n    writesPerMinute: 60000\n    writesPerHour: 60000\n"
 
+GROUPED = f"{FAST}    groupBy: repository\n"
+
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
@@ -36,24 +38,25 @@ def state(world: ForgeWorld) -> tuple[object, ...]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("more", "pulls"), [(FAST, 2), (GROUPED, 1)], ids=["packages", "group"])
 def test_a_run_killed_around_any_write_is_completed_not_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner, more: str, pulls: int
 ) -> None:
-    with forge_world("github", tmp_path / "whole", monkeypatch, edges=["edge-1"], more=FAST) as world:
+    with forge_world("github", tmp_path / "whole", monkeypatch, edges=["edge-1"], more=more) as world:
         assert run(world, runner, "cache") == Exit.DONE
         points = [line.split(" ", 1) for line in runner.points()]
         heads = world.open_heads()
     around = [(number, name) for number, name in points if "forge" in name or "push" in name]
-    assert sum("forge POST" in name for _, name in around) == 4, points
+    assert sum("forge POST" in name for _, name in around) == 2 * pulls, points
 
     for number, name in around:
         with forge_world(
-            "github", tmp_path / f"killed-{number}", monkeypatch, edges=["edge-1"], more=FAST
+            "github", tmp_path / f"killed-{number}", monkeypatch, edges=["edge-1"], more=more
         ) as world:
             assert run(world, runner, "cache", f"{number}:kill") == -9, name
             assert run(world, runner, "another") == Exit.DONE, name
             assert world.open_heads() == heads, name
-            assert len(world.pulls("edge-1")) == 2, name
+            assert len(world.pulls("edge-1")) == pulls, name
             before = state(world)
             assert run(world, runner, "third") == Exit.DONE, name
             assert state(world) == before, name

@@ -12,7 +12,7 @@ import pytest
 from reconciler.git import failpoints
 from tests.faults.world import PROJECT, FaultWorld, Runner, live, make_world
 from tests.support.notes import note
-from tests.support.small_world import EDGES
+from tests.support.small_world import EDGES, manifest, variant
 
 KILLED = -signal.SIGKILL
 
@@ -41,6 +41,36 @@ def opened(world: FaultWorld) -> None:
     assert world.run("apply", "--allow-deletes", "9").code in (0, 7)
 
 
+def grouped(world: FaultWorld) -> None:
+    """Each repository has one group: nothing was ever applied."""
+    control = world.repo("control")
+    text = control.read("main", "reconciler.yaml").decode()
+    control.commit({"reconciler.yaml": f"{text}  pullRequests: {{groupBy: repository}}\n"})
+
+
+def grouped_later(world: FaultWorld) -> None:
+    """One group was edited, one merged, one closed; then upstream moved and a variant went."""
+    grouped(world)
+    assert world.run("apply").code == 0
+    first, second, third = map(world.repo, EDGES)
+    first.commit({"db/notes.txt": "Mine\n"}, branch=_group("edge-1"))
+    second.merge(_group("edge-2"))
+    assert world.run("pr", "close", "edge-3#1").code == 0
+    asked = {manifest(edge, "web"): variant(edge, "web", revision=2) for edge in EDGES}
+    world.repo("control").commit({**asked, manifest("edge-1", "db"): None, manifest("edge-2", "db"): None})
+    assert third.oid(_group("edge-3"))
+
+
+def grouped_open(world: FaultWorld) -> None:
+    """Groups wait for approval."""
+    grouped(world)
+    assert world.run("apply").code == 0
+
+
+def _group(edge: str) -> str:
+    return f"reconciler/fleet/group/repository/default/{edge}/1"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "line"),
@@ -48,8 +78,11 @@ def opened(world: FaultWorld) -> None:
         (first, ("apply",)),
         (later, ("apply", "--allow-deletes", "9")),
         (opened, ("approve", "--all")),
+        (grouped, ("apply",)),
+        (grouped_later, ("apply", "--allow-deletes", "9")),
+        (grouped_open, ("approve", "--all")),
     ],
-    ids=["first-apply", "later-apply", "approve-all"],
+    ids=["first-apply", "later-apply", "approve-all", "groups", "later-groups", "approve-groups"],
 )
 def test_killed_anywhere_a_plain_run_completes_it(
     moment: Callable[[FaultWorld], None],

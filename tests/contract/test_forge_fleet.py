@@ -1,0 +1,159 @@
+"""A fleet through planner and apply, under the limits of a forge and on a virtual clock.
+
+Two thousand drafts in a hundred repositories: real pushes, real pull requests, one server that keeps
+a journal, and a checker that knows nothing but that journal.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from reconciler.forge.budget import Clock
+from reconciler.forge.choose import Forges
+from reconciler.report.summary import exit_of
+from reconciler.run import Settings, apply_plan, make_plan
+from tests.support.forges.bench import make_simulator
+from tests.support.forges.server import Simulator, serving
+from tests.support.forges.windows import HOUR, MINUTE, most_in_a_window
+from tests.support.forges.world import VARIABLE
+from tests.support.git import Repo, kptfile, make_repository
+from tests.support.small_world import repository
+
+REPOSITORIES, PACKAGES = 100, 20
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {{name: web, namespace: default}}
+spec:
+  upstream: {{repo: blueprints, package: web, revision: 1}}
+  targets:
+  - repositories:
+{targets}
+"""
+CONFIGURATION = """\
+apiVersion: reconciler.dev/v1alpha1
+kind: Reconciler
+metadata: {{name: fleet}}
+spec:
+  manifests: [manifests]
+  forges:
+  - {{prefix: {address}/acme, type: github, api: {api}}}
+  credentials:
+  - {{prefix: {address}/acme, username: x-access-token, tokenEnv: {variable}}}
+  pullRequests: {{groupBy: {group_by}, writesPerMinute: 80, writesPerHour: 500, maxWait: {wait}}}
+"""
+
+
+class KilledError(BaseException):
+    """The run ends here, as a process does that is killed while it waits."""
+
+
+@dataclass
+class Fleet:
+    """A control repository, and downstream repositories on a simulated forge."""
+
+    root: Path
+    simulator: Simulator
+    edges: Sequence[str]
+    group_by: str
+
+    def configure(self, wait: int) -> None:
+        text = CONFIGURATION.format(
+            address=self.simulator.address,
+            api=self.simulator.api,
+            variable=VARIABLE,
+            group_by=self.group_by,
+            wait=wait,
+        )
+        Repo(self.root / "control.git", time=1_767_300_000 + wait).commit({"reconciler.yaml": text})
+
+    def run(self, *, killed_after: int = 0) -> Exit:
+        """Run once; with `killed_after` it ends at the first wait after so many pull requests."""
+        clock = self.simulator.clock
+
+        def sleep(seconds: float) -> None:
+            if killed_after and self.opened() >= killed_after:
+                raise KilledError
+            clock.sleep(seconds)
+
+        forges = Forges(Clock(clock.now, sleep), timeout_s=10.0)
+        planned = make_plan(Settings(str(self.root / "control.git"), self.root / "cache"), forges)
+        return exit_of(planned.plan, outcome=apply_plan(planned))
+
+    def opened(self) -> int:
+        return sum(len(self.simulator.repositories[name].pulls) for name in self.edges)
+
+    def heads(self) -> list[tuple[str, str]]:
+        return sorted((n, p.head) for n in self.edges for p in self.simulator.open_pulls(n))
+
+    def hours(self) -> float:
+        times = [entry.time for entry in self.simulator.writes()]
+        return (max(times) - min(times)) / HOUR
+
+
+@contextmanager
+def fleet(root: Path, monkeypatch: pytest.MonkeyPatch, *, group_by: str) -> Iterator[Fleet]:
+    root.mkdir()
+    simulator = make_simulator("github", root)
+    monkeypatch.setenv(VARIABLE, simulator.token)
+    blueprints = make_repository(root / "blueprints.git", {"web/Kptfile": kptfile("web")})
+    blueprints.tag("web/v1")
+    names = [f"edge-{number:03}" for number in range(REPOSITORIES)]
+    for name in names:
+        simulator.host(f"acme/{name}", make_repository(root / f"acme/{name}.git", {"README.md": name}))
+    with serving(simulator):
+        packages = ", ".join(f"p{number:02}" for number in range(PACKAGES))
+        targets = "\n".join(f"    - {{name: {name}, packageNames: [{packages}]}}" for name in names)
+        files = {"manifests/set.yaml": SET.format(targets=targets)}
+        files["manifests/repositories/blueprints.yaml"] = repository("blueprints")
+        for name in names:
+            text = repository(name).replace(f"../{name}.git", simulator.url(f"acme/{name}"))
+            files[f"manifests/repositories/{name}.yaml"] = text
+        make_repository(root / "control.git", files)
+        yield Fleet(root, simulator, [f"acme/{name}" for name in names], group_by)
+    assert not simulator.violations, simulator.violations[:3]
+
+
+@pytest.mark.slow
+def test_two_thousand_drafts_take_three_hours_and_six_minutes_whoever_interrupts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fleet(tmp_path / "w", monkeypatch, group_by="package") as world:
+        world.configure(wait=60)
+        assert world.run() is Exit.PARTIAL
+        assert world.opened() == 500
+        world.configure(wait=3600)
+        with pytest.raises(KilledError):
+            world.run(killed_after=1100)
+        assert 1100 <= world.opened() < 1200
+
+        assert world.run() is Exit.DONE
+
+        wanted = [(n, f"drafts/p{k:02}/packagevariant-1") for n in world.edges for k in range(PACKAGES)]
+        assert world.heads() == wanted
+        assert world.opened() == REPOSITORIES * PACKAGES
+        assert world.hours() == pytest.approx(3.1, rel=0.1)
+        assert 0 < most_in_a_window(world.simulator.journal, MINUTE) <= 80
+        assert 400 < most_in_a_window(world.simulator.journal, HOUR) <= 500
+
+
+@pytest.mark.slow
+def test_two_thousand_drafts_by_repository_take_two_minutes_and_a_second_run_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fleet(tmp_path / "w", monkeypatch, group_by="repository") as world:
+        world.configure(wait=60)
+        assert world.run() is Exit.DONE
+        writes = len(world.simulator.writes())
+
+        assert world.run() is Exit.DONE
+
+        scope = "reconciler/fleet/group/repository/default"
+        assert world.heads() == [(n, f"{scope}/{n.removeprefix('acme/')}/1") for n in world.edges]
+        assert len(world.simulator.writes()) == writes == REPOSITORIES
+        assert world.hours() * 60 <= 2
+        assert most_in_a_window(world.simulator.journal, MINUTE) <= 80
