@@ -22,6 +22,10 @@ from reconciler.reasons import Reason
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 
+NOT_FOUND = "could not find upstream package revision"
+"""How Porch begins to say that an upstream is not there; what is missing, and where, follows."""
+
+_ZERO = "upstream cannot be published with revision number 0"
 _SHOWN = 5
 _PLACEHOLDER = -1
 """The revision that Porch gives to a package as it stands on the repository's branch."""
@@ -35,6 +39,9 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     which it then refuses to clone, and we take the latest published revision.
     """
     upstream = variant.spec.upstream or Upstream()
+    if upstream.revision == 0:
+        location, hint = _field(variant, "spec", "upstream", "revision"), "Revisions count from 1."
+        return Problem(location, Reason.UPSTREAM_NOT_FOUND, _ZERO, hint, subject_of(variant))
     view = find_repository(variant, upstream.repo or "", inventory, field="upstream")
     if isinstance(view, Problem):
         return view
@@ -42,7 +49,7 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     package = view.packages.get(path)
     lookup = _Lookup(variant, view, PackageState(path) if package is None else package, inventory)
     if package is None and not any(at.path == path and at.url == view.url for at in inventory.trees):
-        message = f"Repository {view.key.name} has no package {upstream.package}"
+        message = f"{NOT_FOUND}: repository {view.key.name} has no package {upstream.package}"
         hint = _near(upstream.package or "", _packages(view))
         return lookup.problem("package", Reason.UPSTREAM_NOT_FOUND, message, hint)
     for value, find in lookup.selectors(upstream):
@@ -60,7 +67,8 @@ def find_repository(
     if view is None:
         location = _field(variant, "spec", field, "repo")
         names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
-        message = f"Repository {variant.key.namespace}/{name} is not registered"
+        start = f"{NOT_FOUND}: repository" if field == "upstream" else "Repository"
+        message = f"{start} {variant.key.namespace}/{name} is not registered"
         hint = f"Register it as a Repository object. {_near(name, names) or 'None is registered.'}"
         return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint, subject)
     if view.problem is None:
@@ -182,7 +190,7 @@ class _Lookup:
 
     def missing(self, field: str, what: str, hint: str) -> Problem:
         name = package_name(self.view, self.package.path)
-        message = f"Package {name} in repository {self.view.key.name} has {what}"
+        message = f"{NOT_FOUND}: package {name} in repository {self.view.key.name} has {what}"
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:

@@ -4,8 +4,11 @@ Where a decision of ours differs, the rule of that decision stands here, never t
 and `docs/divergences.md` lists the cases it applies to.
 """
 
+import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,18 +18,26 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
 from reconciler.errors import Location, Problem
 from reconciler.expand import DesiredVariant
+from reconciler.git.messages import parse_annotations
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView, Source
+from reconciler.layout import draft_ref, tag_ref
 from reconciler.plan.changes import MoveRef, WriteDraft, WriteRemoval
 from reconciler.plan.drafts import next_workspace
 from reconciler.plan.world import make_target
 from reconciler.render.context import ensure_context
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.upstreams import find_upstream
-from tests.support.conformance import Case, vectors
-from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package
+from tests.support.conformance import VARIABLE, Case, vectors
+from tests.support.git import kptfile as git_kptfile
+from tests.support.git import make_repository
+from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, kptfile, package
+from tests.support.porch_divergences import MOST, decision_of, divergent_cases, is_owned, listed_cases
+from tests.support.small_world import repository
+from tests.support.world import World, git
 
 PART = "porch"
+API_VERSION = "reconciler.dev/v1alpha1"
 OURS = "fleet/default/my-pv"
 
 
@@ -66,12 +77,13 @@ def with_revision(state: PackageState, index: int, spec: Mapping[str, Any]) -> P
     return replace(state, published=(*state.published, one))
 
 
-def look_up(upstream: Mapping[str, Any], revisions: list[Mapping[str, Any]]) -> int | None:
+def look_up(upstream: Mapping[str, Any], revisions: list[Mapping[str, Any]]) -> int | str:
+    """Return the index of the revision that is found, or what is said where there is none."""
     views = {view.key: view for view in upstream_views(revisions)}
     spec = PackageVariantSpec(upstream=Upstream.model_validate(upstream))
     variant = DesiredVariant(ObjectName(NAMESPACE, "pv"), "uid", spec, Source(Location("pv.yaml", 1)))
     found = find_upstream(variant, replace(ModelWorld().inventory(), repositories=views))
-    return None if isinstance(found, Problem) else int(found.tree, 16)
+    return found.message if isinstance(found, Problem) else int(found.tree, 16)
 
 
 @pytest.mark.parametrize("case", vectors(PART, "PvUpstreamSelection"))
@@ -80,8 +92,11 @@ def test_upstream_selection(case: Case) -> None:
 
     found = look_up(upstream, revisions)
 
-    if upstream.get("repo") and not upstream.get("workspaceName") and "revision" not in upstream:
+    if decision_of(case):
         assert found == latest_published(upstream, revisions), "D9: without a selector, the latest published"
+    elif case["expectedErrorPrefix"]:
+        assert isinstance(found, str)
+        assert found.startswith(case["expectedErrorPrefix"])
     else:
         assert found == case["expectedFound"]
 
@@ -99,9 +114,16 @@ def latest_published(upstream: Mapping[str, Any], revisions: list[Mapping[str, A
 
 @pytest.mark.parametrize("case", vectors(PART, "PvPublishedUpstream"))
 def test_published_upstream(case: Case) -> None:
+    """The vector looks a number up: of the two selectors that it is given only that one is asked."""
     upstream = {k: v for k, v in case["upstream"].items() if k != "workspaceName"}
 
-    assert look_up(upstream, case["packageRevisions"]) == case["expectedFound"]
+    found = look_up(upstream, case["packageRevisions"])
+
+    if case["expectedErrorContains"]:
+        assert isinstance(found, str)
+        assert case["expectedErrorContains"] in found
+    else:
+        assert found == case["expectedFound"]
 
 
 @pytest.mark.parametrize("case", vectors(PART, "WorkspaceName"))
@@ -147,6 +169,32 @@ def test_deletion_policy(case: Case) -> None:
 
     calls = [call.partition(":")[0] for call in case["expectedClientCalls"]]
     assert list(what_porch_would_call(change.writes)) == calls
+    expected = yaml.safe_load(case["expectedPackageRevision"] or "")
+    world.run()
+    unchanged = ("DeletionProposed", True)
+    assert what_became_of(world, spec) == (expected_of(expected) if calls else unchanged)
+
+
+def what_became_of(world: ModelWorld, spec: PackageVariantSpec) -> tuple[str, bool]:
+    """Return the lifecycle of the package after the run, and whether it is still the variant's."""
+    repository, path = world.repositories[spec.downstream.repo], spec.downstream.package
+    proposed = any(ref.startswith("refs/heads/deletionProposed/") for ref in repository.refs)
+    packages = repository.at(MAIN).packages
+    heads = [ref for ref in world.drafts(spec.downstream.repo) if path in repository.at(ref).packages]
+    if not heads and path not in packages:
+        return "", False
+    header = repository.at(heads[0] if heads else MAIN).header(path)
+    if proposed:
+        return "DeletionProposed", bool(header.owner)
+    return "Draft" if heads else "Published", bool(header.owner)
+
+
+def expected_of(revision: Mapping[str, Any] | None) -> tuple[str, bool]:
+    """Return the same of a vector; of what is deleted it says nothing."""
+    if revision is None:
+        return "", False
+    uids = [owner["uid"] for owner in revision["metadata"].get("ownerReferences") or []]
+    return revision["spec"]["lifecycle"], "pv-uid" in uids
 
 
 def world_with(spec: PackageVariantSpec) -> ModelWorld:
@@ -214,9 +262,8 @@ def test_downstream_selection(case: Case) -> None:
 
     target = make_target(view, state, inventory)
 
-    adoptable = [i for i in here if not is_owned(i) and i["spec"]["lifecycle"] == "Draft"]
-    if spec.adoption_policy == "adoptExisting" and adoptable:
-        assert target.draft is None, "D4, D5: a draft of other people is never taken over"
+    if spec.adoption_policy == "adoptExisting" and decision_of(case):
+        assert target.draft is None, "D5: a draft of other people is never taken over"
     elif [s for s in expected if s["lifecycle"] != "Published"]:
         owned = [s["workspaceName"] for s in expected]
         assert target.draft is not None
@@ -232,9 +279,59 @@ def test_downstream_selection(case: Case) -> None:
         assert target.owner is None
 
 
-def is_owned(item: Mapping[str, Any]) -> bool:
-    owners = item["metadata"].get("ownerReferences") or []
-    return any(owner["uid"] == "pv-uid" for owner in owners)
+@pytest.mark.parametrize("case", vectors(PART, "DownstreamSelection"))
+def test_writes_to_what_stands(case: Case) -> None:
+    """The writes of the vector are ours: drafts of former targets go, drafts of others are left alone."""
+    spec = PackageVariantSpec.model_validate(yaml.safe_load(case["packageVariant"])["spec"])
+    items = yaml.safe_load(case["packageRevisionList"]).get("items") or []
+    world = world_with(spec)
+    names = {stand(world, item): item for item in items}
+    world.variants["my-pv"] = spec
+
+    calls = [call for change in world.plan().changes for call in calls_to(names, change.writes)]
+
+    if decision_of(case):
+        owned = [item for item in names.values() if is_draft_of(item, spec)]
+        assert not [call for call in calls if call.startswith("updating")], "D5: only ours are written"
+        assert len(owned) - len(calls) <= 1, "D4: one draft per variant"
+    else:
+        assert sorted(calls) == sorted(case["expectedClientCalls"]), "in one push, so in no order"
+
+
+def is_draft_of(item: Mapping[str, Any], spec: PackageVariantSpec) -> bool:
+    where = (item["spec"]["packageName"], item["spec"]["lifecycle"])
+    return where == (spec.downstream.package, "Draft") and is_owned(item)
+
+
+def stand(world: ModelWorld, item: Mapping[str, Any]) -> str:
+    """Let a package revision of a vector stand in the world; return its ref."""
+    spec = item["spec"]
+    repository, path = world.repositories[spec["repository"]], spec["packageName"]
+    notes = (
+        f"  annotations:\n    reconciler.dev/owner: {OURS}\n    reconciler.dev/location: deployments/{path}\n"
+    )
+    files = package({"Kptfile": kptfile(path, notes if is_owned(item) else "")})
+    main = repository.at(MAIN)
+    oid = repository.commit(
+        {**main.packages, path: files}, (main.oid,), time=world.tick(), ours=is_owned(item)
+    )
+    if spec["lifecycle"] == "Draft":
+        ref = draft_ref(path, spec["workspaceName"])
+    else:
+        ref = tag_ref(path, spec["revision"])
+        repository.refs[MAIN] = oid
+    repository.refs[ref] = oid
+    return ref
+
+
+def calls_to(names: Mapping[str, Mapping[str, Any]], writes: Iterable[Any]) -> Iterator[str]:
+    """Translate the writes to what stands: what goes is deleted, what is written is updated."""
+    for write in writes:
+        item = names.get(write.ref)
+        if item and isinstance(write, MoveRef) and write.to is None:
+            yield f"deleting object: {item['metadata']['name']}"
+        elif item and not is_owned(item):
+            yield f"updating object: {item['metadata']['name']}"
 
 
 def state_of(path: str, items: list[Mapping[str, Any]]) -> PackageState:
@@ -267,3 +364,90 @@ def test_formers_of_a_moved_variant_are_pruned() -> None:
     assert list(what_porch_would_call(changes["foo"].writes)) == ["deleting object"]
     assert [type(write) for write in changes["bar"].writes] == [WriteDraft]
     assert world.repositories["deployments"].at(MAIN).packages == {}
+
+
+def test_the_document_lists_every_case_with_another_answer() -> None:
+    """One by one, with the decision; issue by issue the list may only become shorter."""
+    if VARIABLE in os.environ or not divergent_cases():
+        pytest.skip("the list is of the vectors beside the project, which are not here")
+
+    assert listed_cases() == divergent_cases()
+    assert len(listed_cases()) <= MOST
+
+
+@pytest.mark.parametrize("case", vectors(PART, "DraftCreation"))
+def test_drafts(case: Case, tmp_path: Path) -> None:
+    """On real repositories: published by an approval, then an upgrade or an edit of it as a draft."""
+    expected, source = case["expected"], case["sourceRevision"]["spec"]
+    world = PublishedWorld(tmp_path / "w", case)
+
+    world.change()
+
+    commit = parse_annotations(world.draft_message(expected["packageName"], expected["workspaceName"]))[0]
+    assert (commit.package, commit.workspace) == (expected["packageName"], expected["workspaceName"])
+    assert commit.task is not None
+    assert commit.task["type"] == expected["task"]["type"]
+    if expected["task"]["type"] == "upgrade":
+        fields = ("oldUpstream", "newUpstream")
+        refs = {field: commit.task["upgrade"][f"{field}Ref"]["name"] for field in fields}
+        local = commit.task["upgrade"]["localPackageRevisionRef"]["name"]
+        wanted = {field: expected["task"][field] for field in refs}
+        assert (refs, local) == (wanted, expected["task"]["localPackageRevisionRef"])
+    else:
+        name = f"{source['repository']}.{source['packageName']}.{source['workspaceName']}"
+        assert commit.task["edit"]["sourceRef"]["name"] == name
+    assert world.labels() == (expected["labels"] or {}, expected["annotations"] or {})
+
+
+class PublishedWorld:
+    """A variant of a vector whose package was published once."""
+
+    def __init__(self, root: Path, case: Case) -> None:
+        self.case = case
+        source = case["sourceRevision"]["spec"]
+        self.downstream = {"repo": source["repository"], "package": source["packageName"]}
+        self.upstream = case["packageVariant"]["spec"].get("upstream") or {
+            "repo": "upstream-repo",
+            "package": source["packageName"],
+            "revision": 1,
+        }
+        package_name = self.upstream["package"]
+        root.mkdir()
+        upstream = make_repository(root / f"{self.upstream['repo']}.git", {})
+        for number in range(1, 1 + max(2, self.upstream["revision"])):
+            upstream.commit(
+                {f"{package_name}/Kptfile": git_kptfile(package_name), f"{package_name}/n": f"{number}\n"}
+            )
+            upstream.tag(f"{package_name}/v{number}")
+        make_repository(root / f"{self.downstream['repo']}.git", {"README.md": "downstream\n"})
+        names = (self.upstream["repo"], self.downstream["repo"])
+        files = {f"{name}.yaml": repository(name) for name in names}
+        configuration = {"apiVersion": API_VERSION, "kind": "Reconciler", "metadata": {"name": "fleet"}}
+        make_repository(root / "control.git", {"reconciler.yaml": yaml.safe_dump(configuration), **files})
+        self.world = World(root)
+        self._ask({**self.upstream, "revision": 1, "workspaceName": None}, {})
+        assert self.world.run("approve", "--all").code == 0
+
+    def change(self) -> None:
+        """Ask for what the vector asks for, so that there is something to draft."""
+        is_edit = self.case["op"] == "edit"
+        self._ask(self.upstream, {"packageContext": {"data": {"a": "b"}}} if is_edit else {})
+
+    def _ask(self, upstream: Mapping[str, Any], more: Mapping[str, Any]) -> None:
+        given = {k: v for k, v in upstream.items() if v is not None}
+        metadata = {**self.case["packageVariant"]["metadata"], "name": "pv", "namespace": "default"}
+        spec = {"upstream": given, "downstream": self.downstream, **more}
+        kind = {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "PackageVariant"}
+        with self.world.edit("control", "Ask") as copy:
+            (copy / "pv.yaml").write_text(yaml.safe_dump({**kind, "metadata": metadata, "spec": spec}))
+        said = self.world.run("apply")
+        assert said.code == 0, said.out + said.err
+
+    def draft_message(self, path: str, workspace: str) -> str:
+        repo = self.world.root / f"{self.downstream['repo']}.git"
+        return git(repo, "log", "-1", "--format=%B", f"drafts/{path}/{workspace}")
+
+    def labels(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the labels and annotations of the package revision, as the status branch records them."""
+        (item,) = json.loads(self.world.run("status", "--output", "json").out)["items"]
+        return item["labels"], item["annotations"]
