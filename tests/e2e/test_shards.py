@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.ids import normalise_url
+from reconciler.plan.shard import shard_of
 from tests.e2e.test_check import run
 from tests.support.git import Repo
 from tests.support.small_world import manifest, write_world
+from tests.support.world import git
 
 EDGES = tuple(f"edge-{n}" for n in range(1, 8))
 MACHINE = "refs/heads/reconciler/fleet/"
@@ -105,3 +108,42 @@ def test_a_shard_touches_its_own_repositories_only(tmp_path: Path) -> None:
 
     assert set().union(*touched) == {f"{edge}.git" for edge in EDGES}
     assert sum(map(len, touched)) == len(EDGES)
+
+
+@pytest.mark.parametrize("last", [True, False], ids=["after", "before"])
+def test_a_shard_keeps_the_records_of_others(tmp_path: Path, last: bool) -> None:
+    """A record is a finalizer: what another shard could not do yet must not look done."""
+    root = tmp_path / "w"
+    write_world(root, EDGES)
+    apply(root, 2)
+    theirs = next(edge for edge in EDGES if shard_of(normalise_url(str(root / f"{edge}.git")), 2) == 1)
+    Repo(root / f"{theirs}.git").merge("drafts/web/packagevariant-1", how="squash")
+    apply(root, 2)
+    before = recorded(root, theirs)
+    refuse = root / f"{theirs}.git" / "hooks" / "pre-receive"
+    refuse.parent.mkdir(exist_ok=True)
+    refuse.write_text("#!/bin/sh\nexit 1\n")
+    refuse.chmod(0o755)
+    Repo(root / "control.git").commit(
+        {manifest(theirs, "web"): None, manifest(theirs, "db"): None}
+        | {manifest(edge, "db"): None for edge in EDGES if edge != theirs}
+    )
+
+    codes = {
+        part: run(
+            root, "apply", "--control", "control.git", "--allow-deletes", "20", "--shard", f"{part}/2"
+        ).code
+        for part in ((1, 0) if last else (0, 1))
+    }
+
+    assert codes == {0: 0, 1: 4}
+    assert len(before) == 2
+    assert recorded(root, theirs) == before
+
+
+def recorded(root: Path, edge: str) -> dict[str, bytes]:
+    """Return the records of one repository's variants, by their paths on the state branch."""
+    control = Repo(root / "control.git")
+    branch = "reconciler/fleet/state"
+    names = git(root / "control.git", "ls-tree", "-r", "--name-only", branch, "packagevariants/").split()
+    return {name: control.read(branch, name) for name in names if name.endswith(f"-{edge}.json")}
