@@ -28,7 +28,9 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
     """Return the variant of this instance that owns a package; None if nobody of ours does.
 
     A location that is not where the package stands marks a copy, which nobody owns. The location's
-    Repository is one of the owner's namespace.
+    Repository is one of the owner's namespace. Repositories may be renamed, and their directories may
+    move: a package that stands where the owner's record says is no copy, whatever its location is called
+    now, because a repository's identity is its URL (D19).
     """
     if header is None or header.error:
         return None
@@ -36,11 +38,13 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
     namespace, slash, name = rest.partition("/")
     if owning != inventory.policy.instance or not slash or not namespace or not name:
         return None
+    owner = ObjectName(namespace, name)
     repository, _, inside = header.location.partition("/")
     view = inventory.repositories.get(ObjectName(namespace, repository))
-    if view is None or PackageKey(view.url, view.full_path(inside)) != package:
-        return None
-    return ObjectName(namespace, name)
+    if view is not None and PackageKey(view.url, view.full_path(inside)) == package:
+        return owner
+    record = inventory.records.get(owner)
+    return owner if record is not None and (record.url, record.path) == package else None
 
 
 def may_stand_behind(

@@ -83,10 +83,11 @@ class ModelRepository:
     pulls: list[PullRequest] = field(default_factory=list)
     down: bool = False
     annotations: dict[str, str] = field(default_factory=dict)
+    address: str = ""
 
     @property
     def url(self) -> str:
-        return f"git.example/{self.name}"
+        return f"git.example/{self.address or self.name}"
 
     def commit(
         self,
@@ -154,6 +155,12 @@ class ModelWorld:
         repository.refs[MAIN] = repository.commit({}, (), time=self.tick())
         self.repositories[name] = repository
         return repository
+
+    def rename_repository(self, old: str, new: str) -> None:
+        """People register a repository under another name; it stays where it is."""
+        repository = self.repositories.pop(old)
+        repository.address, repository.name = repository.address or old, new
+        self.repositories[new] = repository
 
     def push(self, name: str, changes: Mapping[str, Files | None], *, ref: str = MAIN) -> Oid:
         """A person commits to a branch: packages replaced, or removed where None."""
