@@ -6,6 +6,7 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.what_if import what_if
 from reconciler.errors import Exit, RefusedError, UsageError, worst
 
 if TYPE_CHECKING:
@@ -14,19 +15,25 @@ if TYPE_CHECKING:
     from reconciler.run import Settings
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.option("--check", is_flag=True, help="Write nothing; exit 10 if a lock would change.")
 @click.option("--frozen", is_flag=True, help="Write nothing; exit 4 if a pin would have to change.")
 @click.option("--upgrade", multiple=True, metavar="NAME", help="Let this package move; repeatable.")
+@click.option("--no-dependencies", is_flag=True, help="Leave what is installed for others as it is.")
+@click.option("--prune", is_flag=True, help="Remove what nobody needs any more and would be kept.")
+@click.pass_context
 def lock(
+    context: click.Context,
     settings: "Settings",
     output: str,
     upgrade: tuple[str, ...],
     *,
     check: bool,
     frozen: bool,
+    no_dependencies: bool,
+    prune: bool,
     no_color: bool,
 ) -> Exit:
     r"""Decide which version of every package each cluster gets, and lock it on the state branch.
@@ -40,21 +47,32 @@ def lock(
       reconciler lock                      decide, and lock
       reconciler lock --check              is the lock up to date? for pipelines
       reconciler lock --upgrade db.io      take the best version of db.io that fits
+      reconciler lock --prune              remove what nobody needs any more
+      reconciler lock what-if db.io@2.0.0  who could move to it if it were published, who blocks?
     """
+    from reconciler.dependencies.decision import PLAIN, Wishes
     from reconciler.run import close_world, lock_fleet, read_world
 
-    if frozen and upgrade:
-        raise UsageError("--frozen and --upgrade contradict each other")
+    if context.invoked_subcommand:
+        return Exit.DONE
+    wishes = Wishes(frozenset(upgrade), dependencies=not no_dependencies, prune=prune)
+    if frozen and wishes != PLAIN:
+        raise UsageError("--frozen contradicts --upgrade, --no-dependencies and --prune")
+    if no_dependencies and prune:
+        raise UsageError("--no-dependencies and --prune contradict each other")
     if frozen or check:
-        decision = close_world(read_world(settings), frozenset(upgrade)).decision
+        decision = close_world(read_world(settings), wishes).decision
         exits = {Exit.PENDING} if check and decision.changed else set()
     else:
-        decision, outcome = lock_fleet(settings, frozenset(upgrade))
+        decision, outcome = lock_fleet(settings, wishes)
         exits = set(outcome.exits)
     _show(make_printer(colour=not no_color), decision, Output(output))
     if frozen:
         _check_frozen(decision)
     return worst(exits | ({Exit.INVALID_INPUT} if decision.problems else set()))
+
+
+lock.add_command(what_if)
 
 
 def _check_frozen(decision: "Decision") -> None:

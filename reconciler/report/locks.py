@@ -68,7 +68,7 @@ def _scope_lines(scope: ScopeDecision) -> Iterator[str]:
 
 def _outcome(explanation: Explanation) -> str:
     if explanation.gives_way:
-        return f"{explanation.gives_way} gives way and stays as it was; the others proceed"
+        return f"{explanation.gives_way} gives way; what was locked for it stays, the others proceed"
     return "there is no answer; what was locked there stays"
 
 
@@ -127,7 +127,7 @@ def _scope_value(scope: ScopeDecision) -> dict[str, Any]:
         "customResourceDefinitions": _records(resolution.custom_resource_definitions),
         "compositions": _records(resolution.compositions),
         "unused": [str(instance) for instance in resolution.unused],
-        "explanations": [_explanation(one) for one in scope.explanations],
+        "explanations": [explanation_value(one) for one in scope.explanations],
     }
 
 
@@ -139,7 +139,8 @@ def _records(several: Mapping[str, BaseModel]) -> dict[str, Any]:
     return {name: _record(one) for name, one in several.items()}
 
 
-def _explanation(one: Explanation) -> Mapping[str, Any]:
+def explanation_value(one: Explanation) -> Mapping[str, Any]:
+    """Return why something has no answer as a JSON value."""
     return {
         "code": one.code,
         "sentences": list(one.sentences),

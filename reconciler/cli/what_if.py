@@ -1,0 +1,92 @@
+"""`lock what-if`: which clusters could move to a version that is not published yet, and who blocks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import control_options
+from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.model import Candidate
+    from reconciler.run import Settings
+
+
+@click.command(name="what-if")
+@control_options
+@output_options(Output.TEXT, Output.JSON)
+@click.argument("package", metavar="PACKAGE@VERSION")
+@click.option(
+    "--manifest",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The manifest of that version; else it needs what the highest known version needs.",
+)
+def what_if(
+    settings: "Settings", package: str, manifest: Path | None, output: str, *, no_color: bool
+) -> Exit:
+    r"""Say which clusters could move to a version if it were published, and who blocks the others.
+
+    Nothing is written, and nothing moves by itself: `lock --upgrade` moves. Clusters that answer
+    alike are told together.
+
+    \b
+    Examples:
+      reconciler lock what-if db.io@2.0.0
+      reconciler lock what-if x.example.com/acme/aws@v3.0.0 --manifest crossplane.yaml
+    """
+    from reconciler.dependencies.what_if import what_if as ask
+    from reconciler.report.json import listing
+    from reconciler.report.prospects import prospect_lines, prospect_values
+    from reconciler.run import close_world, read_world
+
+    closed = close_world(read_world(settings))
+    worlds = closed.scopes.worlds
+    known = {one for world in worlds for several in world.catalogue.packages.values() for one in several}
+    candidate = _candidate(package, manifest, known)
+    prospects = ask(worlds, closed.decision, candidate)
+    printer = make_printer(colour=not no_color)
+    if output == Output.JSON:
+        printer.value(listing("Prospect", prospect_values(prospects)))
+    else:
+        printer.lines(prospect_lines(candidate, prospects))
+    return Exit.DONE
+
+
+def _candidate(package: str, manifest: Path | None, known: set["Candidate"]) -> "Candidate":
+    """Return the version that is asked about.
+
+    Raises:
+        UsageError: It is no version of a known package, or its manifest is not understood.
+    """
+    from reconciler.dependencies.versions import VersionError
+    from reconciler.dependencies.what_if import imagine
+
+    name, at, version = package.rpartition("@")
+    several = [one for one in known if name in (one.id.name, str(one.id), *one.names)]
+    if not at or not several:
+        hint = "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem."
+        raise UsageError(f"No package is called {name or package}", hint=hint)
+    try:
+        imagined = imagine(several, version)
+    except (VersionError, ValueError) as error:
+        raise UsageError(f"{package} is not one version of one package: {error}") from error
+    return _read(manifest, imagined) if manifest else imagined
+
+
+def _read(manifest: Path, like: "Candidate") -> "Candidate":
+    from reconciler.dependencies.what_if import read_imagined
+    from reconciler.errors import Location
+    from reconciler.inventory import Source
+    from reconciler.policy import Limits
+    from reconciler.read.documents import parse_file, yaml_limits
+
+    found = parse_file(str(manifest), manifest.read_bytes(), yaml_limits(Limits()))
+    objects = ((value, Source(place.location, marks=place)) for value, place in found.objects)
+    reading = read_imagined([*objects] or [({}, Source(Location(str(manifest))))], like)
+    wrong = [*(broken.problem for broken in found.broken), *reading.problems]
+    if wrong or not reading.candidates:
+        message = wrong[0].message if wrong else "It describes no package"
+        raise UsageError(f"{wrong[0].location if wrong else manifest}: {message}")
+    return reading.candidates[0]

@@ -1,0 +1,154 @@
+"""What if a version were published: which clusters could move to it, and who blocks the others."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.dialects import read_kpt
+from reconciler.dependencies.dialects.reading import Document, Reading
+from reconciler.dependencies.fleet import Memo
+from reconciler.dependencies.lockfile import SCHEMA, LockChange, Resolution, lock_changes
+from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
+from reconciler.dependencies.published import KIND, read_published
+from reconciler.dependencies.recording import resolution_of
+from reconciler.dependencies.relock import with_lock
+from reconciler.dependencies.solution import Explanation, Solution
+from reconciler.dependencies.versions import parse_loose, parse_relaxed
+from reconciler.dependencies.world import Catalogue, World, catalogue
+from reconciler.inventory import Source
+
+
+class Verdict(StrEnum):
+    """What one more version would mean to a cluster."""
+
+    MOVES = "moves"
+    STAYS = "stays"
+    BLOCKED = "blocked"
+    UNAFFECTED = "unaffected"
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What would become of clusters that answer alike, sorted.
+
+    Those that move need `lock --upgrade` for it, and `changes` are all pins that would move along.
+    Those that stay could take it, but something fits better. `explanations` say who blocks, without
+    hints: those would be about a world in which no other version is published.
+    """
+
+    verdict: Verdict
+    clusters: tuple[str, ...]
+    changes: tuple[LockChange, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
+
+
+def imagine(known: Iterable[Candidate], text: str) -> Candidate:
+    """Return a version that nobody published, as the highest of the known ones has it.
+
+    Raises:
+        VersionError: The text is no version in the package's ecosystem.
+    """
+    (several,) = catalogue(known).packages.values()
+    newest = several[-1]
+    strict = newest.id.ecosystem in (Ecosystem.CARVEL, Ecosystem.KPT)
+    version = parse_relaxed(text) if strict else parse_loose(text)
+    return replace(newest, version=version, digest="", withdrawn="", unavailable=False)
+
+
+def read_imagined(documents: Iterable[tuple[Document, Source]], like: Candidate) -> Reading:
+    """Read the manifest of a version that nobody published, as the index would. Total."""
+    several, version = list(documents), like.version.text
+    if like.id.ecosystem is Ecosystem.KPT:
+        repository, _, path = like.id.name.rpartition("//")
+        document, source = several[0]
+        return read_kpt(document, source, repository=repository, path=path, revision=version)
+    head = {"apiVersion": SCHEMA, "kind": KIND, "source": like.source or like.id.name, "version": version}
+    reading = read_published([(head, several[0][1]), *several])
+    return replace(reading, candidates=tuple(replace(c, id=like.id) for c in reading.candidates))
+
+
+def what_if(
+    worlds: Iterable[World], decision: Decision, candidate: Candidate, memo: Memo | None = None
+) -> tuple[Prospect, ...]:
+    """Return what a version would mean to every cluster, equal answers together. Pure, order-free.
+
+    Costs what distinct clusters cost, not all: equal questions are answered once.
+
+    Args:
+        worlds: Every cluster as it is.
+        decision: What is decided for them.
+        candidate: The version, published or not.
+        memo: Answers of this run.
+
+    Raises:
+        UnverifiedSolutionError: An answer does not survive the independent check.
+    """
+    asker = _Asker(candidate, memo or Memo())
+    locked = {scope.cluster: scope.after.resolution for scope in decision.scopes if scope.after}
+    found: dict[Prospect, list[str]] = {}
+    for world in worlds:
+        answer = asker.ask(world, locked.get(world.cluster, Resolution()))
+        found.setdefault(answer, []).append(world.cluster)
+    several = (replace(one, clusters=tuple(sorted(clusters))) for one, clusters in found.items())
+    return tuple(sorted(several, key=lambda one: (list(Verdict).index(one.verdict), one.clusters)))
+
+
+class _Imagined(NamedTuple):
+    """A catalogue, the same with the version in question, and with no other version of its package."""
+
+    own: Catalogue
+    more: Catalogue
+    only: Catalogue
+
+
+@dataclass(slots=True)
+class _Asker:
+    candidate: Candidate
+    memo: Memo
+    imagined: dict[int, _Imagined] = field(default_factory=dict)
+
+    def ask(self, world: World, before: Resolution) -> Prospect:
+        """Return one cluster's prospect, without its name."""
+        package = world.catalogue.find(self.candidate.id)
+        asked = with_lock(world, before)
+        there = {(one.instance.ecosystem, one.instance.name) for one in before.packages}
+        if (package.ecosystem, package.name) not in there:
+            return Prospect(Verdict.UNAFFECTED, ())
+        imagined = self._catalogues(world.catalogue)
+        choices = replace(asked.choices, upgrade=asked.choices.upgrade | {package.name})
+        free = self.memo.solution(replace(asked, catalogue=imagined.more, choices=choices))
+        if self._has_it(free, package):
+            after = resolution_of(replace(world, catalogue=imagined.more), free, before)
+            return Prospect(Verdict.MOVES, (), lock_changes(before, after))
+        pins = tuple(pin for pin in asked.pins if pin.instance.package != package)
+        forced = self.memo.solution(replace(asked, catalogue=imagined.only, pins=pins, choices=choices))
+        if self._has_it(forced, package):
+            return Prospect(Verdict.STAYS, ())
+        known = set(free.explanations)
+        blockers = (one for one in forced.explanations if one not in known)
+        return Prospect(Verdict.BLOCKED, (), explanations=tuple(replace(one, hints=()) for one in blockers))
+
+    def _has_it(self, solution: Solution, package: PackageId) -> bool:
+        version = self.candidate.version
+        return any(
+            instance.package == package and one.candidate.version == version
+            for instance, one in solution.resolved.items()
+        )
+
+    def _catalogues(self, own: Catalogue) -> _Imagined:
+        """Return the catalogues with the version; the same ones for clusters that share theirs."""
+        if id(own) not in self.imagined:
+            package = own.find(self.candidate.id)
+            fresh = replace(self.candidate, id=package)
+            others = (c for c in own.candidates(package) if c.version.text != fresh.version.text)
+            several = catalogue([*others, fresh]).packages[package]
+            self.imagined[id(own)] = _Imagined(
+                own, _with(own, package, several), _with(own, package, (fresh,))
+            )
+        return self.imagined[id(own)]
+
+
+def _with(own: Catalogue, package: PackageId, found: tuple[Candidate, ...]) -> Catalogue:
+    return Catalogue(dict(sorted({**own.packages, package: found}.items())), own.names)
