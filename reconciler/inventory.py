@@ -89,7 +89,8 @@ class Snapshot:
     `complete` names the (kind, namespace) pairs that were listed whole; only there does
     absence mean anything. `None` for `served` means that nobody recorded the served APIs; else it
     holds (apiVersion, kind). `taken` is when the oldest complete list was made, `time` when the
-    snapshot last changed in Git, both in seconds. `problems` are its files that are not understood.
+    snapshot last changed in Git, both in seconds. `versions` are those of what the cluster runs, by
+    name. `problems` are its files that are not understood.
     """
 
     present: bool = False
@@ -100,6 +101,7 @@ class Snapshot:
     time: int = 0
     unreadable: bool = False
     cluster: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:

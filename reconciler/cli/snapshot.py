@@ -31,6 +31,13 @@ def snapshot() -> None:
 @click.option("--kinds", default="", help="What was asked for, as kubectl takes it: Kind.group,Kind.group,…")
 @click.option("--namespace", "-n", default="", help="The one namespace that was listed.  [default: all]")
 @click.option("--partial", is_flag=True, help="A selector left objects out: absence means nothing.")
+@click.option(
+    "--platform",
+    "platforms",
+    multiple=True,
+    metavar="NAME=VERSION",
+    help="Version of kubernetes, crossplane or kapp-controller; repeatable.",
+)
 @click.option("--time", "taken", default="", help="When the objects were listed.  [default: now]")
 @click.option(
     "--api-resources",
@@ -45,6 +52,7 @@ def import_(
     kinds: str,
     namespace: str,
     partial: bool,
+    platforms: tuple[str, ...],
     taken: str,
     api_resources: Path | None,
 ) -> Exit:
@@ -69,7 +77,13 @@ def import_(
 
     resources = parse_api_resources(api_resources.read_text()) if api_resources else NO_RESOURCES
     options = ImportOptions(
-        _seconds(taken), cluster, parse_kinds(kinds, resources), namespace, partial, resources
+        _seconds(taken),
+        cluster,
+        parse_kinds(kinds, resources),
+        namespace,
+        partial,
+        resources,
+        _versions(platforms),
     )
     inputs = [_read(name) for name in files or ("-",)]
     planned = plan_import(inputs, read_directory(output), options, snapshot_limits(Limits()))
@@ -78,6 +92,17 @@ def import_(
     printer.lines(map(_line, planned.counts))
     printer.lines((f"note: {note}" for note in planned.notes), err=True)
     return Exit.DONE
+
+
+def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
+    from reconciler.dependencies.presence import read_platforms
+
+    versions = {name: version for name, _, version in (text.partition("=") for text in platforms)}
+    known = {str(name) for name in read_platforms(versions)}
+    if unknown := sorted(versions.keys() - known):
+        hint = "Write kubernetes=v1.31.0, crossplane=v2.0.1 or kapp-controller=v0.55.0."
+        raise UsageError(f"{unknown[0]}={versions[unknown[0]]} is no version of a platform", hint=hint)
+    return versions
 
 
 def _line(one: "KindCount") -> str:

@@ -75,17 +75,29 @@ def check(before: Locked | None, after: Locked) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ScopeDecision:
-    """One cluster: what was locked, what is, and what has no answer."""
+    """One cluster: what was locked, what is, and what has no answer.
+
+    It is not `finished` where a part of it has no answer, or something is not known.
+    """
 
     cluster: str
     before: Locked | None
     after: Locked | None
     explanations: tuple[Explanation, ...] = ()
+    finished: bool = True
 
     @property
     def changed(self) -> bool:
         """Whether any file of this cluster changes."""
         return self.before != self.after
+
+    @property
+    def is_refresh(self) -> bool:
+        """Whether nothing but the digest of the inputs differs, so that nothing was decided anew."""
+        if self.before is None or self.after is None or self.before.resolution != self.after.resolution:
+            return False
+        same = {"input_digest": self.after.lock.input_digest, "generation": self.after.lock.generation}
+        return self.before.lock.model_copy(update=same) == self.after.lock
 
     @property
     def changes(self) -> tuple[LockChange, ...]:
@@ -216,7 +228,7 @@ def decide(
         old = held.get(world.cluster)
         settled = world.cluster not in stale and run.is_plain
         if world.cluster in locks.broken or (old and (settled or _rests_on(old, unreachable))):
-            decisions.append(ScopeDecision(world.cluster, old, old))
+            decisions.append(ScopeDecision(world.cluster, old, old, finished=settled))
             continue
         keeps = not sure or bool({"", world.cluster} & scopes.doubtful)
         decided, wrong, words = run.decide(world, old, keeps=keeps)
@@ -226,8 +238,19 @@ def decide(
     for cluster in held.keys() - {world.cluster for world in scopes.worlds}:
         keeps = not sure or bool({"", cluster} & scopes.doubtful)
         decisions.append(run.retire(held[cluster], keeps=keeps or cluster in locks.broken))
-    decisions.sort(key=lambda one: one.cluster)
+    decisions = _settled(sorted(decisions, key=lambda one: one.cluster))
     return Decision(tuple(decisions), tuple(sorted(set(problems))), tuple(sorted(set(warnings))))
+
+
+def _settled(decisions: list[ScopeDecision]) -> list[ScopeDecision]:
+    """Return the decisions without changes that decide nothing, unless something else is written anyway.
+
+    A new digest alone is no news for anybody: without it the cluster is only looked at again by the
+    next run, and it is written together with the next lock that changes.
+    """
+    if any(one.changed and not one.is_refresh for one in decisions):
+        return decisions
+    return [replace(one, after=one.before) for one in decisions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,13 +285,13 @@ class _Run:
         )
         after = Locked(lock, found.resolution)
         check(old, after)
-        decided = ScopeDecision(world.cluster, old, after, solution.explanations)
+        decided = ScopeDecision(world.cluster, old, after, solution.explanations, finished=not is_open)
         return decided, problems, (*solution.warnings, *found.warnings)
 
     def retire(self, old: Locked, *, keeps: bool) -> ScopeDecision:
         """Return what is left of a cluster where nobody asks for a package: what must stay, or nothing."""
         if keeps:
-            return ScopeDecision(old.lock.scope.cluster, old, old)
+            return ScopeDecision(old.lock.scope.cluster, old, old, finished=False)
         nothing = World((), Catalogue(), cluster=old.lock.scope.cluster)
         decided, _, _ = self.decide(nothing, old, keeps=False)
         left = decided.after.resolution if decided.after else Resolution()

@@ -1,10 +1,11 @@
 """From a cluster snapshot to what resolution may rely on: served APIs, platforms, what stands there."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from reconciler.dependencies.contents import crd_apis
-from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.model import Gvk, Install, PackageId, Platform
+from reconciler.dependencies.dialects import read_lock, read_manifest
+from reconciler.dependencies.model import Candidate, Gvk, Install, PackageId, Platform
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
 from reconciler.dependencies.world import Installed, Presence
 from reconciler.ids import GroupKind
@@ -13,9 +14,13 @@ from reconciler.inventory import Snapshot, SnapshotObject, Source
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-def presence_of(
-    snapshot: Snapshot, *, platforms: Mapping[Platform, Version] | None = None, ours: Iterable[Install] = ()
-) -> Presence:
+_PACKAGE = ("data.packaging.carvel.dev/v1alpha1", "Package")
+_LOCK = ("pkg.crossplane.io/v1beta1", "Lock")
+_GLOBAL = "kapp-controller-packaging-global"
+"""The namespace whose packages every namespace sees, as kapp-controller has it."""
+
+
+def presence_of(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> Presence:
     """Return what resolution may rely on in a cluster. Order-free.
 
     An API counts if the snapshot lists it as served or a CRD there serves it. Installations
@@ -29,11 +34,49 @@ def presence_of(
     return Presence(
         apis=frozenset(served),
         owners=tuple(sorted(_owners(snapshot, crds))),
-        platforms=tuple(sorted((platforms or {}).items())),
+        platforms=tuple(sorted(read_platforms(snapshot.versions).items())),
         installations=tuple(
             sorted(_installed(snapshot, declared), key=lambda one: (one.id, one.namespace, one.name))
         ),
     )
+
+
+def read_platforms(versions: Mapping[str, str]) -> dict[Platform, Version]:
+    """Return the versions of platforms among those that a snapshot tells; what is no version is unknown.
+
+    Source: kapp-controller, pkg/packageinstall: its own version counts without pre-release and build.
+    """
+    found: dict[Platform, Version] = {}
+    for platform in Platform:
+        text = versions.get(platform, "")
+        if platform is Platform.KAPP_CONTROLLER:
+            text = text.partition("+")[0].partition("-")[0]
+        with suppress(VersionError):
+            found[platform] = parse_loose(text)
+    return found
+
+
+def packages_of(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[Candidate, ...]:
+    """Return the Carvel packages that a cluster offers to its installs, sorted.
+
+    These are the global ones and those of the namespaces that the installs stand in.
+    Differs: kapp-controller lets a namespace see its own and the global packages, and no others; here
+    the namespaces of one cluster share what they have.
+    """
+    seen = {_GLOBAL, *(install.namespace for install in installs)}
+    readings = (
+        read_manifest(found.body, Source(found.location))
+        for found in snapshot.of_kind(*_PACKAGE)
+        if found.namespace in seen
+    )
+    candidates = {one for reading in readings if reading for one in reading.candidates}
+    return tuple(sorted(candidates, key=lambda one: (one.id, one.version.text)))
+
+
+def chosen_before(snapshot: Snapshot) -> tuple[Candidate, ...]:
+    """Return what Crossplane's own Lock says was chosen in a cluster; nothing where there is none."""
+    found = (read_lock(one.body, Source(one.location)) for one in snapshot.of_kind(*_LOCK))
+    return tuple(candidate for candidates, _ in found for candidate in candidates)
 
 
 def _gvk(api_version: str, kind: str) -> Gvk:

@@ -9,8 +9,9 @@ from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.dialects.reading import annotations, named
 from reconciler.dependencies.layers import PublishedIndex
 from reconciler.dependencies.model import Candidate, Install, RevisionWish
-from reconciler.dependencies.presence import presence_of
-from reconciler.dependencies.world import Catalogue, Choices, Presence, World, catalogue
+from reconciler.dependencies.presence import chosen_before, packages_of, presence_of
+from reconciler.dependencies.relock import imported_pins
+from reconciler.dependencies.world import Catalogue, Choices, World, catalogue
 from reconciler.errors import Problem
 from reconciler.inventory import FoundDocument, Inventory, Snapshot
 from reconciler.reasons import Reason
@@ -34,6 +35,10 @@ class Fleet:
         if self.snapshot.cluster:
             return self.snapshot.cluster
         return next(iter(self.environments)) if len(self.environments) == 1 else ""
+
+    def shows(self, cluster: str) -> bool:
+        """Tell whether the snapshot is of this cluster; one that names none is of every cluster."""
+        return self.snapshot.present and self.snapshot.cluster in ("", cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,8 @@ def _worlds(
     for cluster, scope in sorted(scopes.items()):
         installs = tuple(several[0] for _, several in sorted(scope.installs.items()) if len(several) == 1)
         if cluster and installs:
-            own = frozenset({*scope.candidates, *scope.pinned} - public)
+            offered = packages_of(fleet.snapshot, installs) if fleet.shows(cluster) else ()
+            own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
                 catalogues[own] = catalogue([*sorted(own, key=str), *shared])
             world = _world(cluster, installs, catalogues[own], index, fleet)
@@ -153,10 +159,13 @@ def _world(
 ) -> World:
     environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
     choices = Choices(defaults=index.defaults_of(cluster, environment).effective())
-    snapshot = fleet.snapshot
-    here = snapshot.present and snapshot.cluster in ("", cluster)
-    presence = presence_of(snapshot, ours=installs) if here else Presence()
-    return World(installs, own, presence, choices=choices, cluster=cluster)
+    if not fleet.shows(cluster):
+        return World(installs, own, choices=choices, cluster=cluster)
+    presence = presence_of(fleet.snapshot, ours=installs)
+    standing = {found.id for found in presence.installations}
+    chosen = (one for one in chosen_before(fleet.snapshot) if one.id not in standing)
+    pins = imported_pins(chosen, own)
+    return World(installs, own, presence, pins, choices=choices, cluster=cluster)
 
 
 def _named_cluster(document: FoundDocument) -> str:

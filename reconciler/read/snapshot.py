@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
@@ -31,6 +32,7 @@ class Header(NamedTuple):
     served: frozenset[tuple[str, str]] | None = None
     time: int | None = None
     problems: tuple[Problem, ...] = ()
+    versions: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -82,6 +84,7 @@ def read_snapshot(objects: Objects, commit: Oid, policy: Policy) -> Snapshot:
         time=objects.last_touched(commit, [path]).get(path, 0),
         unreadable=bool(found.problems),
         cluster=header.cluster,
+        versions=header.versions,
         problems=tuple(sorted(problems)),
     )
 
@@ -152,7 +155,8 @@ def _header(path: str, document: Document, parsed: SnapshotHeader) -> Header:
         lists.append((dated, _at(path, document, place)))
     served = parsed.spec.served
     pairs = None if served is None else frozenset(_served(text) for text in served)
-    return Header(parsed.metadata.name, tuple(lists), pairs, time, tuple(problems))
+    versions = parsed.spec.versions or {}
+    return Header(parsed.metadata.name, tuple(lists), pairs, time, tuple(problems), versions)
 
 
 def _served(text: str) -> tuple[str, str]:

@@ -33,7 +33,7 @@ class ImportOptions:
 
     `kinds` were asked for, so that one without objects is empty and not unknown. `namespace` is the
     only one that was listed, "" for all. `partial` tells that selectors left objects out. `time` is
-    in seconds.
+    in seconds. `versions` are those of what the cluster runs; one that is not named stays as it was.
     """
 
     time: int
@@ -42,6 +42,7 @@ class ImportOptions:
     namespace: str = ""
     partial: bool = False
     resources: ApiResources = NO_RESOURCES
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 class KindCount(NamedTuple):
@@ -265,7 +266,8 @@ def _header(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> tuple
             f"This is the snapshot of cluster {old.metadata.name}, not of {cluster}", hint=hint
         )
     served, notes = _served(old, lists, options)
-    spec: dict[str, Any] = {"time": format_time(options.time), "versions": {"reconciler": __version__}}
+    versions = {**(old.spec.versions or {}), **options.versions, "reconciler": __version__}
+    spec: dict[str, Any] = {"time": format_time(options.time), "versions": dict(sorted(versions.items()))}
     if served is not None:
         spec["served"] = served
     spec["lists"] = [_entry(one, spec["time"]) for one in _lists_after(old, lists, options)]

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.dependencies.addresses import repository_names
-from reconciler.dependencies.decision import UNFINISHED, Decision, ScopeDecision, decide, read_locks
+from reconciler.dependencies.decision import Decision, ScopeDecision, decide, read_locks
+from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.emit import is_generated
 from reconciler.dependencies.fanout import VARIANT
 from reconciler.dependencies.known import Known
@@ -23,6 +24,7 @@ from reconciler.resolve.generated import Generated, generate
 from reconciler.resolve.resolution import Resolution
 from reconciler.resolve.roots import Root, RootKey, Roots, find_roots
 from reconciler.resolve.variants import resolve
+from reconciler.state import PackageVariantRecord
 
 _TOLD = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "They could not be decided in the steps that are allowed"
@@ -118,7 +120,7 @@ def _unmet(decision: Decision, roots: Roots) -> dict[ObjectKey, tuple[Problem, .
     found: dict[ObjectKey, tuple[Problem, ...]] = {}
     for scope in decision.scopes:
         held = {_place(one): one.version for one in scope.after.resolution.packages} if scope.after else {}
-        for key, root in roots.by_cluster.get(scope.cluster, {}).items() if not _is_finished(scope) else ():
+        for key, root in roots.by_cluster.get(scope.cluster, {}).items() if not scope.finished else ():
             candidate = root.candidate
             met = held.get((candidate.id.name, key)) == candidate.version.text
             if candidate.requires and not met and root.variant is not None:
@@ -129,10 +131,6 @@ def _unmet(decision: Decision, roots: Roots) -> dict[ObjectKey, tuple[Problem, .
 def _place(one: LockedPackage) -> tuple[str, RootKey]:
     slot = one.instance.slot
     return one.instance.name, RootKey(slot.namespace, "/".join(slot.path))
-
-
-def _is_finished(scope: ScopeDecision) -> bool:
-    return scope.after is None or scope.after.lock.input_digest != UNFINISHED
 
 
 def _problem(scope: ScopeDecision, key: RootKey, root: Root) -> Problem:
@@ -161,12 +159,30 @@ def _released(
     """Yield the variants that were generated once and that certainly nobody needs any more."""
     if not _is_sure(inventory) or "" in scopes.doubtful:
         return
-    unsure = {scope.cluster for scope in decision.scopes if not _is_finished(scope)} | scopes.doubtful
+    unsure = {scope.cluster for scope in decision.scopes if not scope.finished} | scopes.doubtful
     wanted = {variant.key for variant in found.variants} | found.undecided
+    unused = {
+        (scope.cluster, one.name)
+        for scope in decision.scopes
+        for one in (scope.after.resolution.unused if scope.after else ())
+    }
     for key in _generated_before(inventory):
-        view = inventory.repositories.get(ObjectName(key.namespace, inventory.records[key].repository))
-        if key not in wanted and view is not None and view.cluster not in unsure:
+        record = inventory.records[key]
+        view = inventory.repositories.get(ObjectName(key.namespace, record.repository))
+        if key in wanted or view is None or view.cluster in unsure:
+            continue
+        if (view.cluster, _package_of(record, inventory)) not in unused:
             yield key
+
+
+def _package_of(record: PackageVariantRecord, inventory: Inventory) -> str:
+    """Return how locks call the package that a variant was made from, empty if that is not known any more."""
+    upstream = record.spec.get("upstream") or {}
+    view = inventory.repositories.get(ObjectName(record.namespace, upstream.get("repo") or ""))
+    if view is None:
+        return ""
+    names = repository_names(inventory.repositories.values())
+    return package_id(names.get(view.url, ""), view.full_path(upstream.get("package") or "")).name
 
 
 def _extended(desired: Desired, found: Generated, released: frozenset[ObjectName]) -> Desired:

@@ -100,3 +100,16 @@ def test_an_unreachable_repository_leaves_the_lock_of_who_uses_it(kpt: World) ->
 def test_frozen_and_upgrade_contradict_and_an_unknown_name_is_said(kpt: World) -> None:
     assert kpt.run("lock", "--frozen", "--upgrade", "base.example.com").code == 2
     assert "No package is called gone.io" in kpt.run("lock", "--upgrade", "gone.io").err
+
+
+def test_two_clones_at_different_places_make_byte_identical_locks(tmp_path: Path) -> None:
+    def locked(place: str) -> dict[str, str]:
+        world = build_world(WORLDS / "57-fan-out", tmp_path / place / "w")
+        world.run("lock")
+        return {path: git(world.control, "show", f"{STATE}:{path}") for path in locks(world)}
+
+    here, there = locked("a"), locked("somewhere/else")
+
+    assert here == there
+    assert len([path for path in here if "resolutions" not in path]) == 3
+    assert not any(str(tmp_path) in text for text in here.values())

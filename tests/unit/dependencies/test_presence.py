@@ -4,9 +4,8 @@ from typing import Any
 
 from reconciler.dependencies.contents import crd_apis
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.model import Ecosystem, Gvk, PackageId, Platform
-from reconciler.dependencies.presence import presence_of
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.model import Ecosystem, Gvk, PackageId
+from reconciler.dependencies.presence import chosen_before, packages_of, presence_of
 from reconciler.dependencies.world import Presence
 from reconciler.errors import Location
 from reconciler.ids import GroupKind
@@ -91,5 +90,53 @@ def test_installations_count_unless_a_manifest_declares_them() -> None:
 
 def test_an_empty_snapshot_tells_nothing() -> None:
     assert presence_of(Snapshot()) == Presence()
-    known = presence_of(Snapshot(), platforms={Platform.KUBERNETES: parse_loose("v1.30.1")})
-    assert dict(known.platforms)[Platform.KUBERNETES].core == (1, 30, 1)
+
+
+def test_versions_of_platforms_are_read_as_their_tools_read_them() -> None:
+    versions = {
+        "kubernetes": "v1.30.1-gke.100",
+        "kapp-controller": "v0.55.0-rc.1+build",
+        "crossplane": "unknown",
+        "reconciler": "1.0.0",
+    }
+    known = dict(presence_of(Snapshot(present=True, versions=versions)).platforms)
+
+    assert {str(name): version.text for name, version in known.items()} == {
+        "kubernetes": "v1.30.1-gke.100",
+        "kapp-controller": "v0.55.0",
+    }
+
+
+def test_a_cluster_offers_its_global_packages_and_those_beside_its_installs() -> None:
+    def body(name: str, version: str, namespace: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "data.packaging.carvel.dev/v1alpha1",
+            "kind": "Package",
+            "metadata": {"name": f"{name}.{version}", "namespace": namespace},
+            "spec": {"refName": name, "version": version},
+        }
+
+    held = snapshot(
+        body("db.io", "1.0.0", "kapp-controller-packaging-global"),
+        body("db.io", "1.1.0", "prod"),
+        body("db.io", "2.0.0", "elsewhere"),
+        {**INSTALLED, "metadata": {"name": "other", "namespace": "elsewhere"}},
+    )
+    reading = read_manifest(INSTALLED, Source(Location("")))
+    assert reading is not None
+    (install,) = reading.installs
+
+    assert [str(one) for one in packages_of(held, [install])] == ["db.io 1.0.0", "db.io 1.1.0"]
+    assert [str(one) for one in packages_of(held, ())] == ["db.io 1.0.0"]
+
+
+def test_what_crossplane_chose_is_read_from_its_lock() -> None:
+    lock = {
+        "apiVersion": "pkg.crossplane.io/v1beta1",
+        "kind": "Lock",
+        "metadata": {"name": "lock"},
+        "packages": [{"name": "aws-1", "source": "x.io/aws", "version": "v1.1.0"}],
+    }
+
+    assert [str(one) for one in chosen_before(snapshot(lock))] == ["x.io/aws v1.1.0"]
+    assert chosen_before(snapshot(PROVIDER)) == ()

@@ -189,5 +189,26 @@ def test_a_cluster_that_uses_an_unreachable_repository_stays_locked() -> None:
     locks = read_locks(decide(there, Locks()).files)
     gone = scopes_of(documents, (), PublishedIndex(), FLEET)
 
-    assert decide(gone, locks, unreachable=frozenset({"https://git.io/b"})).changed is False
-    assert decide(gone, locks).changed is True
+    assert decide(gone, locks, unreachable=frozenset({"https://git.io/b"})).problems == ()
+    assert [problem.reason for problem in decide(gone, locks).problems] == [Reason.DEPENDENCY_CONFLICT]
+
+
+def test_a_new_digest_alone_is_no_change_and_is_written_with_the_next_one() -> None:
+    locks = read_locks(decided(SHOP, WEB, DB).files)
+    newer = decided(SHOP, WEB, DB, DB2, locks=locks)
+    second = {**SHOP, "clusters/prod/shop.yaml": install("shop", "web.io", "")}
+    together = decided(second, WEB, DB, DB2, locks=locks)
+
+    assert (newer.changed, newer.files) == (False, decided(SHOP, WEB, DB).files)
+    assert [scope.is_refresh for scope in together.scopes] == [True, False]
+    assert [scope.after.lock.generation for scope in together.scopes if scope.after] == [2, 1]
+    settled = decided(second, WEB, DB, DB2, locks=read_locks(together.files))
+    assert settled.files == together.files
+
+
+def test_what_has_no_answer_is_not_finished_though_its_lock_stays() -> None:
+    locks = read_locks(decided(SHOP, WEB, DB).files)
+    (scope,) = decided(SHOP, WEB.replace(">=1.0.0", ">=3.0.0"), DB, locks=locks).scopes
+
+    assert (scope.finished, scope.changed) == (False, False)
+    assert [one.finished for one in decided(SHOP, WEB, DB, locks=locks).scopes] == [True]
