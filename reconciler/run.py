@@ -8,13 +8,15 @@ from typing import Any
 
 import orjson
 
+from reconciler.apply.dashboard import Board
 from reconciler.apply.gate import check_applicable
 from reconciler.apply.locks import is_overtaken, write_locks
 from reconciler.apply.outcome import Result
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import MOST_TRIES, read_branch
 from reconciler.apply.target import Target
-from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.decision import PLAIN, Decision, Wishes
+from reconciler.dependencies.moves import pin_moves
 from reconciler.dependencies.status import status_files
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
@@ -22,6 +24,7 @@ from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Effect, Outcome, Plan
 from reconciler.plan.decide import plan_changes
+from reconciler.plan.moves import with_moves
 from reconciler.plan.reviewed import with_lock
 from reconciler.plan.shard import WHOLE, Shard, keep_shard
 from reconciler.read.contents import fetch_contents
@@ -91,7 +94,7 @@ class Planned:
 
 def read_world(settings: Settings, forges: Forges | None = None) -> World:
     """Read everything that a run may know. Writes nothing."""
-    forges = forges or Forges(shards=settings.shard.parts)
+    forges = forges or Forges(shard=settings.shard)
     mirrors = open_mirrors(settings)
     inventory = read_inventory(settings.control, mirrors, os.environ, forges=forges)
     return World(_with_consent(inventory, settings.allow_deletes), mirrors, forges)
@@ -143,39 +146,41 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
         url: Target(mirror, world.forges.of(mirror), policy.commits, planned.names, policy.labels)
         for url, mirror in mirrors.items()
     }
-    return apply_changes(planned.plan, inventory, targets, control, narrate)
+    whole = planned.plan.elsewhere is None
+    board = Board(world.forges.of(control), planned.names) if policy.dashboard and whole else None
+    return apply_changes(planned.plan, inventory, targets, control, narrate, board=board)
 
 
-def close_world(world: World, upgrade: frozenset[str] = frozenset(), *, trace: bool = False) -> Closed:
+def close_world(world: World, wishes: Wishes = PLAIN, *, trace: bool = False) -> Closed:
     """Return every variant, also those that others need, with its pin; and the locks. Writes nothing.
 
     Args:
         world: What was read.
-        upgrade: Names of packages that may move although they are locked.
+        wishes: What a person asks of this run.
         trace: Also say for every field of every variant where it came from.
     """
     inventory = world.inventory
     desired = expand(inventory, trace=trace)
-    return close(inventory, desired, read_dependencies(inventory, world.mirrors), upgrade=upgrade)
+    return close(inventory, desired, read_dependencies(inventory, world.mirrors), wishes=wishes)
 
 
-def lock_fleet(settings: Settings, upgrade: frozenset[str] = frozenset()) -> tuple[Decision, Outcome]:
+def lock_fleet(settings: Settings, wishes: Wishes = PLAIN) -> tuple[Decision, Outcome]:
     """Decide the locks of every cluster and write them, by compare-and-swap on the state branch.
 
     Where another run wrote first, everything is read and decided again from what it wrote: no lock is
     ever merged, and no generation skipped or given twice. Each round lets one writer through.
     """
-    decision, result, overtaken = _lock_once(settings, upgrade)
+    decision, result, overtaken = _lock_once(settings, wishes)
     for _ in range(MOST_TRIES):
         if not overtaken:
             break
-        decision, result, overtaken = _lock_once(settings, upgrade)
+        decision, result, overtaken = _lock_once(settings, wishes)
     return decision, Outcome(result.effects, result.exits)
 
 
-def _lock_once(settings: Settings, upgrade: frozenset[str]) -> tuple[Decision, Result, bool]:
+def _lock_once(settings: Settings, wishes: Wishes) -> tuple[Decision, Result, bool]:
     world = read_world(settings)
-    decision = close_world(world, upgrade).decision
+    decision = close_world(world, wishes).decision
     control = world.mirrors.open(world.inventory.control.remote)
     result = write_locks(world.inventory, control, decision.files)
     return decision, result, is_overtaken(world.inventory, control, result)
@@ -187,7 +192,7 @@ def _with_locks(plan: Plan, closed: Closed, inventory: Inventory) -> Plan:
     recorded = {} if inventory.reviewed is not None else decision.files
     told = status_files(closed.scopes.worlds, decision, shared_namespace=shared)
     return replace(
-        plan,
+        with_moves(plan, pin_moves(decision)),
         problems=tuple(sorted({*plan.problems, *decision.problems})),
         records={**plan.records, **recorded},
         status={**plan.status, **told},

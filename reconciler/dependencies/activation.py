@@ -30,6 +30,7 @@ class Asked:
 
     `package` is its object (`Provider/aws`), `image` has the tag. Unless `automatic`, what is new
     waits. `wishes` are what people say about its revisions. `limit` is how many inactive ones stay; 0 is all.
+    `needs` are the instances that meet what this version requires.
     """
 
     package: str
@@ -38,6 +39,7 @@ class Asked:
     automatic: bool = True
     limit: int = 1
     wishes: tuple[RevisionWish, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,8 @@ def propose(history: History, asked: Asked) -> Proposal:
     if current is None:
         current = _new(history, asked)
     else:
-        digest = current.digest or asked.digest
-        current = current.model_copy(update={"digest": digest, "image": asked.image})
+        learned = {"digest": current.digest or asked.digest, "image": asked.image, "needs": asked.needs}
+        current = current.model_copy(update=learned)
     others = [_as_current(one, is_current=False) for one in history.revisions if one.name != current.name]
     revisions = tuple(sorted((*others, _as_current(current, is_current=True)), key=_number))
     known = [(wish, _meant(wish, revisions, asked.package)) for wish in sorted(asked.wishes, key=str)]
@@ -151,6 +153,7 @@ def _new(history: History, asked: Asked) -> Revision:
         desired_state=DesiredState.INACTIVE,
         image=asked.image,
         digest=asked.digest,
+        needs=asked.needs,
     )
 
 

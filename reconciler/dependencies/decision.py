@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from reconciler.dependencies.establish import Before, establish
+from reconciler.dependencies.establish import Before, Established, establish
 from reconciler.dependencies.fleet import Memo, outdated
 from reconciler.dependencies.invariants import breaches, breaches_of_step
 from reconciler.dependencies.lifecycle import keep_all, moves_along, sweep
@@ -185,13 +186,27 @@ def _broken(path: str, wrong: tuple[str, ...]) -> Problem:
     return Problem(Location(path), Reason.INVALID_STATE, f"The lock is broken: {'; '.join(wrong)}", hint)
 
 
+class Wishes(NamedTuple):
+    """What a person asks of one run, beside what manifests say.
+
+    The packages of `upgrade` may move although they are locked. Without `dependencies` what is installed
+    for others stays as it is: nothing is added, moved or removed there. With `prune` everything goes
+    that nobody needs any more, also what would be kept, and what removed packages left behind.
+    """
+
+    upgrade: frozenset[str] = frozenset()
+    dependencies: bool = True
+    prune: bool = False
+
+
+PLAIN = Wishes()
+
+
 def decide(
     scopes: Scopes,
     locks: Locks,
     *,
-    upgrade: frozenset[str] = frozenset(),
-    dependencies: bool = True,
-    prune: bool = False,
+    wishes: Wishes = PLAIN,
     sure: bool = True,
     unreachable: frozenset[str] = frozenset(),
     memo: Memo | None = None,
@@ -204,10 +219,7 @@ def decide(
     Args:
         scopes: What every cluster asks for.
         locks: What was decided before.
-        upgrade: Names of packages whose locked versions may move.
-        dependencies: Whether what is installed for others takes part: without it, it stays as it is.
-        prune: Whether everything goes that nobody needs any more, also what would be kept, and the
-            kinds that removed packages left behind are forgotten.
+        wishes: What a person asks of this run.
         sure: Whether everything that may declare a package was readable.
         unreachable: Repositories, by URL, whose packages are unknown now: what uses one stays locked.
         memo: Answers of this run.
@@ -217,8 +229,8 @@ def decide(
         BrokenLockError: What was decided breaks a law of locks; nothing of it is used.
         UsageError: A name to upgrade is no package's.
     """
-    _check_names(scopes, upgrade)
-    run = _Run(upgrade, memo or Memo(), dependencies=dependencies, prune=prune)
+    _check_names(scopes, wishes.upgrade)
+    run = _Run(wishes, memo or Memo())
     held = locks.by_cluster
     before = {cluster: one.lock for cluster, one in held.items()}
     stale = set(outdated(scopes.worlds, before, run.memo))
@@ -226,7 +238,7 @@ def decide(
     problems, warnings = [*scopes.problems, *locks.problems], list(scopes.warnings)
     for world in scopes.worlds:
         old = held.get(world.cluster)
-        settled = world.cluster not in stale and run.is_plain
+        settled = world.cluster not in stale and wishes == PLAIN
         if world.cluster in locks.broken or (old and (settled or _rests_on(old, unreachable))):
             decisions.append(ScopeDecision(world.cluster, old, old, finished=settled))
             continue
@@ -255,27 +267,19 @@ def _settled(decisions: list[ScopeDecision]) -> list[ScopeDecision]:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    upgrade: frozenset[str]
+    wishes: Wishes
     memo: Memo
-    dependencies: bool
-    prune: bool
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing is asked for beside what manifests say."""
-        return self.dependencies and not self.prune and not self.upgrade
 
     def decide(
         self, world: World, old: Locked | None, *, keeps: bool
     ) -> tuple[ScopeDecision, tuple[Problem, ...], tuple[Problem, ...]]:
         """Return one cluster's decision, with what is wrong and what is to be noted."""
-        before = old.resolution if old else Resolution()
+        before = Before(old.resolution, old.lock.revisions) if old else Before(Resolution())
         solution = self._solve(self._asked(world, old))
-        resolution = self._kept(resolution_of(world, solution, before), before, keeps=keeps)
-        history = Before(before, old.lock.revisions if old else ())
-        found = establish(world, solution, resolution, history, forget=self.prune)
+        fresh = resolution_of(world, solution, before.resolution)
+        found = self._establish(world, solution, fresh, before, keeps=keeps)
         problems = (*solution.problems, *found.problems)
-        is_open = bool(problems) or keeps or not self.dependencies
+        is_open = bool(problems) or keeps or not self.wishes.dependencies
         lock = lock_of(
             world.cluster,
             input_digest=UNFINISHED if is_open else self.memo.digest(world),
@@ -299,9 +303,9 @@ class _Run:
         return replace(decided, after=None) if is_empty else decided
 
     def _asked(self, world: World, old: Locked | None) -> World:
-        names = _names(world, self.upgrade)
+        names = _names(world, self.wishes.upgrade)
         asked = replace(world, choices=replace(world.choices, upgrade=names))
-        if not self.dependencies:
+        if not self.wishes.dependencies:
             alone = tuple(replace(install, skip_dependencies=True) for install in world.installs)
             asked = replace(asked, installs=alone)
         return with_lock(asked, old.resolution) if old is not None else asked
@@ -314,11 +318,28 @@ class _Run:
             return solution
         return self.memo.solution(replace(world, pins=tuple(p for p in world.pins if p.instance not in free)))
 
-    def _kept(self, fresh: Resolution, before: Resolution, *, keeps: bool) -> Resolution:
+    def _establish(
+        self, world: World, solution: Solution, fresh: Resolution, before: Before, *, keeps: bool
+    ) -> Established:
+        """Decide what stays and what runs: what runs needs what stays, and what stays has kinds.
+
+        Both only grow from round to round, so this ends.
+        """
+        needed: frozenset[str] = frozenset()
+        while True:
+            resolution = self._kept(fresh, before.resolution, needed, keeps=keeps)
+            found = establish(world, solution, resolution, before, forget=self.wishes.prune)
+            if found.still_needed <= needed:
+                return found
+            needed |= found.still_needed
+
+    def _kept(
+        self, fresh: Resolution, before: Resolution, needed: frozenset[str], *, keeps: bool
+    ) -> Resolution:
         """Return the resolution with what nobody asks for now, as far as it stays."""
-        if keeps or not self.dependencies:
+        if keeps or not self.wishes.dependencies:
             return keep_all(fresh, before, users=keeps)
-        return sweep(fresh, before, prune=self.prune)
+        return sweep(fresh, before, needed=needed, prune=self.wishes.prune)
 
 
 def _names(world: World, upgrade: frozenset[str]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from reconciler.dependencies.activation import Asked, History, Proposal, propose, settle
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
-from reconciler.dependencies.lockfile import LockedPackage, OwnedKind, Resolution, Revision
+from reconciler.dependencies.lockfile import Awaits, LockedPackage, OwnedKind, Resolution, Revision
 from reconciler.dependencies.model import Install, RevisionWish
 from reconciler.dependencies.ownership import (
     Claimant,
@@ -34,6 +34,12 @@ class Established:
     revisions: tuple[Revision, ...] = ()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+
+    @property
+    def still_needed(self) -> frozenset[str]:
+        """The instances that revisions need which run though something else is asked for."""
+        old = (one for one in self.revisions if one.is_active and not one.current)
+        return frozenset(name for one in old for name in one.needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ def establish(
     claimants = [cluster.claimant(one, proposals.get(str(one.instance))) for one in resolution.packages]
     refused = refusals(cluster.ledger, claimants)
     settled = {
-        instance: settle(one.held_back() if instance in refused else one)
+        instance: cluster.settled(instance, one, is_refused=instance in refused)
         for instance, one in proposals.items()
     }
     ledger = hand_over(
@@ -144,12 +150,19 @@ class _Cluster:
                     moved = True
         return found
 
+    def settled(self, instance: str, proposal: Proposal, *, is_refused: bool) -> tuple[Revision, ...]:
+        """Return the revisions of a package after the step, with what the current one waits for."""
+        awaits = Awaits.PERSON if instance in self.installs else Awaits.PARENTS
+        awaits = Awaits.KINDS if is_refused else awaits
+        found = settle(proposal.held_back() if is_refused else proposal)
+        return tuple(one.model_copy(update={"awaits": _awaits(one, awaits)}) for one in found)
+
     def _asked(self, instance: str, one: LockedPackage) -> Asked:
         install = self.installs.get(instance)
         wishes = tuple(wish for wish in self.world.wishes if wish.kind == f"{one.kind}Revision")
-        asked = Asked(
-            one.object, f"{one.source or one.instance.name}:{one.version}", one.digest, wishes=wishes
-        )
+        image = f"{one.source or one.instance.name}:{one.version}"
+        needs = sorted({str(d.resolved) for d in one.dependencies if d.resolved is not None and d.active})
+        asked = Asked(one.object, image, one.digest, wishes=wishes, needs=tuple(needs))
         if install is None:
             return replace(asked, automatic=False, limit=0 if one.owner == USER else asked.limit)
         policy = install.revisions
@@ -221,6 +234,10 @@ class _Cluster:
         for wish in set(self.world.wishes) - known:
             message = f"There is no revision {wish.name}, so what is said about it has no effect"
             yield Problem(wish.location, Reason.NOT_FOUND, message, _known(wish, proposals), str(wish))
+
+
+def _awaits(one: Revision, what: Awaits) -> Awaits:
+    return what if one.current and not one.is_active else Awaits.NOTHING
 
 
 def _known(wish: RevisionWish, proposals: Mapping[str, Proposal]) -> str:

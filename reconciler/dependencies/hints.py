@@ -9,7 +9,10 @@ from reconciler.dependencies.versions.doubts import only_prereleases, only_with_
 from reconciler.dependencies.world import World
 
 _OF_KIND = {
-    FactKind.DOWNGRADE: "Allow downgrades, or take the package out of the lock with `lock --upgrade {name}`",
+    FactKind.DOWNGRADE: (
+        "Consent with the annotation packaging.carvel.dev/downgradable on a PackageInstall, or take "
+        "the package out of the lock with `lock --upgrade {name}`"
+    ),
     FactKind.WITHDRAWN: "Ask for another version of {name}",
     FactKind.POLICY: "Change the version policy of {name}, or name a version",
     FactKind.FOREIGN: "Declare what is there in a manifest, so that it is adopted, or remove it",

@@ -10,17 +10,27 @@ from reconciler.dependencies.world import Instance, Pin, Slot, SlotKind, World
 _CREATED = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
 
 
-def sweep(fresh: Resolution, before: Resolution, *, prune: bool = False) -> Resolution:
+def sweep(
+    fresh: Resolution, before: Resolution, *, needed: frozenset[str] = frozenset(), prune: bool = False
+) -> Resolution:
     """Return a resolution with what nobody needs any more, but must stay, listed as unused. Order-free.
 
     Marks from the users' packages over every need, those of parts that keep their lock too. What a
     user removed goes. What was installed for others goes if everybody who needed it lets it go
     (`uninstall`), unless it has data to keep; it stays with all that it needs. With `prune` all of it goes.
 
+    Args:
+        fresh: What was resolved, and what has no answer and keeps its lock.
+        before: What was locked.
+        needed: Instances that something needs which runs, though another version of it is asked for.
+        prune: Whether nothing unused stays.
+
     Source: Porter's dependency proposal, detecting unused managed dependencies.
     """
     old = {one.instance: one for one in before.packages}
     used = {one.instance: one for one in fresh.packages}
+    running = [one for one in before.packages if str(one.instance) in needed and one.instance not in used]
+    used |= {one.instance: one for one in running}
     used |= {instance: old[instance] for instance in _reached(used.values(), old) if instance not in used}
     left = {instance: one for instance, one in old.items() if instance not in used}
     wanted = () if prune else (one for one in left.values() if _stays(one, before, used.values()))

@@ -152,11 +152,22 @@ class DesiredState(StrEnum):
     INACTIVE = "Inactive"
 
 
+class Awaits(StrEnum):
+    """What a revision waits for that is asked for and not active."""
+
+    NOTHING = ""
+    PERSON = "Person"
+    PARENTS = "Parents"
+    KINDS = "Kinds"
+
+
 class Revision(_Record):
     """One revision of a Crossplane package in a cluster: numbered, of which at most one is Active.
 
     `package` is the object that it belongs to (`Provider/aws`), `image` has the tag. The `current`
-    one is what the package asks for; if it is Inactive, it awaits a person or another package.
+    one is what the package asks for; if it is Inactive, it `awaits` a person, the activation of those
+    who need it, or kinds that another package has. `needs` are the instances that meet what it
+    requires: they stay as long as it runs.
     """
 
     package: str
@@ -166,6 +177,8 @@ class Revision(_Record):
     image: str = ""
     digest: str = ""
     current: bool = False
+    awaits: Awaits = Awaits.NOTHING
+    needs: tuple[str, ...] = ()
 
     @property
     def is_active(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from reconciler.dependencies.decision import Locked, ScopeDecision
-from reconciler.dependencies.lockfile import LockedPackage, OwnedKind, Resolution, Revision
+from reconciler.dependencies.lockfile import Awaits, LockedPackage, OwnedKind, Resolution, Revision
 from reconciler.dependencies.ownership import entries_of, name_of
 from reconciler.dependencies.recording import USER
 
@@ -16,6 +16,9 @@ def lifecycle_lines(scope: ScopeDecision) -> Iterator[str]:
     yield from _revision_lines(before, after)
     yield from _owner_lines(before.resolution if before else Resolution(), after.resolution)
     yield from _kind_lines(before.resolution if before else Resolution(), after.resolution)
+    for one in after.resolution.packages:
+        if one.unavailable:
+            yield f"unavailable: {one.instance} {one.version} is no longer published; it stays"
     for instance in after.resolution.unused:
         yield f"unused: {instance} stays, though nobody needs it; `lock --prune` removes it"
 
@@ -28,16 +31,24 @@ def _revision_lines(before: Locked | None, after: Locked) -> Iterator[str]:
         if old is None or (old.revision, old.desired_state) != (one.revision, one.desired_state):
             state = f"{one.desired_state}{f', was {old.desired_state}' if old else ''}"
             yield f"revision {one.revision} of {one.package}: {one.name} {state}"
-        if one.current and not one.is_active:
-            yield (
-                f"revision {one.revision} of {one.package} awaits activation: say desiredState: Active "
-                f"in a {one.package.partition('/')[0]}Revision {one.name}"
-            )
+        if one.awaits:
+            yield f"revision {one.revision} of {one.package} {_waiting(one)}"
     there = {one.object for one in after.resolution.packages}
     for key, gone in known.items():
         if key not in now:
             why = "beyond the history limit" if gone.package in there else "its package is gone"
             yield f"revision {gone.revision} of {gone.package}: {gone.name} removed, {why}"
+
+
+def _waiting(one: Revision) -> str:
+    match one.awaits:
+        case Awaits.PERSON:
+            kind = f"{one.package.partition('/')[0]}Revision"
+            return f"awaits activation: say desiredState: Active in a {kind} {one.name}"
+        case Awaits.PARENTS:
+            return "waits until one of those who need it is activated"
+        case _:
+            return "waits until what it brings is let go of"
 
 
 def _by_name(locked: Locked | None) -> Mapping[tuple[str, str], Revision]:

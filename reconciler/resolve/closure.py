@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.dependencies.addresses import repository_names
-from reconciler.dependencies.decision import Decision, ScopeDecision, decide, read_locks
+from reconciler.dependencies.decision import PLAIN, Decision, ScopeDecision, Wishes, decide, read_locks
 from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.emit import is_generated
 from reconciler.dependencies.fanout import VARIANT
@@ -44,9 +44,7 @@ class Closed:
     scopes: Scopes = field(default_factory=Scopes)
 
 
-def close(
-    inventory: Inventory, desired: Desired, known: Known, *, upgrade: frozenset[str] = frozenset()
-) -> Closed:
+def close(inventory: Inventory, desired: Desired, known: Known, *, wishes: Wishes = PLAIN) -> Closed:
     """Resolve every variant, and everything that their packages need, to a fixed point. Pure; order-free.
 
     A variant that people wrote, or a set made, wins over one that would be generated in its place.
@@ -57,7 +55,7 @@ def close(
         inventory: The world.
         desired: What the manifests ask for.
         known: What is published, and what is locked.
-        upgrade: Names of packages that may move although they are locked.
+        wishes: What a person asks of this run.
     """
     resolution = resolve(inventory, desired)
     roots = find_roots(inventory, desired, resolution, known.published)
@@ -66,7 +64,7 @@ def close(
         scopes.worlds or scopes.problems or scopes.warnings or known.locks or _generated_before(inventory)
     ):
         return Closed(desired, resolution)
-    decision = wanted = _decide(inventory, known, scopes, upgrade)
+    decision = wanted = _decide(inventory, known, scopes, wishes)
     if inventory.reviewed is not None:
         decision = standing(wanted, strict=inventory.policy.lock.strict)
     found = generate(inventory, desired, decision, roots)
@@ -88,13 +86,13 @@ def _scopes(inventory: Inventory, known: Known, roots: Roots) -> Scopes:
     return scopes_of(written, known.published.candidates, index, fleet, asked)
 
 
-def _decide(inventory: Inventory, known: Known, scopes: Scopes, upgrade: frozenset[str]) -> Decision:
+def _decide(inventory: Inventory, known: Known, scopes: Scopes, wishes: Wishes) -> Decision:
     views = inventory.repositories.values()
     names = repository_names(views)
     decision = decide(
         scopes,
         read_locks(known.locks),
-        upgrade=upgrade,
+        wishes=wishes,
         sure=_is_sure(inventory),
         unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),
     )

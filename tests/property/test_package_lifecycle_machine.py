@@ -192,6 +192,9 @@ def check_lock(locked: Locked) -> None:
     assert len(packages) == len(set(packages)), "two active revisions of one package"
     assert len({(one.package, one.revision) for one in revisions}) == len(revisions)
     assert {one.package for one in revisions} <= {one.object for one in locked.resolution.packages}
+    there = {str(one.instance) for one in locked.resolution.packages}
+    needed = {name for one in revisions if one.is_active for name in one.needs}
+    assert needed <= there, "what runs lacks what it needs"
     for name, entry in entries_of(locked.resolution):
         assert not entry.controller or entry.controller in active, (name, entry)
         assert not entry.controller or entry.controller in entry.owners, (name, entry)

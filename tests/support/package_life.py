@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from reconciler.dependencies.decision import Decision, Locked, decide, read_locks
+from reconciler.dependencies.decision import Decision, Locked, Wishes, decide, read_locks
 from reconciler.dependencies.lockfile import PackageLock, Resolution, Revision
 from reconciler.dependencies.model import (
     UNSAID,
@@ -95,7 +95,7 @@ class Life:
         """Decide, and write nothing: so does a run that is killed."""
         world = self.world()
         scopes = Scopes((world,) if world.installs else ())
-        return decide(scopes, read_locks(self.files), sure=sure, **more)
+        return decide(scopes, read_locks(self.files), sure=sure, wishes=Wishes(**more))
 
     def run(self, *, sure: bool = True, **more: bool) -> Decision:
         """Decide and write."""
