@@ -19,7 +19,7 @@ FORMS = (Output.TEXT, Output.JSON)
 
 @click.group()
 def pr() -> None:
-    r"""List, show, merge and close pull requests of the local forge.
+    r"""List, show, merge, close and reopen pull requests of the local forge.
 
     A pull request is named by repository and number (`edge-east#3`), by its number where that is
     enough, or by its package (`edge-east/nginx`).
@@ -111,6 +111,27 @@ def close(settings: "Settings", output: str, name: str, comment: str, *, no_colo
         printer.value(listing("Close", ({"pullRequest": one.name} for one in found)))
     else:
         printer.lines(f"closed {terminal(one.name)} {terminal(one.pull.title)}" for one in found)
+    return Exit.DONE
+
+
+@pr.command()
+@control_options
+@output_options(*FORMS)
+@click.argument("name")
+def reopen(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exit:
+    """Open a closed pull request again, as its branch is now: it is no rejection any more."""
+    from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.report.json import listing
+    from reconciler.run import read_world
+
+    found = find_pulls(list_found(read_world(settings)), name)
+    printer = make_printer(colour=not no_color)
+    for one in found:
+        one.forge.reopen(one.pull.number)
+    if output == Output.JSON:
+        printer.value(listing("Reopen", ({"pullRequest": one.name} for one in found)))
+    else:
+        printer.lines(f"reopened {terminal(one.name)} {terminal(one.pull.title)}" for one in found)
     return Exit.DONE
 
 

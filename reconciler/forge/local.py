@@ -76,6 +76,14 @@ class LocalForge:
         """Close a pull request because a person does not want its content."""
         self._now(lambda staged: (staged.close(number, comment, withdrawn=False), []))
 
+    def reopen(self, number: int) -> None:
+        """Open a closed pull request again, as its branch is now; nothing happens if it is open.
+
+        Raises:
+            RefusedError: It was merged, its branch is gone, or another one of this branch is open.
+        """
+        self._now(lambda staged: (staged.reopen(number), []))
+
     def comment(self, number: int, *, key: str, body: str) -> None:
         """Write or update the one comment of ours that `key` names."""
         self._now(lambda staged: (staged.comment(number, key, body), []))

@@ -140,6 +140,27 @@ class Staging:
             update["comments"] = {**record.comments, "close": comment}
         return self._put(record.model_copy(update=update))
 
+    def reopen(self, number: int) -> PullRecord:
+        """Open a pull request again that was closed, its head as it is now; nothing happens if it is open.
+
+        Raises:
+            RefusedError: It was merged, its branch is gone, or another one of this branch is open.
+        """
+        record = self.find(number)
+        if record.state is PullState.OPEN:
+            return record
+        if record.state is PullState.MERGED:
+            raise RefusedError(f"Pull request {number} was merged")
+        head = self._head(record)
+        if head is None:
+            hint = "Ask for it again: reconciler.dev/retry on its variant, with another value."
+            raise RefusedError(f"Branch {record.head} of pull request {number} is gone", hint=hint)
+        rival = self.find_open(record.head)
+        if rival is not None:
+            raise RefusedError(f"Pull request {rival.number} of the same branch is open")
+        update = {"state": PullState.OPEN, "withdrawn": False, "head_oid": head}
+        return self._put(record.model_copy(update=update))
+
     def merged(self, number: int, merge: Oid, time: int) -> None:
         """Note that a pull request was merged as `merge`."""
         record = self.find(number)

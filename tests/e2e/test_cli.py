@@ -447,6 +447,11 @@ def test_a_pull_request_is_listed_shown_and_closed_for_good(world: World) -> Non
     assert "edge-1#2" not in world.run("pr", "list").out
     assert re.search(r"edge-1#2 +closed", world.run("pr", "list", "--all").out)
 
+    assert world.run("pr", "reopen", "edge-1/web").out.startswith("reopened edge-1#2 ")
+    assert re.search(r"edge-1#2 +draft", world.run("pr", "list").out)
+    assert world.run("apply").out.endswith("Nothing was written.\n")
+    assert world.run("approve", "edge-1/web").code == 0
+
 
 def test_proposing_and_merging_are_two_steps(world: World) -> None:
     world.run("apply")

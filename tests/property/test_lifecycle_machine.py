@@ -1,14 +1,20 @@
 """The life of a fleet as a state machine: people and runs on real repositories, nothing is ever lost.
 
-Every step is something a person does; then both instances run until they rest. What must hold is
-asserted in every run and after every step (tests/support/lifecycle.py): no commit of a person is
-lost, main and published tags are never moved by a run, one draft and one pull request per package,
-each package once in the plan, and a run after the last writes nothing, with an empty cache too.
+Every step is something a person does; then both instances run until they rest. Now and then the
+first of these runs is killed at any of its failpoints, or two are planned on one world and applied
+one after the other. What must hold is asserted after every run (tests/support/lifecycle.py): no
+commit of a person is lost, main and published tags are never moved by a run, one draft and one pull
+request per package, each package once in the plan and nothing wanted left out, records name what
+exists, and a second run writes nothing, with an empty cache too, chains of variants included.
+
+`RECONCILER_FUZZ=N` in the environment plays N times as many lives as the six of the test suite.
 """
 
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pygit2
@@ -16,10 +22,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.lifecycle import BLUEPRINTS, EDGE, FAR, WEB, Life, app, paths
+from tests.faults.world import Runner
+from tests.support.lifecycle import BLUEPRINTS, EDGE, FAR, INSTANCES, WEB, Life, app, paths
 from tests.support.world import World
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
+Disturb = Callable[[], None]
 PICK = st.integers(0, 5)
 HOW = st.sampled_from(["merge", "squash", "rebase"])
 TAG = st.sampled_from(["v1", "v2", "v3"])
@@ -28,12 +36,25 @@ SELECTORS = st.sampled_from(
 )
 
 
+@cache
+def runner() -> Runner:
+    """Return the process that runs to be killed are forks of; it is started once, when it is needed."""
+    return Runner(Path(tempfile.mkdtemp(prefix="lifecycle-runner-")) / "points")
+
+
+def teardown_module() -> None:
+    if runner.cache_info().currsize:
+        runner().stop()
+        shutil.rmtree(runner().log.parent, ignore_errors=True)
+
+
 class Lifecycle(RuleBasedStateMachine):
     """A person, and two instances that share a downstream repository."""
 
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="lifecycle-"))
+        self.disturb: Disturb | None = None
 
     def teardown(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
@@ -46,8 +67,21 @@ class Lifecycle(RuleBasedStateMachine):
             self.approve_everything()
 
     def rest(self) -> None:
-        """Let the instances run until there is nothing left to do."""
+        """Let the instances run until there is nothing left to do; what disturbs them comes first."""
+        disturb, self.disturb = self.disturb, None
+        if disturb is not None:
+            disturb()
         self.life.rest()
+
+    # what disturbs the runs after the next step
+
+    @rule(point=st.integers(1, 40), instance=st.sampled_from(sorted(INSTANCES)))
+    def kill_the_next_run(self, point: int, instance: str) -> None:
+        self.disturb = lambda: self.life.run_killed(runner(), instance, point)
+
+    @rule(pair=st.sampled_from([("fleet", "fleet"), ("fleet", "rival"), ("rival", "fleet")]))
+    def let_the_next_runs_race(self, pair: tuple[str, str]) -> None:
+        self.disturb = lambda: self.life.run_stale(*pair)
 
     # the control repository
 
@@ -90,7 +124,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule()
     def ask_again(self) -> None:
-        """Reopen what was rejected."""
+        """Ask for what was rejected, by the annotation of its variant."""
         self.life.wish.retry = self.life.next()
         self.life.publish_wish()
         self.rest()
@@ -166,6 +200,13 @@ class Lifecycle(RuleBasedStateMachine):
         World(self.life.root).run("pr", "close", f"{EDGE}/{package}")
         self.rest()
 
+    @precondition(lambda self: self.life.rejected())
+    @rule(pick=PICK)
+    def reopen_a_pull_request(self, pick: int) -> None:
+        said = World(self.life.root).run("pr", "reopen", self._pick(self.life.rejected(), pick))
+        assert said.code in (0, 4), said
+        self.rest()
+
     @precondition(lambda self: self.life.drafts())
     @rule(pick=PICK)
     def delete_a_branch(self, pick: int) -> None:
@@ -210,7 +251,7 @@ def _has_merges(repository: pygit2.Repository, main: str, tip: str) -> bool:
 
 
 TestLifecycle = Lifecycle.TestCase
-TestLifecycle.settings = settings(max_examples=8 * FUZZ, stateful_step_count=12, deadline=None)
+TestLifecycle.settings = settings(max_examples=6 * FUZZ, stateful_step_count=12, deadline=None)
 
 
 def test_the_helpers_see_what_is_there(tmp_path: Path) -> None:

@@ -1,25 +1,30 @@
 """A world of real repositories in which a person does whatever people do between two runs."""
 
 import json
+import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pygit2
 
+from reconciler.errors import ReconcilerError
 from reconciler.policy import CommitPolicy
+from reconciler.run import Planned, Settings, apply_plan, make_plan
+from tests.faults.world import Runner
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import repository
 from tests.support.world import World
 
 OURS = CommitPolicy().email
 BLUEPRINTS, EDGE, FAR = "blueprints", "edge", "far"
-WEB, ALPHA, BETA, CHAINED = "web", "alpha", "beta", "chained"
+WEB, ALPHA, BETA, CHAINED, FURTHER = "web", "alpha", "beta", "chained", "further"
 INSTANCES = {"fleet": "control", "rival": "rival"}
-ROUNDS = 6
-"""More rounds than two instances and a chain of two packages may need."""
+ROUNDS = 4
+"""More rounds than two instances may need that answer each other in one repository."""
 
 CONFIGURATION = """\
 apiVersion: reconciler.dev/v1alpha1
@@ -76,7 +81,10 @@ class Wish:
 
     def files(self) -> dict[str, str | None]:
         """Return the manifests; None where a manifest is gone."""
-        chained = {"name": CHAINED, "repo": EDGE, "upstream": WEB, "selector": ""}
+        links = {
+            name: {"name": name, "repo": repo, "upstream": upstream, "selector": "", "package": name}
+            for name, repo, upstream in ((CHAINED, EDGE, WEB), (FURTHER, FAR, CHAINED))
+        }
         common = {"retry": self.retry, "follow": self.follow, "deletion": self.deletion}
         web = VARIANT.format(
             **common,
@@ -92,8 +100,15 @@ class Wish:
             "manifests/sites.yaml": SET.format(
                 name=self.set_name, revision=self.revision, packages=", ".join(self.packages)
             ),
-            "manifests/chained.yaml": VARIANT.format(**common, **chained, downstream=FAR, package=CHAINED),
+            **{
+                f"manifests/{name}.yaml": VARIANT.format(**common, **link, downstream=FAR)
+                for name, link in links.items()
+            },
         }
+
+    def variants(self) -> set[str]:
+        """Return the names of the variants that people wrote themselves."""
+        return {CHAINED, FURTHER, *([self.name] if self.present else [])}
 
 
 @dataclass
@@ -174,33 +189,79 @@ class Life:
         }
         self.edge.commit({p.replace(package, target, 1): data for p, data in files.items()})
 
+    def rejected(self) -> list[str]:
+        """Return the pull requests that somebody may open again: closed ones whose branch stands."""
+        refs = self.edge.refs()
+        records = [_record(self.edge, ref) for ref in refs if ref.startswith("refs/reconciler/pulls/")]
+        opened = {r["head"] for r in records if r["state"] == "open"}
+        closed = [r for r in records if r["state"] == "closed" and r["head"] not in opened]
+        return [f"{EDGE}#{r['number']}" for r in closed if _stands(r["head"], refs)]
+
     # what a run does
 
-    def run(self, instance: str, *, cache: str = "cache") -> None:
-        """Run once; what holds for every run is checked here."""
+    def run(self, instance: str) -> None:
+        """Run once, without a cache; what holds for every run is checked here."""
         before = self.all_refs()
-        control = _Instance(self.root, INSTANCES[instance])
-        said = control.run("apply", "--quiet", "--output", "json", cache=cache)
+        said = _Instance(self.root, INSTANCES[instance]).run(
+            "apply", "--quiet", "--output", "json", cache=f"fresh-{self.next()}"
+        )
         assert said.code in (0, 3, 4, 7), (said.code, said.out, said.err)
-        seen = Counter((c["package"]["url"], c["package"]["path"]) for c in json.loads(said.out)["changes"])
+        told = json.loads(said.out)
+        seen = Counter((c["package"]["url"], c["package"]["path"]) for c in told["changes"])
         assert not [key for key, times in seen.items() if times > 1], "each package once"
-        for name, repo in self.repos.items():
-            self._check_moves(repo, before[name])
+        if instance == "fleet":
+            named = {c["variant"]["name"] for c in told["changes"] if c["variant"]}
+            named |= {p["subject"].rpartition("/")[2] for p in told["problems"]}
+            assert self.wish.variants() <= named, "what is wanted is done, proposed, or listed with why (I4)"
+        self.check(before)
 
     def rest(self) -> None:
-        """Let both instances run until neither writes; the last round needs no cache.
-
-        A variant that is chained to a package takes what one round published in the next.
-        """
+        """Let both instances run until neither writes; no second run of one of them writes (law 1, I5)."""
+        rested: dict[str, dict[str, dict[str, str]]] = {}
         for _ in range(ROUNDS):
-            before = self.all_refs()
             for instance in INSTANCES:
-                self.run(instance, cache=f"fresh-{self.next()}")
-            if self.all_refs() == before:
-                break
-        else:
-            raise AssertionError(f"never at rest: {difference(before, self.all_refs())}")
+                before = self.all_refs()
+                if rested.get(instance) == before:
+                    continue
+                self.run(instance)
+                after = self.all_refs()
+                if after != before:
+                    self.run(instance)
+                    assert self.all_refs() == after, difference(after, self.all_refs())
+                rested[instance] = after
+            if all(refs == self.all_refs() for refs in rested.values()):
+                return
+        raise AssertionError(f"never at rest: {rested}")
+
+    def run_killed(self, runner: Runner, instance: str, point: int) -> None:
+        """Run until a failpoint, and no further (I6); a run that has fewer of them ends as any other."""
+        before = self.all_refs()
+        where = ("--control", str(self.root / f"{INSTANCES[instance]}.git"))
+        cache = ("--cache-dir", str(self.root / f"fresh-{self.next()}"))
+        ran = runner.run("apply", "--quiet", *where, *cache, point=f"{point}:kill")
+        assert ran.code in (-signal.SIGKILL, 0, 3, 4, 7), ran
+        self.check(before)
+
+    def run_stale(self, first: str, second: str) -> None:
+        """Plan two runs on one world, and apply them one after the other: the second is stale (I7)."""
+        plans = [self._plan(instance) for instance in (first, second)]
+        for planned in plans:
+            before = self.all_refs()
+            with suppress(ReconcilerError):
+                apply_plan(planned)
+            self.check(before)
+
+    def _plan(self, instance: str) -> Planned:
+        control = self.root / f"{INSTANCES[instance]}.git"
+        return make_plan(Settings(str(control), self.root / f"fresh-{self.next()}"))
+
+    def check(self, before: dict[str, dict[str, str]]) -> None:
+        """Check what holds after every run, however it ended."""
+        for name, repo in self.repos.items():
+            self._check_moves(repo, before[name])
         self._check_pulls()
+        for name in INSTANCES:
+            self._check_records(name)
 
     def all_refs(self) -> dict[str, dict[str, str]]:
         return {name: repo.refs() for name, repo in self.repos.items()}
@@ -214,6 +275,16 @@ class Life:
             packages = [h.partition("/")[2].rpartition("/")[0] for h in heads if h.startswith("drafts/")]
             assert len(heads) == len(set(heads)), heads
             assert len(packages) == len(set(packages)), packages
+
+    def _check_records(self, instance: str) -> None:
+        """What is recorded of upstreams exists (I8)."""
+        control = self.repos[INSTANCES[instance]]
+        state = control.find(f"refs/heads/reconciler/{instance}/state")
+        for path in paths(control, state) if state else ():
+            if path.startswith("packagevariants/"):
+                record = json.loads(control.read(state, path))
+                commit = record["upstreamCommit"]
+                assert any(commit in repo.git for repo in self.repos.values()), f"{path} names {commit}"
 
     def _check_moves(self, repo: Repo, before: dict[str, str]) -> None:
         """Nothing of a person is lost, and nothing published moves, in one run (I1, I2, I9)."""

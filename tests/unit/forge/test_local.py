@@ -7,7 +7,7 @@ import pytest
 from reconciler.errors import RefusedError
 from reconciler.forge.approval import DeletionHead, DraftHead, next_revision, parse_head
 from reconciler.forge.local import LocalForge
-from reconciler.inventory import PullState
+from reconciler.inventory import PullRequest, PullState
 from tests.unit.apply.world import TIME, Edge
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
@@ -101,6 +101,46 @@ def test_what_was_rejected_is_not_approved(edge: Edge) -> None:
         approve(edge)
 
     assert b'"withdrawn": false' in edge.repo.read("refs/reconciler/pulls/1", "pull.json")
+
+
+def test_what_was_rejected_may_be_reopened_and_approved(edge: Edge) -> None:
+    forge(edge).reject(1, comment="No.")
+    edge.repo.commit({"web/more.yaml": "b: 2"}, branch="drafts/web/packagevariant-1")
+
+    for _ in range(2):
+        forge(edge).reopen(1)
+
+    (pull,) = forge(edge).list_pulls()
+    assert (pull.state, pull.head_oid) == (PullState.OPEN, edge.repo.oid(DRAFT))
+    approve(edge)
+    assert edge.repo.read("main", "web/more.yaml") == b"b: 2"
+
+
+def test_what_cannot_be_reopened_is_refused_with_a_way_out(edge: Edge) -> None:
+    approve(edge)
+    with pytest.raises(RefusedError, match="merged"):
+        forge(edge).reopen(1)
+    with pytest.raises(RefusedError, match="no pull request 9"):
+        forge(edge).reopen(9)
+
+
+def test_a_pull_request_without_its_branch_is_not_reopened(edge: Edge) -> None:
+    forge(edge).reject(1, comment="No.")
+    edge.repo.delete(DRAFT)
+
+    with pytest.raises(RefusedError, match="gone") as caught:
+        forge(edge).reopen(1)
+
+    assert "retry" in caught.value.hint
+
+
+def test_of_two_pull_requests_of_one_branch_one_is_open(edge: Edge) -> None:
+    forge(edge).reject(1)
+    other = PullRequest(DRAFT.removeprefix("refs/heads/"), "main", "Again", "")
+    assert forge(edge).ensure(other).number == 2
+
+    with pytest.raises(RefusedError, match="Pull request 2"):
+        forge(edge).reopen(1)
 
 
 def test_approving_twice_is_approving_once(edge: Edge) -> None:
