@@ -371,7 +371,8 @@ class Inventory:
     upstreamLocks of downstream packages, tags of whole repositories, branches that variants follow,
     locked commits; `times` are committer times of the latter, in seconds. `locks` are the pins that
     were applied last, `reviewed` the lock on main, None where pins are not reviewed. `documents` are
-    manifests of the dependency dialects, `index` those of the package index.
+    manifests of the dependency dialects, `index` those of the package index. `images` are the digests
+    of function images that the state branch locks; the policy has them already.
     """
 
     policy: Policy
@@ -390,6 +391,7 @@ class Inventory:
     reviewed: ReviewedLock | None = None
     documents: tuple[FoundDocument, ...] = ()
     index: tuple[FoundDocument, ...] = ()
+    images: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
 

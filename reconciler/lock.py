@@ -1,7 +1,7 @@
 """What was decided: the pins of floating upstreams, as schemas with stable bytes (D3)."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +14,9 @@ LOCKS_DIRECTORY = "locks"
 """Where locks stand: on the state branch, and on main where they change by pull request."""
 
 UPSTREAMS_DIRECTORY = f"{LOCKS_DIRECTORY}/upstreams"
+IMAGES_PATH = f"{LOCKS_DIRECTORY}/functions/images.json"
+"""The digests of function images, beside the locks of packages."""
+
 EXACT = ("revision", "workspaceName")
 """The selectors that name one revision for good; every other one floats."""
 
@@ -63,6 +66,20 @@ class UpstreamLock(BaseModel):
         return self.request == request_of(upstream)
 
 
+class ImagesLock(BaseModel):
+    """What the tags of function images stand for: digests by name and tag; `id:` is a local image's."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+
+    api_version: str = LOCK_SCHEMA
+    kind: Literal["FunctionImagesLock"] = "FunctionImagesLock"
+    images: dict[str, Annotated[str, Field(pattern=r"^(?:id:)?sha256:[0-9a-f]{64}$")]] = {}
+
+    def pinned(self, images: Mapping[str, str]) -> "ImagesLock":
+        """Return the lock with these digests as well."""
+        return self.model_copy(update={"images": dict(sorted({**self.images, **images}.items()))})
+
+
 def request_of(upstream: Mapping[str, Any]) -> Request:
     """Return what a manifest's `spec.upstream` asks for."""
     selector = {field: value for field, value in upstream.items() if field not in ("repo", "package")}
@@ -94,7 +111,7 @@ def lock_upstream(
     )
 
 
-def lock_bytes(lock: UpstreamLock) -> bytes:
+def lock_bytes(lock: UpstreamLock | ImagesLock) -> bytes:
     """Return the lock's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
     data = lock.model_dump(mode="json", by_alias=True)
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

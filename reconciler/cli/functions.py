@@ -1,5 +1,6 @@
 """The `functions` commands: which functions run here, and what their images' tags stand for."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ from reconciler.errors import Exit, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
+    from reconciler.policy import Policy
+    from reconciler.read.control import OpenControl
 
 CONFIG = click.option(
     "--config",
@@ -64,6 +67,17 @@ def list_functions(config: Path | None, output_format: str) -> int:
 @click.option(
     "--runtime", type=click.Choice(ENGINES), help="Engine to pull with.  [default: the configuration's]"
 )
+@click.option(
+    "--control",
+    metavar="REPOSITORY",
+    help="Pin in the lock of this control repository: a working copy, a bare one, or a URL.",
+)
+@click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="RECONCILER_CACHE_DIR",
+    help="Where mirrors of repositories are kept; safe to delete.  [default: the user's cache]",
+)
 @click.option("--local", is_flag=True, help="Pin what is on this machine; pull nothing.")
 @CONFIG
 @FORMAT
@@ -73,13 +87,17 @@ def pull(
     runtime: str | None,
     *,
     local: bool,
+    control: str | None,
+    cache_dir: Path | None,
     config: Path | None,
     output_format: str,
 ) -> int:
     r"""Pull images and pin what their tags stand for now.
 
     With --config the pins are written to spec.functions.images of that file, to be reviewed and
-    committed; nothing else in it changes.
+    committed; nothing else in it changes. With --control they go into the lock: to the state branch,
+    or where lock.mode is reviewed to locks/functions/images.json of the working copy, to be committed.
+    What the configuration pins comes before what the lock does.
 
     \b
     Exit codes: 0 done, 5 an image could not be pulled.
@@ -88,7 +106,10 @@ def pull(
 
     from reconciler.runtime.container import ContainerRuntime
 
-    policy = read_function_policy(config)
+    if control is not None and config is not None:
+        raise UsageError("--control and --config are two places for the pins", hint="Name one of them.")
+    lock = _open_lock(control, cache_dir) if control is not None else None
+    policy = lock.policy.functions if lock is not None else read_function_policy(config)
     engine = runtime or policy.container.engine
     if not engine:
         raise UsageError("No engine is named", hint="Pass --runtime, or set spec.functions.runtime.")
@@ -102,11 +123,53 @@ def pull(
     pins = {image: digest for image, (digest, _) in found.items() if digest}
     if config is not None and pins:
         _write_pins(config, pins)
+    if lock is not None and pins:
+        lock.write(pins)
     _print_pins(found, output_format)
     if len(pins) < len(wanted):
         failed = ", ".join(image for image in wanted if image not in pins)
         raise UnavailableError(f"Not pinned: {failed}", hint="Check the names and the registry.")
     return Exit.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class _Lock:
+    """The lock of a control repository, and the policy that stands there."""
+
+    control: str
+    opened: "OpenControl"
+    policy: "Policy"
+
+    def write(self, pins: dict[str, str]) -> None:
+        """Put pins where the lock is: on the state branch, or into the working copy where it is reviewed."""
+        from reconciler.apply.image_lock import pin_in_copy, pin_on_branch
+        from reconciler.git.worktree import find_working_copy
+
+        if self.policy.lock.is_reviewed:
+            copy = find_working_copy(Path(self.control))
+            if copy is None:
+                hint = "Name a working copy, and commit what is written there."
+                raise UsageError(f"{self.control} is no working copy, and its lock is reviewed", hint=hint)
+            pin_in_copy(copy.root, pins)
+            return
+        result = pin_on_branch(self.opened.mirror, self.policy, pins, self.opened.commit.time)
+        if result.exits:
+            raise UnavailableError("The lock was not written", hint="Try again; nothing was changed.")
+
+
+def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
+    import os
+
+    from reconciler.read.control import open_control
+    from reconciler.read.credentials import find_seal
+    from reconciler.read.inventory import read_policy
+    from reconciler.run import Settings, open_mirrors
+
+    mirrors = open_mirrors(Settings(control, cache_dir))
+    opened = open_control(control, mirrors)
+    policy = read_policy(opened, os.environ)
+    mirrors.seal(find_seal(policy.commits, os.environ))
+    return _Lock(control, opened, policy)
 
 
 def _tagged(text: str) -> str:

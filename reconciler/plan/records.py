@@ -9,7 +9,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes, lock_path
+from reconciler.lock import IMAGES_PATH, UPSTREAMS_DIRECTORY, ImagesLock, UpstreamLock, lock_bytes, lock_path
 from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.outputs import RETRY
 from reconciler.plan.world import Target, World
@@ -62,6 +62,8 @@ def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
     kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(world, records.values())]
     files = {record_path(r): record_bytes(r) for r in kept}
     files |= {lock_path(lock): lock_bytes(lock) for key, lock in locks.items() if lock and key in records}
+    if world.inventory.images:
+        files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(world.inventory.images))
     return dict(sorted(files.items()))
 
 

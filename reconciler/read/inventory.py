@@ -30,6 +30,7 @@ from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
 from reconciler.read.files import is_below
+from reconciler.read.images import read_images, with_images
 from reconciler.read.index_folders import read_index_folders
 from reconciler.read.locks import read_reviewed
 from reconciler.read.manifests import Manifests, read_manifests
@@ -95,6 +96,8 @@ def read_inventory(
     views = _read_views(declared.registrations, reading, mirrors, policy)
     state_tip = opened.mirror.refs().get(state_ref(policy.instance))
     state = read_state(opened.mirror, state_tip, policy.limits)
+    images = read_images(opened.mirror, state_tip, policy.limits.manifest_bytes)
+    policy = policy if policy.lock.is_reviewed else with_images(policy, images.lock)
     index = read_index_folders(opened.objects, opened.commit.oid, policy.limits)
     pulls, views = _read_pulls(views, mirrors, forges) if reading.deep else ({}, views)
     reviewed = read_reviewed(opened, policy, state.wanted_lock)
@@ -104,7 +107,7 @@ def read_inventory(
     found = read_trees(manifests, views, mirrors, state, reviewed) if reading.deep else Trees()
     unread = tuple(_unread(opened, policy, manifests, state))
     problems = {*index.problems, *declared.problems, *snapshot.problems, *state.problems, *unread}
-    problems |= {*(reviewed.problems if reviewed else ())}
+    problems |= {*(reviewed.problems if reviewed else ()), *([images.problem] if images.problem else ())}
     return Inventory(
         policy=policy,
         control=_control(opened, policy, state_tip, manifests, unread),
@@ -122,6 +125,7 @@ def read_inventory(
         reviewed=reviewed,
         documents=manifests.documents,
         index=index.documents,
+        images=images.lock.images,
         problems=tuple(sorted(problems)),
         notes=(*manifests.notes, *_unused_secrets(views), *_other_instances(opened, policy, state_tip)),
     )
@@ -165,7 +169,18 @@ def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
         except PackageRefusedError as error:
             message = f"The configuration was not read: {error.why}"
             raise ConfigurationError(message, location=Location(path)) from error
-    return parse_configuration(data, path, environment)
+    policy = parse_configuration(data, path, environment)
+    return _with_reviewed_images(opened, policy) if policy.lock.is_reviewed else policy
+
+
+def _with_reviewed_images(opened: OpenControl, policy: Policy) -> Policy:
+    """Return the policy with the digests that main locks: like the policy, they say which code may run."""
+    images = read_images(opened.objects, opened.commit.oid, policy.limits.manifest_bytes)
+    if images.problem is not None:
+        raise ConfigurationError(
+            images.problem.message, location=images.problem.location, hint=images.problem.hint
+        )
+    return with_images(policy, images.lock)
 
 
 def _unused_secrets(views: Mapping[ObjectName, RepositoryView]) -> Iterator[str]:
