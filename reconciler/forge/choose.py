@@ -14,6 +14,7 @@ from reconciler.forge.local import LocalForge
 from reconciler.forge.remote import Dialect, RemoteForge
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
+from reconciler.plan.shard import WHOLE, Shard
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 
 Find = Callable[[str], Credential | None]
@@ -34,12 +35,14 @@ _HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEAD
 class Forges:
     """The forges of one run: one connection and one budget for each API and identity.
 
+    A shard has its share of the budget, and spends it in its own repositories alone.
+
     `configure` comes once the configuration is read; until then every repository is its own forge.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, shards: int = 1, timeout_s: float = 30.0) -> None:
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, shard: Shard = WHOLE, timeout_s: float = 30.0) -> None:
         self.clock = clock
-        self._shards = shards
+        self._shard = shard
         self._timeout_s = timeout_s
         self._policy = Policy()
         self._find: Find = lambda _: None
@@ -69,7 +72,7 @@ class Forges:
     def unread(self, remote: str, url: str) -> None:
         """Note that a repository could not be read at all: what it may have cost counts as spent."""
         rule = find_rule(self._policy.forges, remote)
-        if rule is not None and rule.kind is not ForgeKind.LOCAL:
+        if rule is not None and rule.kind is not ForgeKind.LOCAL and self._shard.holds(url):
             try:
                 self._transport(rule, url).budget.unknown(url)
             except UnavailableError:
@@ -81,7 +84,8 @@ class Forges:
             return LocalForge(mirror, self._policy.commits)
         transport = self._transport(rule, mirror.url)
         name = mirror.url.partition("/")[2]
-        return RemoteForge(_DIALECTS[rule.kind](transport, name), transport, self._policy.instance)
+        dialect, counts = _DIALECTS[rule.kind](transport, name), self._shard.holds(mirror.url)
+        return RemoteForge(dialect, transport, self._policy.instance, counts=counts)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:
         api = rule.api or _APIS[rule.kind](url.partition("/")[0])
@@ -89,7 +93,7 @@ class Forges:
         known = find_rule(self._policy.credentials, web)
         key = (api, known.prefix if known else "")
         if key not in self._transports:
-            budget = Budget(split(self._policy.writes, self._shards), self.clock)
+            budget = Budget(split(self._policy.writes, self._shard.parts), self.clock)
             self._transports[key] = Transport(
                 api,
                 self._authorization(known, web),

@@ -107,14 +107,16 @@ class RemoteForge:
     """Pull requests of one repository on a forge with an API. Every method is safe to repeat.
 
     Looks before it creates, and again after every reply that got lost. What a person wrote is left
-    alone: a title that is not ours, text around our part, labels that we did not set.
+    alone: a title that is not ours, text around our part, labels that we did not set. What is written
+    here is of the run's budget where it `counts`; of another shard's budget otherwise.
     """
 
-    def __init__(self, dialect: Dialect, transport: Transport, instance: str) -> None:
+    def __init__(self, dialect: Dialect, transport: Transport, instance: str, *, counts: bool = True) -> None:
         self.dialect = dialect
         self.transport = transport
         self._ours = (DRAFTS, PROPOSED, f"reconciler/{instance}/")
-        self._counted = False
+        self._counts = counts
+        self._counted = not counts
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
         """Return the pull requests of our branches, sorted by number; the budget learns from them."""
@@ -125,7 +127,8 @@ class RemoteForge:
             budget.known(name)
             raise
         except UnavailableError:
-            budget.unknown(name)
+            if self._counts:
+                budget.unknown(name)
             raise
         if not self._counted:
             self._counted = True

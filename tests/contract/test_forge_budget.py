@@ -1,5 +1,6 @@
 """The budget of writes on a virtual clock, as one client spends it; test_forge_fleet has whole runs."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,9 @@ from reconciler.forge.faults import LimitedError
 from reconciler.forge.github import GitHub
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.remote import RemoteForge
+from reconciler.ids import normalise_url
 from reconciler.inventory import PullRequest
+from reconciler.plan.shard import Shard, shard_of
 from reconciler.policy import WriteLimits
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Simulator, VirtualClock, serving
@@ -71,6 +74,20 @@ def test_two_shards_together_keep_the_limits(tmp_path: Path) -> None:
 
         assert (half.per_minute, half.per_hour) == (40, 250)
         assert most_in_a_window(simulator.journal, MINUTE) <= 80
+
+
+def test_what_other_shards_wrote_is_of_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = [f"edge-{n}" for n in range(1, 5)]
+    with forge_world("github", tmp_path / "world", monkeypatch, edges=edges) as world:
+        urls = [normalise_url(world.simulator.url(f"acme/{edge}")) for edge in edges]
+        parts = next(n for n in range(2, 20) if len({shard_of(url, n) for url in urls}) > 1)
+        share = 2 * max(Counter(shard_of(url, parts) for url in urls).values())
+        monkeypatch.setenv("RECONCILER_PULL_REQUESTS_WRITES_PER_HOUR", str(share * parts))
+
+        runs = [world.run(shard=Shard(part, parts)) for part in range(parts)]
+
+        assert {ran.code for ran in runs} == {Exit.DONE}
+        assert len(world.open_heads()) == 2 * len(edges)
 
 
 def test_more_shards_than_writes_are_refused() -> None:

@@ -12,6 +12,8 @@ from reconciler.errors import Exit
 from reconciler.forge.budget import Clock
 from reconciler.forge.choose import Forges
 from reconciler.plan.changes import Outcome, Plan
+from reconciler.plan.shard import WHOLE, Shard
+from reconciler.read.credentials import CONTROL_TOKEN
 from reconciler.report.summary import exit_of
 from reconciler.run import Settings, apply_plan, make_plan
 from tests.support.forges.bench import make_simulator
@@ -40,16 +42,18 @@ class ForgeWorld:
     edges: Sequence[str]
     packages: Sequence[str]
     cache: str = "cache"
+    control: str = ""
     runs: list[Ran] = field(default_factory=list)
 
     def repo(self, name: str) -> Repo:
-        inside = f"{ORGANISATION}/{name}" if name in self.edges else name
+        is_hosted = name in self.edges or (name == "control" and self.control.startswith("http"))
+        inside = f"{ORGANISATION}/{name}" if is_hosted else name
         return Repo(self.root / f"{inside}.git", time=int(self.simulator.clock.now()))
 
-    def run(self, *, timeout_s: float = 10.0, shards: int = 1) -> Ran:
+    def run(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE) -> Ran:
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
-        settings = Settings(str(self.root / "control.git"), self.root / self.cache)
-        planned = make_plan(settings, Forges(clock, shards=shards, timeout_s=timeout_s))
+        settings = Settings(self.control, self.root / self.cache, shard=shard)
+        planned = make_plan(settings, Forges(clock, shard, timeout_s))
         outcome = apply_plan(planned)
         ran = Ran(exit_of(planned.plan, outcome=outcome), planned.plan, outcome)
         self.runs.append(ran)
@@ -78,8 +82,12 @@ def forge_world(
     edges: Sequence[str] = ("edge-1", "edge-2"),
     packages: Sequence[str] = ("web", "db"),
     more: str = "",
+    hosted_control: bool = False,
 ) -> Iterator[ForgeWorld]:
-    """Serve a world; what the forge found against its description fails the test at the end."""
+    """Serve a world; what the forge found against its description fails the test at the end.
+
+    With `hosted_control` the control repository stands on the forge too.
+    """
     root.mkdir(exist_ok=True)
     simulator = make_simulator(kind, root)
     monkeypatch.setenv(VARIABLE, simulator.token)
@@ -92,8 +100,21 @@ def forge_world(
         repo = make_repository(root / ORGANISATION / f"{edge}.git", {"README.md": f"{edge}\n"})
         simulator.host(f"{ORGANISATION}/{edge}", repo)
     with serving(simulator):
-        make_repository(root / "control.git", _control(kind, simulator, edges, packages, more))
-        yield ForgeWorld(root, simulator, tuple(edges), tuple(packages))
+        files = _control(kind, simulator, edges, packages, more)
+        control = root / "control.git"
+        if hosted_control:
+            files = {
+                path: text.replace("../blueprints.git", f"{root}/blueprints.git")
+                for path, text in files.items()
+            }
+            control = root / ORGANISATION / "control.git"
+            monkeypatch.setenv(CONTROL_TOKEN, simulator.token)
+        hosted = make_repository(control, files)
+        address = str(control)
+        if hosted_control:
+            simulator.host(f"{ORGANISATION}/control", hosted)
+            address = simulator.url(f"{ORGANISATION}/control")
+        yield ForgeWorld(root, simulator, tuple(edges), tuple(packages), control=address)
     assert not simulator.violations, simulator.violations
 
 
