@@ -125,11 +125,15 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def _write_results(directory: Path, result: "PipelineResult") -> None:
+    import os
+
     from reconciler.functions.result import result_list
     from reconciler.krm.yaml import emit
+    from reconciler.report.redact import Redactor
 
+    listed = Redactor.of_environment(os.environ).value(result_list(result))
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "results.yaml").write_text(emit(result_list(result)) + "\n", encoding="utf-8")
+    (directory / "results.yaml").write_text(emit(listed) + "\n", encoding="utf-8")
 
 
 def _print_result(result: "PipelineResult", before: "Files", output_format: str) -> None:

@@ -16,6 +16,7 @@ from reconciler.functions.package_files import Contents, Hidden, read_contents, 
 from reconciler.functions.resource import Resource
 from reconciler.functions.result import PipelineResult, StepRun, Unrunnable
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun, FunctionRuntime
+from reconciler.functions.secrets import hide_secrets, secret_values
 from reconciler.functions.step import InvalidPipelineError, Stage, Step, parse_steps, select
 from reconciler.functions.wire import ProtocolError, check_path, items_in, items_out
 from reconciler.krm.yaml import YamlError
@@ -172,7 +173,9 @@ class _Run:
         config = self._config(step, seen)
         if step.stage is Stage.VALIDATORS:
             selected = [resource.copy() for resource in selected]
+        secrets = secret_values(self.all_resources())
         left, run = _execute(step, engine, selected, config, self._policy)
+        run = hide_secrets(run, secrets | secret_values(left))
         self.done.append(run)
         self._check_run(step, run)
         if step.stage is Stage.VALIDATORS:

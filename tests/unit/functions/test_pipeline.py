@@ -326,3 +326,43 @@ def test_results_never_show_what_a_secret_holds() -> None:
     assert "k: hunter2 # kpt-set" in text_of(result, "secret")
     assert len(result.results) == 3
     assert "hunter2" not in str(result.results)
+
+
+SECRET = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\ndata:\n  k: aHVudGVyMi1pcy1pdA==\n"
+SPOKEN = [
+    ("as it stands there", "aHVudGVyMi1pcy1pdA=="),
+    ("decoded", "the password is hunter2-is-it, so there"),
+    ("made by the function itself", "now it is correct-horse"),
+    ("encoded by the function", "now it is Y29ycmVjdC1ob3JzZQ=="),
+]
+
+
+@pytest.mark.parametrize(("reason", "said"), SPOKEN, ids=[case[0] for case in SPOKEN])
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_what_a_function_says_of_a_secret_is_masked(reason: str, said: str, exit_code: int) -> None:
+    def talk(call: FunctionCall) -> FunctionRun:
+        items = [
+            {**item, "stringData": {"n": "correct-horse"}} if item["kind"] == "Secret" else item
+            for item in call.items
+        ]
+        result = FunctionResult(said, "warning", field={"path": "data.k", "currentValue": [said]})
+        return FunctionRun(items, (result,), exit_code, f"{said}\n")
+
+    pipeline = steps("look", "talk", "talk")
+    result = run_pipeline(files(pipeline, s=SECRET), [Python(look=change(len), talk=talk)])
+
+    shown = str(result.steps[1:]) + str(result.error) + str(result_list(result))
+    known = ("hunter2", "aHVudGVy", "correct-horse", "Y29ycmVj") if not exit_code else ("hunter2", "aHVudGVy")
+    assert not any(value in shown for value in known), reason
+    assert "***" in shown or exit_code
+
+
+def test_an_ordinary_word_is_not_taken_for_a_secret() -> None:
+    secret = SECRET.replace("aHVudGVyMi1pcy1pdA==", "YQ==")
+
+    def talk(call: FunctionCall) -> FunctionRun:
+        return FunctionRun(call.items, (FunctionResult("a word"),))
+
+    result = run_pipeline(files(steps("talk"), s=secret), [Python(talk=talk)])
+
+    assert result.results[0].message == "a word"

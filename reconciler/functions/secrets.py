@@ -1,0 +1,71 @@
+"""What a function says of a Secret is not told: its values are masked where they are still known."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from reconciler.functions.resource import Resource
+from reconciler.functions.result import StepRun
+
+MASK: Final = "***"
+_SHORTEST: Final = 6
+"""Shorter values are not masked: they would blank out ordinary words."""
+
+
+def secret_values(resources: Iterable[Resource]) -> frozenset[str]:
+    """Return what the Secrets among resources hold: as it stands there, in plain text and in base64."""
+    secrets = (each for each in resources if each.kind == "Secret")
+    return frozenset(value for each in secrets for value in _values(each.value) if len(value) >= _SHORTEST)
+
+
+def hide_secrets(run: StepRun, values: frozenset[str]) -> StepRun:
+    """Return what a step said without these values.
+
+    Whatever leaves the process is redacted once more; only here it is known which values are secret.
+    """
+    if not values:
+        return run
+    longest_first = sorted(values, key=lambda value: (-len(value), value))
+    known = re.compile("|".join(map(re.escape, longest_first)))
+    results = tuple(
+        replace(
+            each,
+            message=known.sub(MASK, each.message),
+            field=_masked(each.field, known),
+            tags=_masked(each.tags, known),
+        )
+        for each in run.results
+    )
+    return replace(run, results=results, stderr=known.sub(MASK, run.stderr))
+
+
+def _values(secret: Mapping[str, Any]) -> Iterator[str]:
+    for field in ("data", "stringData"):
+        found = secret.get(field)
+        for value in found.values() if isinstance(found, Mapping) else ():
+            if isinstance(value, str):
+                yield from _spellings(value, is_encoded=field == "data")
+
+
+def _spellings(value: str, *, is_encoded: bool) -> Iterator[str]:
+    """Yield a value as it is, line by line where it has several, and in the other of text and base64."""
+    yield from (value, value.strip(), *(line.strip() for line in value.splitlines()))
+    if not is_encoded:
+        yield base64.b64encode(value.encode(errors="surrogateescape")).decode()
+        return
+    try:
+        text = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return
+    yield from (text, text.strip(), *(line.strip() for line in text.splitlines()))
+
+
+def _masked(value: Any, known: re.Pattern[str]) -> Any:
+    if isinstance(value, str):
+        return known.sub(MASK, value)
+    if isinstance(value, Mapping):
+        return {key: _masked(part, known) for key, part in value.items()}
+    return [_masked(part, known) for part in value] if isinstance(value, list) else value
