@@ -206,6 +206,7 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         credentials=tuple(CredentialRule(**rule.model_dump()) for rule in spec.credentials),
         writes=_write_limits(spec.pull_requests),
         labels=tuple(sorted(set(spec.pull_requests.labels))),
+        dashboard=spec.pull_requests.dashboard,
         functions=_function_policy(spec.functions),
         delivery=DeliveryPolicy(spec.dependencies.path, spec.dependencies.shared_namespace),
         lock=LockPolicy(spec.lock.mode, spec.lock.reviewed.strict),

@@ -389,6 +389,7 @@ class Inventory:
     times: Mapping[Oid, int] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     reviewed: ReviewedLock | None = None
+    asked: frozenset[str] = frozenset()
     documents: tuple[FoundDocument, ...] = ()
     index: tuple[FoundDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)

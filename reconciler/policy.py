@@ -264,6 +264,7 @@ class Policy:
     credentials: tuple[CredentialRule, ...] = ()
     writes: WriteLimits = WriteLimits()
     labels: tuple[str, ...] = ()
+    dashboard: bool = False
     functions: FunctionPolicy = FunctionPolicy()
     delivery: DeliveryPolicy = DeliveryPolicy()
     lock: LockPolicy = LockPolicy()

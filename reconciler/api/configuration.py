@@ -94,6 +94,8 @@ class PullRequestSettings(_Settings):
     """What shares one branch and one pull request: a `package` alone, those of a `set`, or a `repository`."""
     labels: tuple[str, ...] = _POLICY.labels
     """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
+    dashboard: bool = _POLICY.dashboard
+    """Keep an issue in the control repository that says what waits for whom; without a forge, a file."""
     writes_per_minute: Bound = _POLICY.writes.per_minute
     """Writes to one forge as one identity, a minute."""
     writes_per_hour: Bound = _POLICY.writes.per_hour

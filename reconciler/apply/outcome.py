@@ -23,13 +23,14 @@ class Did(StrEnum):
 class Result(NamedTuple):
     """What came of one repository: effects in order, packages that failed, classes of exit.
 
-    `left` counts the pull requests that a budget left to the next run.
+    `left` counts the pull requests that a budget left to the next run, `limited` are their packages.
     """
 
     effects: tuple[Effect, ...] = ()
     failed: frozenset[PackageKey] = frozenset()
     exits: frozenset[Exit] = frozenset()
     left: int = 0
+    limited: frozenset[PackageKey] = frozenset()
 
 
 def joined(results: Iterable[Result]) -> Result:
@@ -40,6 +41,7 @@ def joined(results: Iterable[Result]) -> Result:
         frozenset(package for result in every for package in result.failed),
         frozenset(code for result in every for code in result.exits),
         sum(result.left for result in every),
+        frozenset(package for result in every for package in result.limited),
     )
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
+from reconciler.apply.dashboard import Board, hold_back
 from reconciler.apply.outcome import Did, Result, joined
 from reconciler.apply.pulls import tell_left
 from reconciler.apply.repository import apply_repository
@@ -45,6 +47,8 @@ def apply_changes(
     targets: Mapping[str, Target],
     control: Mirror,
     narrate: Narrate = lambda _: None,
+    *,
+    board: Board | None = None,
 ) -> Outcome:
     """Write everything once: each repository on its own, then state and status.
 
@@ -58,12 +62,14 @@ def apply_changes(
         targets: The repository of every change that writes, by normalised URL.
         control: The control repository's mirror.
         narrate: Told every effect, in the order of the outcome.
+        board: The dashboard, if one is kept.
 
     Raises:
         StoppedError: The process was asked to end before anything was written.
     """
     stopping.check()
     results: dict[str, Result] = {}
+    hold_back(target.forge for target in targets.values() if board)
     pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
     for url, result in zip(pending, _repositories(pending, targets), strict=True):
         _tell(result.effects, narrate)
@@ -72,7 +78,10 @@ def apply_changes(
     _tell(left.effects, narrate)
     done = joined([*results.values(), left])
     with stopping.recording():
-        last = _branches(plan, inventory, control, done)
+        text = board.text(plan, results, targets) if board else ""
+        told = board.write(text) if board else Result()
+        status = {**plan.status, **(board.files(text) if board else {})}
+        last = joined([told, _branches(replace(plan, status=status), inventory, control, done)])
     _tell(last.effects, narrate)
     everything = joined([done, last])
     return Outcome(everything.effects, everything.exits)

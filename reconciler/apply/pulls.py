@@ -78,7 +78,7 @@ def _limited(changes: Sequence[Change], error: LimitedError | StoppedError) -> R
     said = f"{len(left)} pull requests are left: {error}"
     effect = Effect(changes[0].repository.name, Did.OPENED, error=said)
     packages = frozenset(change.package for change in left)
-    return Result((effect,), packages, frozenset({error.exit_code}), left=len(left))
+    return Result((effect,), packages, frozenset({error.exit_code}), left=len(left), limited=packages)
 
 
 def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> Iterator[Effect]:

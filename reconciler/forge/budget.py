@@ -44,6 +44,11 @@ class Budget:
         self._hits = 0
         self._repositories: set[str] = set()
         self._unread: set[str] = set()
+        self._held = 0
+
+    def hold(self, writes: int) -> None:
+        """Keep so many writes of the hour back, until told otherwise: for what must be said at the end."""
+        self._held = min(writes, self.limits.per_hour - 1)
 
     def learn(self, times: Iterable[float]) -> None:
         """Count writes that other runs made, at these times of the forge."""
@@ -104,7 +109,8 @@ class Budget:
 
     def _wait(self) -> None:
         self._presume()
-        wait = next_turn(self._spent, self.limits, self._closed_until) - self.clock.now()
+        limits = replace(self.limits, per_hour=self.limits.per_hour - self._held)
+        wait = next_turn(self._spent, limits, self._closed_until) - self.clock.now()
         if wait > self.limits.max_wait_s:
             limit = f"{self.limits.per_minute} a minute, {self.limits.per_hour} an hour"
             message = f"The budget of writes is spent ({limit}); the next one is due in {duration_text(wait)}"

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from reconciler.errors import RefusedError
 from reconciler.forge.faults import InvalidError, MissingError
 from reconciler.forge.http import Transport
-from reconciler.forge.remote import Comment, ExistsError, Seen, write_times
+from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, write_times
 from reconciler.inventory import PullRequest, PullState
 
 WIP = "WIP: "
@@ -102,6 +102,28 @@ class Gitea:
         """Change a comment of ours."""
         path = f"{self._root}/issues/comments/{comment.key}"
         self.transport.write("PATCH", path, {"body": body}, repeatable=True)
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield our own issues, open or closed."""
+        asked: dict[str, str | int] = {
+            "type": "issues",
+            "state": "all",
+            "created_by": self._login(),
+            "limit": 50,
+        }
+        for item in self.transport.pages(f"{self._root}/issues", asked):
+            if item["user"]["login"] == self._login():
+                is_open = item["state"] == "open"
+                yield Issue(item["number"], item.get("body") or "", is_open, write_times(item))
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue, one request."""
+        reply = self.transport.write("POST", f"{self._root}/issues", {"title": title, "body": body})
+        return Issue(reply.data["number"], body)
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Give an issue of ours another text."""
+        self.transport.write("PATCH", f"{self._root}/issues/{number}", {"body": body}, repeatable=True)
 
     def _list(self, state: str, base: str = "") -> Iterator[Seen]:
         asked: dict[str, str | int] = {"state": state, "sort": "oldest", "limit": 50}

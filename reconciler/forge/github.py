@@ -9,7 +9,7 @@ from urllib.parse import quote
 from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge.faults import InvalidError
 from reconciler.forge.http import Transport
-from reconciler.forge.remote import Comment, ExistsError, Seen, write_times
+from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, write_times
 from reconciler.inventory import PullRequest, PullState
 
 COMMENTS = """
@@ -31,7 +31,16 @@ EDIT_COMMENT = """
 mutation EditComment($id: ID!, $body: String!) {
   updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
 }"""
-DOCUMENTS = (COMMENTS, READY, EDIT_COMMENT)
+ISSUES = """
+query Issues($owner: String!, $name: String!, $after: String) {
+  repository(owner: $owner, name: $name) {
+    issues(first: 100, after: $after, orderBy: {field: UPDATED_AT, direction: DESC}) {
+      nodes { number body closed viewerDidAuthor updatedAt }
+      pageInfo { hasNextPage endCursor }
+    }
+  }
+}"""
+DOCUMENTS = (COMMENTS, READY, EDIT_COMMENT, ISSUES)
 
 HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
@@ -131,6 +140,29 @@ class GitHub:
     def edit_comment(self, _: int, comment: Comment, body: str) -> None:
         """Change a comment of ours."""
         self._graphql(EDIT_COMMENT, {"id": comment.key, "body": body}, writes=True)
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield our own issues, open or closed."""
+        after = None
+        while True:
+            data = self._graphql(ISSUES, {"owner": self.owner, "name": self.repository, "after": after})
+            page = data["repository"]["issues"]
+            for node in page["nodes"]:
+                if node["viewerDidAuthor"]:
+                    changed = write_times({"updated_at": node["updatedAt"]})
+                    yield Issue(node["number"], node["body"], not node["closed"], changed)
+            if not page["pageInfo"]["hasNextPage"]:
+                return
+            after = page["pageInfo"]["endCursor"]
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue, one request."""
+        reply = self.transport.write("POST", f"{self._root}/issues", {"title": title, "body": body})
+        return Issue(reply.data["number"], body)
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Give an issue of ours another text."""
+        self.transport.write("PATCH", f"{self._root}/issues/{number}", {"body": body}, repeatable=True)
 
     def _patch(self, seen: Seen, body: Mapping[str, str]) -> Seen:
         path = f"{self._root}/pulls/{seen.number}"

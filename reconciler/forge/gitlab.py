@@ -9,7 +9,7 @@ from urllib.parse import quote
 from reconciler.errors import RefusedError
 from reconciler.forge.faults import InvalidError
 from reconciler.forge.http import Transport
-from reconciler.forge.remote import Comment, ExistsError, Seen, write_times
+from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, write_times
 from reconciler.inventory import PullRequest, PullState
 
 DRAFT = "Draft: "
@@ -32,6 +32,7 @@ class GitLab:
         self.name = name
         self.transport = transport
         self._root = f"/projects/{quote(name, safe='')}/merge_requests"
+        self._issues = f"/projects/{quote(name, safe='')}/issues"
         self._me = ""
 
     def list_all(self) -> Iterator[Seen]:
@@ -106,6 +107,22 @@ class GitLab:
         """Change a comment of ours."""
         path = f"{self._root}/{number}/notes/{comment.key}"
         self.transport.write("PUT", path, {"body": body}, repeatable=True)
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield our own issues, open or closed."""
+        asked: dict[str, str | int] = {"scope": "created_by_me", "per_page": 100}
+        for item in self.transport.pages(self._issues, asked):
+            is_open = item["state"] == "opened"
+            yield Issue(item["iid"], item.get("description") or "", is_open, write_times(item))
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue, one request."""
+        reply = self.transport.write("POST", self._issues, {"title": title, "description": body})
+        return Issue(reply.data["iid"], body)
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Give an issue of ours another text."""
+        self.transport.write("PUT", f"{self._issues}/{number}", {"description": body}, repeatable=True)
 
     def _list(self, asked: Mapping[str, str | int]) -> Iterator[Seen]:
         for item in self.transport.pages(self._root, asked):

@@ -44,6 +44,15 @@ class Comment(NamedTuple):
     body: str
 
 
+class Issue(NamedTuple):
+    """An issue of ours; `is_open` is False once somebody closed it."""
+
+    number: int
+    body: str
+    is_open: bool = True
+    times: tuple[float, ...] = ()
+
+
 class ExistsError(RefusedError):
     """The forge has an open pull request of this head already."""
 
@@ -100,6 +109,18 @@ class Dialect(Protocol):
 
     def edit_comment(self, number: int, comment: Comment, body: str) -> None:
         """Change a comment of ours."""
+        ...
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield our own issues, open or closed."""
+        ...
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue, one request."""
+        ...
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Give an issue of ours another text."""
         ...
 
 
@@ -166,6 +187,28 @@ class RemoteForge:
         """Write or update the one comment of ours that `key` names."""
         self._find(number)
         self._comment(number, key, body)
+
+    def find_issue(self, key: str) -> Issue | None:
+        """Return the issue of ours that `key` names, an open one rather than a closed one."""
+        found = [issue for issue in self.dialect.issues() if marker.is_comment(key, issue.body)]
+        self.transport.budget.learn(t - self.transport.skew_s for issue in found for t in issue.times)
+        return min(found, key=lambda issue: (not issue.is_open, issue.number), default=None)
+
+    def write_issue(self, key: str, title: str, body: str) -> Issue | None:
+        """Open the one issue of ours that `key` names, or bring its text up to date; None if it was right.
+
+        One that somebody closed stays closed: whoever closes it does not want it.
+        """
+        text = marker.comment_text(key, body, self.dialect.most_text)
+        found = self.find_issue(key)
+        if found is None:
+            return self.transport.settle(
+                lambda: self.dialect.create_issue(title, text), lambda: self.find_issue(key), LOOKS_S
+            )
+        if not found.is_open or found.body.replace("\r\n", "\n").rstrip() == text.rstrip():
+            return None
+        self.dialect.edit_issue(found.number, text)
+        return found
 
     def merge(self, number: int, *, expect: str) -> str:
         """Merge a pull request whose head is still `expect`; return the merge commit's id."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.inventory import Draft, PullRequest, PullState
 from reconciler.layout import DRAFTS, draft_ref
+from reconciler.plan.asking import ask_key
 from reconciler.plan.beginnings import start_branch
 from reconciler.plan.causes import content_causes, upstream_causes
 from reconciler.plan.changes import Change, ConflictNote, Op
@@ -47,9 +48,13 @@ class Case:
 
     @property
     def is_asked_again(self) -> bool:
-        """Whether a person asks for what was rejected: the retry annotation changed."""
-        asked = self.resolved.variant.annotations.get(RETRY, "")
-        return asked != (self.record.retry if self.record else "")
+        """Whether a person asks for what was rejected: by the retry annotation, or on the dashboard."""
+        annotated = self.resolved.variant.annotations.get(RETRY, "")
+        if annotated != (self.record.retry if self.record else ""):
+            return True
+        fresh, draft = self.rendered.fresh, self.target.draft
+        trees = {fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None}
+        return any(ask_key(self.target.key, tree) in self.world.inventory.asked for tree in trees if tree)
 
 
 def decide_output(case: Case, change: Change) -> Change:

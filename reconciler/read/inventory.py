@@ -29,6 +29,7 @@ from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
+from reconciler.read.dashboard import read_asked
 from reconciler.read.files import is_below
 from reconciler.read.images import read_images, with_images
 from reconciler.read.index_folders import read_index_folders
@@ -103,6 +104,8 @@ def read_inventory(
     reviewed = read_reviewed(opened, policy, state.wanted_lock)
     if reviewed and reading.deep:
         reviewed, pulls = _with_lock_pulls(reviewed, pulls, opened, forges)
+    board = forges.of(opened.mirror) if policy.dashboard and reading.deep else None
+    asked, said = read_asked(board, policy.instance) if board else (frozenset[str](), ())
     manifests = declared.manifests
     found = read_trees(manifests, views, mirrors, state, reviewed) if reading.deep else Trees()
     unread = tuple(_unread(opened, policy, manifests, state))
@@ -122,12 +125,18 @@ def read_inventory(
         trees=found.trees,
         times=found.times,
         locks=state.locks,
+        asked=asked,
         reviewed=reviewed,
         documents=manifests.documents,
         index=index.documents,
         images=images.lock.images,
         problems=tuple(sorted(problems)),
-        notes=(*manifests.notes, *_unused_secrets(views), *_other_instances(opened, policy, state_tip)),
+        notes=(
+            *said,
+            *manifests.notes,
+            *_unused_secrets(views),
+            *_other_instances(opened, policy, state_tip),
+        ),
     )
 
 

@@ -56,7 +56,7 @@ def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
         {"op": str(c.op), "name": names.of(c), "reason": str(c.reason), "detail": detail(c)[:LONGEST]}
         for c in changes[:ROWS]
     ]
-    return _fill(
+    return fill(
         "summary.md",
         title=title,
         summary=summary_line(plan),
@@ -74,7 +74,7 @@ def comparison_markdown(
 ) -> str:
     """Return what merging a change would do as a job summary; the difference first, old problems last."""
     found = rows(comparison, names)
-    return _fill(
+    return fill(
         "check.md",
         title=title,
         sentence=sentence(comparison),
@@ -96,7 +96,7 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
         upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
         texts = (note.path, note.field, upstream, local)
         conflicts.append(ConflictNote(*(_short(text) for text in texts)))
-    return _fill(
+    return fill(
         "pull-request.md",
         sentence=_SENTENCES.get(change.op, "Changes a package."),
         facts=[(name, _short(value)) for name, value in _facts(change, names) if value],
@@ -125,7 +125,7 @@ def group_body(
         }
         for change in sorted(changes, key=lambda change: change.package)
     ]
-    return _fill(
+    return fill(
         "group.md",
         count=len(rows),
         instance=names.instance,
@@ -152,7 +152,7 @@ def _warnings(changes: Iterable[Change], names: Names) -> Iterator[tuple[str, st
 
 def lock_body(proposal: LockProposal) -> str:
     """Return the body of the pull request that proposes another lock; each pin is a row with its reason."""
-    return _fill(
+    return fill(
         "lock.md",
         count=len(proposal.pins),
         pins=[PinChange(*map(_short, pin)) for pin in proposal.pins[:ROWS]],
@@ -177,7 +177,8 @@ def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
     yield "not ready", "; ".join(change.unready)
 
 
-def _fill(template: str, **values: object) -> str:
+def fill(template: str, **values: object) -> str:
+    """Return a template with its values; every filter that a template may use makes text inert."""
     return _environment().get_template(template).render(**values)
 
 

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from reconciler.errors import Location
+from reconciler.errors import Location, Problem
 from reconciler.forge import marker
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.objects import File
-from reconciler.plan.changes import Change, ConflictNote, Op
+from reconciler.plan.asking import ask_box, ask_key, asked_keys
+from reconciler.plan.changes import Change, ConflictNote, Op, Plan
 from reconciler.reasons import Reason
+from reconciler.report.dashboard import Left, dashboard_markdown
 from reconciler.report.diff import file_changes
 from reconciler.report.markdown import group_body, pull_body
 from reconciler.report.summary import Names
@@ -97,6 +99,27 @@ def test_a_hostile_group_is_code_and_nothing_else(name: str, field: str, value: 
 
     check_inert(parsed(body))
     check_inert(parsed(whole), html=2)
+
+
+BOX = "- [x] <!-- reconciler:ask 0123456789abcdef -->"
+
+
+@settings(deadline=None, max_examples=60)
+@given(hostile, hostile, hostile | hostile.map(lambda text: f"{text}\n{BOX}\n"))
+def test_a_hostile_dashboard_is_code_and_ticks_no_box(name: str, field: str, value: str) -> None:
+    rejected = replace(change(name, field, value), reason=Reason.REJECTED, waits=True)
+    blocked = replace(change(value, field, name), op=Op.BLOCK)
+    waiting = replace(change(field, name, value), waits=True)
+    problem = Problem(Location(name, 1), Reason.INVALID_MANIFEST, value, field, name)
+    plan = Plan((rejected, blocked, waiting), problems=(problem,))
+    left = Left(frozenset({blocked.package}), frozenset({waiting.package}), "3 h")
+
+    text = dashboard_markdown(plan, Names(value), left)
+    ticked = text.replace("- [ ]", "- [x]")
+
+    check_inert(parsed(text.replace(ask_box(ask_key(rejected.package, rejected.after)), "-")))
+    assert asked_keys(text) == frozenset()
+    assert asked_keys(ticked) == {ask_key(rejected.package, rejected.after)}
 
 
 @settings(deadline=None, max_examples=30)

@@ -33,6 +33,7 @@ spec:
   pullRequests:
     openOn: propose
     groupBy: set
+    dashboard: true
   publish:
     tags: false
   dependencies: {path: ./needs, sharedNamespace: shared}

@@ -26,6 +26,8 @@ class GiteaSimulator(Simulator):
         rest = found[2] or ""
         if not rest:
             return Answer(200, {"id": hosted.number, "full_name": hosted.name})
+        if rest == "issues":
+            return self._issues(hosted, method, query, body)
         if rest == "labels":
             return self._labels(hosted, method, body)
         if rest == "pulls":
@@ -42,6 +44,9 @@ class GiteaSimulator(Simulator):
         match what:
             case "GET ":
                 return Answer(200, self.shown(hosted, pull))
+            case "PATCH " if not pull.head:
+                pull.body, pull.updated = body.get("body", pull.body), self.clock.now()
+                return Answer(201, self._issue(hosted, pull))
             case "PATCH ":
                 for name in ("title", "body", "state"):
                     setattr(pull, name, body.get(name, getattr(pull, name)))
@@ -61,6 +66,29 @@ class GiteaSimulator(Simulator):
                 pull.updated = self.clock.now()
                 return Answer(201, _comment(number, self.bot, body["body"]))
         return Answer(404, {"message": "not found", "url": "u"})
+
+    def _issues(self, hosted: Hosted, method: str, query: dict[str, str], body: Any) -> Answer:
+        if method == "POST":
+            pull = self.new_pull(hosted, title=body["title"], body=body.get("body", ""))
+            return Answer(201, self._issue(hosted, pull))
+        by = query.get("created_by", "")
+        found = [p for p in hosted.pulls.values() if not p.head and (p.author or self.bot) == by]
+        return Answer(200, [self._issue(hosted, p) for p in found if self.visible(p)])
+
+    def _issue(self, hosted: Hosted, pull: Pull) -> dict[str, Any]:
+        names = (
+            "number",
+            "id",
+            "title",
+            "body",
+            "state",
+            "html_url",
+            "created_at",
+            "updated_at",
+            "closed_at",
+        )
+        shown = self.shown(hosted, pull)
+        return {n: shown[n] for n in names if n in shown} | {"user": {"login": pull.author or self.bot}}
 
     def _labels(self, hosted: Hosted, method: str, body: Any) -> Answer:
         if method == "POST":

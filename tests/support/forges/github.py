@@ -286,6 +286,8 @@ class GitHubSimulator(Simulator):
             ]
             page = {"nodes": nodes, "pageInfo": {"hasNextPage": False, "endCursor": None}}
             return Answer(200, {"data": {"repository": {"pullRequest": {"comments": page}}}})
+        if "Issues(" in query:
+            return Answer(200, {"data": {"repository": {"issues": self._nodes(values)}}})
         hosted, pull, rest = self._node(values["id"])
         pull.updated = self.clock.now()
         if "Ready(" in query:
@@ -297,6 +299,27 @@ class GitHubSimulator(Simulator):
             pull.comments[rest] = (self.bot, values["body"])
             return Answer(200, {"data": {"updateIssueComment": {"issueComment": {"id": values["id"]}}}})
         raise AssertionError(query)
+
+    def _nodes(self, values: Any) -> Any:
+        """Return a page of two issues, last changed first."""
+        hosted = self.repositories[f"{values['owner']}/{values['name']}"]
+        issues = sorted((p for p in hosted.pulls.values() if not p.head), key=lambda p: -p.updated)
+        start = int(values["after"] or 0)
+        nodes = [
+            {
+                "number": pull.number,
+                "body": pull.body,
+                "closed": pull.state != "open",
+                "viewerDidAuthor": pull.author in ("", self.bot),
+                "updatedAt": self.stamp(pull.updated),
+            }
+            for pull in issues[start : start + 2]
+            if self.visible(pull)
+        ]
+        return {
+            "nodes": nodes,
+            "pageInfo": {"hasNextPage": start + 2 < len(issues), "endCursor": str(start + 2)},
+        }
 
     def _node(self, key: str) -> tuple[Hosted, Pull, int]:
         match = re.fullmatch(r"(?:PR|C)(\d+)-(\d+)(?:-(\d+))?", key)

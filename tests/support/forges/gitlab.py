@@ -22,6 +22,8 @@ class GitLabSimulator(Simulator):
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path == "/user":
             return Answer(200, {"username": self.bot, "id": 7})
+        if issues := re.fullmatch(r"/projects/(.+?)/issues(?:/(\d+))?", unquote(path)):
+            return self._issues(self.repositories[issues[1]], method, issues[2], body)
         found = re.fullmatch(r"/projects/(.+?)/merge_requests(?:/(\d+)(?:/(.*))?)?", unquote(path))
         hosted = self.repositories.get(found[1]) if found else None
         if not found or hosted is None:
@@ -32,6 +34,22 @@ class GitLabSimulator(Simulator):
         if pull is None:
             return Answer(404, {"message": "404 Not found"})
         return self._of_pull(hosted, self.refreshed(hosted, pull), f"{method} {found[3] or ''}", body)
+
+    def _issues(self, hosted: Hosted, method: str, number: str | None, body: Any) -> Answer:
+        if method == "POST":
+            pull = self.new_pull(hosted, title=body["title"], body=body["description"])
+            return Answer(201, self._issue(pull))
+        if number is not None:
+            pull = hosted.pulls[int(number)]
+            pull.body, pull.updated = body["description"], self.clock.now()
+            return Answer(200, self._issue(pull))
+        found = [p for p in hosted.pulls.values() if not p.head and p.author in ("", self.bot)]
+        return Answer(200, [self._issue(p) for p in found if self.visible(p)])
+
+    def _issue(self, pull: Pull) -> dict[str, Any]:
+        state = {"open": "opened"}.get(pull.state, pull.state)
+        times = {"created_at": self.stamp(pull.created), "updated_at": self.stamp(pull.updated)}
+        return {"iid": pull.number, "description": pull.body, "state": state, **times}
 
     def _of_pull(self, hosted: Hosted, pull: Pull, what: str, body: Any) -> Answer:
         match what:

@@ -107,6 +107,7 @@ class Pull:
     labels: list[str] = field(default_factory=list)
     comments: dict[int, tuple[str, str]] = field(default_factory=dict)
     fork: bool = False
+    author: str = ""
 
 
 @dataclass(eq=False)

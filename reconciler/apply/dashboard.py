@@ -1,0 +1,75 @@
+"""The dashboard, after everything else: an issue of the control repository, or a file beside the status."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from reconciler.apply.outcome import Did, Result, failure
+from reconciler.apply.target import Target
+from reconciler.errors import ReconcilerError
+from reconciler.forge.base import Forge
+from reconciler.forge.faults import duration_text
+from reconciler.forge.remote import RemoteForge
+from reconciler.plan.asking import dashboard_key
+from reconciler.plan.changes import Effect, Plan
+from reconciler.report.dashboard import Left, dashboard_markdown
+from reconciler.report.summary import Names
+
+FILE = "dashboard.md"
+"""Where it stands on the status branch if the control repository has no forge."""
+EMPTY = "Nothing waits for anybody."
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """Where the dashboard of an instance is kept, and what packages are called there."""
+
+    forge: Forge
+    names: Names
+
+    def text(self, plan: Plan, results: Mapping[str, Result], targets: Mapping[str, Target]) -> str:
+        """Return what the dashboard should say after these results."""
+        left = Left(
+            limited=frozenset(package for result in results.values() for package in result.limited),
+            failed=frozenset(package for result in results.values() for package in result.failed),
+            eta=_eta(results, targets),
+        )
+        return dashboard_markdown(plan, self.names, left)
+
+    def files(self, text: str) -> Mapping[str, bytes]:
+        """Return the dashboard as files of the status branch; none where it is an issue."""
+        return {} if isinstance(self.forge, RemoteForge) or not text else {FILE: text.encode()}
+
+    def write(self, text: str) -> Result:
+        """Bring the issue up to date; one with nothing to say is not opened. A failure fails nothing else."""
+        if not isinstance(self.forge, RemoteForge):
+            return Result()
+        forge, instance = self.forge, self.names.instance
+        key, title = dashboard_key(instance), f"Dashboard of {instance}"
+        forge.transport.budget.hold(0)
+        try:
+            if not text and forge.find_issue(key) is None:
+                return Result()
+            issue = forge.write_issue(key, title, text or EMPTY)
+        except ReconcilerError as error:
+            return failure(forge.dialect.name, error, ())
+        effects = (Effect(forge.dialect.name, Did.UPDATED, f"#{issue.number} {title}"),) if issue else ()
+        return Result(effects)
+
+
+def hold_back(forges: Iterable[Forge]) -> None:
+    """Keep one write of each forge for the dashboard, which matters most where a limit ends a run."""
+    for forge in forges:
+        if isinstance(forge, RemoteForge):
+            forge.transport.budget.hold(1)
+
+
+def _eta(results: Mapping[str, Result], targets: Mapping[str, Target]) -> str:
+    """Return how long what is left takes, on the forge where that is longest; empty if nothing is left."""
+    counts: dict[RemoteForge, int] = {}
+    for url, result in results.items():
+        forge = targets[url].forge
+        if isinstance(forge, RemoteForge) and result.left:
+            known = next((one for one in counts if one.transport is forge.transport), forge)
+            counts[known] = counts.get(known, 0) + result.left
+    waits = [forge.transport.budget.eta_s(count) for forge, count in counts.items()]
+    return duration_text(max(waits)) if waits else ""

@@ -1,0 +1,161 @@
+"""The dashboard: one issue of the control repository on every forge, and a file where there is none."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from tests.support.forges.bench import DIALECTS
+from tests.support.forges.server import Pull
+from tests.support.forges.world import ForgeWorld, forge_world
+
+ON = "  pullRequests:\n    dashboard: true\n"
+CONTROL = "acme/control"
+
+
+@pytest.fixture(params=list(DIALECTS))
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ForgeWorld]:
+    with forge_world(request.param, tmp_path / "world", monkeypatch, more=ON, hosted_control=True) as made:
+        yield made
+
+
+def issues(world: ForgeWorld) -> list[Pull]:
+    return [p for p in world.simulator.repositories[CONTROL].pulls.values() if not p.head]
+
+
+def reject(world: ForgeWorld, package: str = "web") -> Pull:
+    pull = next(p for p in world.pulls("edge-1") if package in p.head and p.state == "open")
+    world.simulator.close("acme/edge-1", pull.number)
+    return pull
+
+
+def tick(issue: Pull) -> None:
+    issue.body = issue.body.replace("- [ ]", "- [x]", 1)
+
+
+def test_nothing_to_tell_opens_no_issue(world: ForgeWorld) -> None:
+    world.run()
+
+    assert world.run().code is Exit.DONE
+    assert issues(world) == []
+
+
+def test_one_issue_says_what_waits_and_is_written_only_when_that_changes(world: ForgeWorld) -> None:
+    world.run()
+    reject(world)
+    assert world.run().code is Exit.WAITING
+    (issue,) = issues(world)
+    writes = len(world.simulator.writes())
+
+    world.cache = "another"
+    world.run()
+
+    assert "### Rejected" in issue.body
+    assert issue.body.count("- [ ]") == 1
+    assert "`edge-1/web`" in issue.body
+    assert len(world.simulator.writes()) == writes
+
+
+def test_a_ticked_box_has_exactly_that_proposed_again_once(world: ForgeWorld) -> None:
+    world.run()
+    first, second = reject(world, "web"), reject(world, "db")
+    world.run()
+    (issue,) = issues(world)
+    assert issue.body.count("- [ ]") == 2
+    world.simulator.clock.sleep(60)
+    line = next(line for line in issue.body.splitlines() if "edge-1/web" in line)
+    issue.body = issue.body.replace(line, line.replace("[ ]", "[x]"))
+
+    world.run()
+
+    assert [p.head for p in world.pulls("edge-1") if p.state == "open"] == [first.head]
+    assert second.state == "closed"
+    assert "[x]" not in issue.body
+    assert "edge-1/web" not in issue.body
+    assert world.run().plan.is_empty
+
+
+def test_the_issue_says_that_nothing_is_left(world: ForgeWorld) -> None:
+    world.run()
+    reject(world)
+    world.run()
+    (issue,) = issues(world)
+    world.upgrade("web")
+    world.run()
+
+    assert "Nothing waits" in issue.body
+
+
+def test_a_closed_dashboard_stays_closed(world: ForgeWorld) -> None:
+    world.run()
+    reject(world)
+    world.run()
+    (issue,) = issues(world)
+    issue.state = "closed"
+    text = issue.body
+    reject(world, "db")
+
+    world.run()
+
+    assert [i.body for i in issues(world)] == [text]
+
+
+def test_a_strangers_issue_with_our_marker_asks_for_nothing(world: ForgeWorld) -> None:
+    world.run()
+    reject(world)
+    world.run()
+    (issue,) = issues(world)
+    tick(issue)
+    issue.author = "mallory"
+    before = [p.state for p in world.pulls("edge-1")]
+
+    world.run()
+
+    assert [p.state for p in world.pulls("edge-1")] == before
+    assert len(issues(world)) == 2
+
+
+def test_a_lost_reply_opens_no_second_issue(world: ForgeWorld) -> None:
+    world.run()
+    reject(world)
+    world.simulator.plan("reset_after", "POST", r"control.*/issues")
+
+    world.run()
+
+    assert len(issues(world)) == 1
+
+
+def test_what_a_limit_left_is_listed_with_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = f"{ON}    writesPerMinute: 2\n    writesPerHour: 3\n    maxWait: 60\n"
+    with forge_world("github", tmp_path / "w", monkeypatch, more=more, hosted_control=True) as world:
+        assert world.run().code is Exit.PARTIAL
+        (issue,) = issues(world)
+
+        assert len(world.open_heads()) == 2
+        assert "### Limited" in issue.body
+        assert "takes about" in issue.body
+
+
+def test_without_a_forge_it_is_a_file_beside_the_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with forge_world("github", tmp_path / "w", monkeypatch, more=ON) as world:
+        world.run()
+        reject(world)
+        world.run()
+
+        text = world.repo("control").read("reconciler/fleet/status", "dashboard.md").decode()
+        assert "### Rejected" in text
+        assert world.run().plan.is_empty
+
+
+def test_it_is_off_unless_somebody_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with forge_world("github", tmp_path / "w", monkeypatch, hosted_control=True) as world:
+        world.run()
+        reject(world)
+        world.run()
+
+        assert issues(world) == []
