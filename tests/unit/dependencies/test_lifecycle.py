@@ -1,0 +1,226 @@
+"""What becomes of packages that were installed for others: used, owned, unused, adopted, upgraded along."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.dependencies.decision import PLAIN, Decision, Locked, Wishes, decide, read_locks
+from reconciler.dependencies.scopes import Scopes
+from reconciler.reasons import Reason
+from tests.support.dependency_manifests import (
+    bundle,
+    crossplane,
+    install,
+    installation,
+    needs,
+    package,
+    provider,
+    world_of,
+)
+
+
+def run(*texts: str, wishes: Wishes = PLAIN) -> tuple[Locked, Decision]:
+    """Decide one text after the other, each from what the last one locked; the wishes are for the last."""
+    files: dict[str, bytes] = {}
+    decision = Decision()
+    for text in texts:
+        world = replace(world_of(text), cluster="one")
+        asked = wishes if text is texts[-1] else PLAIN
+        decision = decide(Scopes((world,) if world.installs else ()), read_locks(files), wishes=asked)
+        files = dict(decision.files)
+    (locked,) = read_locks(files).by_cluster.values()
+    return locked, decision
+
+
+def pins(locked: Locked) -> dict[str, str]:
+    return {one.instance.name: one.version for one in locked.resolution.packages}
+
+
+def unused(locked: Locked) -> list[str]:
+    return [one.name for one in locked.resolution.unused]
+
+
+def owners(locked: Locked) -> dict[str, str]:
+    return {str(one.instance): one.owner for one in locked.resolution.packages}
+
+
+SHOPS = package("shop.io", "1.0.0", needs("db.io")) + package("db.io", "1.0.0", needs("disk.io"))
+SHOPS += package("disk.io", "1.0.0")
+OTHER = install("other", "db-less.io", "") + package("db-less.io", "1.0.0")
+
+
+def test_what_nobody_needs_any_more_goes_with_what_it_needed() -> None:
+    locked, _ = run(OTHER + SHOPS + install("shop", "shop.io", ""), OTHER + SHOPS)
+
+    assert pins(locked) == {"db-less.io": "1.0.0"}
+
+
+def test_what_its_parent_orphans_stays_with_what_it_needs_and_is_listed_until_it_is_pruned() -> None:
+    shop = install("shop", "shop.io", "", "dependencies: {deletePolicy: orphan}")
+    before = (OTHER + SHOPS + shop, OTHER + SHOPS)
+
+    locked, _ = run(*before)
+    assert unused(locked) == ["db.io", "disk.io"]
+    assert owners(locked)["carvel:disk.io@namespace/prod"] == "carvel:db.io@namespace/prod"
+
+    assert unused(run(*before, OTHER + SHOPS)[0]) == ["db.io", "disk.io"]
+    pruned, _ = run(*before, OTHER + SHOPS, wishes=Wishes(prune=True))
+    assert pins(pruned) == {"db-less.io": "1.0.0"}
+
+
+def test_an_unused_package_that_is_needed_again_is_the_same_one() -> None:
+    shop = install("shop", "shop.io", "", "dependencies: {deletePolicy: orphan}")
+    newer = package("db.io", "2.0.0", needs("disk.io"))
+
+    locked, _ = run(OTHER + SHOPS + shop, OTHER + SHOPS, OTHER + SHOPS + newer + shop)
+
+    assert unused(locked) == []
+    assert pins(locked)["db.io"] == "1.0.0"
+
+
+def test_one_of_two_parents_leaves_and_ownership_goes_to_the_other() -> None:
+    first, second = install("a", "shop.io", ""), install("b", "shop.io", "")
+
+    both, _ = run(SHOPS + first + second)
+    left, _ = run(SHOPS + first + second, SHOPS + second)
+
+    assert owners(both)["carvel:db.io@namespace/prod"] == "carvel:shop.io@install/prod/a"
+    assert owners(left)["carvel:db.io@namespace/prod"] == "carvel:shop.io@install/prod/b"
+    assert pins(left) == {"shop.io": "1.0.0", "db.io": "1.0.0", "disk.io": "1.0.0"}
+
+
+def test_the_first_creates_and_owns_and_who_comes_later_joins() -> None:
+    locked, _ = run(
+        SHOPS + install("b", "shop.io", ""), SHOPS + install("b", "shop.io", "") + install("a", "shop.io", "")
+    )
+
+    (db,) = [one for one in locked.resolution.packages if one.instance.name == "db.io"]
+    assert db.owner == "carvel:shop.io@install/prod/b"
+    assert db.requested_by == ("carvel:shop.io@install/prod/a", "carvel:shop.io@install/prod/b")
+
+
+def test_a_users_manifest_adopts_what_was_generated_and_hands_it_back_in_the_same_version() -> None:
+    shop = SHOPS + install("shop", "shop.io", "")
+    newer = package("db.io", "1.1.0", needs("disk.io"))
+
+    adopted, _ = run(shop, shop + newer + install("mine", "db.io", ""))
+    assert owners(adopted)["carvel:db.io@install/prod/mine"] == "user"
+    assert pins(adopted)["db.io"] == "1.0.0"
+    assert unused(adopted) == []
+
+    back, _ = run(shop, shop + newer + install("mine", "db.io", ""), shop + newer)
+    assert owners(back)["carvel:db.io@namespace/prod"] == "carvel:shop.io@install/prod/shop"
+    assert pins(back)["db.io"] == "1.0.0"
+
+
+def test_a_crossplane_package_keeps_its_revision_when_a_user_adopts_it_under_its_name() -> None:
+    tree = crossplane("web", "v1.0.0", "[{provider: x.io/aws}]") + crossplane("aws", "v1.0.0")
+    tree = tree.replace("kind: Configuration\nmetadata: {name: aws", "kind: Provider\nmetadata: {name: aws")
+    web = provider("web", "v1.0.0", "Configuration")
+
+    generated, _ = run(web + tree)
+    adopted, _ = run(web + tree, web + tree + provider("aws", "v1.0.0"))
+
+    assert owners(generated)["xpkg:x.io/aws@cluster"] == "xpkg:x.io/web@cluster"
+    assert owners(adopted)["xpkg:x.io/aws@cluster"] == "user"
+    assert adopted.lock.revisions == generated.lock.revisions
+
+
+def test_another_name_is_another_object_and_its_revision_counts_on() -> None:
+    aws, named = provider("aws", "v1.0.0"), provider("aws", "v1.0.0").replace("name: aws", "name: mine")
+
+    before, _ = run(aws + crossplane("aws", "v1.0.0"))
+    after, _ = run(aws + crossplane("aws", "v1.0.0"), named + crossplane("aws", "v1.0.0"))
+
+    assert [(one.package, one.revision) for one in before.lock.revisions] == [("Provider/aws", 1)]
+    assert [(one.package, one.revision) for one in after.lock.revisions] == [("Provider/mine", 2)]
+
+
+def test_with_dependencies_left_alone_nothing_is_added_moved_or_removed_there() -> None:
+    shop = SHOPS + install("shop", "shop.io", "")
+    more = shop + install("blog", "blog.io", "") + package("blog.io", "1.0.0", needs("cache.io"))
+    more += package("cache.io", "1.0.0")
+    alone = Wishes(dependencies=False)
+
+    added, _ = run(shop, more, wishes=alone)
+    assert pins(added) == {"shop.io": "1.0.0", "db.io": "1.0.0", "disk.io": "1.0.0", "blog.io": "1.0.0"}
+    removed, _ = run(OTHER + shop, OTHER + SHOPS, wishes=alone)
+    assert pins(removed) == {"db-less.io": "1.0.0", "db.io": "1.0.0", "disk.io": "1.0.0"}
+    complete, _ = run(shop, more, more)
+    assert pins(complete)["cache.io"] == "1.0.0"
+
+
+def lifecycle(words: str) -> str:
+    return (
+        installation("blog", "press")
+        + bundle("press", "1.0.0", "{requires: [{name: db, reference: r.io/db, lifecycle: " + words + "}]}")
+        + bundle("press", "2.0.0", "{requires: [{name: db, reference: r.io/db, lifecycle: " + words + "}]}")
+        + bundle("db", "1.0.0")
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "version"),
+    [
+        ("{managed: true}", "2.0.0"),
+        ("{upgrade: true}", "2.0.0"),
+        ("{managed: false}", "1.0.0"),
+        ("{managed: true, upgrade: false}", "1.0.0"),
+    ],
+)
+def test_only_what_is_managed_is_upgraded_with_its_parent(words: str, version: str) -> None:
+    before = lifecycle(words)
+    newer = before + bundle("db", "2.0.0")
+    moved = newer.replace("repository: r.io/press, version: 1.0.0", "repository: r.io/press, version: 2.0.0")
+    assert moved != newer
+
+    assert pins(run(before, newer)[0])["r.io/db"] == "1.0.0"
+    assert pins(run(before, moved)[0]) == {"r.io/press": "2.0.0", "r.io/db": version}
+    frozen, _ = run(before, moved, wishes=Wishes(dependencies=False))
+    assert pins(frozen) == {"r.io/press": "2.0.0", "r.io/db": "1.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ("{managed: true}", []),
+        ("{managed: true, uninstall: false}", ["r.io/db"]),
+        ("{uninstall: true}", []),
+        ("{managed: false}", ["r.io/db"]),
+    ],
+)
+def test_unused_managed_dependencies_go_and_others_are_reported(words: str, left: list[str]) -> None:
+    text = OTHER + lifecycle(words)
+    gone = text.replace("schemaType: Installation", "schemaType: Installation\nuninstalled: true")
+
+    assert unused(run(text, gone)[0]) == left
+
+
+def test_a_package_with_data_is_kept_whoever_lets_it_go() -> None:
+    first = replace(world_of(OTHER + SHOPS + install("shop", "shop.io", "")), cluster="one")
+    known = first.catalogue.packages
+    kept = {
+        id_: tuple(replace(one, retain=id_.name == "db.io") for one in several)
+        for id_, several in known.items()
+    }
+    first = replace(first, catalogue=replace(first.catalogue, packages=kept))
+    files = decide(Scopes((first,)), read_locks({})).files
+    second = replace(world_of(OTHER + SHOPS), cluster="one")
+
+    (scope,) = decide(Scopes((second,)), read_locks(files)).scopes
+
+    assert scope.after is not None
+    assert unused(scope.after) == ["db.io", "disk.io"]
+
+
+def test_a_lock_that_somebody_broke_stays_until_it_is_corrected() -> None:
+    text = provider("aws", "v1.0.0") + crossplane("aws", "v1.0.0")
+    world = replace(world_of(text), cluster="one")
+    files = dict(decide(Scopes((world,)), read_locks({})).files)
+    wrong = {p: d.replace(b'"package": "Provider/aws"', b'"package": "Provider/x"') for p, d in files.items()}
+    locks = read_locks(wrong)
+    decision = decide(Scopes((world,)), locks)
+
+    assert [problem.reason for problem in locks.problems] == [Reason.INVALID_STATE]
+    assert decision.changed is False
+    assert locks.problems[0] in decision.problems
