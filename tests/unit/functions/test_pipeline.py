@@ -314,18 +314,18 @@ def test_no_annotation_of_the_protocol_reaches_a_file() -> None:
 def test_results_never_show_what_a_secret_holds() -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  k: old # kpt-set: ${k}\n"
     pipeline = (
-        "pipeline:\n  mutators:\n  - image: apply-setters:v0.2\n    configMap: {k: hunter2}\n"
+        "pipeline:\n  mutators:\n  - image: apply-setters:v0.2\n    configMap: {k: hush5}\n"
         "    selectors: [{kind: Secret}]\n"
-        "  - image: search-replace:v0.2\n    configMap: {by-value: hunter2}\n"
+        "  - image: search-replace:v0.2\n    configMap: {by-value: hush5}\n"
         "    selectors: [{kind: Secret}]\n"
         "  - image: list-setters:v0.1\n"
     )
 
     result = run_pipeline(files(pipeline, secret=secret))
 
-    assert "k: hunter2 # kpt-set" in text_of(result, "secret")
+    assert "k: hush5 # kpt-set" in text_of(result, "secret")
     assert len(result.results) == 3
-    assert "hunter2" not in str(result.results)
+    assert "hush5" not in str(result.results)
 
 
 SECRET = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\ndata:\n  k: aHVudGVyMi1pcy1pdA==\n"
