@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.api.meta import Condition
+from reconciler.dependencies.moves import PinMove
 from reconciler.errors import Exit, Location, Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest
@@ -142,7 +143,8 @@ class Change:
     `waits` tells that a person must act (exit 7), `unready` what keeps the draft from being approved
     where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
     that made it in this run. `group` is the head, short, of the group that its draft is in after the
-    change, "" for a draft of its own; `pull` is the group's then.
+    change, "" for a draft of its own; `pull` is the group's then. `pins` are those that move in this
+    run for the cluster whose generated manifests it holds.
     """
 
     package: PackageKey
@@ -165,6 +167,7 @@ class Change:
     unready: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     group: str = ""
+    pins: tuple[PinMove, ...] = ()
 
     @property
     def written(self) -> WriteDraft | GroupPart | None:
@@ -225,8 +228,9 @@ class Plan:
     annotation, has exactly one change. `records` and `status` are the files of the state and
     status branches after the plan is applied, `record_owners` the package each record waits
     for: where writing a package fails, its record stays as it was. Sorted by identity.
-    `lock` proposes other pins, None where nothing about them is to be proposed. `elsewhere` are the
-    packages whose records other shards write, None where there are none.
+    `lock` proposes other pins, None where nothing about them is to be proposed; `moves` are the pins of
+    dependencies that this plan moves. `elsewhere` are the packages whose records other shards write,
+    None where there are none.
     """
 
     changes: tuple[Change, ...] = ()
@@ -240,6 +244,7 @@ class Plan:
     checksum: str = ""
     notes: tuple[str, ...] = ()
     lock: LockProposal | None = None
+    moves: tuple[PinMove, ...] = ()
     elsewhere: frozenset[PackageKey] | None = None
 
     @property

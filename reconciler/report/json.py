@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from reconciler.dependencies.moves import PinMove
 from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import Change, MoveRef, Outcome, Plan, StartBranch, Write, WriteDraft, WriteGroup
@@ -42,6 +43,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
+        "moves": [move_value(move) for move in plan.moves],
         **_exits(exits_of(plan, detailed=detailed)),
     }
 
@@ -78,9 +80,15 @@ def change_value(change: Change, names: Names) -> dict[str, Any]:
         "ready": change.ready,
         "unready": list(change.unready),
         "warnings": list(change.warnings),
+        "pins": [move_value(move) for move in change.pins],
         "close": [{"number": c.number, "head": c.head} for c in change.close],
         "conflicts": [_conflict_value(change, note) for note in change.conflicts],
     }
+
+
+def move_value(move: PinMove) -> dict[str, Any]:
+    """Return one pin that moves as a JSON value."""
+    return {**move._asdict(), "op": str(move.op), "clusters": list(move.clusters)}
 
 
 def problem_value(problem: Problem) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from reconciler.report.diff import MOST_FILES, FileChange
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
     Names,
+    clusters_text,
     count_ops,
     detail,
     sorted_changes,
@@ -102,6 +103,8 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
         facts=[(name, _short(value)) for name, value in _facts(change, names) if value],
         conflicts=conflicts[:MOST_CONFLICTS],
         more_conflicts=max(0, len(conflicts) - MOST_CONFLICTS),
+        pins=[(m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]],
+        more_pins=max(0, len(change.pins) - ROWS),
         files=[one._replace(path=_short(one.path)) for one in files[:MOST_FILES]],
         more_files=max(0, len(files) - MOST_FILES),
         warnings=list(_warnings([change], names)),

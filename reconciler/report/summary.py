@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reconciler.dependencies.moves import PinMove
 from reconciler.errors import Exit, worst
 from reconciler.ids import ObjectName
 from reconciler.plan.changes import Change, Op, Outcome, Plan
@@ -106,3 +107,18 @@ def exits_of(plan: Plan, *, outcome: Outcome | None = None, detailed: bool = Fal
     if detailed and outcome is None and not plan.is_empty:
         exits.add(Exit.PENDING)
     return frozenset(exits - {Exit.DONE})
+
+
+_CLUSTERS = 5
+"""Clusters of one pin that are named; more of them are counted."""
+
+
+def move_text(move: PinMove) -> str:
+    """Return one pin that moves in a line: what, why, and in which clusters."""
+    return f"{move.op} {move} ({clusters_text(move)})"
+
+
+def clusters_text(move: PinMove) -> str:
+    """Return the clusters where a pin moves; many of them are counted."""
+    more = len(move.clusters) - _CLUSTERS
+    return ", ".join(move.clusters[:_CLUSTERS]) + (f" and {more} more" if more > 0 else "")

@@ -9,7 +9,15 @@ from reconciler.report.escape import terminal
 from reconciler.report.paint import Colour, Paint, plain
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.redact import MASK, holds_secret
-from reconciler.report.summary import Names, arrow, detail, sorted_changes, summary_line, upstream_text
+from reconciler.report.summary import (
+    Names,
+    arrow,
+    detail,
+    move_text,
+    sorted_changes,
+    summary_line,
+    upstream_text,
+)
 
 _COLOURS = {
     Op.CREATE: Colour.GREEN,
@@ -33,6 +41,7 @@ def plan_lines(plan: Plan, names: Names, *, paint: Paint = plain, quiet: bool = 
     """
     if not quiet:
         yield from _table(sorted_changes(plan), names, paint)
+        yield from (f"pin: {terminal(move_text(move))}" for move in plan.moves)
         yield from proposal_lines(plan.lock)
         yield from (f"note: {terminal(note)}" for note in plan.notes)
     yield from problem_lines(plan.problems, paint=paint)
@@ -83,6 +92,7 @@ def change_lines(change: Change, names: Names, *, paint: Paint = plain) -> Itera
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
     yield from (f"  warning: {terminal(warning)}" for warning in change.warnings)
+    yield from (f"  pin: {terminal(move_text(move))}" for move in change.pins)
     yield from (f"  writes: {terminal(write.ref)}" for write in change.writes)
     for note in change.conflicts:
         upstream, local = shown_conflict(change, note.path, note.upstream, note.local)

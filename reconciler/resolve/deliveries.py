@@ -30,6 +30,7 @@ from reconciler.resolve.resolution import Needs, Pin, ResolvedVariant
 from reconciler.resolve.settled import ENGINE, find_settled
 
 RETRY = "reconciler.dev/retry"
+_OWNER = "dependencies@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,12 @@ def join_deliveries(closed: Closed, deliveries: Deliveries, inventory: Inventory
 
 def delivery_key(cluster: str, place: Place) -> ObjectName:
     """Return the owner of a cluster's package: a name that no PackageVariant can have."""
-    return ObjectName(place.view.key.namespace, f"dependencies@{cluster}")
+    return ObjectName(place.view.key.namespace, f"{_OWNER}{cluster}")
+
+
+def cluster_of(owner: ObjectName) -> str:
+    """Return the cluster that a delivery is for, empty for the owner of any other package."""
+    return owner.name.removeprefix(_OWNER) if owner.name.startswith(_OWNER) else ""
 
 
 def delivery_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
