@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from reconciler.api.configuration import KIND, Configuration, PullRequestSettings, Spec
+from reconciler.api.configuration import KIND, Configuration, DependencySettings, PullRequestSettings, Spec
 from reconciler.api.function_settings import FunctionSettings
 from reconciler.api.validation import Fault, parse_model
 from reconciler.errors import ConfigurationError, Location
@@ -23,6 +23,7 @@ from reconciler.policy import (
     Limits,
     LockPolicy,
     Policy,
+    ResolutionPolicy,
     WriteLimits,
 )
 
@@ -209,7 +210,18 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         dashboard=spec.pull_requests.dashboard,
         functions=_function_policy(spec.functions),
         delivery=DeliveryPolicy(spec.dependencies.path, spec.dependencies.shared_namespace),
+        resolution=_resolution(spec.dependencies),
         lock=LockPolicy(spec.lock.mode, spec.lock.reviewed.strict),
+    )
+
+
+def _resolution(settings: DependencySettings) -> ResolutionPolicy:
+    return ResolutionPolicy(
+        discovery=settings.discovery,
+        allow_downgrade=settings.allow_downgrade,
+        reconsider=settings.reconsider,
+        steps=settings.steps,
+        **settings.select.model_dump(),
     )
 
 

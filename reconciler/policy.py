@@ -173,6 +173,37 @@ class DeletionGuard:
     allowed: int = 0
 
 
+class Discovery(StrEnum):
+    """Where a package is looked for that brings an API or an interface which is needed."""
+
+    NONE = "none"
+    INDEX = "index"
+
+
+class Selection(StrEnum):
+    """Which of the versions that all needs allow is taken; the last three count from the locked one."""
+
+    HIGHEST = "highest"
+    LOWEST = "lowest"
+    NEAREST = "nearest"
+    MAX_PATCH = "max-patch"
+    MAX_MINOR = "max-minor"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolutionPolicy:
+    """What dependencies may be resolved to; `steps` of the solver bound one part of one cluster."""
+
+    discovery: Discovery = Discovery.NONE
+    allow_downgrade: bool = False
+    reconsider: bool = False
+    steps: int = 200_000
+    crossplane: Selection = Selection.HIGHEST
+    carvel: Selection = Selection.HIGHEST
+    porter: Selection = Selection.HIGHEST
+    kpt: Selection = Selection.HIGHEST
+
+
 @dataclass(frozen=True, slots=True)
 class DeliveryPolicy:
     """Where what is generated for a cluster goes: the package at `path` of the cluster's repository.
@@ -267,6 +298,7 @@ class Policy:
     dashboard: bool = False
     functions: FunctionPolicy = FunctionPolicy()
     delivery: DeliveryPolicy = DeliveryPolicy()
+    resolution: ResolutionPolicy = ResolutionPolicy()
     lock: LockPolicy = LockPolicy()
 
 
@@ -284,6 +316,7 @@ PROPOSED = (
     "group_by",
     "labels",
     "delivery",
+    "resolution",
     "lock",
 )
 """What a proposed configuration decides about the check of itself; everything else the base decides."""

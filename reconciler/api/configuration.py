@@ -7,7 +7,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.alias_generators import to_camel
 
 from reconciler.api.function_settings import FunctionSettings
-from reconciler.policy import ForgeKind, GroupBy, LockMode, OnUnavailable, OpenOn, Policy
+from reconciler.policy import (
+    Discovery,
+    ForgeKind,
+    GroupBy,
+    LockMode,
+    OnUnavailable,
+    OpenOn,
+    Policy,
+    Selection,
+)
 
 API_VERSION = "reconciler.dev/v1alpha1"
 KIND = "Reconciler"
@@ -137,8 +146,31 @@ class LockSettings(_Settings):
     reviewed: ReviewedSettings = ReviewedSettings()
 
 
+class SelectSettings(_Settings):
+    """Which of the versions that all needs allow is taken: counted from the locked one where there is one."""
+
+    crossplane: Selection = _POLICY.resolution.crossplane
+    """Of Crossplane's packages: `highest`, `lowest`, `nearest`, `max-patch` or `max-minor`."""
+    carvel: Selection = _POLICY.resolution.carvel
+    """Of Carvel's packages."""
+    porter: Selection = _POLICY.resolution.porter
+    """Of Porter's bundles, where no installation says it."""
+    kpt: Selection = _POLICY.resolution.kpt
+    """Of kpt packages."""
+
+
 class DependencySettings(_Settings):
-    """Where the manifests go that are generated for dependencies."""
+    """What dependencies may be resolved to, and where the manifests go that are generated for them."""
+
+    discovery: Discovery = _POLICY.resolution.discovery
+    """`index`: any package of the index may bring an API or interface; `none`: only a named one."""
+    allow_downgrade: bool = _POLICY.resolution.allow_downgrade
+    """A package may go below its locked version where nothing else fits."""
+    reconsider: bool = _POLICY.resolution.reconsider
+    """Alternatives are chosen anew by every run; otherwise the one that was chosen stays while it can."""
+    select: SelectSettings = SelectSettings()
+    steps: Bound = _POLICY.resolution.steps
+    """Steps of the solver for one part of one cluster; beyond them it has no answer."""
 
     path: Directory = _POLICY.delivery.path
     """Package that they become in the repository of their cluster; empty: only the lock is written."""

@@ -18,6 +18,8 @@ from reconciler.dependencies.lockfile import (
     PackageLock,
     Resolution,
     Revision,
+    SolverPolicy,
+    SolverRecord,
     lock_changes,
     lock_of,
     lock_path,
@@ -30,7 +32,7 @@ from reconciler.dependencies.relock import pins_of, with_lock
 from reconciler.dependencies.scopes import Scopes
 from reconciler.dependencies.solution import Explanation, Solution
 from reconciler.dependencies.versions import VersionError
-from reconciler.dependencies.world import Catalogue, World
+from reconciler.dependencies.world import Catalogue, Choices, World
 from reconciler.errors import Exit, Location, Problem, ReconcilerError, UsageError
 from reconciler.reasons import Reason
 
@@ -285,6 +287,7 @@ class _Run:
             input_digest=UNFINISHED if is_open else self.memo.digest(world),
             resolution=found.resolution,
             revisions=found.revisions,
+            solver=_solver(world.choices),
             previous=old.lock if old else None,
         )
         after = Locked(lock, found.resolution)
@@ -340,6 +343,12 @@ class _Run:
         if keeps or not self.wishes.dependencies:
             return keep_all(fresh, before, users=keeps)
         return sweep(fresh, before, needed=needed, prune=self.wishes.prune)
+
+
+def _solver(choices: Choices) -> SolverRecord:
+    discovery = "index" if choices.discovery else "none"
+    policy = SolverPolicy(allow_downgrade=choices.allow_downgrade, discovery=discovery)
+    return SolverRecord(policy=policy)
 
 
 def _names(world: World, upgrade: frozenset[str]) -> frozenset[str]:

@@ -8,12 +8,14 @@ from types import MappingProxyType
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.dialects.reading import annotations, named
 from reconciler.dependencies.layers import PublishedIndex
-from reconciler.dependencies.model import Candidate, Install, RevisionWish
+from reconciler.dependencies.model import Candidate, Ecosystem, Install, RevisionWish
 from reconciler.dependencies.presence import chosen_before, packages_of, presence_of
 from reconciler.dependencies.relock import imported_pins
+from reconciler.dependencies.versions import Policy as Preference
 from reconciler.dependencies.world import Catalogue, Choices, World, catalogue
 from reconciler.errors import Problem
 from reconciler.inventory import FoundDocument, Inventory, Snapshot
+from reconciler.policy import Discovery, Policy, Selection
 from reconciler.reasons import Reason
 
 CLUSTER = "reconciler.dev/cluster"
@@ -24,10 +26,11 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The clusters that there are with the environment of each, and what one of them holds."""
+    """The clusters that there are with the environment of each, what one of them holds, and our choices."""
 
     environments: Mapping[str, str]
     snapshot: Snapshot
+    choices: Choices = field(default_factory=Choices)
 
     @property
     def only(self) -> str:
@@ -74,7 +77,26 @@ def fleet_of(inventory: Inventory) -> Fleet:
     for _, view in sorted(inventory.repositories.items()):
         notes = view.manifest.metadata.annotations or {}
         found[view.cluster] = found.get(view.cluster) or notes.get(ENVIRONMENT, "")
-    return Fleet(found, inventory.snapshot)
+    return Fleet(found, inventory.snapshot, choices_of(inventory.policy))
+
+
+def choices_of(policy: Policy) -> Choices:
+    """Return what the configuration says about resolution, the same for every cluster."""
+    said = policy.resolution
+    preferred = (
+        (Ecosystem.XPKG, said.crossplane),
+        (Ecosystem.CARVEL, said.carvel),
+        (Ecosystem.BUNDLE, said.porter),
+        (Ecosystem.KPT, said.kpt),
+    )
+    return Choices(
+        allow_downgrade=said.allow_downgrade,
+        discovery=said.discovery is Discovery.INDEX,
+        reconsider=said.reconsider,
+        policies=tuple((one, Preference(text)) for one, text in preferred if text is not Selection.HIGHEST),
+        shared_namespace=policy.delivery.shared_namespace,
+        budget=said.steps,
+    )
 
 
 @dataclass(slots=True)
@@ -158,7 +180,7 @@ def _world(
     cluster: str, installs: tuple[Install, ...], own: Catalogue, index: PublishedIndex, fleet: Fleet
 ) -> World:
     environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
-    choices = Choices(defaults=index.defaults_of(cluster, environment).effective())
+    choices = replace(fleet.choices, defaults=index.defaults_of(cluster, environment).effective())
     if not fleet.shows(cluster):
         return World(installs, own, choices=choices, cluster=cluster)
     presence = presence_of(fleet.snapshot, ours=installs)

@@ -9,7 +9,6 @@ from reconciler.dependencies.addresses import repository_names
 from reconciler.dependencies.decision import Decision
 from reconciler.dependencies.fanout import VARIANT, NeededPackage, Trail, needed_packages
 from reconciler.dependencies.lockfile import LockedInstance, LockedPackage
-from reconciler.dependencies.world import SlotKind
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
@@ -69,8 +68,9 @@ class _Maker:
 
     def add(self, needed: NeededPackage, askers: list[Root], known: Mapping[RootKey, Root]) -> None:
         askers.sort(key=lambda root: root.key)
-        slot = needed.package.instance.slot
-        namespace = slot.namespace if slot.kind == SlotKind.NAMESPACE else askers[0].key.namespace
+        near = needed.package.instance.slot.namespace
+        there = any(root.key.namespace == near for root in askers)
+        namespace = near if there else askers[0].key.namespace
         upstream = self.upstream(needed.package, namespace)
         if upstream is None:
             self.refuse(askers, f"No Repository in namespace {namespace} has it", "Register its repository.")

@@ -9,12 +9,15 @@ from reconciler.config import configuration_schema, parse_configuration, variabl
 from reconciler.errors import ConfigurationError, Exit, Location
 from reconciler.policy import (
     DeliveryPolicy,
+    Discovery,
     ForgeKind,
     ForgeRule,
     GroupBy,
     OnUnavailable,
     OpenOn,
     Policy,
+    ResolutionPolicy,
+    Selection,
     find_rule,
 )
 
@@ -36,7 +39,14 @@ spec:
     dashboard: true
   publish:
     tags: false
-  dependencies: {path: ./needs, sharedNamespace: shared}
+  dependencies:
+    path: ./needs
+    sharedNamespace: shared
+    discovery: index
+    allowDowngrade: true
+    reconsider: true
+    steps: 1000
+    select: {crossplane: nearest, porter: max-minor}
   deletions:
     share: 0.5
     minimum: 2
@@ -78,6 +88,14 @@ def test_every_setting_reaches_the_policy() -> None:
     assert (policy.open_on, policy.group_by) == (OpenOn.PROPOSE, GroupBy.SET)
     assert policy.publish_tags is False
     assert policy.delivery == DeliveryPolicy("needs", "shared")
+    assert policy.resolution == ResolutionPolicy(
+        discovery=Discovery.INDEX,
+        allow_downgrade=True,
+        reconsider=True,
+        steps=1000,
+        crossplane=Selection.NEAREST,
+        porter=Selection.MAX_MINOR,
+    )
     assert (policy.deletions.share, policy.deletions.minimum, policy.deletions.count) == (0.5, 2, 7)
     assert (policy.commits.name, policy.commits.email) == ("Bot", "bot@example.com")
     assert policy.limits.yaml_depth == 20

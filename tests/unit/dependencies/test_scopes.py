@@ -1,7 +1,8 @@
 """Which cluster a manifest is for, and what a run decides for all of them."""
 
 import textwrap
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -9,10 +10,11 @@ import yaml
 from reconciler.dependencies.decision import Decision, Locks, Wishes, decide, is_lock_file, read_locks
 from reconciler.dependencies.layers import PublishedIndex, read_index
 from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.scopes import Fleet, Scopes, scopes_of
+from reconciler.dependencies.scopes import Fleet, Scopes, choices_of, scopes_of
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location, UsageError
 from reconciler.inventory import FoundDocument, Snapshot, Source
+from reconciler.policy import Discovery, Policy, ResolutionPolicy, Selection
 from reconciler.reasons import Reason
 from tests.support.dependency_manifests import install, installation, needs, package
 
@@ -212,3 +214,69 @@ def test_what_has_no_answer_is_not_finished_though_its_lock_stays() -> None:
 
     assert (scope.finished, scope.changed) == (False, False)
     assert [one.finished for one in decided(SHOP, WEB, DB, locks=locks).scopes] == [True]
+
+
+class Setting(NamedTuple):
+    reason: str
+    policy: ResolutionPolicy
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    usually: list[str]
+    then: list[str]
+    wish: str = ""
+
+
+NEEDS_API = package("web.io", "1.0.0", "{gvk: {apiVersion: s3.io/v1, kind: Bucket}}")
+BRINGS_API = package("store.io", "1.0.0", "provides: [{apiVersion: s3.io/v1, kind: Bucket}]")
+EITHER = package("web.io", "1.0.0", f"{{or: [{needs('first.io')}, {needs('second.io')}]}}")
+FIRST, SECOND = package("first.io", "1.0.0"), package("second.io", "1.0.0")
+ANY_DB = package("web.io", "1.0.0", needs("db.io"))
+OLD_DB = package("web.io", "1.1.0", needs("db.io", "<2.0.0"))
+
+SETTINGS = [
+    Setting(
+        "with discovery, the index brings what only an API names",
+        ResolutionPolicy(discovery=Discovery.INDEX),
+        (),
+        (NEEDS_API, BRINGS_API),
+        [],
+        ["store.io 1.0.0", "web.io 1.0.0"],
+    ),
+    Setting(
+        "where downgrades are allowed, a locked version gives way downwards",
+        ResolutionPolicy(allow_downgrade=True),
+        (ANY_DB, DB2),
+        (ANY_DB, OLD_DB, DB, DB2),
+        ["db.io 2.0.0", "web.io 1.0.0"],
+        ["db.io 1.0.0", "web.io 1.1.0"],
+        wish="1.1.0",
+    ),
+    Setting(
+        "an alternative is sticky unless it is reconsidered",
+        ResolutionPolicy(reconsider=True),
+        (EITHER, SECOND),
+        (EITHER, FIRST, SECOND),
+        ["second.io 1.0.0", "web.io 1.0.0"],
+        ["first.io 1.0.0", "web.io 1.0.0"],
+    ),
+    Setting(
+        "the preference of an ecosystem decides",
+        ResolutionPolicy(carvel=Selection.LOWEST),
+        (),
+        (ANY_DB, DB, DB2),
+        ["db.io 2.0.0", "web.io 1.0.0"],
+        ["db.io 1.0.0", "web.io 1.0.0"],
+    ),
+]
+
+
+@pytest.mark.parametrize("case", SETTINGS, ids=lambda case: case.reason)
+def test_a_setting_changes_what_is_decided(case: Setting) -> None:
+    locks = read_locks(decided(SHOP, *case.before).files) if case.before else Locks()
+    chosen = replace(FLEET, choices=choices_of(Policy(resolution=case.policy)))
+
+    shop = {"clusters/dev/shop.yaml": install("shop", "web.io", case.wish)}
+    usually = decide(scopes(shop, *case.after), locks)
+    then = decide(scopes(shop, *case.after, fleet=chosen), locks)
+
+    assert (pins(usually).get("dev"), pins(then).get("dev")) == (case.usually, case.then)
