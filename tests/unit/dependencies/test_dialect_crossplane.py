@@ -15,7 +15,16 @@ from reconciler.dependencies.dialects.crossplane import (
     rewritten,
 )
 from reconciler.dependencies.dialects.reading import Reading
-from reconciler.dependencies.model import ApiNeed, Ecosystem, Gvk, PackageId, PackageNeed, Platform
+from reconciler.dependencies.model import (
+    ApiNeed,
+    Ecosystem,
+    Gvk,
+    PackageId,
+    PackageNeed,
+    Platform,
+    RevisionPolicy,
+    RevisionWish,
+)
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location
 from reconciler.inventory import Source
@@ -275,3 +284,78 @@ def test_configuration_at_install_time_is_accepted_and_decides_nothing() -> None
 
     assert dict(configured_one.inherit) == {"runtimeConfigRef": '{"name":"big"}'}
     assert replace(configured_one, inherit=(), revisions=plain.revisions) == plain
+
+
+def annotated(package: str, notes: dict[str, str], **spec: Any) -> Reading:
+    metadata = {"name": "aws", "annotations": notes}
+    document = {
+        "apiVersion": "pkg.crossplane.io/v1",
+        "kind": "Provider",
+        "metadata": metadata,
+        "spec": {"package": package, **spec},
+    }
+    return read_crossplane(document, HERE)
+
+
+@pytest.mark.parametrize(
+    ("spec", "policy"),
+    [
+        ({}, RevisionPolicy()),
+        ({"revisionActivationPolicy": "Manual"}, RevisionPolicy(manual=True)),
+        ({"revisionHistoryLimit": 0}, RevisionPolicy(history_limit=0)),
+        ({"revisionHistoryLimit": 3}, RevisionPolicy(history_limit=3)),
+    ],
+)
+def test_the_policy_of_revisions_is_the_packages_own(spec: dict[str, Any], policy: RevisionPolicy) -> None:
+    (one,) = install("Provider", "x/y:v1.0.0", **spec).installs
+
+    assert one.revisions == policy
+
+
+@pytest.mark.parametrize("spec", [{"revisionHistoryLimit": -1}, {"revisionActivationPolicy": "Later"}])
+def test_a_policy_that_cannot_be_meant_is_refused(spec: dict[str, Any]) -> None:
+    reading = install("Provider", "x/y:v1.0.0", **spec)
+
+    assert reading.problems
+    assert not reading.installs
+
+
+def test_consent_to_take_over_and_to_let_go_is_an_annotation() -> None:
+    notes = {
+        "reconciler.dev/take-over": "x/old, x/older",
+        "reconciler.dev/prune-orphaned-crds": "true",
+        "reconciler.dev/prune-dependencies": "false",
+    }
+    (one,) = annotated("x/y:v1.0.0", notes).installs
+
+    assert one.revisions == RevisionPolicy(take_over=("x/old", "x/older"), prune_kinds=True)
+    assert one.prune_dependencies is False
+
+
+def revision(name: str, image: str, state: str = "Active", **metadata: Any) -> Reading:
+    document = {
+        "apiVersion": "pkg.crossplane.io/v1",
+        "kind": "ProviderRevision",
+        "metadata": {"name": name, **metadata},
+        "spec": {"desiredState": state, "image": image, "revision": 4},
+    }
+    return read_crossplane(document, HERE)
+
+
+def test_a_revision_says_what_a_person_wants_to_run() -> None:
+    labels = {"pkg.crossplane.io/package": "aws"}
+    (one,) = revision("aws-1a2b", "x/aws:v1.0.0@sha256:abc", labels=labels).wishes
+
+    assert one == RevisionWish(
+        "ProviderRevision", "aws-1a2b", active=True, package="aws", image="x/aws:v1.0.0", digest="sha256:abc"
+    )
+    (off,) = revision("aws-1a2b", "x/aws:v1.0.0", "Inactive").wishes
+    assert off.active is False
+
+
+def test_a_revision_that_was_generated_is_no_word_of_a_person() -> None:
+    assert revision("a", "x/a:v1", annotations={"reconciler.dev/owner": "fleet/one"}).wishes == ()
+
+
+def test_a_revision_in_a_state_that_does_not_exist_is_refused() -> None:
+    assert revision("a", "x/a:v1", "Sleeping").problems

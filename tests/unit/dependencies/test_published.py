@@ -94,3 +94,35 @@ def test_a_withdrawn_version_says_why() -> None:
     (aws,) = read_published(folder({**HEADER, "withdrawn": "loses data"}, META)).candidates
 
     assert aws.withdrawn == "loses data"
+
+
+def test_what_a_package_brings_is_read_from_its_content() -> None:
+    xrd = {
+        "apiVersion": "apiextensions.crossplane.io/v1",
+        "kind": "CompositeResourceDefinition",
+        "metadata": {"name": "xnetworks.x.io"},
+        "spec": {
+            "group": "x.io",
+            "names": {"kind": "XNetwork", "plural": "xnetworks"},
+            "claimNames": {"kind": "Network", "plural": "networks"},
+            "versions": [{"name": "v1", "served": True}],
+        },
+    }
+    composition = {
+        "apiVersion": "apiextensions.crossplane.io/v1",
+        "kind": "Composition",
+        "metadata": {"name": "small"},
+    }
+    header = {
+        "apiVersion": "reconciler.dev/v1alpha1",
+        "kind": "PackageVersion",
+        "source": "x.io/net",
+        "version": "v1.0.0",
+        "labels": {"reconciler.dev/retain": "true"},
+    }
+
+    (found,) = read_published(folder(header, xrd, composition)).candidates
+
+    assert {str(gvk.group_kind) for gvk in found.provides if gvk.version} == {"XNetwork.x.io", "Network.x.io"}
+    assert found.compositions == ("small",)
+    assert found.retain is True

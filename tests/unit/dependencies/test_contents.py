@@ -1,0 +1,68 @@
+"""What a package brings: the kinds of its CRDs, those that its XRDs imply, and its compositions."""
+
+from typing import Any
+
+from reconciler.dependencies.contents import compositions_of, kinds_of
+from reconciler.dependencies.model import Gvk
+
+XRD: dict[str, Any] = {
+    "kind": "CompositeResourceDefinition",
+    "metadata": {"name": "xnetworks.x.io"},
+    "spec": {
+        "group": "x.io",
+        "names": {"kind": "XNetwork", "plural": "xnetworks"},
+        "claimNames": {"kind": "Network", "plural": "networks"},
+        "versions": [{"name": "v1", "served": True}, {"name": "v2", "served": False}],
+    },
+}
+DEFINITION: dict[str, Any] = {
+    "kind": "InfrastructureDefinition",
+    "metadata": {"name": "databases.x.io"},
+    "spec": {
+        "crdSpecTemplate": {
+            "group": "x.io",
+            "version": "v1alpha1",
+            "names": {"kind": "Database", "plural": "databases"},
+        }
+    },
+}
+PUBLICATION: dict[str, Any] = {
+    "kind": "InfrastructurePublication",
+    "metadata": {"name": "databases.x.io"},
+    "spec": {"infrastructureDefinitionRef": {"name": "databases.x.io"}},
+}
+
+
+def versioned(*objects: dict[str, Any]) -> set[str]:
+    return {str(gvk) for gvk in kinds_of(objects) if gvk.version}
+
+
+def test_an_xrd_brings_a_kind_for_itself_and_one_for_its_claims() -> None:
+    assert versioned(XRD) == {"x.io/v1/XNetwork", "x.io/v1/Network"}
+    assert Gvk("x.io", "", "networks") in kinds_of([XRD])
+
+
+def test_definitions_and_publications_of_the_design_bring_kinds_too() -> None:
+    assert versioned(DEFINITION) == {"x.io/v1alpha1/Database"}
+    assert versioned(PUBLICATION, DEFINITION) == {
+        "x.io/v1alpha1/Database",
+        "x.io/v1alpha1/DatabaseRequirement",
+    }
+    other = {**PUBLICATION, "spec": {"infrastructureDefinitionRef": {"name": "queues.x.io"}}}
+    assert versioned(DEFINITION, other) == {"x.io/v1alpha1/Database"}
+
+
+def test_compositions_are_known_by_name_and_anything_else_brings_nothing() -> None:
+    composition = {"kind": "Composition", "metadata": {"name": "small"}}
+
+    assert compositions_of([composition, XRD, {"kind": "Composition"}]) == {"small"}
+    assert (
+        kinds_of(
+            [
+                composition,
+                {"kind": "CustomResourceDefinition"},
+                {"kind": "CustomResourceDefinition", "spec": 1},
+            ]
+        )
+        == set()
+    )

@@ -1,0 +1,210 @@
+"""One cluster in one step: which revisions run, who controls what they have, and what people are told."""
+
+from reconciler.dependencies.lockfile import Awaits, record_bytes
+from reconciler.dependencies.model import RevisionPolicy, RevisionWish
+from reconciler.reasons import Reason
+from tests.support.package_life import Life, digest, source
+
+MANUAL = RevisionPolicy(manual=True)
+CONSENTS = RevisionPolicy(take_over=("x.io/aws",))
+
+
+def life(**packages: str) -> Life:
+    """Return a cluster in which versions are published: `aws2="Bucket Queue"`, needs after a colon."""
+    found = Life()
+    for called, brings in packages.items():
+        kinds, _, needs = brings.partition(":")
+        found.publish(called[:-1], int(called[-1]), frozenset(kinds.split()), frozenset(needs.split()))
+    return found
+
+
+def said(name: str, version: int, *, active: bool = True) -> RevisionWish:
+    """Return a manifest of a person for a revision whose name is somebody else's scheme."""
+    return RevisionWish(
+        "ProviderRevision", f"{name}-{version}-by-hand", active, package=name, digest=digest(name, version)
+    )
+
+
+def states(one: Life, name: str) -> list[str]:
+    return [f"{r.image.rpartition(':')[2]} {r.awaits or r.desired_state}" for r in one.revisions(name)]
+
+
+def test_lock_entries_have_object_image_digest_and_dependencies() -> None:
+    one = life(web1=":aws", aws1="Bucket")
+    one.ask("web", 1)
+    one.run()
+
+    aws, web = one.locked.resolution.packages
+    assert (aws.api_version, aws.kind, aws.name) == ("pkg.crossplane.io/v1", "Provider", "aws")
+    assert (aws.source, aws.version, aws.digest) == (source("aws"), "v1.0.0", digest("aws", 1))
+    assert [str(dependency.resolved) for dependency in web.dependencies] == ["xpkg:x.io/aws@cluster"]
+    (revision,) = one.revisions("web")
+    assert (revision.package, revision.needs) == (web.object, ("xpkg:x.io/aws@cluster",))
+
+
+def test_revisions_are_each_clusters_own_and_ownership_is_shared() -> None:
+    one = life(aws1="Bucket", aws2="Bucket")
+    one.ask("aws", 1)
+    one.run()
+    lock, resolution = one.locked.lock, one.locked.resolution
+
+    assert b"Bucket" not in record_bytes(lock)
+    assert resolution.custom_resource_definitions["Bucket.x.io"].controller == lock.revisions[0].name
+    assert lock.resolution == resolution.digest
+
+
+def test_dependencies_of_what_waits_wait_with_it_and_are_activated_with_it() -> None:
+    one = life(web1="", web2=":aws", aws1="Bucket")
+    one.ask("web", 1)
+    one.run()
+    one.ask("web", 2, MANUAL)
+    one.run()
+    assert states(one, "web") == ["v1.0.0 Active", "v2.0.0 Person"]
+    assert states(one, "aws") == ["v1.0.0 Parents"]
+    assert one.owners() == {}
+
+    one.wishes["web"] = said("web", 2)
+    one.run()
+    assert states(one, "web") == ["v1.0.0 Inactive", "v2.0.0 Active"]
+    assert states(one, "aws") == ["v1.0.0 Active"]
+    assert list(one.owners()) == ["Bucket.x.io"]
+
+
+def test_one_parent_that_runs_is_enough_for_a_shared_dependency() -> None:
+    one = life(web1=":aws", net1=":aws", aws1="Bucket")
+    one.ask("web", 1, MANUAL)
+    one.ask("net", 1)
+    one.run()
+
+    assert states(one, "web") == ["v1.0.0 Person"]
+    assert states(one, "aws") == ["v1.0.0 Active"]
+
+
+def test_what_a_running_revision_needs_stays_until_it_stops() -> None:
+    one = life(web1="", web2=":aws", aws1="Bucket")
+    one.ask("web", 2)
+    one.run()
+    one.ask("web", 1, MANUAL)
+    one.run()
+    assert states(one, "web") == ["v2.0.0 Active", "v1.0.0 Person"]
+    assert states(one, "aws") == ["v1.0.0 Active"]
+
+    one.wishes["web"] = said("web", 1)
+    one.run()
+    assert states(one, "web") == ["v2.0.0 Inactive", "v1.0.0 Active"]
+    assert states(one, "aws") == []
+
+
+def test_who_waits_for_another_to_let_go_keeps_what_runs_and_is_told() -> None:
+    one = life(aws1="Bucket Queue", aws2="Queue", s3_1="", s3_2="Bucket")
+    one.ask("aws", 1)
+    one.ask("s3_", 1)
+    one.run()
+    one.ask("aws", 2, MANUAL)
+    one.ask("s3_", 2, CONSENTS)
+    decision = one.run()
+
+    assert states(one, "s3_") == ["v1.0.0 Active", f"v2.0.0 {Awaits.KINDS}"]
+    (problem,) = decision.problems
+    assert (problem.reason, problem.location.path) == (Reason.OWNERSHIP_CONFLICT, "clusters/one/s3_.yaml")
+    assert "Bucket.x.io" in problem.message
+    assert "reconciler.dev/take-over: x.io/aws" in problem.hint
+
+    one.wishes["aws"] = said("aws", 2)
+    assert one.run().problems == ()
+    assert states(one, "s3_") == ["v1.0.0 Inactive", "v2.0.0 Active"]
+    assert one.owners()["Bucket.x.io"] == one.revisions("s3_")[1].name
+
+
+def test_the_solver_prefers_a_version_that_claims_nothing_of_anybody() -> None:
+    one = life(aws1="Bucket", net1="", net2="Bucket", web1=":net")
+    one.ask("aws", 1)
+    one.run()
+    one.ask("web", 1)
+    decision = one.run()
+
+    assert decision.problems == ()
+    assert states(one, "net") == ["v1.0.0 Active"]
+
+
+def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() -> None:
+    one = life(aws1="Bucket", late1="Queue", late2="Queue Bucket", gcp1="", gcp2="")
+    for name in ("aws", "late", "gcp"):
+        one.ask(name, 1)
+    one.run()
+    one.ask("late", 2)
+    one.ask("gcp", 2)
+    decision = one.run()
+
+    assert [problem.subject for problem in decision.problems] == ["Provider late"]
+    assert states(one, "late") == ["v1.0.0 Active"]
+    assert states(one, "gcp") == ["v1.0.0 Inactive", "v2.0.0 Active"]
+    (scope,) = decision.scopes
+    assert [explanation.gives_way for explanation in scope.explanations] == ["Provider late"]
+
+
+def test_two_wishes_for_one_package_name_each_other_and_change_nothing() -> None:
+    one = life(aws1="Bucket", aws2="Bucket")
+    one.ask("aws", 1)
+    one.run()
+    one.ask("aws", 2)
+    one.run()
+    before = one.locked.lock.revisions
+    one.wishes = {str(number): said("aws", number) for number in (1, 2)}
+    decision = one.run()
+
+    assert {problem.reason for problem in decision.problems} == {Reason.REVISION_CONFLICT}
+    assert {problem.subject for problem in decision.problems} == {
+        "ProviderRevision aws-1-by-hand",
+        "ProviderRevision aws-2-by-hand",
+    }
+    assert all("aws-" in problem.message for problem in decision.problems)
+    assert one.locked.lock.revisions == before
+
+
+def test_a_wish_for_no_revision_is_a_note_with_those_that_there_are() -> None:
+    one = life(aws1="Bucket")
+    one.ask("aws", 1)
+    one.wishes["aws"] = said("aws", 9)
+    decision = one.run()
+
+    (note,) = decision.warnings
+    assert note.reason == Reason.NOT_FOUND
+    assert one.revisions("aws")[0].name in note.hint
+
+
+def test_removing_a_package_removes_its_revisions_and_keeps_its_kinds() -> None:
+    one = life(aws1="Bucket", gcp1="")
+    one.ask("aws", 1)
+    one.ask("gcp", 1)
+    one.run()
+    del one.installs["aws"]
+    one.run()
+
+    assert one.revisions("aws") == ()
+    assert one.owners() == {"Bucket.x.io": "-"}
+    assert "aws" not in {package.instance.name for package in one.locked.resolution.packages}
+
+
+def test_the_last_manifest_of_a_cluster_takes_nothing_with_it_that_must_stay() -> None:
+    one = life(aws1="Bucket")
+    one.ask("aws", 1)
+    one.run()
+    one.installs.clear()
+    one.run()
+    assert one.owners() == {"Bucket.x.io": "-"}
+    assert one.run().changed is False
+
+    one.run(prune=True)
+    assert one.files == {}
+
+
+def test_a_restore_changes_no_owner_because_owners_are_names() -> None:
+    one = life(aws1="Bucket")
+    one.ask("aws", 1)
+    one.run()
+    before = one.files
+    other = Life(dict(one.published), dict(one.installs))
+    other.run()
+
+    assert other.files == before
