@@ -90,7 +90,7 @@ def compose(text: str, limits: YamlLimits) -> Iterator[RawNode]:
     exclaimed = _NON_SPECIFIC.search(text) is not None
     large = _most_nodes(text) > limits.max_nodes
     count = 0
-    for root in _roots(text, limits):
+    for root in _roots(text, limits, large=large):
         if _is_empty(root):
             continue
         if exclaimed:
@@ -108,8 +108,8 @@ def may_have_anchor(text: str) -> bool:
     return _MAYBE_ANCHOR.search(text) is not None
 
 
-def _roots(text: str, limits: YamlLimits) -> Iterator[RawNode]:
-    parser = _GuardedComposer(text, limits.max_depth) if _may_be_deep(text) else _Composer(text)
+def _roots(text: str, limits: YamlLimits, *, large: bool) -> Iterator[RawNode]:
+    parser = _GuardedComposer(text, limits) if large or _may_be_deep(text) else _Composer(text)
     try:
         while parser.check_node():
             root = parser.get_node()
@@ -153,19 +153,25 @@ class _Composer(CParser):
 
 
 class _GuardedComposer(_Composer):
-    """The same, counting depth: for texts that might nest deeply enough to overflow the C stack."""
+    """The same, counting: for texts that might overflow the C stack by depth, or memory by their nodes."""
 
-    def __init__(self, text: str, max_depth: int) -> None:
+    def __init__(self, text: str, limits: YamlLimits) -> None:
         super().__init__(text)
-        self._max_depth = max_depth
+        self._limits = limits
         self._depth = 0
+        self._nodes = 0
         self.descend_resolver = self._descend
         self.ascend_resolver = self._ascend
 
     def _descend(self, parent: RawNode | None, _index: object) -> None:
         self._depth += 1
-        if self._depth > self._max_depth + 1 and parent is not None:
-            raise too_deep(parent, self._max_depth)
+        self._nodes = self._nodes + 1 if parent is not None else 1
+        if parent is None:
+            return
+        if self._depth > self._limits.max_depth + 1:
+            raise too_deep(parent, self._limits.max_depth)
+        if self._nodes > self._limits.max_nodes:
+            raise _too_many(parent, self._limits.max_nodes)
 
     def _ascend(self) -> None:
         self._depth -= 1
@@ -174,6 +180,10 @@ class _GuardedComposer(_Composer):
 def too_deep(node: RawNode, max_depth: int) -> YamlError:
     """Return the error for a collection below the deepest allowed level."""
     return error_at(node.start_mark, f"Collections are nested more than {max_depth} levels deep")
+
+
+def _too_many(node: RawNode, max_nodes: int) -> YamlError:
+    return error_at(node.start_mark, f"The document has more than {max_nodes} nodes, aliases written out")
 
 
 def error_at(mark: "Mark", message: str, *, hint: str = "") -> YamlError:
@@ -208,9 +218,7 @@ def check_expansion(text: str, root: RawNode, limits: YamlLimits) -> None:
             total += size_of(child, depth + 1)
         open_nodes.discard(id(node))
         if total > limits.max_nodes:
-            raise error_at(
-                node.start_mark, f"The document has more than {limits.max_nodes} nodes, aliases written out"
-            )
+            raise _too_many(node, limits.max_nodes)
         sizes[id(node)] = total
         return total
 

@@ -1,6 +1,7 @@
 """Loading: documents, places, JSON, and texts that mean harm."""
 
 import threading
+import tracemalloc
 from typing import NamedTuple
 
 import pytest
@@ -193,6 +194,19 @@ def test_anchors_are_refused_in_manifests_and_followed_in_packages() -> None:
 )
 def test_an_ampersand_in_a_text_is_no_anchor(text: str) -> None:
     assert len(load_documents(text.encode(), MANIFEST_LIMITS)) == 1
+
+
+def test_what_has_too_many_nodes_is_refused_before_it_fills_the_memory() -> None:
+    limits = YamlLimits(max_bytes=10_000_000, max_documents=2, max_nodes=1_000)
+    text = b"- a\n" * 100_000
+    tracemalloc.start()
+
+    with pytest.raises(YamlError, match="more than 1000 nodes"):
+        load_documents(text, limits)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 * len(text), "a node takes a hundred times its text"
 
 
 def test_the_number_of_documents_and_nodes_is_bounded() -> None:

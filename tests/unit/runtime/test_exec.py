@@ -1,15 +1,19 @@
 """Executables as functions: mapped by our configuration alone, bounded, their output never trusted."""
 
+import resource
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall, FunctionRun
+from reconciler.objects import File
 from reconciler.policy import FunctionPolicy
 from reconciler.runtime.exec import ExecRuntime
 
 ITEM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+CONFIG_MAP = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n"
 
 
 def run(directory: Path, script: str, **limits: int) -> FunctionRun:
@@ -60,6 +64,36 @@ def test_what_goes_wrong_is_told(tmp_path: Path, bad: Bad) -> None:
     assert found.exit_code
     assert bad.code in (None, found.exit_code)
     assert bad.said in found.error
+
+
+def test_a_gigabyte_of_output_is_not_taken_in(tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    found = run(tmp_path, "head -c 1073741824 /dev/zero")
+
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before  # in KiB
+    assert f"larger than {FunctionPolicy().output_bytes} bytes" in found.error
+    assert grown << 10 < 4 * FunctionPolicy().output_bytes
+
+
+PLACES = ["../x.yaml", "/etc/x.yaml", "a/../../x.yaml", ".git/config", "a/.git/hooks/x.yaml", ".git"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_an_executable_writes_elsewhere_fails_its_step(tmp_path: Path, place: str) -> None:
+    kptfile = (
+        "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n  - exec: f\n"
+    )
+    files = {"Kptfile": File.of(kptfile.encode()), "x.yaml": File.of(CONFIG_MAP)}
+    function = tmp_path / "function"
+    function.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\nsed 's#/path: x.yaml#/path: {place}#'\n")
+    function.chmod(0o755)
+    policy = FunctionPolicy(exec={"f": str(function)})
+
+    result = run_pipeline(files, [ExecRuntime(policy)], policy)
+
+    assert "must not" in result.error
+    assert result.files == files
 
 
 def test_an_alias_bomb_is_refused(tmp_path: Path) -> None:
