@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import lock_schema
+from tests.support.schema import violations
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -113,3 +115,23 @@ def test_two_clones_at_different_places_make_byte_identical_locks(tmp_path: Path
     assert here == there
     assert len([path for path in here if "resolutions" not in path]) == 3
     assert not any(str(tmp_path) in text for text in here.values())
+
+
+@pytest.mark.parametrize("name", ["52-words-about-dependencies", "53-shared-bundles", "55-crossplane-tree"])
+def test_the_json_of_a_lock_is_as_its_schema_says(name: str, tmp_path: Path) -> None:
+    schema = json.loads(lock_schema.FILE.read_text())
+    world = build_world(WORLDS / name, tmp_path / "w")
+    value = json.loads(world.run("lock", "-o", "json").out)
+
+    assert violations(schema, value) == []
+    assert violations(schema, json.loads(world.run("lock", "--check", "-o", "json").out)) == []
+    del value["items"][0]["packages"][0]["version"]
+    value["items"][0]["packages"][0]["more"] = 1
+    assert sorted(said.rpartition(": ")[2] for said in violations(schema, value)) == [
+        "more is unknown",
+        "version is missing",
+    ]
+
+
+def test_the_schema_is_that_of_the_models() -> None:
+    assert lock_schema.FILE.read_text() == lock_schema.text(), "run `python -m tests.support.lock_schema`"
