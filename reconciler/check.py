@@ -11,6 +11,7 @@ from reconciler.expand.assumed import assume_upstreams
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
+from reconciler.plan.lock_effect import lock_files
 from reconciler.policy import Policy, find_rule, govern
 from reconciler.read.inventory import Reading, read_inventory, read_policy
 from reconciler.read.proposal import Proposal, open_proposal
@@ -154,11 +155,12 @@ def _side(world: World, *, deep: bool) -> Side:
         diff = diff_variants(desired, inventory)
         refusals = tuple(Refusal(r.reason, r.message, r.hint) for r in diff.refused)
         problems = tuple(sorted({*inventory.problems, *desired.problems}))
-        return Side(desired, diff, problems, refusals)
+        return Side(desired, diff, problems, refusals, locks=lock_files(inventory, None))
     planned = plan_world(world)
     diff = diff_variants(planned.desired, inventory)
     wrong = tuple(p for p in planned.plan.problems if p.reason != Reason.REPOSITORY_UNAVAILABLE)
-    return Side(planned.desired, diff, wrong, planned.plan.refusals, planned.plan)
+    locks = lock_files(inventory, planned.plan)
+    return Side(planned.desired, diff, wrong, planned.plan.refusals, planned.plan, locks)
 
 
 def _nothing(*, deep: bool) -> Side:

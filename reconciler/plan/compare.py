@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from reconciler.errors import Problem
 from reconciler.expand import Desired, SetDiff, VariantChange
 from reconciler.ids import ObjectName, PackageKey
-from reconciler.plan.changes import Change, Op, Plan, Refusal
+from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
+from reconciler.plan.lock_effect import LockFiles, compare_locks
 
 ALTER = "alter"
 WITHDRAW = "withdraw"
@@ -30,7 +31,8 @@ class Fate(StrEnum):
 class Side:
     """One side of a change: what its manifests ask for, how that differs from what was applied, its plan.
 
-    `plan` is None where no repository was read; then nothing is said about packages.
+    `plan` is None where no repository was read; then nothing is said about packages. `locks` are the
+    files of the locks that count there.
     """
 
     desired: Desired
@@ -38,6 +40,7 @@ class Side:
     problems: tuple[Problem, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     plan: Plan | None = None
+    locks: LockFiles = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,13 @@ class Comparison:
     old: tuple[Problem, ...] = ()
     fixed: tuple[Problem, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    pins: tuple[PinChange, ...] = ()
     deep: bool = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether merging changes nothing: no variant, no package."""
-        return not self.variants and not self.packages
+        """Whether merging changes nothing: no variant, no package, no pin of a lock."""
+        return not self.variants and not self.packages and not self.pins
 
 
 def compare(base: Side, head: Side) -> Comparison:
@@ -117,6 +121,7 @@ def compare(base: Side, head: Side) -> Comparison:
         old=tuple(p for p in head.problems if _identity(p) in seen),
         fixed=tuple(p for p in base.problems if _identity(p) not in still),
         refusals=tuple(r for r in head.refusals if r not in base.refusals),
+        pins=compare_locks(base.locks, head.locks),
         deep=deep,
     )
 

@@ -10,6 +10,7 @@ from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDi
 from reconciler.report.escape import terminal
 from reconciler.report.json import API_VERSION, change_value, problem_value
 from reconciler.report.paint import Colour, Paint, plain
+from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
 from reconciler.report.summary import Names, detail
 from reconciler.report.text import problem_lines
 
@@ -68,6 +69,9 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
         yield f"targets   {terminal(str(targets.key))}: {_count(targets.before)} -> {_count(targets.after)}"
     for difference in comparison.packages:
         yield _package_line(difference, names)
+    yield from (f"lock      {pin_line(pin)}" for pin in comparison.pins[:MOST_PINS])
+    if (more := len(comparison.pins) - MOST_PINS) > 0:
+        yield f"lock      and {more} more"
     yield from problem_lines(comparison.new, paint=paint)
     for problem in comparison.fixed:
         yield f"{paint('fixed:', Colour.GREEN)} {terminal(str(problem))}"
@@ -97,6 +101,7 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
                 "detail": "; ".join(filter(None, [str(change.reason), detail(change)])),
             }
         )
+    found += [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
     return found
 
 
@@ -116,6 +121,7 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
             {"set": t.key._asdict(), "before": t.before, "after": t.after} for t in comparison.targets
         ],
         "packages": [_package_value(difference, names) for difference in comparison.packages],
+        "pins": [pin._asdict() for pin in comparison.pins],
         "problems": _problems(comparison.new),
         "existingProblems": _problems(comparison.old),
         "fixedProblems": _problems(comparison.fixed),

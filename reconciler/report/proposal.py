@@ -30,7 +30,12 @@ def pin_line(pin: PinChange) -> str:
     if not pin.before and not pin.after:
         return terminal(f"~ {pin.what}: {pin.why}")
     mark = "+" if not pin.before else "-" if not pin.after else "~"
-    return terminal(f"{mark} {pin.what}: {arrow(pin.before, pin.after)} ({pin.why})")
+    return terminal(f"{mark} {pin.what}: {pin_detail(pin)}")
+
+
+def pin_detail(pin: PinChange) -> str:
+    """Return from where to where a pin moves, and why; as it is, not for a terminal yet."""
+    return f"{arrow(pin.before, pin.after)} ({pin.why})"
 
 
 def proposal_value(proposal: LockProposal) -> dict[str, Any]:

@@ -13,7 +13,9 @@ import pytest
 from tests.support.git import Repo
 from tests.support.http_git import serve
 from tests.support.small_world import EDGES, manifest, repository, variant, write_world
+from tests.support.world import build_world, git
 
+WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 BROKEN = "kind: [broken\n"
 
 
@@ -287,3 +289,25 @@ def test_an_unknown_branch_is_said_so(root: Path, missing: str) -> None:
 
     assert said.code == 3
     assert "has no branch or commit nowhere" in said.err
+
+
+def test_what_a_change_does_to_the_locks_of_dependencies_is_told(tmp_path: Path) -> None:
+    world = build_world(WORLDS / "56-kpt-packages", tmp_path / "w")
+    world.run("apply")
+    with world.edit("control", "Nothing") as copy:
+        git(copy, "switch", "-qc", "feature")
+        git(copy, "rm", "-q", "manifests/clusters/dev/web.yaml")
+        git(copy, "commit", "-qm", "Ask for nothing any more")
+        git(copy, "push", "-q", "origin", "feature")
+        git(copy, "switch", "-q", "main")
+        (copy / "README.md").write_text("words\n")
+
+    said = world.run("check", "--head", "feature")
+    again = world.run("check", "--head", "main")
+
+    told = [line for line in said.out.splitlines() if line.startswith("lock ")]
+    assert len(told) == 2, said
+    assert all(re.match(r"lock +- cluster dev: .*(web|base).* \(nobody needs it", line) for line in told), (
+        told
+    )
+    assert "lock " not in again.out

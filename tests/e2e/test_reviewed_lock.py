@@ -204,7 +204,33 @@ def test_check_on_the_proposal_shows_what_it_does_to_the_fleet(world: World) -> 
     said = world.run("check", "--head", BRANCH, "--output", "json")
 
     assert said.code == 0
-    assert {p["name"]: p["what"] for p in json.loads(said.out)["packages"]} == {
-        "edge/api": "update",
-        "edge/web": "update",
-    }
+    shown = json.loads(said.out)
+    assert {p["name"]: p["what"] for p in shown["packages"]} == {"edge/api": "update", "edge/web": "update"}
+    old, new = (commit_of(world, f"web/{tag}")[:12] for tag in ("v1", "v2"))
+    assert shown["pins"] == [
+        {
+            "what": f"PackageVariant default/{name}",
+            "before": f"web/stable@{old}",
+            "after": f"web/stable@{new}",
+            "why": "follows its upstream",
+        }
+        for name in ("api", "web")
+    ]
+
+
+def test_check_shows_a_pin_that_somebody_else_changes(world: World) -> None:
+    held = show(world, "main", WEB) | {"commit": commit_of(world, "web/v2"), "held": True}
+    with world.edit("control", "Hold it") as copy:
+        git(copy, "switch", "-qc", "hold")
+        (copy / WEB).write_text(json.dumps(held))
+        git(copy, "add", "-A")
+        git(copy, "commit", "-qm", "Hold web at v2")
+        git(copy, "push", "-q", "origin", "hold")
+        git(copy, "switch", "-q", "main")
+        (copy / "README.md").write_text("something\n")
+
+    said = world.run("check", "--head", "hold")
+
+    assert said.code == 0, said.err
+    assert re.search(r"lock +~ PackageVariant default/web: .* -> .* \(held by a person\)", said.out)
+    assert said.out.count("lock  ") == 1
