@@ -1,5 +1,8 @@
 """One cluster in one step: which revisions run, who controls what they have, and what people are told."""
 
+from dataclasses import replace
+
+from reconciler.dependencies.fleet import outdated
 from reconciler.dependencies.lockfile import Awaits, record_bytes
 from reconciler.dependencies.model import RevisionPolicy, RevisionWish
 from reconciler.reasons import Reason
@@ -208,3 +211,16 @@ def test_a_restore_changes_no_owner_because_owners_are_names() -> None:
     other.run()
 
     assert other.files == before
+
+
+def test_other_pull_secrets_are_decided_anew_and_are_no_new_revision() -> None:
+    one = life(aws1="Bucket")
+    one.ask("aws", 1)
+    one.run()
+    before = one.locked.lock
+    install = one.installs["aws"]
+    one.installs["aws"] = replace(install, inherit=(("packagePullSecrets", '[{"name":"x"}]'),))
+
+    assert outdated([one.world()], {"one": before}) == ("one",)
+    one.run()
+    assert one.locked.lock.revisions == before.revisions
