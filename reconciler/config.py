@@ -212,6 +212,7 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         delivery=DeliveryPolicy(spec.dependencies.path, spec.dependencies.shared_namespace),
         resolution=_resolution(spec.dependencies),
         lock=LockPolicy(spec.lock.mode, spec.lock.reviewed.strict),
+        on_conflict=spec.on_conflict,
     )
 
 

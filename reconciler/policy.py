@@ -300,6 +300,7 @@ class Policy:
     delivery: DeliveryPolicy = DeliveryPolicy()
     resolution: ResolutionPolicy = ResolutionPolicy()
     lock: LockPolicy = LockPolicy()
+    on_conflict: OnConflict = OnConflict.ASK
 
 
 PROPOSED = (
@@ -314,6 +315,7 @@ PROPOSED = (
     "unavailable",
     "consents",
     "group_by",
+    "on_conflict",
     "labels",
     "delivery",
     "resolution",

@@ -56,7 +56,8 @@ class PackageVariantRecord(_Record):
     `injection` says which required injection points are empty, None if the package has no points;
     `objects` are digests of the cluster objects that its injectors may name, by kind and name;
     `group` is the head of the group that its draft was last in;
-    `conflicts` wait for a person's answer, and `unready` says what else keeps the package from
+    `conflicts` wait for a person's answer, `asked_from` is the upstream tree before the one that they
+    came with, and `unready` says what else keeps the package from
     being approved. `requested_by` says which variants need one that nobody declared; it is empty
     for every other.
     """
@@ -84,6 +85,7 @@ class PackageVariantRecord(_Record):
     deletion_proposed: bool = False
     injection: str | None = None
     conflicts: tuple[OpenConflict, ...] = ()
+    asked_from: str = ""
     unready: tuple[str, ...] = ()
     objects: dict[str, str] = {}
     facts: dict[str, str] = {}

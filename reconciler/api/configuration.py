@@ -12,6 +12,7 @@ from reconciler.policy import (
     ForgeKind,
     GroupBy,
     LockMode,
+    OnConflict,
     OnUnavailable,
     OpenOn,
     Policy,
@@ -296,6 +297,8 @@ class Spec(_Settings):
     commits: CommitSettings = CommitSettings()
     dependencies: DependencySettings = DependencySettings()
     limits: LimitSettings = LimitSettings()
+    on_conflict: OnConflict = _POLICY.on_conflict
+    """Who wins what both sides changed: `ask`, `upstream`, `local`, `fail`; packages may say otherwise."""
     unavailable: OnUnavailable = _POLICY.unavailable
     """What one unreachable repository means: `fail` (exit 5) or `warn`."""
     suspend: bool = _POLICY.suspend

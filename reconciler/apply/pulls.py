@@ -125,6 +125,8 @@ def _call(target: Target, change: Change, requests: Requests) -> Result:
             pull = target.forge.ensure(requests.wanted(target, change, change.pull))
             did = Did.UPDATED if change.pull.number else Did.OPENED
             effects.append(Effect(name, did, f"#{pull.number} {pull.title}"))
+            if change.writes and (change.conflicts or change.unready):
+                target.forge.mark_draft(pull.number)
         for close in change.close:
             target.forge.close(close.number, comment=close.comment)
             effects.append(Effect(name, Did.CLOSED, f"#{close.number}"))

@@ -25,6 +25,10 @@ class Forge(Protocol):
         """Mark a draft pull request as ready for review; do nothing if it is."""
         ...
 
+    def mark_draft(self, number: int) -> None:
+        """Turn a pull request that is ready back into a draft; do nothing if it is one, or ended."""
+        ...
+
     def close(self, number: int, *, comment: str) -> None:
         """Close a pull request with a comment; do nothing if it is closed or merged."""
         ...

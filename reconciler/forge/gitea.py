@@ -77,6 +77,10 @@ class Gitea:
         """Let it be no draft any more."""
         self._patch(seen, {"title": seen.title})
 
+    def mark_draft(self, seen: Seen) -> None:
+        """Let it be a draft again."""
+        self._patch(seen, {"title": f"{WIP}{seen.title}"})
+
     def close(self, seen: Seen) -> None:
         """Close it."""
         self._patch(seen, {"state": "closed"})

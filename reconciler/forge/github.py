@@ -27,6 +27,10 @@ READY = """
 mutation Ready($id: ID!) {
   markPullRequestReadyForReview(input: {pullRequestId: $id}) { pullRequest { isDraft } }
 }"""
+DRAFT = """
+mutation Draft($id: ID!) {
+  convertPullRequestToDraft(input: {pullRequestId: $id}) { pullRequest { isDraft } }
+}"""
 EDIT_COMMENT = """
 mutation EditComment($id: ID!, $body: String!) {
   updateIssueComment(input: {id: $id, body: $body}) { issueComment { id } }
@@ -40,7 +44,7 @@ query Issues($owner: String!, $name: String!, $after: String) {
     }
   }
 }"""
-DOCUMENTS = (COMMENTS, READY, EDIT_COMMENT, ISSUES)
+DOCUMENTS = (COMMENTS, READY, DRAFT, EDIT_COMMENT, ISSUES)
 
 HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
@@ -103,6 +107,14 @@ class GitHub:
     def mark_ready(self, seen: Seen) -> None:
         """Let it be no draft any more: REST ignores `draft`."""
         self._graphql(READY, {"id": seen.key}, writes=True)
+
+    def mark_draft(self, seen: Seen) -> None:
+        """Let it be a draft again: REST ignores `draft`; where there are no drafts it stays as it is."""
+        try:
+            self._graphql(DRAFT, {"id": seen.key}, writes=True)
+        except InvalidError as error:
+            if not _NO_DRAFTS.search(str(error)):
+                raise
 
     def close(self, seen: Seen) -> None:
         """Close it."""

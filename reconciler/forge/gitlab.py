@@ -84,6 +84,10 @@ class GitLab:
         """Let it be no draft any more."""
         self._put(seen, {"title": seen.title})
 
+    def mark_draft(self, seen: Seen) -> None:
+        """Let it be a draft again."""
+        self._put(seen, {"title": f"{DRAFT}{seen.title}"})
+
     def close(self, seen: Seen) -> None:
         """Close it."""
         self._put(seen, {"state_event": "close"})

@@ -68,6 +68,10 @@ class LocalForge:
         """Mark a draft as ready for review; its branch moves to `proposed/`."""
         self._now(lambda staged: (None, staged.mark_ready(number)))
 
+    def mark_draft(self, number: int) -> None:
+        """Make a ready pull request a draft again; its branch moves back to `drafts/`."""
+        self._now(lambda staged: (None, staged.mark_draft(number)))
+
     def close(self, number: int, *, comment: str) -> None:
         """Close a pull request that is obsolete."""
         self._now(lambda staged: (staged.close(number, comment, withdrawn=True), []))

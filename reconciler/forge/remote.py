@@ -91,6 +91,10 @@ class Dialect(Protocol):
         """Let it be no draft any more."""
         ...
 
+    def mark_draft(self, seen: Seen) -> None:
+        """Let it be a draft again."""
+        ...
+
     def close(self, seen: Seen) -> None:
         """Close it."""
         ...
@@ -171,6 +175,12 @@ class RemoteForge:
         seen = self._find(number)
         if seen.state is PullState.OPEN and seen.draft:
             self.dialect.mark_ready(seen)
+
+    def mark_draft(self, number: int) -> None:
+        """Turn a pull request that is ready back into a draft; do nothing if it is one, or ended."""
+        seen = self._find(number)
+        if seen.state is PullState.OPEN and not seen.draft:
+            self.dialect.mark_draft(seen)
 
     def close(self, number: int, *, comment: str) -> None:
         """Close a pull request with a comment; do nothing if it is merged.

@@ -128,6 +128,19 @@ class Staging:
         self._moved |= {old: None, other[0]: head}
         return [RefUpdate(old, head, None), RefUpdate(other[0], None, head)]
 
+    def mark_draft(self, number: int) -> list[RefUpdate]:
+        """Make a ready pull request a draft again; its branch moves back to `drafts/`."""
+        record = self.find(number)
+        if record.state is not PullState.OPEN or record.draft:
+            return []
+        old, *other = record.head_refs
+        head = self._at(other[0]) if other else None
+        self._put(record.model_copy(update={"draft": True}))
+        if head is None:
+            return []
+        self._moved |= {other[0]: None, old: head}
+        return [RefUpdate(other[0], head, None), RefUpdate(old, None, head)]
+
     def close(self, number: int, comment: str, *, withdrawn: bool) -> PullRecord:
         """Close a pull request; one whose content the base has by now was merged, and says so."""
         record = self.find(number)

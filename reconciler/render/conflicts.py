@@ -17,13 +17,13 @@ ON_CONFLICT_FIELDS = "reconciler.dev/on-conflict-fields"
 MASK = "***"
 
 
-def conflict_policy(files: Files, annotations: Mapping[str, str]) -> ConflictPolicy:
-    """Return who wins the conflicts of a package: its Kptfile's word first, then its variant's, else `ask`.
+def conflict_policy(files: Files, annotations: Mapping[str, str], fallback: OnConflict) -> ConflictPolicy:
+    """Return who wins the conflicts of a package: as its Kptfile says, else its variant, else `fallback`.
 
-    Total: a word that means nothing is passed over, and a person is asked.
+    Total: a word that means nothing is passed over.
     """
     both = (_annotations(files), annotations)
-    default = next((choice for notes in both if (choice := _choice(notes.get(ON_CONFLICT)))), OnConflict.ASK)
+    default = next((choice for notes in both if (choice := _choice(notes.get(ON_CONFLICT)))), fallback)
     fields: dict[str, OnConflict] = {}
     for notes in both:
         for pattern, choice in _patterns(notes.get(ON_CONFLICT_FIELDS)):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from glob import escape
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
@@ -126,7 +127,10 @@ def _make(
     local: Files | None,
     base: Pin | None,
 ) -> Package | Blocked:
-    start = _clone(resolved, contents) if local is None else _update(resolved, contents, local, base)
+    if local is None:
+        start = _clone(resolved, contents)
+    else:
+        start = _update(resolved, contents, local, base, inventory.policy.on_conflict)
     if isinstance(start, Blocked):
         return start
     return _mutate(start, resolved, inventory)
@@ -138,7 +142,7 @@ def _clone(resolved: ResolvedVariant, contents: Contents) -> _Draught | Blocked:
 
 
 def _update(
-    resolved: ResolvedVariant, contents: Contents, local: Files, base: Pin | None
+    resolved: ResolvedVariant, contents: Contents, local: Files, base: Pin | None, fallback: OnConflict
 ) -> _Draught | Blocked:
     pin = resolved.pin
     if base is None and resolved.lost_base:
@@ -153,7 +157,7 @@ def _update(
         return original
     if isinstance(upstream, Blocked):
         return upstream
-    policy = conflict_policy(local, resolved.variant.annotations)
+    policy = conflict_policy(local, resolved.variant.annotations, fallback)
     return _three_way(original, upstream, local, policy, new_upstream=_reference(pin))
 
 
@@ -177,20 +181,23 @@ def _into_draft(
 ) -> Package | Blocked:
     """Bring upstream, mutations and what main gained into a draft that people committed to.
 
-    What waited for an answer in it waits on until a person edits the draft, or the policy keeps
-    the local value: no later merge may bury a question.
+    What waited for an answer in it waits on until a person edits the draft, or the policy answers:
+    no later merge may bury a question.
     """
-    policy = conflict_policy(contents[draft.tree], resolved.variant.annotations)
-    waiting = _unanswered(draft, policy, inventory.records.get(resolved.variant.key))
-    start: _Draught | Blocked = _Draught(contents[draft.tree], waiting)
+    fallback = inventory.policy.on_conflict
+    policy = conflict_policy(contents[draft.tree], resolved.variant.annotations, fallback)
+    asked = _unanswered(draft, policy, inventory.records.get(resolved.variant.key))
+    begun = _answer(_Draught(contents[draft.tree], asked), policy, resolved, contents)
+    files, waiting = begun.files, begun.conflicts
+    start: _Draught | Blocked = begun
     if has_main_moved(resolved) and draft.base_tree and resolved.local:
-        merged = _three_way(contents[draft.base_tree], contents[resolved.local], contents[draft.tree], policy)
+        merged = _three_way(contents[draft.base_tree], contents[resolved.local], files, policy)
         start = (
             merged if isinstance(merged, Blocked) else replace(merged, conflicts=waiting + merged.conflicts)
         )
     if isinstance(start, Blocked):
         return start
-    updated = _update(resolved, contents, start.files, resolved.draft_base)
+    updated = _update(resolved, contents, start.files, resolved.draft_base, fallback)
     if isinstance(updated, Blocked):
         return updated
     places = {(c.path, c.resource, c.field): c for c in (*start.conflicts, *updated.conflicts)}
@@ -205,6 +212,32 @@ def _unanswered(
         return ()
     waiting = recorded_conflicts(record)
     return tuple(c for c in waiting if policy_at(policy, c.field, policy.default) is not OnConflict.LOCAL)
+
+
+def _answer(
+    start: _Draught, policy: ConflictPolicy, resolved: ResolvedVariant, contents: Contents
+) -> _Draught:
+    """Take upstream's value of the conflicts that a policy gives to it by now, and nothing else of it.
+
+    Merged again is what they came with: whatever else both sides have since is local's.
+    """
+    settled = {c.field for c in start.conflicts if _is_upstreams(c, policy)}
+    if not settled or resolved.asked_from is None:
+        return start
+    sides = strip_ownership(contents[resolved.asked_from]), strip_ownership(contents[resolved.pin.tree])
+    original, upstream = sides
+    if isinstance(original, Blocked) or isinstance(upstream, Blocked):
+        return start
+    only = ConflictPolicy(OnConflict.LOCAL, {escape(name): OnConflict.UPSTREAM for name in settled})
+    merged = _three_way(original, upstream, start.files, only)
+    if isinstance(merged, Blocked):
+        return start
+    left = tuple(c for c in start.conflicts if not _is_upstreams(c, policy))
+    return replace(start, files=merged.files, conflicts=left)
+
+
+def _is_upstreams(conflict: Conflict, policy: ConflictPolicy) -> bool:
+    return policy_at(policy, conflict.field, policy.default) is OnConflict.UPSTREAM
 
 
 def _mutate(start: _Draught, resolved: ResolvedVariant, inventory: Inventory) -> Package | Blocked:

@@ -35,6 +35,9 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     if draft is not None and draft.touched:
         yield here, draft.tree
         yield from update_trees(resolved.draft_base, pin)
+        if resolved.asked_from is not None:
+            yield pin.package.url, resolved.asked_from
+            yield pin.package.url, pin.tree
         if has_main_moved(resolved) and draft.base_tree and resolved.local:
             yield here, draft.base_tree
 

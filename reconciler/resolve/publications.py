@@ -7,7 +7,7 @@ from dataclasses import replace
 from reconciler.expand.variants import Desired
 from reconciler.ids import Lifecycle, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
-from reconciler.layout import is_within, short_tag, tag_ref
+from reconciler.layout import short_tag, tag_ref
 from reconciler.resolve.downstreams import Wanted, find_view, is_paused
 from reconciler.resolve.ownership import find_owner, may_stand_behind
 
@@ -39,15 +39,16 @@ def find_publications(wanted: Wanted, desired: Desired, inventory: Inventory) ->
     return {key: revisions for key, revisions in found.items() if revisions}
 
 
-def foresee(wanted: Wanted, publications: Publications, inventory: Inventory) -> Inventory:
-    """Return the inventory as this plan will leave it, as far as upstreams are looked for in it. Pure.
+def foresee(publications: Publications, inventory: Inventory) -> Inventory:
+    """Return the inventory as it will be once these revisions are tagged. Pure.
 
-    These revisions are tagged, and a package that some variant wants is known before it is there.
     What is untagged stays listed as such: it tells which drafts main has.
     """
+    if not publications:
+        return inventory
     by_url: dict[str, dict[str, Sequence[PackageRevision]]] = defaultdict(dict)
-    for key in wanted:
-        by_url[key.url][key.path] = publications.get(key, ())
+    for key, revisions in publications.items():
+        by_url[key.url][key.path] = revisions
     views = {
         key: _published(view, by_url[view.url]) if view.url in by_url else view
         for key, view in inventory.repositories.items()
@@ -60,16 +61,14 @@ def foresee(wanted: Wanted, publications: Publications, inventory: Inventory) ->
     return replace(inventory, repositories=views, trees={**inventory.trees, **trees})
 
 
-def _published(view: RepositoryView, wanted: Mapping[str, Sequence[PackageRevision]]) -> RepositoryView:
-    packages = dict(view.packages)
-    for path, revisions in wanted.items():
-        package = packages.get(path)
-        if package is not None and revisions:
-            packages[path] = replace(package, published=(*package.published, *revisions))
-        elif package is None and view.is_available and is_within(path, view.directory):
-            packages[path] = PackageState(path)
-    tags = {short_tag(r.ref): r.commit for revisions in wanted.values() for r in revisions}
-    return replace(view, packages=packages, tags={**view.tags, **tags})
+def _published(view: RepositoryView, added: Mapping[str, Sequence[PackageRevision]]) -> RepositoryView:
+    packages = {
+        path: replace(view.packages[path], published=(*view.packages[path].published, *revisions))
+        for path, revisions in added.items()
+        if path in view.packages
+    }
+    tags = {short_tag(r.ref): r.commit for revisions in added.values() for r in revisions}
+    return replace(view, packages={**view.packages, **packages}, tags={**view.tags, **tags})
 
 
 def _revisions(

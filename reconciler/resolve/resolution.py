@@ -40,7 +40,9 @@ class ResolvedVariant:
     was made from. `inputs` is the digest of everything that rendering reads; `settled` is the
     result where a record already tells it, and then no tree is needed. `facts` are the inputs that a
     record keeps to say later which of them changed, `objects` are digests of the
-    cluster objects that its injectors may name. `moved` says how its numbered
+    cluster objects that its injectors may name. `asked_from` is the upstream tree that the conflicts
+    come from which wait in a draft with a person's commits: what a policy answers later is merged from
+    there. `moved` says how its numbered
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
     """
@@ -59,6 +61,7 @@ class ResolvedVariant:
     settled: Oid | None = None
     objects: Mapping[str, str] = field(default_factory=dict)
     moved: str = ""
+    asked_from: Oid | None = None
     offers: Pin | None = None
 
 

@@ -10,7 +10,7 @@ import orjson
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView, Snapshot, SnapshotObject
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.state import PackageVariantRecord, functions_failed
 
@@ -54,6 +54,8 @@ def input_facts(
         "spec": {name: spec[name] for name in kept if name in spec},
         "objects": _injected(variant, inventory.snapshot, objects),
     }
+    if inventory.policy.on_conflict is not OnConflict.ASK:
+        policies["default"] = inventory.policy.on_conflict
     if policies:
         facts["policies"] = policies
     if inventory.policy.functions != FunctionPolicy():

@@ -46,12 +46,7 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     if isinstance(view, Problem):
         return view
     path = view.full_path(upstream.package or "")
-    package = view.packages.get(path)
-    lookup = _Lookup(variant, view, PackageState(path) if package is None else package, inventory)
-    if package is None and not any(at.path == path and at.url == view.url for at in inventory.trees):
-        message = f"{NOT_FOUND}: repository {view.key.name} has no package {upstream.package}"
-        hint = _near(upstream.package or "", _packages(view))
-        return lookup.problem("package", Reason.UPSTREAM_NOT_FOUND, message, hint)
+    lookup = _Lookup(variant, view, view.packages.get(path, PackageState(path)), inventory)
     for value, find in lookup.selectors(upstream):
         if value is not None:
             return find(lookup, str(value))
@@ -189,8 +184,11 @@ class _Lookup:
         return self._published(latest)
 
     def missing(self, field: str, what: str, hint: str) -> Problem:
+        """Say what is not there; the words do not tell whether the package is, as this plan may make it."""
         name = package_name(self.view, self.package.path)
         message = f"{NOT_FOUND}: package {name} in repository {self.view.key.name} has {what}"
+        if self.package.path not in self.view.packages:
+            field, hint = "package", _near(name, _packages(self.view))
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from reconciler.api.porch import GROUP, Downstream
 from reconciler.errors import Problem
 from reconciler.expand.variants import Desired, DesiredVariant
-from reconciler.ids import ObjectKey, PackageKey
-from reconciler.inventory import Inventory, PackageState
+from reconciler.ids import ObjectKey, Oid, PackageKey
+from reconciler.inventory import Draft, Inventory, PackageState
 from reconciler.resolve.bases import Sources, find_base, index_sources
 from reconciler.resolve.downstreams import wanted_packages
 from reconciler.resolve.locked import choose_pin
@@ -27,6 +27,7 @@ from reconciler.resolve.settled import (
     told_facts,
 )
 from reconciler.resolve.upstreams import find_repository
+from reconciler.state import PackageVariantRecord
 
 
 def resolve(inventory: Inventory, desired: Desired) -> Resolution:
@@ -41,7 +42,7 @@ def resolve(inventory: Inventory, desired: Desired) -> Resolution:
     wanted = wanted_packages(desired, inventory)
     publications = find_publications(wanted, desired, inventory)
     releases = tuple(find_releases(wanted, desired, inventory))
-    inventory = foresee(wanted, publications, inventory)
+    inventory = foresee(publications, inventory)
     lookups = Lookups(index_objects(inventory.snapshot), index_sources(inventory))
     waiting: list[WaitingVariant] = []
     for variant in sorted(desired.variants, key=lambda v: v.key):
@@ -112,6 +113,7 @@ def resolve_variant(
         inputs=inputs,
         facts=told_facts(facts, inputs, record),
         objects=named_objects(variant, lookups.objects),
+        asked_from=_asked_from(draft, record),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,
     )
@@ -128,3 +130,10 @@ def _steady(pin: Pin, variant: DesiredVariant, base: Pin | None) -> Pin:
         return pin
     same = (base.package, base.tree, base.ref) == (pin.package, pin.tree, pin.ref)
     return replace(pin, commit=base.commit) if same else pin
+
+
+def _asked_from(draft: Draft | None, record: PackageVariantRecord | None) -> Oid | None:
+    """Return where the conflicts come from that wait in a draft which we only append to."""
+    if draft is None or record is None or draft.edited or not (draft.touched and record.conflicts):
+        return None
+    return Oid(record.asked_from) if record.asked_from else None

@@ -141,6 +141,29 @@ def test_a_ready_pull_request_stays_ready(bench: Bench) -> None:
     assert (pull.draft, pull.title, pull.state) == (False, "Update web", PullState.OPEN)
 
 
+def test_a_ready_pull_request_can_be_turned_back_into_a_draft(bench: Bench) -> None:
+    number = bench.forge.ensure(wanted()).number
+    bench.forge.mark_draft(number)
+    bench.forge.mark_ready(number)
+    for _ in range(2):
+        bench.again().mark_draft(number)
+
+    (pull,) = bench.again().list_pulls()
+    assert (pull.draft, pull.title, pull.state, pull.head) == (True, "Create web", PullState.OPEN, HEAD)
+    bench.again().mark_ready(number)
+    assert not bench.again().list_pulls()[0].draft
+
+
+def test_an_ended_pull_request_is_left_as_it_is(bench: Bench) -> None:
+    number = bench.forge.ensure(wanted()).number
+    bench.forge.close(number, comment="")
+    before = bench.again().list_pulls()
+
+    bench.again().mark_draft(number)
+
+    assert bench.again().list_pulls() == before
+
+
 def test_the_head_is_where_a_person_pushed_it(bench: Bench) -> None:
     bench.forge.ensure(wanted())
 
@@ -211,7 +234,7 @@ def test_commenting_changes_no_state(bench: Bench) -> None:
     assert bench.again().list_pulls() == (pull,)
 
 
-@pytest.mark.parametrize("act", ["mark_ready", "close", "comment", "merge"])
+@pytest.mark.parametrize("act", ["mark_ready", "mark_draft", "close", "comment", "merge"])
 def test_what_does_not_exist_is_refused(bench: Bench, act: str) -> None:
     arguments = {"close": {"comment": ""}, "comment": {"key": "k", "body": ""}, "merge": {"expect": "x"}}
 

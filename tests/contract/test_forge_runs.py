@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.errors import Exit
 from tests.support.forges.bench import DIALECTS
+from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
 
 
@@ -116,6 +117,33 @@ def test_an_obsolete_untouched_pull_request_is_closed_with_a_comment(world: Forg
     assert len(pull.comments) == 1
     assert pull.head not in {r.removeprefix("refs/heads/") for r in world.repo("edge-1").refs()}
     assert world.run().plan.is_empty
+
+
+PREFIXES = ("WIP: ", "Draft: ")
+
+
+def is_draft(pull: Pull) -> bool:
+    return pull.draft or pull.title.startswith(PREFIXES)
+
+
+def test_a_ready_pull_request_that_asks_something_new_is_a_draft_again(world: ForgeWorld) -> None:
+    world.run()
+    pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
+    text = world.repo("edge-1").read(pull.head, "web/app.yaml").decode()
+    world.repo("edge-1").commit({"web/app.yaml": text.replace(":v1", ":mine")}, branch=pull.head)
+    pull.draft, pull.title = False, pull.title.split(": ", 1)[-1]
+    assert not is_draft(pull)
+    assert world.run().code is Exit.DONE
+    assert not is_draft(pull)
+    world.upgrade("web")
+
+    assert world.run().code is Exit.WAITING
+
+    assert is_draft(pull)
+    assert world.run().plan.is_empty
+    pull.draft, pull.title = False, pull.title.removeprefix("WIP: ").removeprefix("Draft: ")
+    assert world.run().plan.is_empty
+    assert not is_draft(pull), "a person who marks it ready all the same is left alone"
 
 
 @pytest.fixture(params=list(DIALECTS))

@@ -41,6 +41,12 @@ class FakeForge:
         self._call()
         self.pulls[number] = replace(self._find(number), draft=False)
 
+    def mark_draft(self, number: int) -> None:
+        self._call()
+        pull = self._find(number)
+        if pull.state is PullState.OPEN:
+            self.pulls[number] = replace(pull, draft=True)
+
     def close(self, number: int, *, comment: str) -> None:
         self._call()
         pull = self._find(number)

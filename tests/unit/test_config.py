@@ -13,6 +13,7 @@ from reconciler.policy import (
     ForgeKind,
     ForgeRule,
     GroupBy,
+    OnConflict,
     OnUnavailable,
     OpenOn,
     Policy,
@@ -56,6 +57,7 @@ spec:
     email: bot@example.com
   limits:
     yamlDepth: 20
+  onConflict: upstream
   unavailable: warn
   suspend: true
   functions:
@@ -99,6 +101,7 @@ def test_every_setting_reaches_the_policy() -> None:
     assert (policy.deletions.share, policy.deletions.minimum, policy.deletions.count) == (0.5, 2, 7)
     assert (policy.commits.name, policy.commits.email) == ("Bot", "bot@example.com")
     assert policy.limits.yaml_depth == 20
+    assert policy.on_conflict is OnConflict.UPSTREAM
     assert (policy.unavailable, policy.suspend) == (OnUnavailable.WARN, True)
     assert policy.forges == (ForgeRule("https://github.com/acme", ForgeKind.GITHUB),)
     assert policy.credentials[0].token_env == "ACME_TOKEN"

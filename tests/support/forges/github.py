@@ -295,6 +295,9 @@ class GitHubSimulator(Simulator):
             return Answer(
                 200, {"data": {"markPullRequestReadyForReview": {"pullRequest": {"isDraft": False}}}}
             )
+        if "Draft(" in query:
+            pull.draft = True
+            return Answer(200, {"data": {"convertPullRequestToDraft": {"pullRequest": {"isDraft": True}}}})
         if "EditComment(" in query:
             pull.comments[rest] = (self.bot, values["body"])
             return Answer(200, {"data": {"updateIssueComment": {"issueComment": {"id": values["id"]}}}})

@@ -86,6 +86,19 @@ def test_what_is_blocked_is_published_all_the_same() -> None:
     assert_at_rest(world)
 
 
+def test_what_a_link_says_does_not_tell_whether_the_package_before_it_is_there() -> None:
+    """This plan makes it, or takes it away: the words would change with the second run."""
+    world = chain_of(ModelWorld())
+    world.run()
+    assert_at_rest(world)
+    del world.variants["near"]
+
+    world.run()
+
+    assert world.drafts("near") == []
+    assert_at_rest(world)
+
+
 def test_an_unresolved_variant_publishes_what_main_has() -> None:
     world = chain_of(ModelWorld())
     world.run()

@@ -1,10 +1,13 @@
 """Conflicts (D10): the draft keeps the local value and asks, until a person answers or a policy does."""
 
+from dataclasses import replace
+
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.errors import Exit
 from reconciler.plan.changes import Change, Op
+from reconciler.policy import OnConflict
 from reconciler.reasons import Reason
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS
 from tests.support.model import MAIN, ModelWorld, blueprint
@@ -126,10 +129,11 @@ def test_no_later_merge_buries_a_question(world: ModelWorld) -> None:
         ({ON_CONFLICT: "upstream", ON_CONFLICT_FIELDS: "data.color=local"}, "mine", False),
     ],
 )
+@pytest.mark.parametrize("meet", [conflicted_on_main, conflicted_in_draft])
 def test_a_policy_set_later_answers(
-    world: ModelWorld, notes: dict[str, str], color: str, *, asks: bool
+    world: ModelWorld, meet, notes: dict[str, str], color: str, *, asks: bool
 ) -> None:
-    conflicted_on_main(world)
+    meet(world)
     world.run()
     world.annotations["web"] = notes
 
@@ -137,6 +141,68 @@ def test_a_policy_set_later_answers(
 
     assert change.waits is asks
     assert text(world) == app(color)
+
+
+def test_an_answer_by_policy_takes_nothing_else_from_a_person(world: ModelWorld) -> None:
+    """In the draft: other values of theirs, files of theirs, what upstream brought since."""
+    world.edit("edge", "web", {"app.yaml": app("mine", "xxl"), "notes.yaml": app("n")}, ref=draft(world))
+    world.variants["web"] = spec(2)
+    world.run()
+    world.publish("blueprints", "web", blueprint("web", app_yaml=app("lime"), new_yaml=app("new")), 4)
+    world.variants["web"] = spec(4)
+    world.run()
+    world.annotations["web"] = {ON_CONFLICT: "upstream"}
+
+    change = the_change(world)
+
+    assert (change.waits, change.conflicts) == (False, ())
+    assert text(world) == app("lime", "xxl")
+    assert {"notes.yaml", "new.yaml"} <= world.repositories["edge"].at(draft(world)).packages["web"].keys()
+
+
+def test_of_two_answers_each_takes_its_own_value(world: ModelWorld) -> None:
+    world.edit("edge", "web", {"app.yaml": app("mine", "mine")}, ref=draft(world))
+    world.publish("blueprints", "web", blueprint("web", app_yaml=app("lime", "xl")), 4)
+    world.variants["web"] = spec(4)
+    assert len(the_change(world).conflicts) == 2
+    world.annotations["web"] = {ON_CONFLICT_FIELDS: "data.color=upstream;data.size=local"}
+
+    change = the_change(world)
+
+    assert (change.waits, text(world)) == (False, app("lime", "mine"))
+
+
+def test_what_a_person_answered_no_policy_answers_again(world: ModelWorld) -> None:
+    conflicted_in_draft(world)
+    world.run()
+    world.edit("edge", "web", {"app.yaml": app("both")}, ref=draft(world))
+    world.run()
+    world.annotations["web"] = {ON_CONFLICT: "upstream"}
+
+    the_change(world)
+
+    assert text(world) == app("both")
+
+
+@pytest.mark.parametrize("meet", [conflicted_on_main, conflicted_in_draft])
+@pytest.mark.parametrize(
+    ("fallback", "notes", "color"),
+    [
+        (OnConflict.UPSTREAM, {}, "green"),
+        (OnConflict.LOCAL, {}, "mine"),
+        (OnConflict.UPSTREAM, {ON_CONFLICT: "local"}, "mine"),
+    ],
+)
+def test_the_configuration_decides_where_nobody_else_does(
+    world: ModelWorld, meet, fallback: OnConflict, notes: dict[str, str], color: str
+) -> None:
+    world.policy = replace(world.policy, on_conflict=fallback)
+    world.annotations["web"] = notes
+    meet(world)
+
+    change = the_change(world)
+
+    assert (change.waits, text(world)) == (False, app(color))
 
 
 def test_the_kptfile_on_main_says_who_wins_and_comes_before_the_variant(world: ModelWorld) -> None:
