@@ -10,12 +10,10 @@ import orjson
 
 from reconciler.apply.dashboard import Board
 from reconciler.apply.gate import check_applicable
-from reconciler.apply.locks import is_overtaken, write_locks
-from reconciler.apply.outcome import Result
 from reconciler.apply.plan import apply_changes
-from reconciler.apply.state import MOST_TRIES, read_branch
+from reconciler.apply.state import read_branch
 from reconciler.apply.target import Target
-from reconciler.dependencies.decision import PLAIN, Decision, Wishes
+from reconciler.dependencies.decision import PLAIN, Wishes
 from reconciler.dependencies.moves import pin_moves
 from reconciler.dependencies.status import status_files
 from reconciler.expand import Desired, expand
@@ -122,6 +120,7 @@ def plan_world(world: World) -> Planned:
     rendered = replace(rendered, variants={**rendered.variants, **delivered})
     plan = plan_changes(inventory, desired, resolution, rendered)
     plan = replace(plan, notes=(*inventory.notes, *deliveries.notes, *plan.notes))
+    plan = with_moves(plan, pin_moves(closed.decision), deliveries.items, contents)
     plan = _with_locks(plan, closed, inventory)
     plan = with_lock(plan, inventory, desired, resolution, closed.wanted)
     return Planned(world, desired, resolution, plan)
@@ -164,35 +163,13 @@ def close_world(world: World, wishes: Wishes = PLAIN, *, trace: bool = False) ->
     return close(inventory, desired, read_dependencies(inventory, world.mirrors), wishes=wishes)
 
 
-def lock_fleet(settings: Settings, wishes: Wishes = PLAIN) -> tuple[Decision, Outcome]:
-    """Decide the locks of every cluster and write them, by compare-and-swap on the state branch.
-
-    Where another run wrote first, everything is read and decided again from what it wrote: no lock is
-    ever merged, and no generation skipped or given twice. Each round lets one writer through.
-    """
-    decision, result, overtaken = _lock_once(settings, wishes)
-    for _ in range(MOST_TRIES):
-        if not overtaken:
-            break
-        decision, result, overtaken = _lock_once(settings, wishes)
-    return decision, Outcome(result.effects, result.exits)
-
-
-def _lock_once(settings: Settings, wishes: Wishes) -> tuple[Decision, Result, bool]:
-    world = read_world(settings)
-    decision = close_world(world, wishes).decision
-    control = world.mirrors.open(world.inventory.control.remote)
-    result = write_locks(world.inventory, control, decision.files)
-    return decision, result, is_overtaken(world.inventory, control, result)
-
-
 def _with_locks(plan: Plan, closed: Closed, inventory: Inventory) -> Plan:
     """Return the plan that also records what was decided about dependencies, unless that is reviewed."""
     decision, shared = closed.decision, inventory.policy.delivery.shared_namespace
     recorded = {} if inventory.reviewed is not None else decision.files
     told = status_files(closed.scopes.worlds, decision, shared_namespace=shared)
     return replace(
-        with_moves(plan, pin_moves(decision)),
+        plan,
         problems=tuple(sorted({*plan.problems, *decision.problems})),
         records={**plan.records, **recorded},
         status={**plan.status, **told},

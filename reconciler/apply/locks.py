@@ -1,6 +1,6 @@
-"""The locks of dependencies on the state branch, and nothing else of it."""
+"""The locks on the state branch, and nothing else of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import Branch, read_branch, state_ref, write_branch
@@ -8,10 +8,15 @@ from reconciler.dependencies.decision import is_lock_file
 from reconciler.errors import Exit
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
+from reconciler.lock import UpstreamLock, lock_bytes, lock_path
 
 
-def write_locks(inventory: Inventory, control: Mirror, files: Mapping[str, bytes]) -> Result:
-    """Replace the lock files by `files`, by compare-and-swap; every other file stays as it is.
+def write_locks(
+    inventory: Inventory, control: Mirror, files: Mapping[str, bytes], pins: Iterable[UpstreamLock] = ()
+) -> Result:
+    """Replace the locks of clusters by `files`, by compare-and-swap, and set these pins of upstreams.
+
+    Every other file stays as it is.
 
     Raises:
         UnavailableError: The state branch cannot be read.
@@ -19,7 +24,9 @@ def write_locks(inventory: Inventory, control: Mirror, files: Mapping[str, bytes
     policy, known = inventory.policy, inventory.control
     before = read_branch(control, known.state, policy.limits)
     kept = {path: data for path, data in before.items() if not is_lock_file(path)}
-    branch = Branch(state_ref(policy.instance), known.state, kept | dict(files), "Lock dependencies\n")
+    chosen = {lock_path(lock): lock_bytes(lock) for lock in pins}
+    there = kept | dict(files) | chosen
+    branch = Branch(state_ref(policy.instance), known.state, there, "Record locks\n")
     return write_branch(control, branch, policy.commits, known.commit.time)
 
 

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.cli.hold import follow, hold, show_locking
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.cli.what_if import what_if
 from reconciler.errors import Exit, RefusedError, UsageError, worst
 
 if TYPE_CHECKING:
-    from reconciler.cli.output import Printer
-    from reconciler.dependencies.decision import Decision
+    from reconciler.locking import Locking
     from reconciler.run import Settings
 
 
@@ -51,7 +51,7 @@ def lock(
       reconciler lock what-if db.io@2.0.0  who could move to it if it were published, who blocks?
     """
     from reconciler.dependencies.decision import PLAIN, Wishes
-    from reconciler.run import close_world, lock_fleet, read_world
+    from reconciler.locking import decide_lock, lock_fleet, read_lock_world
 
     if context.invoked_subcommand:
         return Exit.DONE
@@ -61,40 +61,32 @@ def lock(
     if no_dependencies and prune:
         raise UsageError("--no-dependencies and --prune contradict each other")
     if frozen or check:
-        decision = close_world(read_world(settings), wishes).decision
-        exits = {Exit.PENDING} if check and decision.changed else set()
+        locking = decide_lock(read_lock_world(settings), wishes)
+        exits = {Exit.PENDING} if check and locking.changed else set()
     else:
-        decision, outcome = lock_fleet(settings, wishes)
-        exits = set(outcome.exits)
-    _show(make_printer(colour=not no_color), decision, Output(output))
+        locking = lock_fleet(settings, wishes)
+        exits = set(locking.outcome.exits)
+    show_locking(make_printer(colour=not no_color), locking, Output(output))
     if frozen:
-        _check_frozen(decision)
-    return worst(exits | ({Exit.INVALID_INPUT} if decision.problems else set()))
+        _check_frozen(locking)
+    return worst(exits | ({Exit.INVALID_INPUT} if locking.decision.problems else set()))
 
 
 lock.add_command(what_if)
+lock.add_command(hold)
+lock.add_command(follow)
 
 
-def _check_frozen(decision: "Decision") -> None:
+def _check_frozen(locking: "Locking") -> None:
     """Refuse a decision that moves a pin.
 
     Raises:
         RefusedError: A pin would change.
     """
-    moved = [scope.cluster for scope in decision.scopes if scope.changes]
+    moved = [scope.cluster for scope in locking.decision.scopes if scope.changes]
+    moved += [pin.what for pin in locking.pins]
     if moved:
         raise RefusedError(
             f"The lock of {', '.join(moved)} would have to change",
             hint="Run `reconciler lock`, review what changes, and commit nothing else before.",
         )
-
-
-def _show(printer: "Printer", decision: "Decision", output: Output) -> None:
-    from reconciler.report.json import listing, problem_value
-    from reconciler.report.locks import lock_lines, lock_values
-
-    if output is Output.TEXT:
-        printer.lines(lock_lines(decision, paint=printer.paint))
-    else:
-        problems = [problem_value(problem) for problem in decision.problems]
-        printer.value({**listing("Lock", lock_values(decision)), "problems": problems})

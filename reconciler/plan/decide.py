@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.errors import Exit, Problem
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory import Inventory, RepositoryView
+from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, MoveRef, Op, Plan
 from reconciler.plan.checksum import plan_checksum
 from reconciler.plan.claims import Denied, claim_package
@@ -13,6 +14,7 @@ from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.groups import group_changes
+from reconciler.plan.messages import upstream_label
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, plan_status, record_owners
 from reconciler.plan.safety import guard_changes
@@ -21,7 +23,7 @@ from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.downstreams import is_paused
-from reconciler.resolve.resolution import Resolution
+from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from reconciler.resolve.upstreams import subject_of
 
 
@@ -42,7 +44,7 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     world = build_world(inventory, desired, resolution, rendered)
     decisions = tuple(decide(target, world) for target in world.targets)
     guarded, refusals = guard_changes(world, [decision.change for decision in decisions])
-    changes = group_changes(world, guarded)
+    changes = approve_changes(world, group_changes(world, guarded))
     found = [problem for decision in decisions for problem in decision.problems]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
     plan = Plan(
@@ -82,14 +84,18 @@ def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, world.rendered.variants[variant.key], world, claim)
     change = _with_housekeeping(decide_output(case, change), target, world)
-    return Decision(_explained(change, variant))
+    return Decision(_explained(change, resolved))
 
 
-def _explained(change: Change, variant: DesiredVariant) -> Change:
-    """Say who needs a package that nobody declared, when it comes to be."""
-    if change.op is not Op.CREATE or not variant.requested_by or change.message:
+def _explained(change: Change, resolved: ResolvedVariant) -> Change:
+    """Say who needs a package that nobody declared, when it comes to be, and what its lock keeps it from."""
+    if change.message:
         return change
-    return replace(change, message=f"Required by {', '.join(variant.requested_by)}")
+    if change.op is Op.CREATE and resolved.variant.requested_by:
+        return replace(change, message=f"Required by {', '.join(resolved.variant.requested_by)}")
+    if resolved.offers and resolved.offers.commit.oid != resolved.pin.commit.oid:
+        return replace(change, message=f"Locked; upstream offers {upstream_label(resolved.offers)}")
+    return change
 
 
 def _with_housekeeping(change: Change, target: Target, world: World) -> Change:

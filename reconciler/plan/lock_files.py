@@ -1,6 +1,6 @@
 """The reviewed lock as it should be: every pin that is asked for, and how that differs from main's (D3)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.dependencies.decision import Decision, Locked, ScopeDecision, is_lock_file
@@ -31,6 +31,15 @@ class WantedLock(NamedTuple):
     time: int
 
 
+class MovedPin(NamedTuple):
+    """A pin that should change: to what, None for nothing, and the time of the commit it names."""
+
+    variant: ObjectName
+    lock: UpstreamLock | None
+    change: PinChange
+    time: int
+
+
 def want_lock(
     reviewed: ReviewedLock,
     inventory: Inventory,
@@ -47,21 +56,51 @@ def want_lock(
     files = dict(reviewed.files)
     pins: list[PinChange] = []
     time = inventory.control.commit.time
-    asked = [(one.variant, one.offers) for one in resolution.variants]
-    asked += [(one.variant, one.offers) for one in resolution.waiting]
-    for variant, offers in sorted(asked, key=lambda one: one[0].key):
-        lock = lock_pin(variant.key, upstream_data(variant), offers) if offers else None
-        change = _upstream_change(variant.key, lock, reviewed)
-        if change is not None:
-            pins.append(change)
-            _put(files, variant.key, lock)
-            time = max(time, offers.commit.time if offers else 0)
+    for moved in moved_pins(reviewed.pins, reviewed.broken, resolution):
+        pins.append(moved.change)
+        _put(files, moved.variant, moved.lock)
+        time = max(time, moved.time)
     for key in _unasked(reviewed, inventory, desired):
         pins.append(_removed(reviewed.pins[key], "no variant asks for it"))
         _put(files, key, None)
     pins += _dependency_pins(decision)
     kept = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
     return WantedLock(kept | _dependency_files(decision, reviewed), tuple(pins), time)
+
+
+def moved_pins(
+    pins: Mapping[ObjectName, UpstreamLock], broken: Container[ObjectName], resolution: Resolution
+) -> Iterator[MovedPin]:
+    """Yield the pins that are not what their upstreams mean now, by variant; one that is held stays."""
+    asked = [(one.variant, one.offers) for one in resolution.variants]
+    asked += [(one.variant, one.offers) for one in resolution.waiting]
+    for variant, offers in sorted(asked, key=lambda one: one[0].key):
+        key = variant.key
+        lock = lock_pin(key, upstream_data(variant), offers) if offers else None
+        change = None if key in broken else _upstream_change(key, lock, pins.get(key))
+        if change is not None:
+            yield MovedPin(key, lock, change, offers.commit.time if offers else 0)
+
+
+def with_pins(wanted: WantedLock, chosen: Iterable[UpstreamLock], reviewed: ReviewedLock) -> WantedLock:
+    """Return the lock in which these pins are as a person chose them, whatever else they would be."""
+    files, pins = dict(wanted.files), {pin.what: pin for pin in wanted.pins}
+    chosen = tuple(chosen)
+    for lock in chosen:
+        _put(files, lock.key, lock)
+    pins |= {pin.what: pin for pin in pin_changes(chosen, reviewed.pins)}
+    return wanted._replace(files=files, pins=tuple(pins[what] for what in sorted(pins)))
+
+
+def pin_changes(
+    chosen: Iterable[UpstreamLock], pins: Mapping[ObjectName, UpstreamLock]
+) -> Iterator[PinChange]:
+    """Yield what a person's choices change."""
+    for lock in chosen:
+        why = "held by a person" if lock.held else "follows its upstream"
+        old = pins.get(lock.key)
+        if old != lock:
+            yield PinChange(f"PackageVariant {lock.key}", _label(old), _label(lock), why)
 
 
 def _put(files: dict[str, File], key: ObjectName, lock: UpstreamLock | None) -> None:
@@ -71,11 +110,8 @@ def _put(files: dict[str, File], key: ObjectName, lock: UpstreamLock | None) -> 
         files[path] = File.of(lock_bytes(lock))
 
 
-def _upstream_change(key: ObjectName, new: UpstreamLock | None, reviewed: ReviewedLock) -> PinChange | None:
+def _upstream_change(key: ObjectName, new: UpstreamLock | None, old: UpstreamLock | None) -> PinChange | None:
     """Return how a variant's pin should change, None if it should stay."""
-    old = reviewed.pins.get(key)
-    if key in reviewed.broken:
-        return None
     if new is None:
         return _removed(old, "names one revision by itself") if old else None
     same = old is not None and old.request == new.request

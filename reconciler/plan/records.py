@@ -1,6 +1,6 @@
 """The files of the state and status branches as they are once the plan is applied (D3)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -61,10 +61,19 @@ def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
         del records[key]
     kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(world, records.values())]
     files = {record_path(r): record_bytes(r) for r in kept}
-    files |= {lock_path(lock): lock_bytes(lock) for key, lock in locks.items() if lock and key in records}
+    files |= {
+        lock_path(lock): lock_bytes(lock)
+        for lock in locks.values()
+        if lock and _has_lock(lock, world, records)
+    }
     if world.inventory.images:
         files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(world.inventory.images))
     return dict(sorted(files.items()))
+
+
+def _has_lock(lock: UpstreamLock, world: World, records: Container[ObjectName]) -> bool:
+    """Whether a pin is kept: its variant was applied, or a person holds it for the first time to come."""
+    return lock.key in records or (lock.held and lock.key in world.variants)
 
 
 def record_owners(world: World, changes: Iterable[Change]) -> dict[str, PackageKey]:
@@ -156,7 +165,6 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         objects=dict(resolved.objects),
         facts=dict(resolved.facts),
         conflicts=tuple(_open(note) for note in change.conflicts),
-        asked_from=_asked_from(resolved, change, world),
         unready=change.unready,
     )
 
@@ -165,17 +173,6 @@ def _rejected_group(change: Change, world: World) -> str:
     """Return the group that was closed with the package, while that is remembered by nothing else."""
     old = world.inventory.records.get(change.variant) if change.variant else None
     return old.group if old is not None and change.reason is Reason.REJECTED else ""
-
-
-def _asked_from(resolved: ResolvedVariant, change: Change, world: World) -> str:
-    """Return the upstream tree before the one that the open conflicts came with, the oldest of several."""
-    if not change.conflicts:
-        return ""
-    old = world.inventory.records.get(resolved.variant.key)
-    base = resolved.draft_base or resolved.base
-    if old is not None and old.conflicts:
-        return old.asked_from
-    return base.tree if base is not None and change.written is not None else ""
 
 
 def _open(note: ConflictNote) -> OpenConflict:

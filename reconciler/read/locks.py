@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ from reconciler.lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, 
 from reconciler.objects import Files
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl
+from reconciler.read.directory import read_directory
 from reconciler.read.drafts import is_ours
 from reconciler.read.state import check_schema
 from reconciler.reasons import Reason
@@ -38,11 +39,25 @@ def read_reviewed(opened: OpenControl, policy: Policy, wanted: Oid | None) -> Re
     if not policy.lock.is_reviewed:
         return None
     files = _files(opened.objects, opened.commit.oid, policy.limits)
-    pins, problems = parse_pins({f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in files.items()})
-    broken = frozenset(filter(None, (_variant_at(problem.location.path) for problem in problems)))
     base = opened.mirror.head_branch
     branch = _read_branch(opened, policy, files, base)
-    return ReviewedLock(base, wanted, files, pins, broken, branch, problems=problems)
+    return replace(_parsed(files), base=base, wanted=wanted, branch=branch)
+
+
+def read_working_lock(directory: Path, merged: ReviewedLock) -> ReviewedLock:
+    """Return the lock as it stands in a working copy, committed or not.
+
+    Raises:
+        ConfigurationError: It cannot be read as a whole, or is of a newer version.
+    """
+    files = read_directory(directory) if directory.is_dir() else {}
+    return replace(_parsed(files), base=merged.base, wanted=merged.wanted, branch=merged.branch)
+
+
+def _parsed(files: Files) -> ReviewedLock:
+    pins, problems = parse_pins({f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in files.items()})
+    broken = frozenset(filter(None, (_variant_at(problem.location.path) for problem in problems)))
+    return ReviewedLock(files=files, pins=pins, broken=broken, problems=problems)
 
 
 def parse_pins(

@@ -1,0 +1,81 @@
+"""`lock hold` and `lock follow`: keep a floating upstream at one commit, and let it go again."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from reconciler.cli.options import control_options
+from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.errors import Exit, worst
+
+if TYPE_CHECKING:
+    from reconciler.cli.output import Printer
+    from reconciler.locking import Locking, Pinning
+    from reconciler.run import Settings
+
+
+@click.command()
+@control_options
+@output_options(Output.TEXT, Output.JSON)
+@click.argument("name", metavar="[NAMESPACE/]VARIANT")
+@click.argument("what", default="", metavar="[REVISION|TAG|BRANCH]")
+def hold(settings: "Settings", output: str, name: str, what: str, *, no_color: bool) -> Exit:
+    r"""Keep the upstream of a variant at one commit, whatever its tag, range or branch comes to mean.
+
+    Without a second word it stays where it is locked now. An older one is a rollback: `apply` drafts
+    it. The hold ends with `lock follow`, or when the manifest asks for something else.
+
+    \b
+    Examples:
+      reconciler lock hold web                     stay here
+      reconciler lock hold team-a/web v1.4.0       go back to 1.4.0, and stay there
+    """
+    from reconciler.locking import Pinning
+
+    return _lock(settings, Pinning(hold={name: what}), output, no_color=no_color)
+
+
+@click.command()
+@control_options
+@output_options(Output.TEXT, Output.JSON)
+@click.argument("names", nargs=-1, required=True, metavar="[NAMESPACE/]VARIANT...")
+def follow(settings: "Settings", output: str, names: tuple[str, ...], *, no_color: bool) -> Exit:
+    r"""Let the upstream of variants follow their tag, range or branch again.
+
+    \b
+    Examples:
+      reconciler lock follow web
+    """
+    from reconciler.locking import Pinning
+
+    return _lock(settings, Pinning(follow=frozenset(names)), output, no_color=no_color)
+
+
+def _lock(settings: "Settings", pinning: "Pinning", output: str, *, no_color: bool) -> Exit:
+    from reconciler.dependencies.decision import PLAIN
+    from reconciler.locking import lock_fleet
+
+    locking = lock_fleet(settings, PLAIN, pinning)
+    show_locking(make_printer(colour=not no_color), locking, Output(output))
+    exits = {Exit.INVALID_INPUT} if locking.decision.problems else set()
+    return worst(exits | locking.outcome.exits)
+
+
+def show_locking(printer: "Printer", locking: "Locking", output: Output) -> None:
+    """Print what was decided about every pin, and what was written."""
+    from reconciler.report.json import listing, problem_value
+    from reconciler.report.locks import lock_lines, lock_values
+    from reconciler.report.proposal import pin_line
+    from reconciler.report.text import effect_line
+
+    if output is Output.TEXT:
+        printer.lines(map(pin_line, locking.pins))
+        printer.lines(lock_lines(locking.decision, paint=printer.paint))
+        printer.lines(f"wrote {path}" for path in locking.written)
+        told = [effect for effect in locking.outcome.effects if effect.error or locking.wanted]
+        printer.lines(effect_line(effect, paint=printer.paint) for effect in told)
+    else:
+        problems = [problem_value(problem) for problem in locking.decision.problems]
+        upstreams = [pin._asdict() for pin in locking.pins]
+        value = listing("Lock", lock_values(locking.decision))
+        printer.value({**value, "upstreams": upstreams, "written": locking.written, "problems": problems})
