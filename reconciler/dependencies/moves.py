@@ -1,10 +1,10 @@
 """What moves: every pin that a decision changes, once for all clusters where it does, and why."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.dependencies.decision import Decision, ScopeDecision
-from reconciler.dependencies.lockfile import LockChange, LockedDependency, LockedPackage, LockOp, Resolution
+from reconciler.dependencies.lockfile import LockedDependency, LockedPackage, LockOp, Resolution
 from reconciler.dependencies.model import Dialect, version_range
 from reconciler.dependencies.recording import USER
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
@@ -36,42 +36,63 @@ def pin_moves(decision: Decision) -> tuple[PinMove, ...]:
     return tuple(sorted(move._replace(clusters=tuple(clusters)) for move, clusters in found.items()))
 
 
+def object_moves(
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    packages: Mapping[str, LockedPackage],
+    resolution: Resolution,
+    cluster: str,
+) -> tuple[PinMove, ...]:
+    """Return what moves between the versions that objects have and those that they shall have, by path.
+
+    So a pull request tells all that merging it moves, also what was decided in earlier runs.
+    """
+    found = []
+    for path in sorted(path for path in {*before, *after} if before.get(path) != after.get(path)):
+        was, now, new = before.get(path, ""), after.get(path, ""), packages.get(path)
+        op = LockOp.ADD if not was else LockOp.CHANGE if now else LockOp.REMOVE
+        name = str(new.instance) if new else path
+        found.append(PinMove(op, name, was, now, _why(op, was, new, resolution), (cluster,)))
+    return tuple(found)
+
+
 def _moves(scope: ScopeDecision) -> Iterator[PinMove]:
-    before, after = (
-        _by_instance(one.resolution if one else Resolution()) for one in (scope.before, scope.after)
-    )
+    nothing = Resolution()
+    old = scope.before.resolution if scope.before else nothing
+    fresh = scope.after.resolution if scope.after else nothing
+    before, after = _by_instance(old), _by_instance(fresh)
     for change in scope.changes:
         was, now = (version.partition("@")[0] for version in (change.before, change.after))
         new = after.get(change.instance)
-        instance = new or before[change.instance]
-        yield PinMove(change.op, str(instance.instance), was, now, _why(change, new, scope), ())
+        instance = (new or before[change.instance]).instance
+        yield PinMove(change.op, str(instance), was, now, _why(change.op, change.before, new, fresh), ())
 
 
 def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
     return {one.instance.key: one for one in resolution.packages}
 
 
-def _why(change: LockChange, new: LockedPackage | None, scope: ScopeDecision) -> str:
+def _why(op: LockOp, before: str, new: LockedPackage | None, resolution: Resolution) -> str:
     if new is None:
         return "nobody needs it any more"
-    if change.op is LockOp.ADD:
+    if op is LockOp.ADD:
         asked = ["a manifest" if who == USER else who for who in new.requested_by]
         more = f" and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
         return f"asked for by {', '.join(asked[:_SHOWN])}{more}"
-    forced = sorted({text for text in _forced(change, new, scope) if text})
+    forced = sorted(set(_forced(before, new, resolution)))
     if forced:
         return "; ".join(forced[:_SHOWN])
     if new.owner == USER:
         return "its manifest asks for it"
-    if change.before.partition("@")[0] == change.after.partition("@")[0]:
+    if before.partition("@")[0] == new.version:
         return "its content changed under the same version"
     return "the version that fits best now"
 
 
-def _forced(change: LockChange, new: LockedPackage, scope: ScopeDecision) -> Iterator[str]:
+def _forced(before: str, new: LockedPackage, resolution: Resolution) -> Iterator[str]:
     """Yield who asks for what the old version was not."""
-    old, _, digest = change.before.partition("@")
-    for parent in scope.after.resolution.packages if scope.after else ():
+    old, _, digest = before.partition("@")
+    for parent in resolution.packages:
         for need in parent.dependencies:
             if need.resolved == new.instance and need.constraints and not _allows(need, old, digest):
                 yield f"{parent.instance} asks for {need.constraints}"

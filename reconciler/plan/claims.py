@@ -8,7 +8,9 @@ from reconciler.ids import ObjectName
 from reconciler.plan.changes import Op
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import is_foreign, may_stand_behind
+from reconciler.resolve.places import PLACE
 from reconciler.resolve.upstreams import subject_of
 
 ADOPT_EXISTING = "adoptExisting"
@@ -57,6 +59,8 @@ def is_uncertain(owner: ObjectName, world: World) -> bool:
 
 
 def _exists(target: Target, variant: DesiredVariant, what: str, hint: str) -> Denied:
+    if cluster := cluster_of(variant.key):
+        hint = f"Annotate the Repository of cluster {cluster} with another path: {PLACE}."
     message = f"Package {target.package.path} in repository {target.view.key.name} {what}"
     location = variant.source.at("spec", "downstream", "package")
     problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint, subject_of(variant))

@@ -1,20 +1,58 @@
-"""What moves, told twice: once for the fleet, and at the package of every cluster where it does."""
+"""What moves, told twice: once for the fleet, and all that merging a cluster's package moves there."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
-from reconciler.dependencies.moves import PinMove
+from reconciler.dependencies.emit import version_in
+from reconciler.dependencies.moves import PinMove, object_moves
+from reconciler.ids import ObjectName, Oid
+from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.objects import Files
 from reconciler.plan.changes import Change, Plan
-from reconciler.resolve.deliveries import cluster_of
+from reconciler.resolve.deliveries import Delivery
 
 
-def with_moves(plan: Plan, moves: tuple[PinMove, ...]) -> Plan:
-    """Return the plan with the pins that it moves, also at the packages that hold what comes of them."""
-    if not moves:
-        return plan
-    return replace(plan, moves=moves, changes=tuple(_told(change, moves) for change in plan.changes))
+def with_moves(
+    plan: Plan,
+    moves: tuple[PinMove, ...],
+    deliveries: Iterable[Delivery] = (),
+    contents: Mapping[Oid, Files] = MappingProxyType({}),
+) -> Plan:
+    """Return the plan with the pins that it moves, and at each package what merging it moves.
+
+    Args:
+        plan: The plan.
+        moves: What this run decides.
+        deliveries: What is generated for each cluster.
+        contents: Packages as they stand, as far as they were read.
+    """
+    owners = {delivery.resolved.variant.key: delivery for delivery in deliveries}
+    changes = tuple(_told(change, owners, contents) for change in plan.changes)
+    return replace(plan, moves=moves, changes=changes)
 
 
-def _told(change: Change, moves: tuple[PinMove, ...]) -> Change:
-    cluster = cluster_of(change.variant) if change.variant else ""
-    mine = tuple(move for move in moves if cluster in move.clusters)
-    return replace(change, pins=mine) if mine else change
+def _told(change: Change, owners: Mapping[ObjectName, Delivery], contents: Mapping[Oid, Files]) -> Change:
+    delivery = owners.get(change.variant) if change.variant else None
+    written = change.written
+    if delivery is None or written is None:
+        return change
+    local = delivery.resolved.local
+    before = _versions(contents.get(local, {})) if local else {}
+    after = _versions(written.files)
+    packages, cluster = delivery.emission.packages, delivery.cluster
+    return replace(change, pins=object_moves(before, after, packages, delivery.lock, cluster))
+
+
+def _versions(files: Files) -> dict[str, str]:
+    """Return what each manifest of a package installs; what installs nothing is left out."""
+    found = {path: _version(file.data) for path, file in files.items() if path.endswith(".yaml")}
+    return {path: version for path, version in found.items() if version}
+
+
+def _version(data: bytes) -> str:
+    try:
+        documents = load_documents(data)
+    except YamlError:
+        return ""
+    return version_in(documents[0].value) if documents and isinstance(documents[0].value, Mapping) else ""

@@ -12,6 +12,7 @@ from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, injected_field
 from reconciler.render.pipeline import function_name
 from reconciler.render.points import find_points
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import ResolvedVariant
 
@@ -40,6 +41,9 @@ def find_origins(
     its set gave each field. What none of these names came with the upstream, or is a person's.
     """
     story = _Story(resolved, files, inventory, trace)
+    if cluster := cluster_of(resolved.variant.key):
+        made = f"the lock of cluster {cluster}, where no person says otherwise"
+        return (Origin("*", "", "", made), *story.ownership())
     steps = (story.upstream, story.ownership, story.context, story.pipeline, story.injection)
     return tuple(origin for step in steps for origin in step())
 

@@ -25,6 +25,7 @@ from reconciler.reasons import Reason
 from reconciler.render.conflicts import open_conflict, recorded_conflicts
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import PackageVariantRecord, functions_failed, is_failure
 
@@ -75,7 +76,8 @@ def decide_output(case: Case, change: Change) -> Change:
         warnings=fresh.warnings,
     )
     if fresh.tree == case.target.package.main_tree:
-        return _obsolete_draft(case, change, draft) if draft else change
+        settled = _unanswered(case, change, fresh.conflicts)
+        return _obsolete_draft(case, settled, draft) if draft else settled
     if draft is None:
         return _new_draft(case, change, fresh)
     return _open_draft(case, change, draft, fresh)
@@ -155,6 +157,19 @@ def _was_reverted(case: Case, package: Package) -> bool:
     last = max(pulls, key=lambda p: p.number, default=None)
     was_closed = last is not None and last.state is PullState.CLOSED
     return was_main or was_closed
+
+
+def _unanswered(case: Case, change: Change, conflicts: tuple[Conflict, ...]) -> Change:
+    """Main keeps what people made of generated files: nothing is written, and they are asked.
+
+    Of any other package the merged draft was the answer.
+    """
+    if not (conflicts and cluster_of(case.resolved.variant.key)):
+        return change
+    single, several = "A generated value stays as people set it", "generated values stay as people set them"
+    message = single if len(conflicts) == 1 else f"{len(conflicts)} {several}"
+    asked = _notes(conflicts)
+    return replace(change, reason=Reason.MERGE_CONFLICT, message=message, conflicts=asked, waits=True)
 
 
 def _obsolete_draft(case: Case, change: Change, draft: Draft) -> Change:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.dependencies.emit import is_untouched, was_generated
+from reconciler.dependencies.emit import is_untouched, needed_by, was_generated
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
@@ -29,8 +29,9 @@ def render_deliveries(
 def render_delivery(delivery: Delivery, contents: Contents, inventory: Inventory) -> RenderedVariant:
     """Return the package of one cluster: the generated files, and whatever people made of it.
 
-    A file that a person changed is theirs: it stays, and every value that would be another is told
-    until they answer, by restoring it or by declaring the package in a manifest of their own.
+    What a person changed stays, and every value that would be another is told until they answer:
+    by restoring it, by removing the line that says that the file is generated, or by declaring the
+    package in a manifest of their own.
     """
     resolved = delivery.resolved
     key, time = resolved.variant.key, input_time(resolved, inventory)
@@ -52,14 +53,15 @@ def bring(
     """Return a package with `generated` in place of what was generated before. Pure, idempotent.
 
     Files that a person wrote or changed stay, byte for byte, and those that are `kept`. A generated
-    file that is not needed any more goes, but only where `generated` is all that is needed.
+    file that is not needed any more goes, and one that fewer need now changes, but only where
+    `generated` is all that is needed: else those who need it may only not be understood.
     """
     files: dict[str, File] = {}
     conflicts: list[Conflict] = []
     for path in sorted({*generated, *there}):
         new, old = generated.get(path), there.get(path)
         if new is not None and (old is None or is_untouched(old.data)):
-            files[path] = new
+            files[path] = old if old and not complete and _forgets(new, old) else new
         elif old is not None and (new or path in kept or not complete or not is_untouched(old.data)):
             files[path] = old
             if path != KPTFILE and path not in kept and (new or complete):
@@ -67,18 +69,28 @@ def bring(
     return files, tuple(conflicts)
 
 
+def _forgets(new: File, old: File) -> bool:
+    """Tell whether somebody needed an old file who does not need the new one."""
+    was, now = (
+        needed_by(values[0]) if (values := _values(file.data)) else frozenset() for file in (old, new)
+    )
+    return not was <= now
+
+
 def _told(path: str, new: File | None, old: File) -> Iterator[Conflict]:
-    """Yield what a person's file has otherwise than what would be generated."""
+    """Yield what an edited file has otherwise than it would be generated; nothing of a person's own file."""
+    if not was_generated(old.data):
+        return
     if new is not None:
         yield from _differing(path, new.data, old.data)
-    elif was_generated(old.data):
+    else:
         yield Conflict(path, "", "", None, _NOT_NEEDED, "a person changed it", "BothChanged")
 
 
 def _package(delivery: Delivery, there: Files, inventory: Inventory) -> Package | Blocked:
     resolved = delivery.resolved
     view = inventory.repositories[resolved.view]
-    files, conflicts = bring(delivery.files, there, kept=delivery.kept, complete=delivery.complete)
+    files, conflicts = bring(delivery.files, there, kept=delivery.emission.kept, complete=delivery.complete)
     owner = owner_text(inventory.policy.instance, resolved.variant.key)
     place = location_text(view, resolved.downstream.path)
     stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=place)

@@ -10,7 +10,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.dependencies.decision import ScopeDecision
 from reconciler.dependencies.emit import Emission, emit_scope
-from reconciler.dependencies.lockfile import LOCKS_DIRECTORY
+from reconciler.dependencies.lockfile import LOCKS_DIRECTORY, Resolution
 from reconciler.dependencies.world import World
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
@@ -37,14 +37,15 @@ _OWNER = "dependencies@"
 class Delivery:
     """What is generated for one cluster, on its way to a package.
 
-    `files` are the package as it is generated, its Kptfile too; those in `kept` stay as they are. Where
-    it is not `complete`, nothing may be taken away for not being in it.
+    `files` are the package as it is generated, its Kptfile too. Where it is not `complete`, nothing
+    may be taken away for not being in it. `emission` and `lock` tell what each file is there for.
     """
 
     cluster: str
     resolved: ResolvedVariant
     files: Files = field(repr=False)
-    kept: frozenset[str] = frozenset()
+    emission: Emission = field(repr=False)
+    lock: Resolution = field(repr=False)
     complete: bool = True
 
 
@@ -149,9 +150,9 @@ class _Found:
         if unknown or not place.view.is_available:
             self._stall(scope.cluster, place)
         elif emission.files:
-            self.items.append(
-                _delivery(scope.cluster, place, world, emission, self.inventory, complete=complete)
-            )
+            resolved, files = _made(place, world, emission, self.inventory, complete=complete)
+            lock = scope.after.resolution
+            self.items.append(Delivery(scope.cluster, resolved, files, emission, lock, complete))
 
     def _stall(self, cluster: str, place: Place) -> None:
         self.stalled.add(variant_key(delivery_key(cluster, place)))
@@ -162,10 +163,11 @@ class _Found:
         return control.readable and not control.broken and not doubtful
 
 
-def _delivery(
-    cluster: str, place: Place, world: World, emission: Emission, inventory: Inventory, *, complete: bool
-) -> Delivery:
-    view = place.view
+def _made(
+    place: Place, world: World, emission: Emission, inventory: Inventory, *, complete: bool
+) -> tuple[ResolvedVariant, Files]:
+    """Return a cluster's package as a variant whose upstream is made here, and that upstream's files."""
+    view, cluster = place.view, world.cluster
     key, path = delivery_key(cluster, place), view.full_path(place.path)
     files: Files = {KPTFILE: _kptfile(cluster, place)}
     files = {**files, **{name: File.of(data) for name, data in emission.files.items()}}
@@ -188,8 +190,7 @@ def _delivery(
             pin.tree, owner_text(inventory.policy.instance, key), *sorted(emission.kept), complete
         ),
     )
-    settled = replace(resolved, settled=find_settled(resolved, record))
-    return Delivery(cluster, settled, files, emission.kept, complete)
+    return replace(resolved, settled=find_settled(resolved, record)), files
 
 
 def _variant(key: ObjectName, place: Place, times: tuple[int, ...], inventory: Inventory) -> DesiredVariant:

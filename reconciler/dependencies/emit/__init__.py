@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.dependencies.decision import Locked
+from reconciler.dependencies.dialects.crossplane import parse_image
 from reconciler.dependencies.emit.carvel import emit_carvel
 from reconciler.dependencies.emit.crossplane import emit_crossplane, to_run
 from reconciler.dependencies.emit.generated import Family, Generated, ObjectRef, names_taken
@@ -13,9 +15,11 @@ from reconciler.dependencies.emit.signature import (
     OWNER,
     is_generated,
     is_untouched,
+    needed_by,
     sign,
     was_generated,
 )
+from reconciler.dependencies.lockfile import LockedPackage
 from reconciler.dependencies.model import Ecosystem
 from reconciler.dependencies.world import World
 from reconciler.errors import Problem
@@ -29,6 +33,8 @@ __all__ = [
     "family_of",
     "is_generated",
     "is_untouched",
+    "needed_by",
+    "version_in",
     "was_generated",
 ]
 
@@ -42,13 +48,14 @@ _DIALECTS = {
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """What is generated for one cluster, by path.
+    """What is generated for one cluster, by path, and the package that each file installs.
 
     Files in `kept` stay as they are: what nobody needs and must not go, what is needed by somebody
     who is not understood, and what has a problem now.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
+    packages: Mapping[str, LockedPackage] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -69,6 +76,7 @@ def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: st
     taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in world.installs}
     clashes = {one.package.instance: problem for one, problem in names_taken(generated, taken)}
     files: dict[str, bytes] = {}
+    packages: dict[str, LockedPackage] = {}
     kept: set[str] = set()
     problems = list(clashes.values())
     for one in generated:
@@ -84,8 +92,9 @@ def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: st
             problems.append(found)
         else:
             files[_path(one.ref)] = found
+            packages[_path(one.ref)] = running.package
     told = tuple(sorted(set(warnings)))
-    return Emission(dict(sorted(files.items())), frozenset(kept), tuple(sorted(problems)), told)
+    return Emission(dict(sorted(files.items())), packages, frozenset(kept), tuple(sorted(problems)), told)
 
 
 def family_of(world: World, locked: Locked, shared_namespace: str = "default") -> Family:
@@ -106,6 +115,20 @@ def _manifest(one: Generated, owner: str) -> bytes | Problem:
         hint = "Write a manifest for it yourself; it is used instead."
         return Problem(one.location, Reason.INVALID_MANIFEST, document, hint, str(one.ref))
     return sign(document, reason=f"{', '.join(needed[:_SHOWN])}{more}")
+
+
+def version_in(document: Mapping[str, Any]) -> str:
+    """Return the version that a generated manifest installs, empty if it says none."""
+    spec, bundle = document.get("spec"), document.get("bundle")
+    if isinstance(bundle, Mapping):
+        return str(bundle.get("version") or "")
+    if not isinstance(spec, Mapping):
+        return ""
+    if isinstance(spec.get("package"), str):
+        return parse_image(spec["package"])[1]
+    reference = spec.get("packageRef")
+    selection = reference.get("versionSelection") if isinstance(reference, Mapping) else None
+    return str(selection.get("constraints") or "") if isinstance(selection, Mapping) else ""
 
 
 def _path(ref: ObjectRef) -> str:

@@ -70,13 +70,20 @@ def test_a_file_of_a_persons_own_is_no_business_of_ours() -> None:
     assert bring({}, {"notes.yaml": own}) == ({"notes.yaml": own}, ())
 
 
-def test_a_file_that_a_person_rewrote_into_something_else_is_theirs() -> None:
-    theirs = File.of(b"{{ not yaml\n")
+def test_a_file_that_a_person_made_into_something_else_stays_and_is_told() -> None:
+    theirs = edited(generated(), b"kind: Provider\n", b"{{ if .Values.net }}\n")
 
     files, (conflict,) = bring({PATH: generated()}, {PATH: theirs})
 
     assert files == {PATH: theirs}
     assert conflict.local == "a person rewrote it"
+
+
+def test_who_removes_the_line_that_says_so_makes_the_file_their_own() -> None:
+    _, body = generated().data.split(b"\n", 1)
+    theirs = File.of(body.replace(b"v1.0.0", b"v1.0.1"))
+
+    assert bring({PATH: generated()}, {PATH: theirs}) == ({PATH: theirs}, ())
 
 
 @pytest.mark.parametrize("how", ["kept", "incomplete"])
@@ -85,6 +92,20 @@ def test_nothing_goes_for_not_being_understood(how: str) -> None:
     kept = frozenset({PATH} if how == "kept" else ())
 
     assert bring({}, there, kept=kept, complete=how != "incomplete") == (there, ())
+
+
+def needed_by(*parents: str) -> File:
+    notes = {"reconciler.dev/needed-by": ", ".join(parents)}
+    value = {"kind": "Provider", "metadata": {"name": "net", "annotations": notes}}
+    return File.of(sign(value, reason=parents[0]))
+
+
+def test_who_is_not_understood_still_needs_what_was_generated_for_them() -> None:
+    both, one = needed_by("Configuration a", "Configuration b"), needed_by("Configuration b")
+
+    assert bring({PATH: one}, {PATH: both}, complete=False)[0] == {PATH: both}
+    assert bring({PATH: one}, {PATH: both}, complete=True)[0] == {PATH: one}
+    assert bring({PATH: both}, {PATH: one}, complete=False)[0] == {PATH: both}
 
 
 def test_bringing_the_same_again_changes_nothing() -> None:
