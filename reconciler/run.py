@@ -120,6 +120,7 @@ def plan_world(world: World) -> Planned:
     rendered = replace(rendered, variants={**rendered.variants, **delivered})
     plan = plan_changes(inventory, desired, resolution, rendered)
     plan = replace(plan, notes=(*inventory.notes, *deliveries.notes, *plan.notes))
+    plan = with_moves(plan, pin_moves(closed.decision), deliveries.items, contents)
     plan = _with_locks(plan, closed, inventory)
     plan = with_lock(plan, inventory, desired, resolution, closed.wanted)
     return Planned(world, desired, resolution, plan)
@@ -168,7 +169,7 @@ def _with_locks(plan: Plan, closed: Closed, inventory: Inventory) -> Plan:
     recorded = {} if inventory.reviewed is not None else decision.files
     told = status_files(closed.scopes.worlds, decision, shared_namespace=shared)
     return replace(
-        with_moves(plan, pin_moves(decision)),
+        plan,
         problems=tuple(sorted({*plan.problems, *decision.problems})),
         records={**plan.records, **recorded},
         status={**plan.status, **told},
