@@ -1,0 +1,155 @@
+"""`lock` and the pins of floating upstreams: holding, following, checking, and writing in a working copy."""
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.cli.main import invoke
+from tests.support.world import Said, World, build_world, git
+
+WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
+STATE = "refs/heads/reconciler/fleet/state"
+WEB = "locks/upstreams/default/web.json"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A variant follows a tag; it is published, and the tag has moved since."""
+    return started(build_world(WORLDS / "11-floating-tag", tmp_path / "w"))
+
+
+@pytest.fixture
+def reviewed(tmp_path: Path) -> World:
+    """The same, with its first pin merged."""
+    return started(build_world(WORLDS / "30-reviewed-lock", tmp_path / "w"))
+
+
+def started(world: World) -> World:
+    world.tag("blueprints", "web/stable", "web/v1")
+    world.run("apply")
+    assert world.run("approve", "--all").code == 0
+    world.run("apply")
+    world.tag("blueprints", "web/stable", "web/v2")
+    return world
+
+
+def run_in(world: World, copy: Path, *line: str) -> Said:
+    """Run a command in a working copy of the control repository."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = invoke([*line, "--control", str(copy), "--cache-dir", str(world.root / "cache")])
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+def clone(world: World) -> Path:
+    copy = world.root / "copy"
+    git(world.root, "clone", "-q", str(world.control), str(copy))
+    return copy
+
+
+def test_check_and_frozen_see_a_moved_tag(world: World) -> None:
+    before = world.all_refs()
+
+    checked, frozen = world.run("lock", "--check"), world.run("lock", "--frozen")
+
+    assert (checked.code, frozen.code) == (10, 4)
+    assert re.search(r"~ PackageVariant default/web: .* -> .* \(tag stable moved\)", checked.out)
+    assert "PackageVariant default/web would have to change" in frozen.err
+    assert world.all_refs() == before
+    world.run("apply")
+    assert (world.run("lock", "--check").code, world.run("lock", "--frozen").code) == (0, 0)
+
+
+def test_held_where_it_is_a_variant_stays(world: World) -> None:
+    assert world.run("lock", "hold", "default/web").code == 0
+
+    assert re.search(r"keep +edge/web +UpToDate .*upstream offers web/stable@", world.run("plan").out)
+    assert world.run("lock", "--check").code == 0
+    world.run("apply")
+    before = world.all_refs()
+    world.run("apply", cache="another")
+    assert world.all_refs() == before
+
+    assert world.run("lock", "follow", "web").code == 0
+    assert re.search(r"update +edge/web", world.run("plan").out)
+
+
+def test_a_variant_is_held_before_it_is_ever_applied(tmp_path: Path) -> None:
+    world = build_world(WORLDS / "11-floating-tag", tmp_path / "w")
+    world.tag("blueprints", "web/stable", "web/v3")
+    assert world.run("lock", "hold", "web", "v1").code == 0
+
+    said = world.run("apply").out
+
+    assert re.search(r"create +edge/web +NotFound +web/v1; Locked", said)
+    assert json.loads(git(world.control, "show", f"{STATE}:{WEB}"))["held"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (("hold", "nobody"), "No PackageVariant with a floating upstream is called nobody"),
+        (("follow", "nobody"), "No PackageVariant with a floating upstream is called nobody"),
+        (("hold", "web", "v9"), "has no tag v9"),
+    ],
+)
+def test_what_there_is_not_is_named(world: World, line: tuple[str, ...], words: str) -> None:
+    before = world.all_refs()
+
+    said = world.run("lock", *line)
+
+    assert (said.code, words in said.err) == (2, True), said.err
+    assert world.all_refs() == before
+
+
+def test_a_hold_that_is_lost_with_the_state_costs_a_resolution_only(world: World) -> None:
+    world.run("lock", "hold", "web")
+    git(world.control, "update-ref", "-d", STATE)
+
+    assert re.search(r"update +edge/web +UpstreamChanged", world.run("plan").out)
+
+
+def test_a_reviewed_lock_is_written_in_the_working_copy(reviewed: World) -> None:
+    copy, before = clone(reviewed), reviewed.all_refs()
+
+    said = run_in(reviewed, copy, "lock")
+
+    assert f"wrote {WEB}" in said.out
+    assert git(copy, "status", "--short").split() == ["M", WEB]
+    assert reviewed.all_refs() == before
+    assert "wrote" not in run_in(reviewed, copy, "lock").out
+    git(copy, "commit", "-qam", "Take what is new")
+    git(copy, "push", "-q", "origin", "HEAD:main")
+    plan = reviewed.run("plan").out
+    assert re.search(r"update +edge/web", plan)
+    assert "lock:" not in plan
+
+
+def test_a_hold_in_a_working_copy_survives_what_lock_writes_later(reviewed: World) -> None:
+    copy = clone(reviewed)
+    assert run_in(reviewed, copy, "lock", "hold", "web", "v3").code == 0
+    first = (copy / WEB).read_bytes()
+
+    assert json.loads(first)["held"]
+    assert run_in(reviewed, copy, "lock").code == 0
+    assert (copy / WEB).read_bytes() == first
+    assert run_in(reviewed, copy, "lock", "follow", "web").code == 0
+    assert not json.loads((copy / WEB).read_bytes())["held"]
+
+
+def test_without_a_working_copy_lock_opens_the_pull_request_that_apply_would(
+    reviewed: World, tmp_path: Path
+) -> None:
+    other = started(build_world(WORLDS / "30-reviewed-lock", tmp_path / "other"))
+    head = "refs/heads/reconciler/fleet/lock"
+
+    assert reviewed.run("lock").code == 0
+    other.run("apply")
+
+    assert git(reviewed.control, "rev-parse", head) == git(other.control, "rev-parse", head)
+    refused = reviewed.run("lock", "hold", "web")
+    assert (refused.code, "working copy" in refused.err) == (2, True)
