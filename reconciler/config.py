@@ -6,12 +6,21 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from reconciler.api.configuration import KIND, Configuration, DependencySettings, PullRequestSettings, Spec
+from reconciler.api.configuration import (
+    KIND,
+    AutoApprovalSettings,
+    Configuration,
+    DependencySettings,
+    PullRequestSettings,
+    Spec,
+)
 from reconciler.api.function_settings import FunctionSettings
 from reconciler.api.validation import Fault, parse_model
 from reconciler.errors import ConfigurationError, Location
+from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.krm.yaml import Document, YamlError, load_documents
 from reconciler.policy import (
+    ApprovalRule,
     CommitPolicy,
     ContainerPolicy,
     CredentialRule,
@@ -54,6 +63,7 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
         raise _error(found, document, path, environment)
     policy = _policy(found.spec, _instance(found, document, path, environment), path)
     _check_supported(policy, document, path)
+    _check_selectors(found.spec, document, path)
     return policy
 
 
@@ -89,6 +99,20 @@ def _check_supported(policy: Policy, document: Document, path: str) -> None:
             where = Location(path, *document.mark(("spec", *field)))
             message = f"spec.{'.'.join(field)}: {choice} is not supported by this version"
             raise ConfigurationError(message, location=where, hint="Leave it out.")
+
+
+def _check_selectors(spec: Spec, document: Document, path: str) -> None:
+    """Refuse a selector that Kubernetes would refuse.
+
+    Raises:
+        ConfigurationError: The first such selector.
+    """
+    for index, rule in enumerate(spec.approval.auto):
+        try:
+            compile_selector(rule.selector)
+        except SelectorError as error:
+            field = ("spec", "approval", "auto", index, "selector", *error.field)
+            raise ConfigurationError(str(error), location=Location(path, *document.mark(field))) from error
 
 
 def _instance(
@@ -149,7 +173,7 @@ def variable_name(path: Iterable[str | int]) -> str:
 
 
 _NOT_ONE_VARIABLE = (
-    *("forges", "credentials", "consents"),
+    *("forges", "credentials", "consents", "auto"),
     *("images", "exec", "network", "engine_arguments"),
 )
 """Settings that are lists or mappings: the file alone holds them."""
@@ -208,6 +232,7 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         writes=_write_limits(spec.pull_requests),
         labels=tuple(sorted(set(spec.pull_requests.labels))),
         dashboard=spec.pull_requests.dashboard,
+        approvals=tuple(map(_approval_rule, spec.approval.auto)),
         functions=_function_policy(spec.functions),
         delivery=DeliveryPolicy(spec.dependencies.path, spec.dependencies.shared_namespace),
         resolution=_resolution(spec.dependencies),
@@ -224,6 +249,11 @@ def _resolution(settings: DependencySettings) -> ResolutionPolicy:
         steps=settings.steps,
         **settings.select.model_dump(),
     )
+
+
+def _approval_rule(settings: AutoApprovalSettings) -> ApprovalRule:
+    selector = settings.selector.model_dump(by_alias=True, exclude_none=True)
+    return ApprovalRule(selector, tuple(sorted(set(settings.checks))), settings.edited)
 
 
 def _function_policy(settings: FunctionSettings) -> FunctionPolicy:

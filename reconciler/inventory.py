@@ -390,6 +390,7 @@ class Inventory:
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     reviewed: ReviewedLock | None = None
     asked: frozenset[str] = frozenset()
+    passed: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     documents: tuple[FoundDocument, ...] = ()
     index: tuple[FoundDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)

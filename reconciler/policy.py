@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reconciler.ids import normalise_url
 
@@ -273,6 +273,19 @@ class FunctionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """What may be approved without a person: drafts in the repositories that `selector` selects by labels.
+
+    `checks` are the commit statuses that must have passed; `edited` lets drafts pass that people
+    committed to.
+    """
+
+    selector: Mapping[str, Any] = field(default_factory=dict)
+    checks: tuple[str, ...] = ()
+    edited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """Every choice of one instance, as `reconciler.yaml` and the command line make it."""
 
@@ -296,6 +309,7 @@ class Policy:
     writes: WriteLimits = WriteLimits()
     labels: tuple[str, ...] = ()
     dashboard: bool = False
+    approvals: tuple[ApprovalRule, ...] = ()
     functions: FunctionPolicy = FunctionPolicy()
     delivery: DeliveryPolicy = DeliveryPolicy()
     resolution: ResolutionPolicy = ResolutionPolicy()

@@ -10,6 +10,7 @@ class Reason(StrEnum):
     ALREADY_ABSENT = "AlreadyAbsent"
     AMBIGUOUS_DOWNSTREAM = "AmbiguousDownstream"
     AMBIGUOUS_IDENTIFIER = "AmbiguousIdentifier"
+    APPROVED_BY_POLICY = "ApprovedByPolicy"
     BASE_NOT_FOUND = "BaseNotFound"
     BRANCH_NOT_FOUND = "BranchNotFound"
     CONTENT_CHANGED = "ContentChanged"

@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic.alias_generators import to_camel
 
 from reconciler.api.function_settings import FunctionSettings
+from reconciler.api.meta import LabelSelector
 from reconciler.policy import (
     Discovery,
     ForgeKind,
@@ -112,6 +113,24 @@ class PullRequestSettings(_Settings):
     """Writes to one forge as one identity, an hour."""
     max_wait: Duration = int(_POLICY.writes.max_wait_s)
     """A run whose next write is due later than this ends, and the next one goes on (exit 6)."""
+
+
+class AutoApprovalSettings(_Settings):
+    """One rule of what is approved without a person; never with an unmet gate or an open conflict."""
+
+    selector: LabelSelector = LabelSelector()
+    """Labels of the Repositories that it is for, as Kubernetes selects; empty: every one."""
+    checks: tuple[str, ...] = ()
+    """Commit statuses and check runs that must have passed; the local forge has none."""
+    edited: bool = False
+    """Also drafts that people committed to."""
+
+
+class ApprovalSettings(_Settings):
+    """Who approves, beside people."""
+
+    auto: tuple[AutoApprovalSettings, ...] = ()
+    """Rules; a draft that one of them lets pass is merged, pinned to its commit."""
 
 
 class PublishSettings(_Settings):
@@ -289,6 +308,7 @@ class Spec(_Settings):
     """Namespace of manifests that name none."""
     snapshot: SnapshotSettings = SnapshotSettings()
     pull_requests: PullRequestSettings = PullRequestSettings()
+    approval: ApprovalSettings = ApprovalSettings()
     publish: PublishSettings = PublishSettings()
     lock: LockSettings = LockSettings()
     deletions: DeletionSettings = DeletionSettings()

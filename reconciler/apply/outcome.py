@@ -17,6 +17,7 @@ class Did(StrEnum):
     OPENED = "opened"
     UPDATED = "updated"
     CLOSED = "closed"
+    MERGED = "merged"
     RECORDED = "recorded"
 
 

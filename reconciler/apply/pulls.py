@@ -63,6 +63,21 @@ def call_forge(target: Target, changes: Sequence[Change], requests: Requests) ->
             return
 
 
+def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]:
+    """Merge what a policy approves: each pull request once, and only while its head is what was judged."""
+    asked = {change.approve: change for change in changes if change.approve}
+    for index, (approval, change) in enumerate(asked.items()):
+        name = change.repository.name
+        try:
+            target.forge.approve(approval.number, expect=approval.expect)
+            yield Result((Effect(name, Did.MERGED, f"#{approval.number} {approval.head}"),))
+        except (LimitedError, StoppedError) as error:
+            yield _limited(list(asked.values())[index:], error)
+            return
+        except ReconcilerError as error:
+            yield failure(name, error, ())
+
+
 def _once(changes: Iterable[Change]) -> Iterator[Change]:
     """Yield the changes, each pull request with the first of those that share it."""
     asked: set[str] = set()
@@ -74,7 +89,7 @@ def _once(changes: Iterable[Change]) -> Iterator[Change]:
 
 def _limited(changes: Sequence[Change], error: LimitedError | StoppedError) -> Result:
     """Return what a limit, or the end of the run, leaves to the next one."""
-    left = [change for change in changes if change.pull or change.close]
+    left = [change for change in changes if change.pull or change.close or change.approve]
     said = f"{len(left)} pull requests are left: {error}"
     effect = Effect(changes[0].repository.name, Did.OPENED, error=said)
     packages = frozenset(change.package for change in left)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.apply.compose import Composed, compose
 from reconciler.apply.outcome import Did, Result, failure, joined
-from reconciler.apply.pulls import Requests, call_forge
+from reconciler.apply.pulls import Requests, approve_pulls, call_forge
 from reconciler.apply.target import Target
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local import LocalForge
@@ -63,7 +63,8 @@ def _apply_batch(target: Target, changes: Sequence[Change], requests: Requests) 
         refused = _refused(_push(target.mirror, pushed))
         if not refused:
             after = () if pushed.staged else call_forge(target, changes, requests)
-            return joined([*failures, Result(tuple(pushed.effects)), *after])
+            approved = approve_pulls(target, changes)
+            return joined([*failures, Result(tuple(pushed.effects)), *after, *approved])
         target.mirror.fetch()
         blamed = _blame(pushed, refused, target.mirror)
         failures += [failure(_name(c), error, {c.package}, ref) for c, ref, error in blamed]

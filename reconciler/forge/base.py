@@ -37,6 +37,14 @@ class Forge(Protocol):
         """Write or update the one comment of ours that `key` names."""
         ...
 
+    def approve(self, number: int, *, expect: str) -> str:
+        """Mark a pull request as ready if it is a draft, and merge it if its head is still `expect`."""
+        ...
+
+    def passed_checks(self, commit: str) -> frozenset[str]:
+        """Return the names of the checks of a commit that passed; none where the forge has no checks."""
+        ...
+
     def merge(self, number: int, *, expect: str) -> str:
         """Merge a pull request whose head is still `expect`; return the merge commit's id."""
         ...

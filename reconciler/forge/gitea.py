@@ -107,6 +107,11 @@ class Gitea:
         path = f"{self._root}/issues/comments/{comment.key}"
         self.transport.write("PATCH", path, {"body": body}, repeatable=True)
 
+    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+        """Yield the statuses of a commit and whether each passed, the newest of a name last."""
+        found = self.transport.pages(f"{self._root}/statuses/{commit}", {"sort": "oldest", "limit": 50})
+        yield from ((status["context"], status["status"] == "success") for status in found)
+
     def issues(self) -> Iterator[Issue]:
         """Yield our own issues, open or closed."""
         asked: dict[str, str | int] = {

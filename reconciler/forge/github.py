@@ -44,10 +44,29 @@ query Issues($owner: String!, $name: String!, $after: String) {
     }
   }
 }"""
-DOCUMENTS = (COMMENTS, READY, DRAFT, EDIT_COMMENT, ISSUES)
+CHECKS = """
+query Checks($owner: String!, $name: String!, $commit: GitObjectID!, $after: String) {
+  repository(owner: $owner, name: $name) {
+    object(oid: $commit) {
+      ... on Commit {
+        statusCheckRollup {
+          contexts(first: 100, after: $after) {
+            nodes {
+              ... on CheckRun { name conclusion }
+              ... on StatusContext { context state }
+            }
+            pageInfo { hasNextPage endCursor }
+          }
+        }
+      }
+    }
+  }
+}"""
+DOCUMENTS = (COMMENTS, READY, DRAFT, EDIT_COMMENT, ISSUES, CHECKS)
 
 HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
+_NO_PAGE: Mapping[str, Any] = {"nodes": (), "pageInfo": {"hasNextPage": False}}
 _METHODS = ("merge", "squash", "rebase")
 
 
@@ -152,6 +171,22 @@ class GitHub:
     def edit_comment(self, _: int, comment: Comment, body: str) -> None:
         """Change a comment of ours."""
         self._graphql(EDIT_COMMENT, {"id": comment.key, "body": body}, writes=True)
+
+    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+        """Yield the check runs and statuses of a commit; of several of one name all must have passed."""
+        passed: dict[str, bool] = {}
+        asked = {"owner": self.owner, "name": self.repository, "commit": commit, "after": None}
+        while True:
+            found = self._graphql(CHECKS, asked)["repository"]["object"] or {}
+            page = (found.get("statusCheckRollup") or {}).get("contexts") or _NO_PAGE
+            for node in page["nodes"]:
+                name = node.get("name") or node.get("context") or ""
+                is_good = "SUCCESS" in (node.get("conclusion"), node.get("state"))
+                passed[name] = passed.get(name, True) and is_good
+            if not page["pageInfo"]["hasNextPage"]:
+                break
+            asked["after"] = page["pageInfo"]["endCursor"]
+        yield from passed.items()
 
     def issues(self) -> Iterator[Issue]:
         """Yield our own issues, open or closed."""

@@ -33,6 +33,7 @@ class GitLab:
         self.transport = transport
         self._root = f"/projects/{quote(name, safe='')}/merge_requests"
         self._issues = f"/projects/{quote(name, safe='')}/issues"
+        self._commits = f"/projects/{quote(name, safe='')}/repository/commits"
         self._me = ""
 
     def list_all(self) -> Iterator[Seen]:
@@ -111,6 +112,11 @@ class GitLab:
         """Change a comment of ours."""
         path = f"{self._root}/{number}/notes/{comment.key}"
         self.transport.write("PUT", path, {"body": body}, repeatable=True)
+
+    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+        """Yield the statuses of a commit and whether each passed; GitLab has the newest of a name alone."""
+        found = self.transport.pages(f"{self._commits}/{commit}/statuses", {"per_page": 100})
+        yield from ((status["name"], status["status"] == "success") for status in found)
 
     def issues(self) -> Iterator[Issue]:
         """Yield our own issues, open or closed."""

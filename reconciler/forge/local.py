@@ -105,6 +105,11 @@ class LocalForge:
         """Propose and merge in one step, as a person with the right to approve does."""
         return self._now(lambda staged: self._merge(staged, staged.find(number), expect, drafts=True))
 
+    def passed_checks(self, commit: str) -> frozenset[str]:
+        """Return no check: there is nobody here who would run one."""
+        del commit
+        return frozenset()
+
     def _merge(
         self, staged: Staging, record: PullRecord, expect: str, *, drafts: bool
     ) -> tuple[str, list[RefUpdate]]:

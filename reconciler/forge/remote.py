@@ -115,6 +115,10 @@ class Dialect(Protocol):
         """Change a comment of ours."""
         ...
 
+    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+        """Yield the checks of a commit and whether each passed, the newest of a name last."""
+        ...
+
     def issues(self) -> Iterator[Issue]:
         """Yield our own issues, open or closed."""
         ...
@@ -229,6 +233,19 @@ class RemoteForge:
         if seen.state is not PullState.MERGED:
             raise RefusedError(f"Pull request {number} is closed")
         return seen.merge_oid
+
+    def approve(self, number: int, *, expect: str) -> str:
+        """Mark a pull request as ready if it is a draft, and merge it if its head is still `expect`."""
+        seen = self._find(number)
+        if seen.state is PullState.OPEN and seen.head_oid != expect:
+            raise ConflictError(f"The head of pull request {number} moved")
+        if seen.state is PullState.OPEN and seen.draft:
+            self.dialect.mark_ready(seen)
+        return self.merge(number, expect=expect)
+
+    def passed_checks(self, commit: str) -> frozenset[str]:
+        """Return the names of the checks of a commit that passed; the newest of a name counts."""
+        return frozenset(name for name, passed in dict(self.dialect.checks(commit)).items() if passed)
 
     def _create(self, wanted: PullRequest) -> Seen:
         text = marker.compose(

@@ -27,6 +27,7 @@ class Op(StrEnum):
     DELETE = "delete"
     ORPHAN = "orphan"
     CLOSE = "close"
+    APPROVE = "approve"
     BLOCK = "block"
     KEEP = "keep"
 
@@ -123,6 +124,14 @@ class ClosePull:
     comment: str
 
 
+class Approval(NamedTuple):
+    """The merge of a pull request by policy, only while its head is still `expect` (D14)."""
+
+    number: int
+    head: str
+    expect: str
+
+
 @dataclass(frozen=True, slots=True)
 class ConflictNote:
     """One value that both sides changed differently, as a reviewer will read it; Secrets are masked."""
@@ -143,8 +152,8 @@ class Change:
     `waits` tells that a person must act (exit 7), `unready` what keeps the draft from being approved
     where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
     that made it in this run. `group` is the head, short, of the group that its draft is in after the
-    change, "" for a draft of its own; `pull` is the group's then. `pins` are those that move in this
-    run for the cluster whose generated manifests it holds.
+    change, "" for a draft of its own; `pull` is the group's then. `approve` merges its pull request by
+    policy. `pins` are those that move in this run for the cluster whose generated manifests it holds.
     """
 
     package: PackageKey
@@ -167,6 +176,7 @@ class Change:
     unready: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     group: str = ""
+    approve: Approval | None = None
     pins: tuple[PinMove, ...] = ()
 
     @property
@@ -182,7 +192,7 @@ class Change:
     @property
     def pending(self) -> bool:
         """Whether applying this change writes anything."""
-        return bool(self.writes or self.close or self.pull)
+        return bool(self.writes or self.close or self.pull or self.approve)
 
 
 class PinChange(NamedTuple):

@@ -12,7 +12,11 @@ from reconciler.plan.changes import Change, MoveRef, StartBranch, Write, WriteGr
 def plan_checksum(changes: Sequence[Change]) -> str:
     """Return the SHA-256 of the plan's canonical JSON: base oids and result oids, no forge state (D21)."""
     facts = sorted(
-        ([*c.package, c.op, c.before, c.after, [_write(w) for w in c.writes]] for c in changes if c.writes),
+        (
+            [*c.package, c.op, c.before, c.after, [_write(w) for w in c.writes], *(c.approve or ())[1:]]
+            for c in changes
+            if c.writes or c.approve
+        ),
         key=lambda fact: fact[:2],
     )
     facts += sorted(_group(w) for w in {id(w): w for w in _groups(changes)}.values())

@@ -27,6 +27,7 @@ from reconciler.inventory import (
 from reconciler.layout import HEADS
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
+from reconciler.read.checks import read_passed
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
 from reconciler.read.dashboard import read_asked
@@ -126,6 +127,7 @@ def read_inventory(
         times=found.times,
         locks=state.locks,
         asked=asked,
+        passed=dict(read_passed(views, pulls, forges, mirrors, policy)),
         reviewed=reviewed,
         documents=manifests.documents,
         index=index.documents,

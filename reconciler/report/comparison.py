@@ -22,6 +22,7 @@ _PACKAGES = {
     Op.DELETE: "proposes {n} deletion{s}",
     Op.ORPHAN: "lets go of {things}",
     Op.CLOSE: "closes {n} draft{s}",
+    Op.APPROVE: "approves {things}",
     Op.BLOCK: "blocks {things}",
     ALTER: "alters {n} pending change{s}",
     WITHDRAW: "ends {n} pending change{s}",

@@ -73,6 +73,7 @@ def change_value(change: Change, names: Names) -> dict[str, Any]:
         "after": change.after,
         "upstream": {"from": change.upstream_from, "to": change.upstream_to},
         "group": change.group,
+        "approve": change.approve._asdict() if change.approve else None,
         "pending": change.pending,
         "waits": change.waits,
         "writes": [_write_value(write) for write in change.writes],

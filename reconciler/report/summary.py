@@ -20,6 +20,7 @@ _VERBS = {
     Op.DELETE: "to delete",
     Op.ORPHAN: "to orphan",
     Op.CLOSE: "to close",
+    Op.APPROVE: "to approve",
     Op.BLOCK: "blocked",
     Op.KEEP: "kept",
 }

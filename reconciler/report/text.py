@@ -29,6 +29,7 @@ _COLOURS = {
     Op.DELETE: Colour.RED,
     Op.ORPHAN: Colour.MAGENTA,
     Op.CLOSE: Colour.MAGENTA,
+    Op.APPROVE: Colour.GREEN,
     Op.BLOCK: Colour.RED,
     Op.KEEP: Colour.DIM,
 }

@@ -215,6 +215,26 @@ def test_a_head_that_moved_is_not_merged(bench: Bench) -> None:
     assert [p.state for p in bench.again().list_pulls()] == [PullState.OPEN]
 
 
+def test_a_draft_is_approved_in_one_step_and_once(bench: Bench) -> None:
+    opened = bench.forge.ensure(wanted())
+
+    merged = bench.forge.approve(opened.number, expect=opened.head_oid)
+
+    assert bench.again().approve(opened.number, expect=opened.head_oid) == merged
+    assert bench.again().list_pulls()[0].state is PullState.MERGED
+
+
+def test_a_head_that_moved_is_not_approved_and_stays_a_draft(bench: Bench) -> None:
+    opened = bench.forge.ensure(wanted())
+    bench.push(HEAD)
+
+    with pytest.raises(ConflictError):
+        bench.again().approve(opened.number, expect=opened.head_oid)
+
+    found = bench.again().list_pulls()[0]
+    assert (found.state, found.draft) == (PullState.OPEN, True)
+
+
 def test_neither_a_draft_nor_a_closed_pull_request_is_merged(bench: Bench) -> None:
     pull = bench.forge.ensure(wanted())
     with pytest.raises(RefusedError):
@@ -234,9 +254,10 @@ def test_commenting_changes_no_state(bench: Bench) -> None:
     assert bench.again().list_pulls() == (pull,)
 
 
-@pytest.mark.parametrize("act", ["mark_ready", "mark_draft", "close", "comment", "merge"])
+@pytest.mark.parametrize("act", ["mark_ready", "mark_draft", "close", "comment", "merge", "approve"])
 def test_what_does_not_exist_is_refused(bench: Bench, act: str) -> None:
     arguments = {"close": {"comment": ""}, "comment": {"key": "k", "body": ""}, "merge": {"expect": "x"}}
+    arguments["approve"] = arguments["merge"]
 
     with pytest.raises(RefusedError):
         getattr(bench.forge, act)(9, **arguments.get(act, {}))

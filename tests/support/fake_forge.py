@@ -58,6 +58,19 @@ class FakeForge:
         self._call()
         self.comments[self._find(number).number, key] = body
 
+    def approve(self, number: int, *, expect: str) -> str:
+        pull = self._find(number)
+        if pull.state is PullState.OPEN and pull.head_oid != expect:
+            raise ConflictError("the head moved")
+        if pull.state is PullState.OPEN:
+            self.mark_ready(number)
+        return self.merge(number, expect=expect)
+
+    def passed_checks(self, commit: str) -> frozenset[str]:
+        self._call()
+        del commit
+        return frozenset()
+
     def merge(self, number: int, *, expect: str) -> str:
         self._call()
         pull = self._find(number)

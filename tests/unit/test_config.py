@@ -38,6 +38,8 @@ spec:
     openOn: propose
     groupBy: set
     dashboard: true
+  approval:
+    auto: [{checks: [ci]}]
   publish:
     tags: false
   dependencies:

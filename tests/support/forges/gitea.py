@@ -26,6 +26,10 @@ class GiteaSimulator(Simulator):
         rest = found[2] or ""
         if not rest:
             return Answer(200, {"id": hosted.number, "full_name": hosted.name})
+        if match := re.fullmatch(r"statuses/(\w+)", rest):
+            checks = hosted.checks.get(match[1], {})
+            said = {True: "success", False: "failure"}
+            return Answer(200, [{"context": n, "status": said[p]} for n, p in checks.items()])
         if rest == "issues":
             return self._issues(hosted, method, query, body)
         if rest == "labels":

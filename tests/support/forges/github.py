@@ -286,6 +286,8 @@ class GitHubSimulator(Simulator):
             ]
             page = {"nodes": nodes, "pageInfo": {"hasNextPage": False, "endCursor": None}}
             return Answer(200, {"data": {"repository": {"pullRequest": {"comments": page}}}})
+        if "Checks(" in query:
+            return Answer(200, {"data": {"repository": {"object": self._rollup(values)}}})
         if "Issues(" in query:
             return Answer(200, {"data": {"repository": {"issues": self._nodes(values)}}})
         hosted, pull, rest = self._node(values["id"])
@@ -302,6 +304,20 @@ class GitHubSimulator(Simulator):
             pull.comments[rest] = (self.bot, values["body"])
             return Answer(200, {"data": {"updateIssueComment": {"issueComment": {"id": values["id"]}}}})
         raise AssertionError(query)
+
+    def _rollup(self, values: Any) -> Any:
+        """Return the checks of a commit, half of them as check runs, half as statuses."""
+        checks = self.repositories[f"{values['owner']}/{values['name']}"].checks.get(values["commit"])
+        if not checks:
+            return {"statusCheckRollup": None}
+        nodes = [
+            {"name": name, "conclusion": "SUCCESS" if passed else "FAILURE"}
+            if number % 2
+            else {"context": name, "state": "SUCCESS" if passed else "PENDING"}
+            for number, (name, passed) in enumerate(checks.items())
+        ]
+        contexts = {"nodes": nodes, "pageInfo": {"hasNextPage": False, "endCursor": None}}
+        return {"statusCheckRollup": {"contexts": contexts}}
 
     def _nodes(self, values: Any) -> Any:
         """Return a page of two issues, last changed first."""

@@ -22,6 +22,10 @@ class GitLabSimulator(Simulator):
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path == "/user":
             return Answer(200, {"username": self.bot, "id": 7})
+        if found := re.fullmatch(r"/projects/(.+?)/repository/commits/(\w+)/statuses", unquote(path)):
+            checks = self.repositories[found[1]].checks.get(found[2], {})
+            said = {True: "success", False: "failed"}
+            return Answer(200, [{"name": n, "status": said[p]} for n, p in checks.items()])
         if issues := re.fullmatch(r"/projects/(.+?)/issues(?:/(\d+))?", unquote(path)):
             return self._issues(self.repositories[issues[1]], method, issues[2], body)
         found = re.fullmatch(r"/projects/(.+?)/merge_requests(?:/(\d+)(?:/(.*))?)?", unquote(path))

@@ -119,6 +119,7 @@ class Hosted:
     number: int
     pulls: dict[int, Pull] = field(default_factory=dict)
     label_ids: dict[str, int] = field(default_factory=dict)
+    checks: dict[str, dict[str, bool]] = field(default_factory=dict)
 
     def ref(self, branch: str) -> str | None:
         return self.repo.find(f"refs/heads/{branch}")
@@ -184,6 +185,10 @@ class Simulator:
         pull.state, pull.merged, pull.merge_oid, pull.draft = "closed", self.clock.now(), oid, False
         pull.closed = pull.updated = self.clock.now()
         return oid
+
+    def check(self, name: str, commit: str, check: str, *, passed: bool = True) -> None:
+        """Report on a commit as CI does."""
+        self.repositories[name].checks.setdefault(commit, {})[check] = passed
 
     def close(self, name: str, number: int) -> None:
         """Close as a person does."""

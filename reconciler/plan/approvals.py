@@ -1,0 +1,99 @@
+"""Approval by policy: what may be merged without a person, pinned to the commit that was judged."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from reconciler.api.meta import LabelSelector
+from reconciler.expand.selectors import compile_selector
+from reconciler.ids import PackageKey
+from reconciler.inventory import PullRequest, PullState, RepositoryView
+from reconciler.plan.changes import Approval, Change, Op
+from reconciler.plan.drafts import latest_pull
+from reconciler.plan.world import Target, World
+from reconciler.policy import ApprovalRule, Policy
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Package
+
+Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
+
+
+def find_rules(policy: Policy) -> Finder:
+    """Return what tells which rules are for a repository: those whose selector its labels match."""
+    compiled = [(compile_selector(LabelSelector.model_validate(r.selector)), r) for r in policy.approvals]
+
+    def rules(view: RepositoryView) -> tuple[ApprovalRule, ...]:
+        labels = view.manifest.metadata.labels or {}
+        return tuple(rule for selects, rule in compiled if selects(labels))
+
+    return rules
+
+
+def approve_changes(world: World, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Return the changes, those approved whose draft stands as it should and whom a rule lets pass (D14).
+
+    A draft is approved by a later run than the one that wrote it. What shares a pull request is
+    approved together, or not at all. Never with an unmet gate, an open conflict or a failed function.
+    """
+    if not world.inventory.policy.approvals:
+        return tuple(changes)
+    rules, targets = find_rules(world.inventory.policy), {target.key: target for target in world.targets}
+    sharing: dict[tuple[str, str], list[Change]] = {}
+    for change in changes:
+        draft = targets[change.package].draft
+        if draft is not None:
+            sharing.setdefault((change.package.url, draft.ref), []).append(change)
+    approved: dict[PackageKey, Change] = {}
+    for some in sharing.values():
+        approval = _approval(some, targets, rules, world)
+        if approval is not None:
+            approved |= {change.package: _approved(change, approval) for change in some}
+    return tuple(approved.get(change.package, change) for change in changes)
+
+
+def _approved(change: Change, approval: Approval) -> Change:
+    return replace(change, op=Op.APPROVE, reason=Reason.APPROVED_BY_POLICY, approve=approval)
+
+
+def _approval(
+    changes: Sequence[Change], targets: Mapping[PackageKey, Target], rules: Finder, world: World
+) -> Approval | None:
+    """Return the merge of the one pull request of some changes, None if any of them forbids it."""
+    found = [_find_pull(change, targets[change.package], rules, world) for change in changes]
+    first = found[0]
+    if first is None or any(pull is None for pull in found):
+        return None
+    return Approval(first.number, first.head, first.head_oid)
+
+
+def _find_pull(change: Change, target: Target, rules: Finder, world: World) -> PullRequest | None:
+    """Return the open pull request of a change if one rule lets it pass, None otherwise."""
+    draft = target.draft
+    pull = latest_pull(target, draft.ref) if draft else None
+    if draft is None or pull is None or pull.state is not PullState.OPEN or pull.head_oid != draft.tip.oid:
+        return None
+    if change.op is not Op.KEEP or change.pending or change.waits or not _is_ready(change, target, world):
+        return None
+    passed = world.inventory.passed.get((change.package.url, draft.tip.oid), frozenset())
+    is_ours = not draft.foreign and not draft.edited
+    fitting = (rule for rule in rules(target.view) if rule.edited or is_ours)
+    return pull if any(passed.issuperset(rule.checks) for rule in fitting) else None
+
+
+def _is_ready(change: Change, target: Target, world: World) -> bool:
+    """Whether the draft is what it should be, and nothing stands against it: gates count everywhere."""
+    rendered = world.rendered.variants.get(change.variant) if change.variant else None
+    if rendered is None:
+        return False
+    if target.key not in world.wanted or change.reason not in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED}:
+        return False
+    packages = [p for p in (rendered.fresh, rendered.merged) if p is not None]
+    return all(isinstance(package, Package) and package.ready for package in packages)
+
+
+def wanted_checks(
+    views: Sequence[RepositoryView], pulls: Sequence[PullRequest], policy: Policy
+) -> Iterator[str]:
+    """Yield the commits whose checks a rule asks for: heads of the open pull requests of a repository."""
+    rules = find_rules(policy)
+    if any(rule.checks for view in views for rule in rules(view)):
+        yield from (pull.head_oid for pull in pulls if pull.state is PullState.OPEN and pull.head_oid)

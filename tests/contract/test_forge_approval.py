@@ -1,0 +1,187 @@
+"""Approval by policy, on every forge and in Git alone: only what a rule lets pass, and only that commit."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from reconciler.plan.changes import Op
+from tests.support.forges.bench import DIALECTS
+from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.git import kptfile
+from tests.support.small_world import app
+
+AUTO = "  approval:\n    auto:\n    - {}\n"
+CHECKED = "  approval:\n    auto:\n    - checks: [ci/build, ci/lint]\n"
+EDITED = "  approval:\n    auto:\n    - edited: true\n"
+SELECTED = "  approval:\n    auto:\n    - selector: {matchLabels: {tier: dev}}\n"
+GROUPED = f"  pullRequests:\n    groupBy: repository\n{AUTO}"
+Make = Callable[[str], ForgeWorld]
+
+
+@pytest.fixture(params=list(DIALECTS))
+def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    opened = []
+
+    def make_world(more: str) -> ForgeWorld:
+        context = forge_world(request.param, tmp_path / "world", monkeypatch, edges=["edge-1"], more=more)
+        opened.append(context)
+        return context.__enter__()
+
+    yield make_world
+    for context in opened:
+        context.__exit__(None, None, None)
+
+
+def states(world: ForgeWorld) -> dict[str, str]:
+    """Return what became of the pull request of each package: open, closed or merged."""
+    shown = {p.head.split("/")[1]: "merged" if p.merged else p.state for p in world.pulls("edge-1")}
+    return dict(sorted(shown.items()))
+
+
+def tags(world: ForgeWorld) -> set[str]:
+    return {ref for ref in world.repo("edge-1").refs() if ref.startswith("refs/tags/")}
+
+
+def test_a_draft_is_merged_by_the_run_after_the_one_that_opened_it(make: Make) -> None:
+    world = make(AUTO)
+    world.run()
+    assert states(world) == {"db": "open", "web": "open"}
+
+    assert {c.op for c in world.run().plan.changes} == {Op.APPROVE}
+
+    assert states(world) == {"db": "merged", "web": "merged"}
+    assert world.run().code is Exit.DONE
+    assert tags(world) == {"refs/tags/db/v1", "refs/tags/web/v1"}
+    assert world.run().plan.is_empty
+
+
+def test_nothing_is_approved_where_nobody_asked_for_it(make: Make) -> None:
+    world = make("")
+    world.run()
+
+    assert world.run().plan.is_empty
+    assert states(world) == {"db": "open", "web": "open"}
+
+
+def test_every_required_check_must_have_passed_on_that_commit(make: Make) -> None:
+    world = make(CHECKED)
+    world.run()
+    heads = {p.head.split("/")[1]: p.head_oid for p in world.pulls("edge-1")}
+    for package, lint in (("web", True), ("db", False)):
+        world.simulator.check("acme/edge-1", heads[package], "ci/build")
+        world.simulator.check("acme/edge-1", heads[package], "ci/lint", passed=lint)
+
+    world.run()
+
+    assert states(world) == {"db": "open", "web": "merged"}
+    world.simulator.check("acme/edge-1", heads["db"], "ci/lint")
+    world.run()
+    assert states(world) == {"db": "merged", "web": "merged"}
+
+
+def test_a_persons_commit_is_never_approved_unless_a_rule_says_so(make: Make) -> None:
+    world = make(AUTO)
+    world.run()
+    head = "drafts/web/packagevariant-1"
+    world.repo("edge-1").commit({"web/notes.txt": "Mine\n"}, branch=head)
+
+    world.run()
+
+    assert states(world) == {"db": "merged", "web": "open"}
+
+
+def test_a_rule_may_let_a_persons_commit_pass(make: Make) -> None:
+    world = make(EDITED)
+    world.run()
+    world.repo("edge-1").commit({"web/notes.txt": "Mine\n"}, branch="drafts/web/packagevariant-1")
+
+    world.run()
+
+    assert states(world) == {"db": "merged", "web": "merged"}
+    assert world.repo("edge-1").read("main", "web/notes.txt") == b"Mine\n"
+
+
+def test_an_open_conflict_is_never_approved(make: Make) -> None:
+    world = make(EDITED)
+    world.run()
+    world.run()
+    world.run()
+    text = app("web", 1).replace("web:v1", "web:mine")
+    world.repo("edge-1").commit({"web/app.yaml": text}, message="Hotfix\n")
+    world.upgrade("web")
+    world.run()
+    world.run()
+
+    assert world.run().code is Exit.WAITING
+    open_heads = [head for _, head in world.open_heads()]
+    assert len(open_heads) == 1
+    assert "drafts/web/" in open_heads[0]
+
+
+def test_an_unmet_gate_is_never_approved(make: Make) -> None:
+    world = make(AUTO)
+    gates = "info:\n  readinessGates:\n  - conditionType: ready\n"
+    blueprints = world.repo("blueprints")
+    blueprints.commit({"web/Kptfile": kptfile("web", more=gates)}, message="Gate\n")
+    blueprints.tag("web/v3")
+    world.upgrade("web", revision=3)
+    world.run()
+    world.run()
+
+    assert states(world) == {"db": "merged", "web": "open"}
+
+
+def test_only_repositories_that_a_rule_selects_are_approved(make: Make) -> None:
+    world = make(SELECTED)
+    world.run()
+    world.run()
+    assert states(world) == {"db": "open", "web": "open"}
+
+    path = "manifests/repositories/edge-1.yaml"
+    control = world.repo("control")
+    text = (
+        control.read("main", path)
+        .decode()
+        .replace("  name: edge-1\n", "  name: edge-1\n  labels: {tier: dev}\n")
+    )
+    control.commit({path: text}, message="Label\n")
+    world.run()
+    assert states(world) == {"db": "merged", "web": "merged"}
+
+
+def test_a_head_that_moves_meanwhile_is_not_merged(make: Make) -> None:
+    world = make(AUTO)
+    world.run()
+    planned = world.plan()
+    world.repo("edge-1").commit({"web/notes.txt": "Mine\n"}, branch="drafts/web/packagevariant-1")
+
+    world.apply(planned)
+
+    assert states(world) == {"db": "merged", "web": "open"}
+
+
+def test_a_group_is_approved_as_one_or_not_at_all(make: Make) -> None:
+    world = make(GROUPED)
+    world.run()
+    path = "manifests/edge-1-web.yaml"
+    control = world.repo("control")
+    text = control.read("main", path).decode()
+    paused = text.replace("metadata:\n", 'metadata:\n  annotations: {reconciler.dev/paused: "true"}\n')
+    control.commit({path: paused}, message="Not now\n")
+
+    world.run()
+
+    assert world.pulls("edge-1")[0].state == "open"
+
+
+def test_a_whole_group_is_approved(make: Make) -> None:
+    world = make(GROUPED)
+    world.run()
+    world.run()
+    world.run()
+
+    assert world.pulls("edge-1")[0].merged
+    assert tags(world) == {"refs/tags/db/v1", "refs/tags/web/v1"}
+    assert world.run().plan.is_empty

@@ -1,0 +1,79 @@
+"""Approval by policy in Git alone: the local forge merges what a rule lets pass, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from tests.support.git import Repo
+from tests.support.small_world import _CONFIGURATION, manifest, write_world
+from tests.support.world import World
+
+EDGE = ("edge-1",)
+
+
+def make_world(root: Path, rule: str) -> World:
+    write_world(
+        root, EDGE, more={"reconciler.yaml": f"{_CONFIGURATION}  approval:\n    auto:\n    - {rule}\n"}
+    )
+    return World(root)
+
+
+def edge(world: World) -> Repo:
+    return Repo(world.root / "edge-1.git")
+
+
+def tags(world: World) -> set[str]:
+    return {ref for ref in edge(world).refs() if ref.startswith("refs/tags/")}
+
+
+def test_what_stands_is_approved_by_the_next_run_and_published(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", "{}")
+    world.run("apply")
+    assert tags(world) == set()
+
+    said = world.run("apply")
+
+    assert "2 to approve" in said.out
+    assert tags(world) == {"refs/tags/web/v1", "refs/tags/db/v1"}
+    world.run("apply")
+    before = world.all_refs()
+    assert world.run("apply", cache="another").code == Exit.DONE
+    assert world.all_refs() == before
+
+
+def test_a_required_check_never_passes_where_nobody_runs_checks(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", "{checks: [ci]}")
+    world.run("apply")
+
+    assert "Nothing was written" in world.run("apply").out
+    assert tags(world) == set()
+
+
+def test_a_deletion_is_never_approved(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", "{}")
+    for _ in range(3):
+        world.run("apply")
+    Repo(world.control, time=1_767_400_000).commit({manifest("edge-1", "web"): None}, message="Gone\n")
+    world.run("apply")
+
+    assert "keep" in world.run("apply").out
+    assert edge(world).read("main", "web/Kptfile")
+
+
+def test_a_selector_that_kubernetes_would_refuse_is_refused_with_its_place(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", "{selector: {matchExpressions: [{key: a, operator: Near}]}}")
+
+    said = world.run("plan")
+
+    assert said.code == Exit.INVALID_INPUT
+    assert "reconciler.yaml:10" in said.err
+    assert "Near" in said.err
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_a_plan_names_what_a_policy_approves(tmp_path: Path, kind: str) -> None:
+    world = make_world(tmp_path / "w", "{}")
+    world.run("apply")
+
+    assert "ApprovedByPolicy" in world.run("plan", "--output", kind).out
