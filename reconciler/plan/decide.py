@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.errors import Exit, Problem
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory import Inventory, RepositoryView
+from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, MoveRef, Op, Plan
 from reconciler.plan.checksum import plan_checksum
 from reconciler.plan.claims import Denied, claim_package
@@ -43,7 +44,7 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     world = build_world(inventory, desired, resolution, rendered)
     decisions = tuple(decide(target, world) for target in world.targets)
     guarded, refusals = guard_changes(world, [decision.change for decision in decisions])
-    changes = group_changes(world, guarded)
+    changes = approve_changes(world, group_changes(world, guarded))
     found = [problem for decision in decisions for problem in decision.problems]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
     plan = Plan(
