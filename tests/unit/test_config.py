@@ -13,6 +13,8 @@ from reconciler.policy import (
     ForgeKind,
     ForgeRule,
     GroupBy,
+    LockMode,
+    LockPolicy,
     OnConflict,
     OnUnavailable,
     OpenOn,
@@ -59,6 +61,7 @@ spec:
     email: bot@example.com
   limits:
     yamlDepth: 20
+  lock: {mode: reviewed, reviewed: {strict: true}}
   onConflict: upstream
   unavailable: warn
   suspend: true
@@ -103,6 +106,7 @@ def test_every_setting_reaches_the_policy() -> None:
     assert (policy.deletions.share, policy.deletions.minimum, policy.deletions.count) == (0.5, 2, 7)
     assert (policy.commits.name, policy.commits.email) == ("Bot", "bot@example.com")
     assert policy.limits.yaml_depth == 20
+    assert policy.lock == LockPolicy(LockMode.REVIEWED, strict=True)
     assert policy.on_conflict is OnConflict.UPSTREAM
     assert (policy.unavailable, policy.suspend) == (OnUnavailable.WARN, True)
     assert policy.forges == (ForgeRule("https://github.com/acme", ForgeKind.GITHUB),)

@@ -16,7 +16,10 @@ from reconciler.ids import ObjectKey
 from reconciler.inventory import PullState
 from reconciler.plan.changes import Change, Op, Plan, WriteDraft
 from reconciler.reasons import Reason
-from reconciler.report.summary import detail, summary_line
+from reconciler.report.json import plan_value
+from reconciler.report.markdown import plan_markdown, pull_body
+from reconciler.report.summary import Names, detail, summary_line
+from reconciler.report.text import plan_lines
 from tests.support.model import ModelWorld, blueprint, kptfile, package
 
 POINT = """\
@@ -102,6 +105,18 @@ def test_row_and_conditions_agree(
     for plan in (world.run(), world.run()):
         assert_agree(plan)
         assert words in "".join(only(plan).unready), "what is published and not ready says so too"
+
+
+def test_every_report_says_what_is_not_ready(world: ModelWorld) -> None:
+    world.variants["web"] = spec(4)
+    first, kept = world.run(), world.run()
+    reason = "security.review: the package has no such condition"
+
+    for plan in (first, kept):
+        assert any(f"not ready: {reason}" in line for line in plan_lines(plan, Names()))
+        assert f"not ready: {reason}" in plan_markdown(plan, Names()), "also of a package that is kept"
+        assert plan_value(plan, Names())["changes"][0]["unready"] == [reason]
+    assert reason in pull_body(only(first), Names())
 
 
 def test_an_open_conflict_is_not_ready(world: ModelWorld) -> None:
