@@ -8,6 +8,7 @@ from enum import StrEnum
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.expand import Desired, SetDiff, diff_variants, expand
 from reconciler.expand.assumed import assume_upstreams
+from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
@@ -30,7 +31,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found. `unread` are the problems of repositories that could not be read."""
+    """What a check found, and the policy of the base: None if that has none that can be read.
+
+    `unread` are the problems of repositories that could not be read.
+    """
 
     comparison: Comparison
     names: Names
@@ -39,6 +43,8 @@ class Checked:
     branch: str
     unread: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+    control: Mirror | None = None
+    trusted: Policy | None = None
 
 
 def check_proposal(
@@ -86,6 +92,8 @@ def check_proposal(
         branch=proposal.branch,
         unread=tuple(_unread(proposed.inventory)) if deep else (),
         notes=proposed.inventory.notes,
+        control=proposal.base.mirror,
+        trusted=trusted,
     )
 
 

@@ -11,7 +11,7 @@ from reconciler.cli.check import LEVELS, check
 from reconciler.cli.options import with_consent
 from reconciler.cli.output import Output, make_printer
 from reconciler.cli.plan import show_plan
-from reconciler.cli.workflow import Runner, check_event, current_runner
+from reconciler.cli.workflow import Runner, check_event, current_runner, pull_number
 from reconciler.errors import Exit, ReconcilerError, UsageError
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def _check(ctx: click.Context, inputs: Inputs) -> int:
         base=inputs.text("base") or os.environ.get("GITHUB_BASE_REF", ""),
         head="",
         level=inputs.choice("level", LEVELS),
+        comment_on=pull_number(os.environ) if inputs.flag("comment") else None,
         strict=inputs.flag("strict"),
         detailed_exitcode=inputs.flag("detailed-exitcode"),
         json_file=inputs.reports / JSON_FILE,

@@ -1,5 +1,6 @@
 """`check`: what merging a change of the control repository would do, and whether it may."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.cli.workflow import Runner, current_runner
 from reconciler.errors import ConfigurationError, Exit, Problem, worst
 from reconciler.reasons import Reason
+from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.check import Checked
@@ -41,6 +43,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Compare manifests alone, or the packages of the fleet too; auto: packages if they can be read.",
 )
+@click.option(
+    "--comment-on",
+    type=click.IntRange(1),
+    metavar="NUMBER",
+    help="Also say it in one comment on this pull request, where the token may write.",
+)
 @click.option("--strict", is_flag=True, help="Problems that were there before count too.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when merging changes something.")
 @click.option("--json-file", type=FILE, metavar="FILE", help="Also write the JSON report there.")
@@ -52,6 +60,7 @@ def check(
     base: str,
     head: str,
     level: str,
+    comment_on: int | None,
     json_file: Path | None,
     sarif_file: Path | None,
     no_color: bool,
@@ -70,6 +79,7 @@ def check(
       reconciler check                          HEAD against the default branch
       reconciler check --base release-1         against another branch
       reconciler check --level manifests        without reading any other repository
+      reconciler check --comment-on 7           and say it on pull request 7, in place
       reconciler check --control https://git.example/acme/control.git --head my-branch
     """
     from reconciler.check import Level, check_proposal
@@ -81,8 +91,11 @@ def check(
         _say_unusable(runner, error)
         raise
     code = _exit_of(checked, level, strict=strict, detailed=detailed_exitcode)
-    _show(make_printer(colour=not no_color), checked, Output(output))
+    printer = make_printer(colour=not no_color)
+    _show(printer, checked, Output(output))
     _tell(runner, checked, code, json_file, sarif_file)
+    if comment_on:
+        _comment(printer, checked, comment_on)
     return code
 
 
@@ -135,6 +148,20 @@ def _tell(
             "exit-code": str(int(code)),
         }
     )
+
+
+def _comment(printer: "Printer", checked: "Checked", number: int) -> None:
+    """Say it on the pull request; where that cannot be, say why and leave it at that."""
+    from reconciler.apply.remark import write_remark
+    from reconciler.report.markdown import comparison_markdown
+
+    why = "the merged configuration cannot be read"
+    if checked.trusted is not None and checked.control is not None:
+        body = comparison_markdown(checked.comparison, checked.names, checked.unread)
+        text = printer.redactor.text(body)
+        why = write_remark(checked.control, checked.trusted, os.environ, number, text)
+    if why:
+        printer.lines([f"note: no comment on pull request {number}: {terminal(why)}"], err=True)
 
 
 def _exit_of(checked: "Checked", level: str, *, strict: bool, detailed: bool) -> Exit:

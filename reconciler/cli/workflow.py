@@ -1,6 +1,7 @@
 """The files that a workflow runner gives a step: summary, outputs, annotations; nothing without a runner."""
 
 import os
+import re
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from reconciler.report.redact import Redactor
 from reconciler.report.workflow import Annotation, annotation_lines, fit_summary, output_block
 
 _PULL_REQUEST = "pull_request"
+_PULL_REF = re.compile(r"refs/pull/([0-9]+)/(?:merge|head)")
 
 
 class Runner:
@@ -61,6 +63,13 @@ class Runner:
 def current_runner() -> Runner:
     """Return the runner that this process runs under, as its environment says."""
     return Runner(os.environ)
+
+
+def pull_number(environment: Mapping[str, str]) -> int | None:
+    """Return the number of the pull or merge request that this run is for, None if it is for none."""
+    found = _PULL_REF.fullmatch(environment.get("GITHUB_REF", ""))
+    text = found[1] if found else environment.get("CI_MERGE_REQUEST_IID", "")
+    return int(text) if re.fullmatch(r"[1-9][0-9]{0,9}", text) else None
 
 
 def check_event(environment: Mapping[str, str]) -> None:
