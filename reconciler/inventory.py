@@ -197,10 +197,7 @@ class GroupBranch:
 
 @dataclass(frozen=True, slots=True)
 class MainRevision:
-    """A state of a package on main's first-parent history that no tag names yet, oldest first.
-
-    `workspaces` are the ones that its commit's annotation gives to revisions, by number.
-    """
+    """A state on main's first parents that no tag names; `workspaces` is its commit's annotation, by number."""
 
     commit: Commit
     tree: Oid
