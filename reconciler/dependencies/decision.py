@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from reconciler.dependencies.establish import Before, Established, establish
 from reconciler.dependencies.fleet import Memo, outdated
+from reconciler.dependencies.inputs import unbound_inputs
 from reconciler.dependencies.invariants import breaches, breaches_of_step
 from reconciler.dependencies.lifecycle import keep_all, moves_along, sweep
 from reconciler.dependencies.lockfile import (
@@ -280,7 +281,7 @@ class _Run:
         solution = self._solve(self._asked(world, old))
         fresh = resolution_of(world, solution, before.resolution)
         found = self._establish(world, solution, fresh, before, keeps=keeps)
-        problems = (*solution.problems, *found.problems)
+        problems = (*solution.problems, *found.problems, *unbound_inputs(world, solution))
         is_open = bool(problems) or keeps or not self.wishes.dependencies
         lock = lock_of(
             world.cluster,

@@ -10,8 +10,8 @@ from reconciler.dependencies.world import World
 
 _OF_KIND = {
     FactKind.DOWNGRADE: (
-        "Consent with the annotation packaging.carvel.dev/downgradable on a PackageInstall, or take "
-        "the package out of the lock with `lock --upgrade {name}`"
+        "Consent with packaging.carvel.dev/downgradable on the PackageInstall or `allowDowngrade` in "
+        "reconciler.yaml, or take the package out of the lock with `lock --upgrade {name}`"
     ),
     FactKind.WITHDRAWN: "Ask for another version of {name}",
     FactKind.POLICY: "Change the version policy of {name}, or name a version",

@@ -24,6 +24,7 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_digest_or_constraint,
 )
+from reconciler.dependencies.wishes import UNSAID_POLICY, RevisionPolicy, RevisionWish
 from reconciler.errors import Location
 
 
@@ -179,7 +180,7 @@ class Requirement:
 
     `default` is the package to create where only an interface is asked for. `install` False
     means that only what is there or planned for other reasons counts. `wired` tells that data
-    flows from the dependency, so that the two have an order.
+    flows from the dependency, so that the two have an order. `gives` are the inputs that it gets.
     """
 
     alternatives: tuple[Need, ...]
@@ -190,6 +191,7 @@ class Requirement:
     actions: Actions = Actions()
     default: PackageNeed | None = None
     wired: bool = False
+    gives: tuple[str, ...] = ()
     location: Location = field(default=Location(""), compare=False)
 
     def __str__(self) -> str:
@@ -208,9 +210,15 @@ class Interface:
 
     def meets(self, need: InterfaceNeed) -> bool:
         """Whether this implementation has the name, the version and the shape that is needed."""
+        return self.has_shape(need) and self.has_version(need)
+
+    def has_version(self, need: InterfaceNeed) -> bool:
+        """Whether this implementation has a version that is asked for."""
+        return not need.range.text or (self.version is not None and need.range.allows(self.version))
+
+    def has_shape(self, need: InterfaceNeed) -> bool:
+        """Whether this implementation has the name and the shape that is needed, whatever its version."""
         if self.id != need.id:
-            return False
-        if need.range.text and (self.version is None or not need.range.allows(self.version)):
             return False
         given = (self.outputs, self.parameters, self.credentials)
         wanted = (need.outputs, need.parameters, need.credentials)
@@ -229,6 +237,7 @@ class Candidate:
     `kind` is what installs it where a dialect has several kinds. `names` are further names that
     requirements may use. `withdrawn` means that nobody should newly choose it, `unavailable` that
     only the lock still knows it, `retain` that it has data worth keeping when nobody needs it.
+    `inputs` are what somebody must give: parameters without a default, and credentials.
     """
 
     id: PackageId
@@ -245,6 +254,7 @@ class Candidate:
     unavailable: bool = False
     source: str = ""
     kind: str = ""
+    inputs: tuple[str, ...] = ()
     labels: Pairs = ()
     keywords: tuple[str, ...] = ()
     retain: bool = False
@@ -282,46 +292,13 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class RevisionPolicy:
-    """What a Crossplane package says about its revisions.
-
-    Unless it is `manual`, the revision that is asked for becomes the active one at once. Of the
-    inactive ones the `history_limit` newest stay, all of them if it is 0. `take_over` names the packages
-    whose kinds this one may get; with `prune_kinds` kinds go with the last revision that has them.
-    """
-
-    manual: bool = False
-    history_limit: int = 1
-    take_over: tuple[str, ...] = ()
-    prune_kinds: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RevisionWish:
-    """What a person says about one revision: whether it is to be active.
-
-    It is the revision of this name, or the one of package object `package` with this image or digest.
-    """
-
-    kind: str
-    name: str
-    active: bool
-    package: str = ""
-    image: str = ""
-    digest: str = ""
-    location: Location = field(default=Location(""), compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
-
-
-@dataclass(frozen=True, slots=True)
 class Install:
     """What a user asked for: a package to be present in a cluster, or one that is there already.
 
     `kind` and `api_version` say which manifest; `external` means that nothing is installed and
     only what it provides counts. `inherit` are settings that generated dependencies take over.
-    Without `prune_dependencies` they stay when this install goes.
+    Without `prune_dependencies` they stay when this install goes. `gives` are inputs of dependencies,
+    as `alias#name`; which ones `gives_credentials` brings is not known here.
     """
 
     namespace: str
@@ -343,8 +320,10 @@ class Install:
     origin: Version | None = None
     allow_downgrade: bool = False
     ignore_platforms: frozenset[Platform] = frozenset()
-    revisions: RevisionPolicy = RevisionPolicy()
+    revisions: RevisionPolicy = UNSAID_POLICY
     prune_dependencies: bool = True
+    gives: tuple[str, ...] = ()
+    gives_credentials: bool = False
     location: Location = field(default=Location(""), compare=False)
 
     _hash: int = field(init=False, default=0, compare=False, repr=False)

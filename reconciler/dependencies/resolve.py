@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from reconciler.dependencies.answer import Answer, OutOfSteps, Unsatisfiable
 from reconciler.dependencies.concede import concede
 from reconciler.dependencies.explain import explain
-from reconciler.dependencies.model import Install, PackageNeed
+from reconciler.dependencies.model import Install, Interface, InterfaceNeed, PackageNeed
 from reconciler.dependencies.pose import pose
-from reconciler.dependencies.question import Question, split
+from reconciler.dependencies.question import Question, Via, split
 from reconciler.dependencies.solution import Explanation, Resolved, Skipped, Solution, decode, with_requesters
 from reconciler.dependencies.solve import solve
 from reconciler.dependencies.verify import verify
@@ -47,7 +47,7 @@ def resolve(world: World) -> Solution:
         tuple(found.explanations),
         frozenset(found.failed),
         tuple(sorted(found.problems)),
-        tuple(_idle_words(world, found.resolved)),
+        (*_idle_words(world, found.resolved), *_odd_bindings(world, found.resolved)),
     )
     violations = verify(world, solution)
     if violations:
@@ -88,6 +88,36 @@ class _Found:
             case OutOfSteps():
                 self.problems += _exhausted(self.world, part, outcome)
                 self.failed.update(part.nodes)
+
+
+def _odd_bindings(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
+    """Yield a warning for each binding to an installation of a version that was not asked for.
+
+    Whoever binds decides: only the shape of an interface must fit.
+    """
+    chosen = {one.instance: one.candidate for one in resolved}
+    for one in resolved:
+        install = world.install_of(one.instance)
+        for edge in one.edges if install is not None else ():
+            need = edge.requirement.alternatives[edge.alternative]
+            if install is None or edge.via is not Via.BINDING or not isinstance(need, InterfaceNeed):
+                continue
+            bound = dict(install.bindings)[edge.requirement.alias]
+            offered = chosen[edge.target].interfaces if edge.target else _offered(world, edge.detail)
+            if not any(interface.meets(need) for interface in offered):
+                message = f"{edge.requirement.alias} is bound to {bound}, which is not {need}"
+                yield Problem(install.location, Reason.INVALID_VERSION, message, subject=str(install))
+
+
+def _offered(world: World, target: str) -> tuple[Interface, ...]:
+    """Return the interfaces of what stands there under the name of a binding."""
+    there = {_name(one.namespace, one.name): one.interfaces for one in world.presence.installations}
+    there |= {_name(one.namespace, one.name): one.interfaces for one in world.installs}
+    return there.get(target.removeprefix("binding:"), ())
+
+
+def _name(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
 
 
 def _gives_way(install: Install, explanation: Explanation) -> Problem:

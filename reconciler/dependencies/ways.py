@@ -62,15 +62,15 @@ def _binding(asked: _Asked, name: str) -> Iterator[Way]:
             if (install.namespace, install.name) != (space, short):
                 continue
             if install.external:
-                usable = not wanted or _offers(install.interfaces, wanted)
+                usable = not wanted or _has_shape(install.interfaces, wanted)
                 yield from [Way(Via.BINDING, target=target)] if usable else []
             else:
                 way = _to_install(asked, install, None, Via.BINDING)
-                yield _keep(asked, way, wanted) if wanted else way
+                yield _narrow(asked, way, lambda c: _has_shape(c.interfaces, wanted)) if wanted else way
             return
         for found in world.presence.installations:
             if (found.namespace, found.name) == (space, short):
-                if not wanted or _offers(found.interfaces, wanted):
+                if not wanted or _has_shape(found.interfaces, wanted):
                     yield Way(Via.BINDING, target=target)
                 return
 
@@ -250,6 +250,11 @@ def _implements(candidate: Candidate, need: InterfaceNeed) -> bool:
 
 def _offers(interfaces: tuple[Interface, ...], wanted: list[InterfaceNeed]) -> bool:
     return any(interface.meets(need) for interface in interfaces for need in wanted)
+
+
+def _has_shape(interfaces: tuple[Interface, ...], wanted: list[InterfaceNeed]) -> bool:
+    """Whether what a person chose can do what is asked for; which version it is, is theirs to know."""
+    return any(interface.has_shape(need) for interface in interfaces for need in wanted)
 
 
 def _named(namespace: str, name: str) -> str:

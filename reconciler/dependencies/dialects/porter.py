@@ -35,12 +35,14 @@ from reconciler.reasons import Reason
 
 BINDINGS = "reconciler.dev/dependencies"
 EXTERNAL = "reconciler.dev/external"
+PRUNE_DEPENDENCIES = "reconciler.dev/prune-dependencies"
 STRATEGY = "reconciler.dev/version-strategy"
 _V1 = "io.cnab.dependencies"
 _V2 = "org.getporter.dependencies@v2"
 _LEGACY_V2 = "org.getporter.dependencies"
 _TEMPLATE = re.compile(r"\{\{\s*([^}]*?)\s*\}\}")
 _NAMESPACE, _NAME = "installation.namespace", "installation.name"
+_PARAMETER, _CREDENTIAL = "parameter", "credential"
 _PREFIX, _PLURAL = "io.cnab.interface.", "io.cnab.interfaces."
 
 
@@ -64,6 +66,9 @@ def read_installation(document: Document, source: Source) -> Reading:
         external=custom.get(EXTERNAL) is True,
         interfaces=tuple(_provided(custom.get("provides"), (), notes)),
         skip_dependencies=bindings is False,
+        prune_dependencies=custom.get(PRUNE_DEPENDENCIES) is not False,
+        gives=tuple(sorted(name for name in parsed.parameters if "#" in name)),
+        gives_credentials=bool(parsed.credential_sets),
         bindings=_pairs(bindings),
         policy=Policy(strategy) if strategy in list(Policy) else Policy.HIGHEST,
         location=source.location,
@@ -118,6 +123,7 @@ def read_bundle(
         digest=digest,
         requires=tuple(one for one in requirements if one is not None),
         interfaces=tuple(_provided(provided, shape, notes)),
+        inputs=tuple(sorted(_inputs(document))),
         names=tuple({str(document.get("name"))} - {own, "None"}),
         keywords=tuple(map(str, document.get("keywords") or ())),
         source=own,
@@ -176,6 +182,12 @@ def _requirement(item: Any, path: Path, notes: Notes) -> Requirement | None:
         share=reader.share(),
         actions=reader.actions(),
         default=default,
+        gives=tuple(
+            sorted(
+                [_input(_PARAMETER, name) for name in parsed.parameters]
+                + [_input(_CREDENTIAL, name) for name in parsed.credentials]
+            )
+        ),
         wired=any("bundle.dependencies." in str(value) or ".outputs." in str(value) for value in inner),
         location=notes.at(*path),
     )
@@ -311,6 +323,26 @@ def _items(section: Any) -> Pairs:
         ]
     known = [one for one in section if isinstance(one, Mapping)] if isinstance(section, list) else []
     return tuple(sorted((str(one.get("name")), str(one.get("type") or "")) for one in known))
+
+
+def _inputs(document: Document) -> Iterator[str]:
+    """Yield what somebody must give to a bundle, whichever file says so.
+
+    In `porter.yaml` a parameter without a default and a credential that is not optional; in
+    `bundle.json`, whose sections are maps, what says that it is required.
+    """
+    for what, key in ((_PARAMETER, "parameters"), (_CREDENTIAL, "credentials")):
+        section = document.get(key)
+        for name, one in _listed(section):
+            listed = isinstance(section, list)
+            item = one if isinstance(one, Mapping) else {}
+            optional = "default" in item or item.get("required") is False
+            if (listed and not optional) or (not listed and item.get("required") is True):
+                yield _input(what, str(item.get("name") or name))
+
+
+def _input(what: str, name: str) -> str:
+    return f"{what} {name}"
 
 
 def _provided(provides: Any, shape: tuple[Pairs, ...], notes: Notes) -> Iterator[Interface]:

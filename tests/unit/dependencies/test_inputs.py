@@ -1,0 +1,114 @@
+"""Inputs that must be bound, and bindings that people choose: what somebody gives, and what nobody does."""
+
+from dataclasses import replace
+
+import pytest
+
+from reconciler.dependencies.decision import decide, read_locks
+from reconciler.dependencies.dialects.porter import read_bundle
+from reconciler.dependencies.resolve import resolve
+from reconciler.dependencies.scopes import Scopes
+from reconciler.errors import Location, Problem
+from reconciler.inventory import Source
+from reconciler.reasons import Reason
+from tests.support.dependency_manifests import bundle, installation, world_of
+
+DB = bundle("db", "1.0.0", more="parameters: [{name: size, type: integer}]\ncredentials: [{name: key}]")
+
+
+def press(given: str = "{}") -> str:
+    return bundle("press", "1.0.0", "{requires: [{name: db, reference: r.io/db, " + given + "}]}")
+
+
+def problems(text: str) -> tuple[Problem, ...]:
+    world = replace(world_of(text), cluster="one")
+    return decide(Scopes((world,)), read_locks({})).problems
+
+
+@pytest.mark.parametrize(
+    ("written", "inputs"),
+    [
+        ({"parameters": [{"name": "a"}, {"name": "b", "default": 1}]}, ("parameter a",)),
+        ({"credentials": [{"name": "a"}, {"name": "b", "required": False}]}, ("credential a",)),
+        ({"parameters": {"a": {"required": True}, "b": {"definition": "b"}}}, ("parameter a",)),
+        ({"credentials": {"a": {"required": True}, "b": {}}}, ("credential a",)),
+    ],
+)
+def test_what_must_be_given_is_said_by_each_file_in_its_own_way(
+    written: dict[str, object], inputs: tuple[str, ...]
+) -> None:
+    document = {"name": "db", "version": "1.0.0", **written}
+
+    (found,) = read_bundle(document, Source(Location("db/porter.yaml"))).candidates
+
+    assert found.inputs == inputs
+
+
+def test_an_input_that_nobody_gives_is_told_with_what_helps() -> None:
+    (problem,) = problems(installation("blog", "press") + press("labels: {}") + DB)
+
+    assert problem.reason == Reason.UNBOUND_INPUT
+    assert problem.subject == "Installation prod/blog"
+    assert "r.io/db 1.0.0 needs the credential key, the parameter size" in problem.message
+    assert "db#size" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [
+        ("parameters: {size: 3}, credentials: {key: '${bundle.credentials.key}'}", ""),
+        ("credentials: {key: x}", "parameters: {db#size: 3}"),
+        ("parameters: {size: 3}", "credentialSets: [cloud]"),
+    ],
+    ids=["the parent", "the parent and the user", "a credential set"],
+)
+def test_the_parent_or_the_user_gives_it(given: str, more: str) -> None:
+    assert problems(installation("blog", "press", more=more) + press(given) + DB) == ()
+
+
+def test_what_is_bound_to_an_installation_needs_nothing_more() -> None:
+    bound = installation("blog", "press", more="custom: {reconciler.dev/dependencies: {db: mine}}")
+    mine = installation("mine", "db")
+
+    assert problems(bound + mine + press("labels: {}") + DB) == ()
+
+
+def test_without_dependencies_data_is_given_by_hand() -> None:
+    alone = installation("blog", "press", more="custom: {reconciler.dev/dependencies: false}")
+    world = replace(world_of(alone + press("labels: {}") + DB), cluster="one")
+
+    decision = decide(Scopes((world,)), read_locks({}))
+
+    assert decision.problems == ()
+    (scope,) = decision.scopes
+    assert scope.after is not None
+    assert [one.instance.name for one in scope.after.resolution.packages] == ["r.io/press"]
+
+
+MYSQL = "{requires: [{name: db, interface: {name: mysql, version: 5.7.x, outputs: [{name: url}]}}]}"
+
+
+def external(provides: str) -> str:
+    custom = f"custom: {{reconciler.dev/external: true, provides: [{provides}]}}"
+    return installation("mine", "gone", more=custom)
+
+
+def test_who_binds_decides_on_the_version_and_is_warned() -> None:
+    bound = installation("blog", "press", more="custom: {reconciler.dev/dependencies: {db: mine}}")
+    text = bound + bundle("press", "1.0.0", MYSQL)
+    mysql = "{{interface: io.cnab.interface.mysql, version: {}, outputs: [{{name: url, type: string}}]}}"
+
+    assert resolve(world_of(text + external(mysql.format("5.7.9")))).warnings == ()
+    other = resolve(world_of(text + external(mysql.format("8.0.0"))))
+    assert other.problems == ()
+    assert "db is bound to mine, which is not the interface io.cnab.interface.mysql 5.7.x" in str(
+        other.warnings
+    )
+
+
+def test_what_lacks_an_output_cannot_be_bound() -> None:
+    bound = installation("blog", "press", more="custom: {reconciler.dev/dependencies: {db: mine}}")
+    text = bound + bundle("press", "1.0.0", MYSQL)
+    shapeless = external("{interface: io.cnab.interface.mysql, version: 5.7.9}")
+
+    assert [one.code for one in resolve(world_of(text + shapeless)).explanations] == ["E-BIND"]
