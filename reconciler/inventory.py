@@ -197,7 +197,7 @@ class GroupBranch:
 
 @dataclass(frozen=True, slots=True)
 class MainRevision:
-    """A state on main's first parents that no tag names; `workspaces` is its commit's annotation, by number."""
+    """A state on main's first parents that no tag names; `workspaces` are as its commit says, by number."""
 
     commit: Commit
     tree: Oid
