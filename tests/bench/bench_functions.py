@@ -7,8 +7,9 @@ for the machine on which PyYAML's C loader reads the same ten resources in `QUIE
 longer in the same run, because the machine is slower or busy, the goals are longer in proportion.
 
 *Fleets* are compared with `kpt fn render` on one such package, whose three functions are `/bin/cat`:
-they copy their input, and what real ones would take is not counted. Both are wall time, in turns in
-the same run, with nothing kept from run to run. Three kinds, told apart because they share unlike much:
+they copy their input, and what real ones would take is not counted. Both are wall time, in turns of
+about a second in the same run, with nothing kept from run to run; the best turn of each counts, as
+whatever else the machine does only takes time away. Three kinds, told apart because they share unlike much:
 all different (no file occurs twice), variants of one blueprint (all but the Kptfile occur in every
 package, as where a set makes them; each gets its own namespace, label and annotation), and variants
 that are rendered already. The goal is for the variants; the others are shown.
@@ -45,7 +46,8 @@ FLEET = 1000
 RATIO_GOAL = 100
 QUIET_MS = 1.1
 ROUNDS = 21
-TURNS = 3
+TURNS = 4
+JUDGED = "variants of one blueprint"
 DEPLOYMENT = """apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -175,7 +177,7 @@ def fleets() -> list[Fleet]:
     rendered = [run_pipeline(files, (), POLICY).files for files in variants]
     return [
         Fleet("all different", different, []),
-        Fleet("variants of one blueprint", variants, []),
+        Fleet(JUDGED, variants, []),
         Fleet("variants, rendered already", list(rendered), []),
     ]
 
@@ -221,13 +223,13 @@ def compare(kpt: str | None) -> list[str]:
     print(f"\n{FLEET} packages x 3 steps, {cores} processes{'':15} packages/s   times kpt")
     missed = []
     for fleet in listed:
-        times = [ours / kpts for ours, kpts in zip(fleet.rates, theirs, strict=False)]
-        ratio = f"{statistics.median(times):8.0f}" if times else "      --"
-        print(f"{fleet.what:45} {statistics.median(fleet.rates):12.0f} {ratio}")
-        if times and fleet.what.startswith("variants of") and statistics.median(times) < RATIO_GOAL:
-            missed.append(f"{fleet.what}: {ratio.strip()} times kpt's throughput, less than {RATIO_GOAL}")
+        ratio = max(fleet.rates) / max(theirs) if theirs else 0.0
+        shown = f"{ratio:8.0f}" if theirs else "      --"
+        print(f"{fleet.what:45} {max(fleet.rates):12.0f} {shown}")
+        if theirs and fleet.what == JUDGED and ratio < RATIO_GOAL:
+            missed.append(f"{fleet.what}: {ratio:.0f} times kpt's throughput, less than {RATIO_GOAL}")
     if theirs:
-        print(f"{'kpt fn render, executables that only copy':45} {statistics.median(theirs):12.1f}")
+        print(f"{'kpt fn render, executables that only copy':45} {max(theirs):12.1f}")
     else:
         print("kpt is not installed: there is nothing to compare with, and that goal is not judged")
     return missed

@@ -1,6 +1,5 @@
 """Editing a document: splice where that can be done, else ruamel.yaml; checked by parsing either way."""
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from reconciler.krm.yaml.edits import (
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.in_place import edit_in_place
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
+from reconciler.krm.yaml.lines import ODD_BREAK
 from reconciler.krm.yaml.marks import Path
 from reconciler.krm.yaml.model import canonical, edited
 from reconciler.krm.yaml.replacement import CannotSpliceError, Replacement, splice
@@ -24,8 +24,6 @@ from reconciler.krm.yaml.splice import plan_splice
 from reconciler.krm.yaml.tree import Tree
 
 _BOM: Final = "\ufeff"
-_ODD_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
-"""Line breaks of YAML 1.1 that nobody writes: lines are not where we look for them."""
 
 
 def apply_edits(text: str, edits: Iterable[Edit], limits: YamlLimits = PACKAGE_LIMITS) -> EditResult:
@@ -81,7 +79,7 @@ def _reads_as(text: str, wanted: bytes, limits: YamlLimits) -> bool:
 
 def _splice_all(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits) -> str:
     """Make all edits; those that cannot disturb each other share one pass over the text."""
-    if _ODD_BREAK.search(tree.text):
+    if ODD_BREAK.search(tree.text):
         raise CannotSpliceError
     pending: list[Replacement] = []
     touched: list[Path] = []

@@ -16,6 +16,7 @@ from reconciler.krm.yaml.edits import AddKey, Edit, SetLineComment, SetValue
 from reconciler.krm.yaml.emit import emit_entry
 from reconciler.krm.yaml.errors import YamlError
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS
+from reconciler.krm.yaml.lines import ODD_BREAK
 from reconciler.krm.yaml.load import iterate_documents
 from reconciler.krm.yaml.marks import Path
 from reconciler.krm.yaml.model import canonical, plain_value
@@ -25,7 +26,6 @@ from reconciler.krm.yaml.replacement import Replacement, splice
 from reconciler.krm.yaml.tree import Entry, Mapping, Scalar, Slot, Tree
 
 _NOT_SCALAR: Final = (Raw, dict, list, tuple)
-_ODD_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
 _LEAD: Final = re.compile(r" *(?:- +)*")
 """What may stand before a key on its line: spaces, and the dashes of items that start with it."""
 _REST: Final = re.compile(r"[ \t]*(?:(?<=[ \t])(#[^\r\n]*))?(?=\r?\n|\Z)")
@@ -69,7 +69,6 @@ class _Lines:
         self._comments: dict[int, Replacement] = {}
         self._added: dict[int, _Added] = {}
         self._new: dict[Path, int] = {}
-        self._plain: bool | None = None
 
     def take(self, edit: Edit) -> bool:
         """Make one edit, if it is simple and meets none before it."""
@@ -148,60 +147,94 @@ class _Lines:
     def _add(self, edit: AddKey) -> bool:
         """Put a key below another one of a mapping, or below those that were put there before."""
         path, key, value = edit.path, edit.key, edit.value
-        parent = self._tree.find(path)
-        if not isinstance(parent, Mapping) or not parent.raw.value or parent.style is Style.FLOW:
+        spot = _spot(self._tree, path, edit.after)
+        if spot is None or key in spot.names or not _is_flat(value):
             return False
-        if not _is_flat(value) or len(path) > _DEEPEST or not self._is_plain() or parent.find(key):
+        at = self._place(spot, path, edit.after)
+        if at is None:
             return False
-        place = self._place(parent, path, edit.after)
-        if place is None:
-            return False
-        at, column = place
-        new = emit_entry(key, value, self._tree.layout) if isinstance(value, dict) else emit_entry(key, value)
+        new = _entry_text(key, value) if isinstance(value, str) else emit_entry(key, value, self._tree.layout)
+        pad = "\n" + " " * spot.column
         before = self._added[at].text if at in self._added else ""
-        self._added[at] = _Added(f"{before}\n{' ' * column}{indent(new, column)}", path, key, column)
+        text = new.replace("\n", pad) if "\n" in new else new
+        self._added[at] = _Added(f"{before}{pad}{text}", path, key, spot.column)
         self._new[(*path, key)] = at
-        self._lines.append(f"- {indent(new, 2)}\n")
+        self._lines.append(f"- {indent(new, 2)}\n" if "\n" in new else f"- {new}\n")
         self.wanted.append({key: plain_value(value)})
         return True
 
-    def _place(self, parent: Mapping, path: Path, after: str | None) -> tuple[int, int] | None:
-        """Return where a key goes that follows `after`, else goes last, and in which column."""
-        known = parent.find(after) if after is not None else None
-        entry = known or parent.last
-        at = self._new.get((*path, after)) if after is not None else None
-        at = self._line_below(entry) if at is None and entry is not None else at
-        if at is None or entry is None:
-            return None
-        column = self._tree.column(entry.start)
-        before = self._added.get(at)
+    def _place(self, spot: "_Spot", path: Path, after: str | None) -> int | None:
+        """Return where a key goes, next to those that were put there before; None if above one of them."""
+        follows = self._new.get((*path, after)) if after is not None else None
+        at = spot.at if follows is None else follows
+        before = self._added.get(at) if at is not None else None
         if before is None:
-            return at, column
+            return at
         if before.path == path:
-            fits = known is None and (before.key == after or (*path, after) not in self._new)
+            fits = not spot.known and (before.key == after or follows is None)
         else:
-            fits = column < before.column
-        return (at, column) if fits else None
+            fits = spot.column < before.column
+        return at if fits else None
 
-    def _is_plain(self) -> bool:
-        """Tell whether the text has nothing that reaches beyond its line but indentation."""
-        if self._plain is None:
-            text = self._tree.text
-            self._plain = not (len(text) > _LARGEST or may_have_anchor(text) or _ODD_BREAK.search(text))
-        return self._plain
 
-    def _line_below(self, entry: Entry) -> int | None:
-        """Return where the last line of an entry ends, None unless only the entry can own what is there."""
-        text = self._tree.text
-        lead = _LEAD.match(text, text.rfind("\n", 0, entry.start) + 1)
-        leaf = _last_leaf(entry.value.raw)
-        start, end = leaf.start_mark.index, leaf.end_mark.index
-        if lead is None or lead.end() != entry.start or start == end:
-            return None
-        if isinstance(leaf, ScalarNode) and leaf.style in ("|", ">"):
-            return None
-        rest = _REST.match(text, end)
-        return None if rest is None or _COMMENT_BELOW.match(text, rest.end()) else rest.end()
+class _Spot(NamedTuple):
+    """Where a key can be added to a mapping: below which place, in which column, beside which keys.
+
+    `at` is None where something else may own what follows; `known` tells whether the key that it is
+    to follow is there.
+    """
+
+    names: frozenset[str]
+    at: int | None
+    column: int
+    known: bool
+
+
+def _spot(tree: Tree, path: Path, after: str | None) -> _Spot | None:
+    """Return where a key goes that follows `after`, else goes last; remembered with the document."""
+    asked = (path, after)
+    if asked not in tree.memo:
+        tree.memo[asked] = _find_spot(tree, path, after)
+    found: _Spot | None = tree.memo[asked]
+    return found
+
+
+def _find_spot(tree: Tree, path: Path, after: str | None) -> _Spot | None:
+    parent = tree.find(path)
+    if not isinstance(parent, Mapping) or not parent.raw.value or parent.style is Style.FLOW:
+        return None
+    if len(path) > _DEEPEST or not _is_plain(tree):
+        return None
+    known = parent.find(after) if after is not None else None
+    entry = known or parent.entries[-1]
+    names = frozenset(each.name for each in parent.entries)
+    return _Spot(names, _line_below(tree, entry), tree.column(entry.start), known is not None)
+
+
+def _is_plain(tree: Tree) -> bool:
+    """Tell whether a text has nothing that reaches beyond its line but indentation."""
+    text = tree.text
+    return not (len(text) > _LARGEST or may_have_anchor(text) or ODD_BREAK.search(text))
+
+
+def _line_below(tree: Tree, entry: Entry) -> int | None:
+    """Return where the last line of an entry ends, None unless only the entry can own what is there."""
+    text = tree.text
+    lead = _LEAD.match(text, text.rfind("\n", 0, entry.start) + 1)
+    leaf = _last_leaf(entry.value.raw)
+    start, end = leaf.start_mark.index, leaf.end_mark.index
+    if lead is None or lead.end() != entry.start or start == end:
+        return None
+    if isinstance(leaf, ScalarNode) and leaf.style in ("|", ">"):
+        return None
+    rest = _REST.match(text, end)
+    return None if rest is None or _COMMENT_BELOW.match(text, rest.end()) else rest.end()
+
+
+@lru_cache(maxsize=1024)
+def _entry_text(key: str, value: str) -> str:
+    """Return a key with a text; functions write the same ones into many resources."""
+    return emit_entry(key, value)
 
 
 @lru_cache(maxsize=1024)

@@ -1,5 +1,11 @@
 """Lines of a text around a place."""
 
+import re
+from typing import Final
+
+ODD_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+"""Line breaks of YAML 1.1 that nobody writes: lines are not where we look for them."""
+
 
 def line_start(text: str, offset: int) -> int:
     """Return where the line of a place starts."""

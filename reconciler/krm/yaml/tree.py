@@ -290,6 +290,11 @@ class Tree:
         return index_comments(self.text, self.raw)
 
     @cached_property
+    def memo(self) -> dict[Any, Any]:
+        """What was found out about the document, by question: it is asked again where texts are shared."""
+        return {}
+
+    @cached_property
     def layout(self) -> Layout:
         """How the document is laid out, so that what is added looks like what is there."""
         return detect_layout(self.raw)
