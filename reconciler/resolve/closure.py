@@ -27,7 +27,7 @@ from reconciler.resolve.variants import resolve
 from reconciler.state import PackageVariantRecord
 
 _TOLD = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
-_UNDECIDED = "They could not be decided in the steps that are allowed"
+_UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,7 @@ def _released(
         return
     unsure = {scope.cluster for scope in decision.scopes if not scope.finished} | scopes.doubtful
     wanted = {variant.key for variant in found.variants} | found.undecided
+    names = repository_names(inventory.repositories.values())
     unused = {
         (scope.cluster, one.name)
         for scope in decision.scopes
@@ -169,17 +170,16 @@ def _released(
         view = inventory.repositories.get(ObjectName(key.namespace, record.repository))
         if key in wanted or view is None or view.cluster in unsure:
             continue
-        if (view.cluster, _package_of(record, inventory)) not in unused:
+        if (view.cluster, _package_of(record, inventory, names)) not in unused:
             yield key
 
 
-def _package_of(record: PackageVariantRecord, inventory: Inventory) -> str:
+def _package_of(record: PackageVariantRecord, inventory: Inventory, names: Mapping[str, str]) -> str:
     """Return how locks call the package that a variant was made from, empty if that is not known any more."""
     upstream = record.spec.get("upstream") or {}
     view = inventory.repositories.get(ObjectName(record.namespace, upstream.get("repo") or ""))
     if view is None:
         return ""
-    names = repository_names(inventory.repositories.values())
     return package_id(names.get(view.url, ""), view.full_path(upstream.get("package") or "")).name
 
 

@@ -42,7 +42,12 @@ def generate(inventory: Inventory, desired: Desired, decision: Decision, roots: 
     need it. It never takes the place or the name of another variant: one with the same downstream and
     the same package serves as well, and any other is a problem that names both manifests. Order-free.
     """
-    maker = _Maker(inventory, wanted_packages(desired, inventory), {one.key: one for one in desired.variants})
+    maker = _Maker(
+        inventory,
+        _sources(inventory),
+        wanted_packages(desired, inventory),
+        {one.key: one for one in desired.variants},
+    )
     for scope in decision.scopes:
         known = roots.by_cluster.get(scope.cluster, {})
         for needed in needed_packages(scope.after.resolution) if scope.after else ():
@@ -57,9 +62,19 @@ def _key(instance: LockedInstance) -> RootKey:
     return RootKey(instance.slot.namespace, "/".join(instance.slot.path))
 
 
+def _sources(inventory: Inventory) -> Mapping[tuple[str, str], list[RepositoryView]]:
+    """Return the views of each repository by namespace and by how locks call it, the most specific first."""
+    names = repository_names(inventory.repositories.values())
+    found: dict[tuple[str, str], list[RepositoryView]] = {}
+    for view in sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key)):
+        found.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
+    return found
+
+
 @dataclass(slots=True)
 class _Maker:
     inventory: Inventory
+    sources: Mapping[tuple[str, str], list[RepositoryView]]
     taken: Mapping[PackageKey, tuple[DesiredVariant, ...]]
     named: Mapping[ObjectName, DesiredVariant]
     made: dict[PackageKey, DesiredVariant] = field(default_factory=dict)
@@ -100,15 +115,8 @@ class _Maker:
     def upstream(self, package: LockedPackage, namespace: str) -> RepositoryView | None:
         """Return the Repository of the namespace that has a package, the most specific one."""
         repository, _, path = package.instance.name.rpartition("//")
-        names = repository_names(self.inventory.repositories.values())
-        views = [
-            view
-            for view in self.inventory.repositories.values()
-            if view.key.namespace == namespace
-            and names.get(view.url) == repository
-            and is_within(path, view.directory)
-        ]
-        return min(views, key=lambda view: (-len(view.directory), view.key), default=None)
+        views = self.sources.get((namespace, repository), ())
+        return next((view for view in views if is_within(path, view.directory)), None)
 
     def downstream(self, askers: list[Root], namespace: str, name: str) -> RepositoryView:
         """Return where a package goes: where it is, as long as somebody there needs it, else to the first."""
