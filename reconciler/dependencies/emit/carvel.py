@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.dependencies.emit.generated import CARVEL_KIND, Generated
+from reconciler.dependencies.emit.generated import CARVEL_KIND, Generated, owner_of
 from reconciler.dependencies.versions import parse_relaxed
 
 API_VERSION = "packaging.carvel.dev/v1alpha1"
@@ -18,7 +18,7 @@ def emit_carvel(one: Generated, annotations: dict[str, str]) -> dict[str, Any] |
     settings = one.settings
     if not ("serviceAccountName" in settings or "cluster" in settings):
         return "Nobody who needs it names a service account that could install it"
-    owner = next((parent for parent in one.parents if parent.kind == CARVEL_KIND), None)
+    owner = owner_of(one, CARVEL_KIND)
     owned = {OWNER: f"{CARVEL_KIND}/{owner.name}"} if owner else {}
     version = one.package.version
     selection: dict[str, Any] = {"constraints": version}

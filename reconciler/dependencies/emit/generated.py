@@ -38,15 +38,16 @@ class ObjectRef(NamedTuple):
 class Generated:
     """One package to be installed for others.
 
-    `parents` are the objects that need it, lowest first: the first one owns it. `settings` are
-    what it takes over from them, `values` the Secrets that they name for it. `location` is the
-    manifest of the user's install that it is there for. `is_sure` tells that all who need it are
-    understood, so that nothing that they say is missing here.
+    `parents` are the objects that need it, lowest first; `owner` is the one that it was made for, as
+    long as that one needs it. `settings` are what it takes over from them, `values` the Secrets that
+    they name for it. `location` is the manifest of the user's install that it is there for.
+    `is_sure` tells that all who need it are understood, so that nothing that they say is missing.
     """
 
     package: LockedPackage
     ref: ObjectRef
     parents: tuple[ObjectRef, ...]
+    owner: ObjectRef | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     values: tuple[Values, ...] = ()
     location: Location = field(default=Location(""))
@@ -70,15 +71,27 @@ class Family:
         warnings: list[Problem] = []
         for one in self.packages.values():
             if one.owner != USER and one.instance.ecosystem != Ecosystem.KPT:
-                settings, differing = self._settings(one)
-                values, others = self._values(one)
-                parents = tuple(sorted(self.ref_of(parent) for parent in self._parents(one)))
-                above = list(self._above(one))
-                location = next((install.location for install in above if install), Location(""))
-                sure = None not in above
-                found.append(Generated(one, self.ref_of(one), parents, settings, values, location, sure))
-                warnings += [*differing, *others]
+                generated, differing = self._generated(one)
+                found.append(generated)
+                warnings += differing
         return tuple(sorted(found, key=lambda one: (one.ref, str(one.package.instance)))), tuple(warnings)
+
+    def _generated(self, one: LockedPackage) -> tuple[Generated, list[Problem]]:
+        settings, differing = self._settings(one)
+        values, others = self._values(one)
+        above = list(self._above(one))
+        made_for = self.packages.get(one.owner)
+        generated = Generated(
+            package=one,
+            ref=self.ref_of(one),
+            parents=tuple(sorted(self.ref_of(parent) for parent in self._parents(one))),
+            owner=self.ref_of(made_for) if made_for else None,
+            settings=settings,
+            values=values,
+            location=next((install.location for install in above if install), Location("")),
+            is_sure=None not in above,
+        )
+        return generated, [*differing, *others]
 
     def ref_of(self, one: LockedPackage) -> ObjectRef:
         """Return the object that a locked package has in the cluster, the user's own or a generated one."""
@@ -163,6 +176,12 @@ class Family:
         message = f"Those who need {self.ref_of(one)} give it different {name}: that of {install} counts"
         hint = "Write a manifest for the package yourself to decide."
         return Problem(install.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(install))
+
+
+def owner_of(one: Generated, kind: str) -> ObjectRef | None:
+    """Return the object of a kind that owns a generated one: its owner, else the lowest who needs it."""
+    candidates = (ref for ref in (one.owner, *one.parents) if ref is not None and ref.kind == kind)
+    return next(candidates, None)
 
 
 def names_taken(

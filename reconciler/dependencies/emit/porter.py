@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.dependencies.emit.generated import PORTER_KIND, Generated
+from reconciler.dependencies.emit.generated import PORTER_KIND, Generated, owner_of
 from reconciler.dependencies.emit.names import sharing
 from reconciler.dependencies.slots import SHARING_GROUP
 
@@ -17,8 +17,7 @@ def emit_porter(one: Generated, annotations: dict[str, str]) -> dict[str, Any]:
     """
     group, labels = sharing(one.package.instance)
     labels |= {SHARING_GROUP: group} if group else {}
-    parent = next((p for p in one.parents if p.kind == PORTER_KIND), None)
-    if parent:
+    if parent := owner_of(one, PORTER_KIND):
         labels[PARENT] = "/".join(part for part in (parent.namespace, parent.name) if part)
     bundle = {"repository": one.package.source or one.package.instance.name}
     bundle["version"] = one.package.version.removeprefix("v")

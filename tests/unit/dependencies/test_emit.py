@@ -161,6 +161,30 @@ def test_a_dependency_of_a_dependency_belongs_to_its_direct_parent() -> None:
     assert found["packageinstalls/prod/disk.io.yaml"]["spec"]["serviceAccountName"] == "installer"
 
 
+def test_what_was_made_for_one_parent_stays_theirs_when_a_lower_one_comes() -> None:
+    world = world_of(
+        install("b", "two.io", "", ACCOUNT)
+        + install("a", "one.io", "", ACCOUNT)
+        + package("one.io", "1.0.0", needs("db.io"))
+        + package("two.io", "1.0.0", needs("db.io"))
+        + package("db.io", "1.0.0")
+    )
+    locked = locked_of(world)
+    packages = tuple(
+        one.model_copy(update={"owner": "carvel:two.io@install/prod/b"})
+        if one.instance.name == "db.io"
+        else one
+        for one in locked.resolution.packages
+    )
+
+    resolution = locked.resolution.model_copy(update={"packages": packages})
+    found = emit_scope(world, replace(locked, resolution=resolution), owner=OWNER)
+
+    notes = documents(found)["packageinstalls/prod/db.io.yaml"]["metadata"]["annotations"]
+    assert notes["kapp-controller.carvel.dev/owner"] == "PackageInstall/b"
+    assert notes["reconciler.dev/needed-by"] == "PackageInstall prod/a, PackageInstall prod/b"
+
+
 def test_of_two_parents_who_disagree_the_lowest_counts_and_the_other_hears_of_it() -> None:
     found = emitted(
         install("b", "two.io", "", "serviceAccountName: second")
