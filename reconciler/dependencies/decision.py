@@ -277,7 +277,7 @@ class _Run:
         self, world: World, old: Locked | None, *, keeps: bool
     ) -> tuple[ScopeDecision, tuple[Problem, ...], tuple[Problem, ...]]:
         """Return one cluster's decision, with what is wrong and what is to be noted."""
-        before = Before(old.resolution, old.lock.revisions) if old else Before(Resolution())
+        before = Before(old.resolution, old.lock.revisions) if old else Before(Resolution(), world.observed)
         solution = self._solve(self._asked(world, old))
         fresh = resolution_of(world, solution, before.resolution)
         found = self._establish(world, solution, fresh, before, keeps=keeps)

@@ -9,6 +9,7 @@ from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.dialects.reading import annotations, named
 from reconciler.dependencies.layers import PublishedIndex
 from reconciler.dependencies.model import Candidate, Ecosystem, Install, RevisionWish
+from reconciler.dependencies.observed import revisions_of
 from reconciler.dependencies.presence import chosen_before, packages_of, presence_of
 from reconciler.dependencies.relock import imported_pins
 from reconciler.dependencies.versions import Policy as Preference
@@ -187,7 +188,8 @@ def _world(
     standing = {found.id for found in presence.installations}
     chosen = (one for one in chosen_before(fleet.snapshot) if one.id not in standing)
     pins = imported_pins(chosen, own)
-    return World(installs, own, presence, pins, choices=choices, cluster=cluster)
+    observed = revisions_of(fleet.snapshot)
+    return World(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
 
 
 def _named_cluster(document: FoundDocument) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.dependencies.lockfile import Revision
 from reconciler.dependencies.model import (
     Candidate,
     Ecosystem,
@@ -168,7 +169,8 @@ class World:
     """Everything that can matter to the dependencies of one cluster.
 
     `held` names the package that has a kind or composition, as the lock says; it keeps it until
-    somebody consents. `wishes` are what people say about single revisions.
+    somebody consents. `wishes` are what people say about single revisions. `observed` are those that
+    the cluster shows: they matter only to the first lock, and so are no part of its inputs.
     """
 
     installs: tuple[Install, ...]
@@ -178,6 +180,7 @@ class World:
     chosen: tuple[LockedChoice, ...] = ()
     held: tuple[tuple[str, PackageId], ...] = ()
     wishes: tuple[RevisionWish, ...] = ()
+    observed: tuple[Revision, ...] = ()
     choices: Choices = Choices()
     cluster: str = ""
 

@@ -43,14 +43,14 @@ GROUPS = frozenset(
 )
 _META = "meta.pkg.crossplane.io"
 _INSTALLS = frozenset({"Provider", "Configuration", "Function", "Package"})
-_REVISIONS = frozenset({"ProviderRevision", "ConfigurationRevision", "FunctionRevision", "PackageRevision"})
+REVISIONS = frozenset({"ProviderRevision", "ConfigurationRevision", "FunctionRevision", "PackageRevision"})
 _GONE = {
     "ClusterPackageInstall": "Write a Provider or Configuration (pkg.crossplane.io/v1) with `spec.package`",
     "PackageInstall": "Write a Provider or Configuration (pkg.crossplane.io/v1), which stand cluster-wide",
     "StackDefinition": "Build a Configuration package with Compositions instead of a behavior.yaml",
 }
 _CARRIED = frozenset({"ImageConfig", "DeploymentRuntimeConfig", "ControllerConfig"})
-_PARENT = "pkg.crossplane.io/package"
+PARENT = "pkg.crossplane.io/package"
 GENERATED = "reconciler.dev/owner"
 """On what we generated: it repeats a decision, and is no word of a person."""
 
@@ -81,7 +81,7 @@ def read_crossplane(document: Document, source: Source) -> Reading:
         notes.warn(("kind",), "A package's own crossplane.yaml is read from the index, not from manifests")
     elif kind in _INSTALLS:
         return _read_install(document, notes)
-    elif kind in _REVISIONS:
+    elif kind in REVISIONS:
         return _read_revision(document, notes)
     elif kind in ("Lock", "PackageLock"):
         notes.parse(api.Lock, flatten_lock(document))
@@ -172,7 +172,7 @@ def _read_revision(document: Document, notes: Notes) -> Reading:
         parsed.kind,
         parsed.metadata.name,
         parsed.spec.desired_state == "Active",
-        package=labels.get(_PARENT, ""),
+        package=labels.get(PARENT, ""),
         image=f"{name}:{tag}" if tag else "",
         digest=digest,
         location=notes.source.location,

@@ -1,0 +1,87 @@
+"""Revisions that a cluster shows: the first lock goes on from them."""
+
+from dataclasses import replace
+from typing import Any
+
+from reconciler.dependencies.decision import decide, read_locks
+from reconciler.dependencies.lockfile import Revision
+from reconciler.dependencies.observed import revisions_of
+from reconciler.dependencies.scopes import Scopes
+from reconciler.errors import Location
+from reconciler.inventory import Snapshot, SnapshotObject
+from tests.support.package_life import Life, digest
+
+
+def shown(
+    name: str, number: Any, state: str = "Inactive", image: str = "x.io/aws:v1.0.0", package: str = "aws"
+) -> SnapshotObject:
+    return SnapshotObject(
+        api_version="pkg.crossplane.io/v1",
+        kind="ProviderRevision",
+        namespace="",
+        name=name,
+        labels={"pkg.crossplane.io/package": package} if package else {},
+        annotations={},
+        body={"spec": {"desiredState": state, "revision": number, "image": image}},
+        location=Location("snapshot/revisions.yaml", 1),
+    )
+
+
+def observed(*objects: SnapshotObject) -> tuple[Revision, ...]:
+    key = ("pkg.crossplane.io", "ProviderRevision")
+    return revisions_of(replace(Snapshot(), objects={key: objects}))
+
+
+def told(revisions: tuple[Revision, ...]) -> list[str]:
+    return [f"{one.revision} {one.name} {one.desired_state}" for one in revisions]
+
+
+def test_a_revision_keeps_its_name_number_and_content() -> None:
+    (one,) = observed(shown("aws-f00ba4", 7, "Active", f"x.io/aws:v1.0.0@{digest('aws', 1)}"))
+
+    assert (one.package, one.name, one.revision, one.is_active) == ("Provider/aws", "aws-f00ba4", 7, True)
+    assert (one.image, one.digest) == ("x.io/aws:v1.0.0", digest("aws", 1))
+
+
+def test_what_cannot_be_is_brought_in_order_and_what_is_none_is_left_out() -> None:
+    several = (
+        shown("b", 2, "Active"),
+        shown("a", 1, "Active"),
+        shown("c", 2),
+        shown("d", "3"),
+        shown("e", 4, package=""),
+    )
+
+    assert told(observed(*several)) == ["1 a Active", "2 c Inactive"]
+    assert told(observed(*reversed(several))) == ["1 a Active", "2 c Inactive"]
+    assert told(observed(shown("a", 1, "Active"), shown("b", 2, "Active"))) == ["1 a Inactive", "2 b Active"]
+
+
+def test_the_first_lock_goes_on_from_what_the_cluster_shows_and_later_ones_do_not() -> None:
+    life = Life()
+    life.publish("aws", 1, frozenset({"Bucket"}))
+    life.publish("aws", 2, frozenset({"Bucket"}))
+    life.ask("aws", 2)
+    there = observed(shown("aws-f00ba4", 7, "Active"), shown("gcp-1", 3, "Active", package="gcp"))
+    world = replace(life.world(), observed=there)
+
+    first = decide(Scopes((world,)), read_locks({}))
+    life.files = dict(first.files)
+    assert told(life.revisions("aws"))[0] == "7 aws-f00ba4 Inactive"
+    assert [(one.revision, one.image) for one in life.revisions("aws")][1] == (8, "x.io/aws:v2.0.0")
+    assert life.revisions("gcp") == ()
+
+    moved = replace(world, observed=observed(shown("aws-f00ba4", 70, "Active")))
+    assert decide(Scopes((moved,)), read_locks(life.files)).changed is False
+
+
+def test_the_same_content_is_the_same_revision_under_its_upstream_name() -> None:
+    life = Life()
+    life.publish("aws", 1, frozenset({"Bucket"}))
+    life.ask("aws", 1)
+    world = replace(life.world(), observed=observed(shown("aws-f00ba4", 7, "Active")))
+
+    life.files = dict(decide(Scopes((world,)), read_locks({})).files)
+
+    assert told(life.revisions("aws")) == ["7 aws-f00ba4 Active"]
+    assert life.owners() == {"Bucket.x.io": "aws-f00ba4"}
