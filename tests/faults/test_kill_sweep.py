@@ -67,6 +67,30 @@ def grouped_open(world: FaultWorld) -> None:
     assert world.run("apply").code == 0
 
 
+def reviewed(world: FaultWorld) -> None:
+    """Pins are reviewed: the first ones are merged, one tag has moved since, and one variant is new."""
+    control = world.repo("control")
+    text = control.read("main", "reconciler.yaml").decode()
+    floating = {manifest(edge, "web"): _floating(edge) for edge in EDGES[1:]}
+    control.commit({"reconciler.yaml": f"{text}  lock: {{mode: reviewed}}\n", **floating})
+    world.repo("blueprints").tag("web/stable", "web/v1")
+    assert world.run("apply").code == 0
+    assert world.run("approve", "control/locks").code == 0
+    assert world.run("apply").code == 0
+    world.repo("blueprints").tag("web/stable", "web/v2")
+    control.commit({manifest(EDGES[0], "web"): _floating(EDGES[0])})
+
+
+def reviewed_open(world: FaultWorld) -> None:
+    """The proposal of another lock waits for approval."""
+    reviewed(world)
+    assert world.run("apply").code == 0
+
+
+def _floating(edge: str) -> str:
+    return variant(edge, "web").replace("revision: 1", "tag: stable")
+
+
 def _group(edge: str) -> str:
     return f"reconciler/fleet/group/repository/default/{edge}/1"
 
@@ -81,8 +105,19 @@ def _group(edge: str) -> str:
         (grouped, ("apply",)),
         (grouped_later, ("apply", "--allow-deletes", "9")),
         (grouped_open, ("approve", "--all")),
+        (reviewed, ("apply",)),
+        (reviewed_open, ("approve", "control/locks")),
     ],
-    ids=["first-apply", "later-apply", "approve-all", "groups", "later-groups", "approve-groups"],
+    ids=[
+        "first-apply",
+        "later-apply",
+        "approve-all",
+        "groups",
+        "later-groups",
+        "approve-groups",
+        "reviewed",
+        "approve-lock",
+    ],
 )
 def test_killed_anywhere_a_plain_run_completes_it(
     moment: Callable[[FaultWorld], None],
