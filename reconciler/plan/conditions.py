@@ -7,6 +7,7 @@ from reconciler.api.porch import GROUP
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName
 from reconciler.plan.changes import Change, MoveRef, Op, WriteGroup
+from reconciler.plan.outputs import asked_text
 from reconciler.plan.world import World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
@@ -105,8 +106,8 @@ def _ensured(change: Change, error: str, injection: str | None) -> Condition:
 
 
 def _ready(change: Change, error: str) -> Condition:
-    """Say the same of readiness as the plan's row: why the package may not be approved as it is."""
-    asked = change.message if change.conflicts else ""
+    """Say why the package may not be approved as it is, in words that stay while the draft does."""
+    asked = asked_text(len(change.conflicts)) if change.conflicts else ""
     message = error or "; ".join(change.unready) or asked
     return _condition("Ready", not message, "Error" if message else "NoErrors", message or _ENSURED)
 

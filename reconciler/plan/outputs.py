@@ -281,14 +281,17 @@ def _reason(case: Case, draft: Draft | None) -> Reason:
 _BY_OP = {Op.CREATE: Reason.NOT_FOUND, Op.ADOPT: Reason.ADOPTED}
 
 
+def asked_text(count: int) -> str:
+    """Return what so many open conflicts ask of a person."""
+    values = f"{count} value{'s' if count > 1 else ''} changed on both sides"
+    return f"{values}; the draft keeps the local ones until somebody edits it or sets a policy"
+
+
 def _asking(change: Change, conflicts: tuple[Conflict, ...]) -> Change:
     """Return the change with the conflicts that a person must answer: its draft has the local values."""
     if not conflicts:
         return change
-    count = len(conflicts)
-    values = f"{count} value{'s' if count > 1 else ''} changed on both sides"
-    asked = f"{values}; the draft keeps the local ones until somebody edits it or sets a policy"
-    message = "; ".join(part for part in (change.message, asked) if part)
+    message = "; ".join(part for part in (change.message, asked_text(len(conflicts))) if part)
     return replace(change, message=message, conflicts=_notes(conflicts), waits=True, ready=False)
 
 
