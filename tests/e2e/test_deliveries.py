@@ -1,0 +1,141 @@
+"""What is generated for clusters, on real repositories: recognised, rejected, deleted, never input."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.world import World, build_world, git
+
+WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
+NET = "dependencies/providers/acme-net.yaml"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return build_world(WORLDS / "70-crossplane-delivery", tmp_path / "w")
+
+
+def delivered(world: World) -> World:
+    assert world.run("apply").code == 0
+    assert world.run("approve", "dev/dependencies").code == 0
+    assert world.run("apply").code == 0
+    return world
+
+
+def test_generated_files_among_the_manifests_are_no_input(world: World) -> None:
+    delivered(world)
+    before = world.run("lock", "--output", "json").out
+    with world.edit("control", "Copy what was generated") as copy:
+        text = git(world.root / "dev.git", "show", f"main:{NET}")
+        (copy / "manifests/clusters/dev/copied.yaml").write_text(text)
+
+    assert world.run("lock", "--output", "json").out == before
+    assert "keep    dev/dependencies  UpToDate" in world.run("plan").out
+
+
+def test_a_repository_that_is_its_own_control_repository_rests(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(WORLDS / "70-crossplane-delivery", source)
+    manifest = source / "config/manifests/repositories.yaml"
+    manifest.write_text(
+        manifest.read_text().replace(
+            "../dev.git, branch: main", "../control.git, branch: main, directory: live"
+        )
+    )
+    (source / "config/reconciler.yaml").write_text(
+        (source / "config/reconciler.yaml").read_text().replace("[manifests]", "[.]")
+    )
+    world = delivered(build_world(source, tmp_path / "w"))
+    before = world.all_refs()
+
+    assert world.run("apply", cache="another").code == 0
+    assert world.all_refs() == before
+    assert git(world.control, "show", f"main:live/{NET}").startswith("# Generated for")
+
+
+def test_what_was_rejected_is_not_proposed_again_before_it_changes(world: World) -> None:
+    world.run("apply")
+    assert world.run("pr", "close", "dev#1").code == 0
+
+    again = world.run("apply")
+    assert "Rejected" in again.out
+    assert again.code == 7
+
+    world.lay(WORLDS / "70-crossplane-delivery/steps/net-1.6")
+    world.run("lock", "--upgrade", "x.example.com/acme/net")
+    assert "Rejected" not in world.run("apply").out
+
+
+def test_a_file_that_a_person_deleted_is_not_generated_again_before_it_changes(world: World) -> None:
+    delivered(world)
+    with world.edit("dev", "We do not want it") as copy:
+        (copy / NET).unlink()
+
+    said = world.run("apply")
+
+    assert "Rejected" in said.out, said.out
+    assert "drafts/dependencies" not in "".join(world.all_refs()["dev.git"])
+
+
+def test_nothing_is_taken_away_for_a_manifest_that_does_not_parse(world: World) -> None:
+    delivered(world)
+    with world.edit("control", "Break it") as copy:
+        (copy / "manifests/clusters/dev/platform.yaml").write_text("kind: [")
+
+    said = world.run("apply")
+
+    assert said.code == 3
+    assert "keep    dev/dependencies  OwnerStalled" in said.out, said.out
+    assert "delete" not in "".join(world.all_refs()["dev.git"])
+
+
+def test_what_nobody_needs_any_more_is_proposed_for_deletion(world: World) -> None:
+    delivered(world)
+    with world.edit("control", "Remove the platform") as copy:
+        (copy / "manifests/clusters/dev/platform.yaml").unlink()
+
+    world.run("apply")
+    assert "refs/heads/reconciler/main/delete/dependencies" in world.all_refs()["dev.git"]
+    assert world.run("approve", "dev/dependencies").code == 0
+    world.run("apply")
+
+    assert git(world.root / "dev.git", "ls-tree", "--name-only", "main").split() == ["README.md"]
+    assert world.run("plan").out.startswith("Nothing to do")
+
+
+def test_an_unreachable_repository_keeps_its_package_and_the_lock_is_written(world: World) -> None:
+    delivered(world)
+    (world.root / "dev.git").rename(world.root / "away.git")
+    world.lay(WORLDS / "70-crossplane-delivery/steps/net-1.6")
+
+    assert world.run("lock", "--upgrade", "x.example.com/acme/net").code == 0
+    assert world.run("apply").code == 5
+    (world.root / "away.git").rename(world.root / "dev.git")
+
+    assert "update  dev/dependencies  UpstreamChanged" in world.run("apply").out
+
+
+def test_status_tells_of_every_package_in_its_own_words(world: World) -> None:
+    delivered(world)
+
+    said = json.loads(world.run("status", "dev/platform", "--output", "json").out)["items"]
+
+    assert [(one["kind"], one["status"]["foundDependencies"]) for one in said] == [("Configuration", 1)]
+    assert "Provider        dev/acme-net" in world.run("status").out
+
+
+def test_a_manifest_of_its_own_decides_what_a_version_would_need(world: World, tmp_path: Path) -> None:
+    delivered(world)
+    manifest = tmp_path / "crossplane.yaml"
+    manifest.write_text(
+        "apiVersion: meta.pkg.crossplane.io/v1\nkind: Provider\nmetadata: {name: net}\n"
+        "spec: {dependsOn: [{provider: x.example.com/acme/missing}]}\n"
+    )
+    line = ("lock", "what-if", "x.example.com/acme/net@v9.0.0")
+
+    assert "could move: dev" in world.run(*line).out
+    assert "cannot move: dev" in world.run(*line, "--manifest", str(manifest)).out
+    manifest.write_text("kind: [")
+    assert world.run(*line, "--manifest", str(manifest)).code == 2

@@ -1,0 +1,75 @@
+"""Where the generated manifests of a cluster go: said by annotation, else the one repository there is."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.api.porch import Repository
+from reconciler.errors import Location, Problem
+from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import Commit, Control, Inventory, RepositoryView, Source
+from reconciler.policy import DeliveryPolicy, Policy
+from reconciler.resolve.places import PLACE, Place, find_place
+
+
+class Case(NamedTuple):
+    reason: str
+    views: Mapping[str, tuple[str, bool, str | None]]
+    want: str
+    path: str = "dependencies"
+
+
+CASES = [
+    Case("the only repository of the cluster", {"a": ("dev", True, None)}, "a/dependencies"),
+    Case("one that is not deployed from will do", {"a": ("dev", False, None)}, "a/dependencies"),
+    Case(
+        "of two the one that is deployed from",
+        {"a": ("dev", False, None), "b": ("dev", True, None)},
+        "b/dependencies",
+    ),
+    Case("an annotation chooses", {"a": ("dev", True, None), "b": ("dev", False, "x/y")}, "b/x/y"),
+    Case("another cluster's does not count", {"a": ("prod", True, "x")}, "note: no Repository belongs to it"),
+    Case("two that are deployed from", {"a": ("dev", True, None), "b": ("dev", True, None)}, "note: a, b"),
+    Case("nothing is to be delivered", {"a": ("dev", True, None)}, "note: ", path=""),
+    Case("nothing, but here", {"a": ("dev", True, "x")}, "a/x", path=""),
+    Case("two say so", {"a": ("dev", True, "x"), "b": ("dev", True, "x")}, "problem: DuplicateDownstream"),
+    Case("outside", {"a": ("dev", True, "../x")}, "problem: InvalidName"),
+    Case("absolute", {"a": ("dev", True, "/x")}, "problem: InvalidName"),
+    Case("nowhere", {"a": ("dev", True, "")}, "problem: InvalidName"),
+]
+
+
+def view(name: str, cluster: str, *, deployment: bool, place: str | None) -> RepositoryView:
+    notes = {} if place is None else {PLACE: place}
+    manifest = Repository.model_validate(
+        {
+            "apiVersion": "config.porch.kpt.dev/v1alpha1",
+            "kind": "Repository",
+            "metadata": {"name": name, "annotations": notes},
+            "spec": {"type": "git", "deployment": deployment, "git": {"repo": f"https://x/{name}"}},
+        }
+    )
+    source = Source(Location(f"{name}.yaml", 1))
+    return RepositoryView(ObjectName("ns", name), name, name, "main", "", manifest, source, cluster)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.reason)
+def test_places(case: Case) -> None:
+    views = [view(name, c, deployment=d, place=p) for name, (c, d, p) in case.views.items()]
+    inventory = Inventory(
+        Policy(delivery=DeliveryPolicy(case.path)),
+        Control("c", "c", Commit(Oid("0" * 40), 0)),
+        repositories={one.key: one for one in views},
+    )
+
+    found = find_place("dev", inventory)
+
+    match found:
+        case Place():
+            assert f"{found.view.key.name}/{found.path}" == case.want
+        case Problem():
+            assert f"problem: {found.reason}" == case.want
+        case _:
+            assert case.want.startswith("note: ")
+            assert case.want.removeprefix("note: ") in found
