@@ -133,5 +133,14 @@ def test_the_json_of_a_lock_is_as_its_schema_says(name: str, tmp_path: Path) -> 
     ]
 
 
+def test_the_json_of_upstream_pins_is_as_its_schema_says(tmp_path: Path) -> None:
+    world = build_world(WORLDS / "12-version-range", tmp_path / "w")
+
+    value = json.loads(world.run("lock", "--check", "-o", "json").out)
+
+    assert violations(json.loads(lock_schema.FILE.read_text()), value) == []
+    assert [pin["why"] for pin in value["upstreams"]] != []
+
+
 def test_the_schema_is_that_of_the_models() -> None:
     assert lock_schema.FILE.read_text() == lock_schema.text(), "run `python -m tests.support.lock_schema`"

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from reconciler.dependencies.lockfile import LockChange, LockedPackage, LockOp, OwnedKind, Revision
+from reconciler.plan.changes import PinChange
 
 FILE = Path(__file__).resolve().parents[2] / "docs/lock.schema.json"
 _PLAN = FILE.with_name("plan.schema.json")
@@ -32,11 +33,14 @@ def lock_schema() -> dict[str, Any]:
             }
         ),
         "cluster": _object(_CLUSTER),
+        "pin": _object(dict.fromkeys(PinChange._fields, _TEXT)),
     }
     top = {
         "apiVersion": {"type": "string", "enum": ["reconciler.dev/v1alpha1"]},
         "kind": {"type": "string", "enum": ["LockList"]},
         "items": _list({"$ref": "#/$defs/cluster"}, "Every cluster that has or gets a lock, sorted."),
+        "upstreams": _list({"$ref": "#/$defs/pin"}, "Pins of floating upstreams that the lock has otherwise."),
+        "written": _list(_TEXT, "Files of the working copy that were written or removed."),
         "problems": _list({"$ref": "#/$defs/problem"}, "What is wrong, and what has no answer."),
     }
     return {
