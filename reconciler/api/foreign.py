@@ -9,7 +9,13 @@ from reconciler.api.meta import ObjectMeta
 class ForeignModel(BaseModel):
     """A part of somebody else's manifest: immutable, camelCase on disk, what we do not know is kept."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="allow", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        defer_build=True,  # most runs meet few of these kinds
+        extra="allow",
+        frozen=True,
+        populate_by_name=True,
+    )
 
 
 class ForeignManifest(ForeignModel):

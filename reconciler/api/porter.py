@@ -6,7 +6,12 @@ from pydantic import BaseModel, ConfigDict, Field
 class PorterModel(BaseModel):
     """A part of a Porter document: immutable, fields spelled as on disk, unknown ones carried along."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        defer_build=True,  # most runs meet few of these kinds
+        extra="allow",
+        frozen=True,
+        populate_by_name=True,
+    )
 
 
 class Item(PorterModel):

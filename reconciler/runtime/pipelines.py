@@ -1,13 +1,10 @@
 """The pipelines of many packages: known results are looked up, the others made in several processes."""
 
-import multiprocessing
 import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -106,11 +103,8 @@ class _Team:
         """Yield the result of each package, in their order."""
         done = 0
         if self._is_worth_it(len(packages)):
-            try:
-                for done, change in enumerate(self._side_by_side(packages), 1):
-                    yield change.made_of(packages[done - 1])
-            except BrokenProcessPool:
-                """A process was killed from outside; what it had not done is done here."""
+            for done, change in enumerate(self._side_by_side(packages), 1):
+                yield change.made_of(packages[done - 1])
         for files in packages[done:]:
             yield self._alone(files)
 
@@ -129,12 +123,17 @@ class _Team:
         return run_pipeline(files, self._runtimes, self._settings.policy, hidden=ignored_paths)
 
     def _side_by_side(self, packages: Sequence[Files]) -> Iterator[_Change]:
+        """Yield what processes make of the packages; it ends early where one is killed from outside."""
+        import multiprocessing  # noqa: PLC0415 - slow to import, and only for many packages
+        from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - as above
+        from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415 - as above
+
         context = multiprocessing.get_context("fork")
         free = context.BoundedSemaphore(max(1, self._settings.policy.container.parallel))
         count = min(self._processes, len(packages))
         given = (self._settings, free, packages)
-        with ProcessPoolExecutor(count, context, _begin, given) as pool:
-            pieces = max(1, len(packages) // (count * _CHUNKS))
+        pieces = max(1, len(packages) // (count * _CHUNKS))
+        with ProcessPoolExecutor(count, context, _begin, given) as pool, suppress(BrokenProcessPool):
             yield from pool.map(_render, range(len(packages)), chunksize=pieces)
 
 

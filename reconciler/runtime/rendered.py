@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,6 +73,8 @@ class RenderedPackages:
 @cache
 def _code() -> str:
     """Return a digest of the code that functions consist of: any change to it makes other results."""
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import
+
     digest = hashlib.sha256()
     for folder in _CODE:
         for path in sorted((_ROOT / folder).rglob("*.py")):
