@@ -10,12 +10,13 @@ import pytest
 from reconciler.errors import Exit
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.world import ForgeWorld, forge_world
+from tests.support.signing import make_key
 
 OPEN = "/(pulls|merge_requests)$"
 
 
 class Case(NamedTuple):
-    """A fault, planned for the first requests that match, and what the run that meets it ends with."""
+    """A fault of requests that match, after `skip` of them went well, and what the run ends with."""
 
     reason: str
     kind: str
@@ -23,6 +24,7 @@ class Case(NamedTuple):
     times: int
     code: Exit
     only: str = ""
+    skip: int = 0
 
 
 CASES = [
@@ -53,6 +55,8 @@ CASES = [
     Case("a list that comes too late", "slow", "GET", 1, Exit.DONE),
     Case("a token that is refused", "401", "GET", 99, Exit.UNAVAILABLE),
     Case("a permission that is lost before writing", "403", "POST", 99, Exit.REFUSED),
+    Case("a permission that is lost after a write", "403", "POST", 99, Exit.REFUSED, skip=1),
+    Case("a token that is revoked after a write", "401", "POST", 99, Exit.UNAVAILABLE, skip=1),
     Case("a repository that is gone", "404", "GET", 99, Exit.UNAVAILABLE),
     Case("a repository that is gone for good", "410", "GET", 99, Exit.UNAVAILABLE),
     Case("a repository that the law took away", "451", "GET", 99, Exit.UNAVAILABLE),
@@ -81,7 +85,7 @@ def test_after_a_fault_there_is_one_pull_request_per_draft(
     kind: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with forge_world(kind, tmp_path / "world", monkeypatch, edges=["edge-1"]) as world:
-        world.simulator.plan(case.kind, case.method, OPEN, times=case.times)
+        world.simulator.plan(case.kind, case.method, OPEN, times=case.times, skip=case.skip)
 
         first = world.run(timeout_s=0.5)
 
@@ -161,6 +165,114 @@ def test_a_branch_that_was_deleted_before_its_pull_request_is_proposed_again(wor
     assert world.run().code is Exit.REFUSED
     assert world.run().code is Exit.DONE
     assert len(world.open_heads()) == 4
+
+
+def test_a_base_that_is_deleted_before_its_pull_requests_costs_nothing(world: ForgeWorld) -> None:
+    simulator, edge = world.simulator, world.repo("edge-1")
+    answer, tip = simulator.answer, edge.oid("main")
+
+    def racing(method: str, path: str, query: dict[str, str], body: object) -> object:
+        if method == "POST" and path == "/repos/acme/edge-1/pulls" and edge.find("refs/heads/main"):
+            edge.delete("refs/heads/main")
+        return answer(method, path, query, body)
+
+    simulator.answer = racing
+    assert world.run().code is Exit.REFUSED
+    simulator.answer = answer
+    drafts = {ref: oid for ref, oid in edge.refs().items() if "/drafts/" in ref}
+    meanwhile = world.run()
+
+    assert len(drafts) == 2
+    assert meanwhile.code is Exit.UNAVAILABLE
+    assert [name for name, _ in world.open_heads()] == ["acme/edge-2", "acme/edge-2"]
+    assert {ref: oid for ref, oid in edge.refs().items() if "/drafts/" in ref} == drafts
+    edge.point("refs/heads/main", tip)
+    assert world.run().code is Exit.DONE
+    assert len(world.open_heads()) == 4
+    assert world.run().plan.is_empty
+
+
+def test_a_base_that_is_deleted_under_open_pull_requests_closes_none(world: ForgeWorld) -> None:
+    world.run()
+    edge, before = world.repo("edge-1"), world.open_heads()
+    tip = edge.oid("main")
+    edge.delete("refs/heads/main")
+
+    world.upgrade("web")
+    world.run()
+    assert world.open_heads() == before
+    edge.point("refs/heads/main", tip)
+    assert world.run().code is Exit.DONE
+    assert world.open_heads() == before
+    assert [len(world.pulls(edge)) for edge in world.edges] == [2, 2]
+    assert world.run().plan.is_empty
+
+
+def test_a_repository_that_requires_signatures_is_blamed_until_commits_are_signed(
+    world: ForgeWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = make_key(tmp_path / "key")
+    hook = world.root / "acme" / "edge-1.git" / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    verify = f"git -c gpg.ssh.allowedSignersFile={key.allowed} verify-commit $3"
+    hook.write_text(
+        f"#!/bin/sh\n{verify} && exit 0\necho 'Commits must have verified signatures' >&2\nexit 1\n"
+    )
+    hook.chmod(0o755)
+
+    first = world.run()
+
+    assert first.code is Exit.REFUSED
+    assert {name for name, _ in world.open_heads()} == {"acme/edge-2"}
+    assert not any("/drafts/" in ref for ref in world.repo("edge-1").refs())
+    monkeypatch.setenv("RECONCILER_COMMITS_SIGN", "ssh")
+    monkeypatch.setenv("RECONCILER_COMMITS_SIGNING_KEY_FILE", str(key.private))
+    assert world.run().code is Exit.DONE
+    assert len(world.open_heads()) == 4
+    assert world.run().plan.is_empty
+
+
+@pytest.mark.parametrize("kind", DIALECTS)
+@pytest.mark.parametrize("slip", [-1, 1], ids=["items twice", "items left out"])
+def test_pages_that_slip_while_they_are_read_make_no_duplicate(
+    kind: str, slip: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = [f"p{n}" for n in range(5)]
+    with forge_world(kind, tmp_path / "w", monkeypatch, edges=["edge-1"], packages=packages) as world:
+        world.run()
+        opened = world.open_heads()
+        world.simulator.most_in_a_page, world.simulator.page_slip = 2, slip
+        world.cache = "cache-of-another"
+        for package in packages:
+            world.upgrade(package)
+
+        world.run()
+        world.simulator.most_in_a_page, world.simulator.page_slip = 1000, 0
+        last = world.run()
+
+        assert last.code is Exit.DONE
+        assert world.open_heads() == opened
+        assert len(world.pulls("edge-1")) == len(packages)
+        assert world.run().plan.is_empty
+
+
+@pytest.mark.parametrize("skew_s", [-600.0, 600.0])
+def test_a_clock_that_is_ten_minutes_off_neither_opens_the_budget_early_nor_closes_it(
+    skew_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = "  pullRequests:\n    writesPerMinute: 2\n    writesPerHour: 3\n    maxWait: 60\n"
+    with forge_world("github", tmp_path / "w", monkeypatch, more=more) as world:
+        world.simulator.skew = skew_s
+        first = world.run()
+        at = world.simulator.clock.now()
+
+        assert (first.code, len(world.open_heads())) == (Exit.PARTIAL, 3)
+        for later, opened in ((60, 3), (3300, 3), (3700, 4)):
+            world.simulator.clock.time = at + later
+            world.cache = f"cache-{later}"
+            world.run()
+            assert len(world.open_heads()) == opened, later
+        assert world.run().plan.is_empty
 
 
 def test_a_protected_branch_is_blamed_and_the_others_proceed(world: ForgeWorld) -> None:

@@ -104,13 +104,9 @@ class GiteaSimulator(Simulator):
         pulls = [self.refreshed(hosted, p) for p in hosted.pulls.values() if p.head]
         state, base = query.get("state", "open"), query.get("base_branch", "")
         pulls = [p for p in pulls if state in ("all", p.state) and base in ("", p.base) and self.visible(p)]
-        size, page = min(50, int(query.get("limit", 30))), int(query.get("page", 1))
         shown = [self.shown(hosted, p) for p in sorted(pulls, key=lambda p: p.number)]
-        headers = {}
-        if page * size < len(shown):
-            rest = "&".join(f"{k}={v}" for k, v in {**query, "page": page + 1}.items())
-            headers["Link"] = f'<{self.api}/repos/{hosted.name}/pulls?{rest}>; rel="next"'
-        return Answer(200, shown[(page - 1) * size : page * size], headers)
+        size = min(50, int(query.get("limit", 30)))
+        return self.paged(shown, query, f"/repos/{hosted.name}/pulls", size)
 
     def _open(self, hosted: Hosted, body: Any) -> Answer:
         if hosted.ref(body["head"]) is None or hosted.ref(body["base"]) is None:

@@ -146,12 +146,7 @@ class GitHubSimulator(Simulator):
         )
 
     def _page(self, items: list[Any], query: dict[str, str], path: str) -> Answer:
-        size, page = int(query.get("per_page", 30)), int(query.get("page", 1))
-        headers = {}
-        if page * size < len(items):
-            rest = "&".join(f"{k}={v}" for k, v in {**query, "page": page + 1}.items())
-            headers["Link"] = f'<{self.api}{path}?{rest}>; rel="next"'
-        return Answer(200, items[(page - 1) * size : page * size], headers)
+        return self.paged(items, query, path, int(query.get("per_page", 30)))
 
     def _open(self, hosted: Hosted, body: Any) -> Answer:
         head, base = hosted.ref(body["head"]), hosted.ref(body["base"])

@@ -87,13 +87,8 @@ class GitLabSimulator(Simulator):
         for name in ("state", "source_branch", "target_branch"):
             if query.get(name, "all") != "all":
                 shown = [item for item in shown if item[name] == query[name]]
-        size, page = int(query.get("per_page", 20)), int(query.get("page", 1))
-        headers = {}
-        if page * size < len(shown):
-            rest = "&".join(f"{k}={v}" for k, v in {**query, "page": page + 1}.items())
-            root = f"{self.api}/projects/{hosted.name.replace('/', '%2F')}/merge_requests"
-            headers["Link"] = f'<{root}?{rest}>; rel="next"'
-        return Answer(200, shown[(page - 1) * size : page * size], headers)
+        path = f"/projects/{hosted.name.replace('/', '%2F')}/merge_requests"
+        return self.paged(shown, query, path, int(query.get("per_page", 20)))
 
     def _open(self, hosted: Hosted, body: Any) -> Answer:
         head, base = body["source_branch"], body["target_branch"]

@@ -148,6 +148,11 @@ class Simulator:
     lag_until: float = 0.0
     hidden: set[int] = field(default_factory=set)
     on_push: Callable[[], None] | None = None
+    most_in_a_page: int = 1000
+    page_slip: int = 0
+    """By how many items later pages are off: below 0 some come twice, above 0 some are left out."""
+    skew: float = 0.0
+    """By how many seconds the forge's clock is ahead of everybody else's."""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     # What tests do
@@ -230,7 +235,20 @@ class Simulator:
         return self.clock.now() >= self.lag_until or id(pull) not in self.hidden
 
     def stamp(self, when: float | None) -> str | None:
-        return None if when is None else datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        """Return a time as the forge's own clock gives it."""
+        if when is None:
+            return None
+        return datetime.fromtimestamp(when + self.skew, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def paged(self, items: list[Any], query: Mapping[str, str], path: str, size: int) -> Answer:
+        """Return one page of a list, with the link to the next."""
+        size, page = min(size, self.most_in_a_page), int(query.get("page", 1))
+        headers = {}
+        if page * size < len(items):
+            rest = "&".join(f"{k}={v}" for k, v in {**query, "page": page + 1}.items())
+            headers["Link"] = f'<{self.api}{path}?{rest}>; rel="next"'
+        start = max(0, (page - 1) * size + (self.page_slip if page > 1 else 0))
+        return Answer(200, items[start : page * size], headers)
 
     def is_over(self) -> bool:
         """Whether one more write now would be over a limit, by the journal alone."""
@@ -319,6 +337,9 @@ class Simulator:
             return Answer(302, {}, {"Location": f"{self.elsewhere}/steal"})
         return self.limited(kind)
 
+    def _date(self) -> str:
+        return format_datetime(datetime.fromtimestamp(self.clock.now() + self.skew, UTC), usegmt=True)
+
     def _send(self, handler: "_Handler", answer: Answer, kind: str) -> None:
         if answer.status == 0:
             return handler.reset(b"")
@@ -327,7 +348,7 @@ class Simulator:
         if answer.status == 204:
             data = b""
         headers = {"Content-Type": "text/html" if is_text else "application/json", **answer.headers}
-        headers["Date"] = format_datetime(datetime.fromtimestamp(self.clock.now(), UTC), usegmt=True)
+        headers["Date"] = self._date()
         if kind == "reset_after":
             return handler.reset(data[: len(data) // 2], promised=len(data))
         if kind == "truncated":
