@@ -64,6 +64,8 @@ query Checks($owner: String!, $name: String!, $commit: GitObjectID!, $after: Str
 }"""
 DOCUMENTS = (COMMENTS, READY, DRAFT, EDIT_COMMENT, ISSUES, CHECKS)
 
+DRAFT_LABEL = "draft"
+"""What says that a pull request is a draft where a repository's plan has no drafts."""
 HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
 _NO_PAGE: Mapping[str, Any] = {"nodes": (), "pageInfo": {"hasNextPage": False}}
@@ -102,14 +104,15 @@ class GitHub:
         return _seen(self.transport.get(f"{self._root}/pulls/{number}").data)
 
     def create(self, wanted: PullRequest) -> Seen:
-        """Open a pull request; where there are no drafts (a plan without them) it is opened as ready."""
+        """Open a pull request; where a plan has no drafts, a label says that it is one."""
         body = {"title": wanted.title, "head": wanted.head, "base": wanted.base, "body": wanted.body}
         try:
             reply = self.transport.write("POST", f"{self._root}/pulls", {**body, "draft": wanted.draft})
         except InvalidError as error:
             said = str(error)
             if _NO_DRAFTS.search(said) and wanted.draft:
-                return self.create(replace(wanted, draft=False))
+                ready = self.create(replace(wanted, draft=False))
+                return replace(self.set_labels(ready, (*ready.labels, DRAFT_LABEL)), draft=True)
             raise _why_not(wanted, said) or error from error
         return _seen(reply.data)
 
@@ -125,15 +128,19 @@ class GitHub:
 
     def mark_ready(self, seen: Seen) -> None:
         """Let it be no draft any more: REST ignores `draft`."""
-        self._graphql(READY, {"id": seen.key}, writes=True)
+        if DRAFT_LABEL in seen.labels:
+            self.set_labels(seen, tuple(name for name in seen.labels if name != DRAFT_LABEL))
+        else:
+            self._graphql(READY, {"id": seen.key}, writes=True)
 
     def mark_draft(self, seen: Seen) -> None:
-        """Let it be a draft again: REST ignores `draft`; where there are no drafts it stays as it is."""
+        """Let it be a draft again: REST ignores `draft`; where there are no drafts it gets the label."""
         try:
             self._graphql(DRAFT, {"id": seen.key}, writes=True)
         except InvalidError as error:
             if not _NO_DRAFTS.search(str(error)):
                 raise
+            self.set_labels(seen, (*seen.labels, DRAFT_LABEL))
 
     def close(self, seen: Seen) -> None:
         """Close it."""
@@ -238,17 +245,18 @@ def _is_own(item: Mapping[str, Any]) -> bool:
 def _seen(item: Mapping[str, Any]) -> Seen:
     merged = item.get("merged_at")
     is_open = item["state"] == "open"
+    labels = tuple(label["name"] for label in item.get("labels", ()))
     return Seen(
         number=item["number"],
         head=item["head"]["ref"],
         base=item["base"]["ref"],
         title=item["title"],
         body=item.get("body") or "",
-        draft=bool(item.get("draft")) and not merged,
+        draft=is_open and (bool(item.get("draft")) or DRAFT_LABEL in labels),
         state=PullState.MERGED if merged else PullState.OPEN if is_open else PullState.CLOSED,
         head_oid=item["head"]["sha"],
         merge_oid=item.get("merge_commit_sha") or "",
-        labels=tuple(label["name"] for label in item.get("labels", ())),
+        labels=labels,
         url=item.get("html_url", ""),
         key=item.get("node_id", ""),
         times=write_times(item),

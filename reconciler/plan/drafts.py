@@ -17,7 +17,7 @@ from reconciler.plan.messages import (
     upgrade_task,
     upstream_label,
 )
-from reconciler.plan.world import Target
+from reconciler.plan.world import Target, newest_pull
 from reconciler.policy import OpenOn
 from reconciler.render.rendered import Package
 from reconciler.resolve.ownership import package_name
@@ -96,8 +96,7 @@ def close_pulls(target: Target, refs: Iterable[str], comment: str) -> tuple[Clos
 
 def latest_pull(target: Target, ref: str) -> PullRequest | None:
     """Return the newest pull request of a branch, open or ended."""
-    head = short_branch(ref)
-    return max((p for p in target.pulls if p.head == head), key=lambda p: p.number, default=None)
+    return newest_pull(target.pulls, ref)
 
 
 def is_rejected(target: Target, draft: Draft) -> bool:

@@ -1,13 +1,13 @@
 """What the plan decides about: every package in scope, whose it is, and which variants want it."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from reconciler.api.porch import GROUP
 from reconciler.expand import Desired, DesiredVariant, SetDiff, diff_variants
 from reconciler.expand.diff import VariantChange
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, RepositoryView
+from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
 from reconciler.layout import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.downstreams import Wanted, find_view, wanted_packages
@@ -161,7 +161,7 @@ def make_target(view: RepositoryView, package: PackageState, inventory: Inventor
     merged = tuple(d for d in drafts if is_merged(d, package, pulls))
     opened = [d for d in drafts if d not in merged]
     main_owner = find_owner(package.main_header, key, inventory)
-    draft = opened[0] if opened else None
+    draft = _as_proposed(opened[0], pulls) if opened else None
     owner = main_owner
     if package.main_tree is None and draft is not None:
         owner = find_owner(draft.header, key, inventory)
@@ -176,6 +176,19 @@ def make_target(view: RepositoryView, package: PackageState, inventory: Inventor
         others=tuple(opened[1:]),
         pulls=tuple(pulls),
     )
+
+
+def newest_pull(pulls: Iterable[PullRequest], ref: str) -> PullRequest | None:
+    """Return the newest pull request of a branch, open or ended."""
+    head = short_branch(ref)
+    return max((p for p in pulls if p.head == head), key=lambda p: p.number, default=None)
+
+
+def _as_proposed(draft: Draft, pulls: Iterable[PullRequest]) -> Draft:
+    """Return a draft as its pull request shows it: one that somebody marked as ready is proposed (D4)."""
+    newest = newest_pull(pulls, draft.ref)
+    is_ready = newest is not None and newest.state is PullState.OPEN and not newest.draft
+    return replace(draft, lifecycle=Lifecycle.PROPOSED) if is_ready else draft
 
 
 def _is_annotated(target: Target, inventory: Inventory) -> bool:

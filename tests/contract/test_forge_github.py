@@ -98,10 +98,27 @@ def test_a_key_that_is_none_is_told_and_not_shown(key_text: str) -> None:
     assert "BEGIN" not in repr(token.app)
 
 
-def test_where_there_are_no_drafts_it_is_opened_as_ready(tmp_path: Path) -> None:
+def test_where_there_are_no_drafts_a_label_says_that_it_is_one(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
         bench.simulator.no_drafts = True
+        opened = bench.forge.ensure(replace(wanted(), labels=("ours",)))
+        shown = bench.hosted.pulls[opened.number]
 
+        assert (opened.draft, shown.draft, sorted(shown.labels)) == (True, False, ["draft", "ours"])
+        assert bench.again().list_pulls() == (opened,)
+        bench.forge.mark_ready(opened.number)
+
+        assert shown.labels == ["ours"]
+        assert not bench.again().list_pulls()[0].draft
+
+
+def test_taking_the_label_away_is_marking_it_ready(tmp_path: Path) -> None:
+    with simulated("github", tmp_path) as bench:
+        bench.simulator.no_drafts = True
+        opened = bench.forge.ensure(wanted())
+        bench.hosted.pulls[opened.number].labels.remove("draft")
+
+        assert not bench.again().list_pulls()[0].draft
         assert not bench.forge.ensure(wanted()).draft
 
 

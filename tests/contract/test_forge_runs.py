@@ -146,6 +146,87 @@ def test_a_ready_pull_request_that_asks_something_new_is_a_draft_again(world: Fo
     assert not is_draft(pull), "a person who marks it ready all the same is left alone"
 
 
+def test_what_a_person_marked_as_ready_is_proposed(world: ForgeWorld) -> None:
+    world.run()
+    pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
+    pull.draft, pull.title = False, pull.title.removeprefix("WIP: ").removeprefix("Draft: ")
+
+    ready = {c.package.path: c.ready for c in world.run().plan.changes if c.repository.name == "edge-1"}
+    assert ready == {"web": True, "db": False}
+
+    world.upgrade("web")
+    world.run()
+    assert not pull.draft
+    assert not pull.title.startswith(("WIP:", "Draft:"))
+
+
+def test_a_deletion_is_a_pull_request_that_a_person_merges(world: ForgeWorld) -> None:
+    world.run()
+    for pull in world.pulls("edge-1"):
+        world.simulator.merge("acme/edge-1", pull.number)
+    world.run()
+    world.repo("control").commit({"manifests/edge-1-web.yaml": None}, message="Not any more\n")
+
+    assert world.run().code is Exit.DONE
+    (proposal,) = [p for p in world.pulls("edge-1") if p.state == "open"]
+    assert proposal.head == "reconciler/fleet/delete/web"
+    assert "refs/heads/deletionProposed/web/v1" in world.repo("edge-1").refs()
+    writes = len(world.simulator.writes())
+    assert world.run().plan.is_empty
+    assert len(world.simulator.writes()) == writes
+
+    world.simulator.merge("acme/edge-1", proposal.number)
+    world.run()
+    refs = world.repo("edge-1").refs()
+    assert "web" not in {entry.name for entry in world.repo("edge-1").git[refs["refs/heads/main"]].tree}
+    assert not [ref for ref in refs if "delet" in ref]
+    assert "refs/tags/web/v1" in refs
+    assert world.run().plan.is_empty
+
+
+def test_a_closed_deletion_is_rejected(world: ForgeWorld) -> None:
+    world.run()
+    for pull in world.pulls("edge-1"):
+        world.simulator.merge("acme/edge-1", pull.number)
+    world.run()
+    world.repo("control").commit({"manifests/edge-1-web.yaml": None}, message="Not any more\n")
+    world.run()
+    (proposal,) = [p for p in world.pulls("edge-1") if p.state == "open"]
+    world.simulator.close("acme/edge-1", proposal.number)
+
+    assert world.run().code is Exit.WAITING
+    assert world.run().plan.is_empty
+    assert not [p for p in world.pulls("edge-1") if p.state == "open"]
+
+
+@pytest.fixture(params=list(DIALECTS))
+def proposing(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ForgeWorld]:
+    more = "  pullRequests:\n    openOn: propose\n"
+    with forge_world(request.param, tmp_path / "world", monkeypatch, more=more) as made:
+        yield made
+
+
+def test_a_draft_has_no_pull_request_until_somebody_proposes_it(proposing: ForgeWorld) -> None:
+    proposing.run()
+    assert proposing.run().plan.is_empty
+    assert (proposing.open_heads(), proposing.simulator.writes()) == ([], [])
+    repo = proposing.repo("edge-1")
+    old, new = "refs/heads/drafts/web/packagevariant-1", "refs/heads/proposed/web/packagevariant-1"
+    repo.point(new, repo.oid(old))
+    repo.delete(old)
+
+    assert proposing.run().code is Exit.DONE
+
+    assert proposing.open_heads() == [("acme/edge-1", "proposed/web/packagevariant-1")]
+    assert not proposing.pulls("edge-1")[0].draft
+    assert proposing.run().plan.is_empty
+    proposing.simulator.merge("acme/edge-1", proposing.pulls("edge-1")[0].number)
+    proposing.run()
+    assert "refs/tags/web/v1" in proposing.repo("edge-1").refs()
+
+
 @pytest.fixture(params=list(DIALECTS))
 def grouped(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
