@@ -1,15 +1,16 @@
 """Delivery: what is generated for a cluster as a package like any other, whose upstream is the lock."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import orjson
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import Downstream, PackageVariantSpec
-from reconciler.dependencies.decision import ScopeDecision
-from reconciler.dependencies.emit import Emission, emit_scope
+from reconciler.dependencies.decision import Locked
+from reconciler.dependencies.emit import FORMAT, Emission, emit_scope, is_generating
 from reconciler.dependencies.lockfile import LOCKS_DIRECTORY, Resolution
 from reconciler.dependencies.world import World
 from reconciler.errors import Problem
@@ -18,7 +19,7 @@ from reconciler.expand.names import stable_uid
 from reconciler.expand.owners import variant_key
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Inventory, PackageState
+from reconciler.inventory import Commit, Inventory, PackageState, RepositoryView
 from reconciler.krm.yaml import emit
 from reconciler.objects import File, Files, tree_id
 from reconciler.resolve.closure import Closed
@@ -66,10 +67,10 @@ def find_deliveries(inventory: Inventory, closed: Closed) -> Deliveries:
     deletion as any that nobody wants. Where a part of it is not understood, what stands there stays.
     """
     worlds = {world.cluster: world for world in closed.scopes.worlds}
-    found = _Found(inventory, closed)
+    found = _Found(inventory, closed, _by_cluster(inventory), _Times.of_inventory(inventory))
     for scope in closed.decision.scopes:
         if scope.after is not None:
-            found.add(scope, worlds.get(scope.cluster))
+            found.add(scope.cluster, scope.after, worlds.get(scope.cluster))
     return Deliveries(
         tuple(found.items), frozenset(found.stalled), tuple(sorted(found.problems)), tuple(found.notes)
     )
@@ -115,44 +116,120 @@ def delivery_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
             yield resolved.draft.tree
 
 
+class _Site(NamedTuple):
+    """Where one cluster's manifests go, and whether everybody there is understood."""
+
+    place: Place
+    cluster: str
+    complete: bool
+
+    @property
+    def key(self) -> ObjectName:
+        """The owner of the package."""
+        return delivery_key(self.cluster, self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """When the manifests that ask for packages, and the index of packages, last changed (law 5)."""
+
+    by_path: Mapping[str, int]
+    index: int = 0
+
+    @classmethod
+    def of_inventory(cls, inventory: Inventory) -> Self:
+        """Return the times of all manifests, looked up once."""
+        found = {one.source.location.path: one.source.time for one in inventory.documents}
+        return cls(found, max((one.source.time for one in inventory.index), default=0))
+
+    def of(self, world: World) -> tuple[int, ...]:
+        """Return the times of what one cluster's manifests are made from."""
+        asking = {install.location.path for install in world.installs}
+        return (self.index, *(self.by_path[path] for path in asking if path in self.by_path))
+
+
+def _by_cluster(inventory: Inventory) -> dict[str, tuple[RepositoryView, ...]]:
+    found: dict[str, list[RepositoryView]] = {}
+    for _, view in sorted(inventory.repositories.items()):
+        found.setdefault(view.cluster, []).append(view)
+    return {cluster: tuple(views) for cluster, views in found.items()}
+
+
 @dataclass(slots=True)
 class _Found:
     inventory: Inventory
     closed: Closed
+    views: Mapping[str, tuple[RepositoryView, ...]]
+    times: _Times
     items: list[Delivery] = field(default_factory=list)
     stalled: set[ObjectKey] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, scope: ScopeDecision, world: World | None) -> None:
+    def add(self, cluster: str, locked: Locked, world: World | None) -> None:
         """Find out what one cluster gets, and where that goes."""
-        place = find_place(scope.cluster, self.inventory)
+        place = find_place(cluster, self.views.get(cluster, ()), self.inventory.policy.delivery.path)
         if isinstance(place, Problem):
             self.problems.append(place)
-            return
-        if world is None or scope.after is None:
-            if isinstance(place, Place):
-                self._stall(scope.cluster, place)
-            return
+        elif isinstance(place, str):
+            self.notes += [place] if place and is_generating(locked) else []
+        elif world is None or not place.view.is_available:
+            self._stall(cluster, place)
+        else:
+            self._make(_Site(place, cluster, self._is_sure(cluster)), locked, world)
+
+    def _make(self, site: _Site, locked: Locked, world: World) -> None:
+        """Make what a cluster gets, unless a record tells it already: then nothing is generated (D15)."""
         policy = self.inventory.policy
-        key = delivery_key(scope.cluster, place) if isinstance(place, Place) else ObjectName("", "")
-        owner = owner_text(policy.instance, key)
-        emission = emit_scope(
-            world, scope.after, owner=owner, shared_namespace=policy.delivery.shared_namespace
-        )
-        self.notes += [str(warning) for warning in emission.warnings]
-        if isinstance(place, str):
-            self.notes += [place] if place and emission.files else []
+        owner, shared = owner_text(policy.instance, site.key), policy.delivery.shared_namespace
+        digest = _lock_digest(locked, owner, shared, site)
+        if self._is_held(site, locked, digest, world):
             return
+        emission = emit_scope(world, locked, owner=owner, shared_namespace=shared)
         self.problems += emission.problems
-        complete = self._is_sure(scope.cluster)
-        unknown = not emission.files and (emission.kept or not complete)
-        if unknown or not place.view.is_available:
-            self._stall(scope.cluster, place)
-        elif emission.files:
-            resolved, files = _made(place, world, emission, self.inventory, complete=complete)
-            lock = scope.after.resolution
-            self.items.append(Delivery(scope.cluster, resolved, files, emission, lock, complete))
+        self.notes += [str(warning) for warning in emission.warnings]
+        if not emission.files:
+            if emission.kept or not site.complete:
+                self._stall(site.cluster, site.place)
+            return
+        files: Files = {KPTFILE: _kptfile(site.cluster, site.place)}
+        files = {**files, **{name: File.of(data) for name, data in emission.files.items()}}
+        tree = tree_id(files)
+        is_told = emission.problems or emission.warnings or emission.kept or not digest
+        inputs = _digest(tree, owner, *sorted(emission.kept), site.complete) if is_told else digest
+        resolved = self._resolved(site, tree, inputs, world)
+        self.items.append(Delivery(site.cluster, resolved, files, emission, locked.resolution, site.complete))
+
+    def _is_held(self, site: _Site, locked: Locked, digest: str, world: World) -> bool:
+        record = self.inventory.records.get(site.key)
+        if record is None or not digest or record.inputs != digest:
+            return False
+        resolved = self._resolved(site, Oid(record.upstream_tree), digest, world)
+        if resolved.settled is None:
+            return False
+        self.items.append(Delivery(site.cluster, resolved, {}, Emission(), locked.resolution, site.complete))
+        return True
+
+    def _resolved(self, site: _Site, tree: Oid, inputs: str, world: World) -> ResolvedVariant:
+        """Return a cluster's package as a variant whose upstream is made here."""
+        inventory, view = self.inventory, site.place.view
+        path = view.full_path(site.place.path)
+        package = view.packages.get(path, PackageState(path))
+        pin, record = _pin(site.cluster, tree, inventory), inventory.records.get(site.key)
+        made_of = Commit(Oid(record.upstream_commit), 0) if record and record.upstream_commit else None
+        base = replace(pin, commit=made_of, tree=Oid(made_of.oid)) if made_of else None
+        resolved = ResolvedVariant(
+            variant=_variant(site, self.times.of(world), inventory),
+            view=view.key,
+            downstream=PackageKey(view.url, path),
+            pin=pin,
+            base=base if package.main_tree else None,
+            local=package.main_tree,
+            draft=current_draft(package, view, inventory),
+            draft_base=base,
+            inputs=inputs,
+        )
+        return replace(resolved, settled=find_settled(resolved, record))
 
     def _stall(self, cluster: str, place: Place) -> None:
         self.stalled.add(variant_key(delivery_key(cluster, place)))
@@ -163,44 +240,15 @@ class _Found:
         return control.readable and not control.broken and not doubtful
 
 
-def _made(
-    place: Place, world: World, emission: Emission, inventory: Inventory, *, complete: bool
-) -> tuple[ResolvedVariant, Files]:
-    """Return a cluster's package as a variant whose upstream is made here, and that upstream's files."""
-    view, cluster = place.view, world.cluster
-    key, path = delivery_key(cluster, place), view.full_path(place.path)
-    files: Files = {KPTFILE: _kptfile(cluster, place)}
-    files = {**files, **{name: File.of(data) for name, data in emission.files.items()}}
-    variant = _variant(key, place, _times(world, inventory), inventory)
-    package = view.packages.get(path, PackageState(path))
-    pin = _pin(cluster, tree_id(files), inventory)
-    record = inventory.records.get(key)
-    made_of = Commit(Oid(record.upstream_commit), 0) if record and record.upstream_commit else None
-    base = replace(pin, commit=made_of, tree=Oid(made_of.oid)) if made_of else None
-    resolved = ResolvedVariant(
-        variant=variant,
-        view=view.key,
-        downstream=PackageKey(view.url, path),
-        pin=pin,
-        base=base if package.main_tree else None,
-        local=package.main_tree,
-        draft=current_draft(package, view, inventory),
-        draft_base=base,
-        inputs=_inputs(
-            pin.tree, owner_text(inventory.policy.instance, key), *sorted(emission.kept), complete
-        ),
-    )
-    return replace(resolved, settled=find_settled(resolved, record)), files
-
-
-def _variant(key: ObjectName, place: Place, times: tuple[int, ...], inventory: Inventory) -> DesiredVariant:
-    annotations = place.view.manifest.metadata.annotations or {}
-    downstream = Downstream(repo=place.view.key.name, package=place.path)
+def _variant(site: _Site, times: tuple[int, ...], inventory: Inventory) -> DesiredVariant:
+    view = site.place.view
+    annotations = view.manifest.metadata.annotations or {}
+    downstream = Downstream(repo=view.key.name, package=site.place.path)
     return DesiredVariant(
-        key=key,
-        uid=stable_uid(inventory.policy.instance, *key),
+        key=site.key,
+        uid=stable_uid(inventory.policy.instance, *site.key),
         spec=with_defaults(PackageVariantSpec(downstream=downstream)),
-        source=place.view.source,
+        source=view.source,
         times=times,
         annotations={RETRY: annotations[RETRY]} if RETRY in annotations else {},
     )
@@ -234,16 +282,17 @@ def _kptfile(cluster: str, place: Place) -> File:
     return File.of(f"{emit(value)}\n".encode())
 
 
-def _times(world: World, inventory: Inventory) -> tuple[int, ...]:
-    """Return when the manifests that ask for packages, and the index of packages, last changed."""
-    asking = {install.location.path for install in world.installs}
-    times = [
-        document.source.time for document in inventory.documents if document.source.location.path in asking
-    ]
-    return (*times, *(document.source.time for document in inventory.index))
+def _lock_digest(locked: Locked, owner: str, shared_namespace: str, site: _Site) -> str:
+    """Return the digest of all that is generated from, empty where the lock does not know its inputs."""
+    lock = locked.lock
+    if not lock.input_digest:
+        return ""
+    revisions = [revision.model_dump_json() for revision in lock.revisions]
+    place = (str(site.place.view.key), site.place.path, site.complete)
+    return _digest(FORMAT, lock.input_digest, lock.resolution, *revisions, owner, shared_namespace, *place)
 
 
-def _inputs(*facts: str | bool) -> str:
+def _digest(*facts: str | int) -> str:
     return hashlib.sha256(orjson.dumps(["delivery", ENGINE, *facts])).hexdigest()
 
 

@@ -1,10 +1,10 @@
 """Where the generated manifests of a cluster go: one package of a repository that belongs to the cluster."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from reconciler.errors import Problem
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.inventory import RepositoryView
 from reconciler.reasons import Reason
 
 PLACE = "reconciler.dev/dependencies"
@@ -18,19 +18,22 @@ class Place(NamedTuple):
     path: str
 
 
-def find_place(cluster: str, inventory: Inventory) -> Place | Problem | str:
+def find_place(cluster: str, views: Sequence[RepositoryView], path: str) -> Place | Problem | str:
     """Return where a cluster's manifests go; a problem where that is said wrongly, a sentence where nowhere.
 
     The Repository that says so by annotation, else the only one of the cluster that is deployed
     from, else the only one. Empty where the configuration wants nothing delivered.
+
+    Args:
+        cluster: The cluster.
+        views: The repositories that belong to it, sorted.
+        path: The configured path of the package, empty where nothing is to be delivered.
     """
-    views = sorted((v for v in inventory.repositories.values() if v.cluster == cluster), key=lambda v: v.key)
     chosen = [view for view in views if PLACE in _annotations(view)]
     if len(chosen) > 1:
         return _twice(cluster, chosen)
     if chosen:
         return _checked(chosen[0], _annotations(chosen[0])[PLACE])
-    path = inventory.policy.delivery.path
     if not path:
         return ""
     deployed = [view for view in views if view.deployment]

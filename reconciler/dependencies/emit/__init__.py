@@ -21,22 +21,28 @@ from reconciler.dependencies.emit.signature import (
 )
 from reconciler.dependencies.lockfile import LockedPackage
 from reconciler.dependencies.model import Ecosystem
+from reconciler.dependencies.recording import USER
 from reconciler.dependencies.world import World
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 
 __all__ = [
+    "FORMAT",
     "Emission",
     "Family",
     "ObjectRef",
     "emit_scope",
     "family_of",
     "is_generated",
+    "is_generating",
     "is_untouched",
     "needed_by",
     "version_in",
     "was_generated",
 ]
+
+FORMAT = 1
+"""Raised when something else is generated from the same lock; then every cluster's is made once more."""
 
 _SHOWN = 3
 _DIALECTS = {
@@ -95,6 +101,12 @@ def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: st
             packages[_path(one.ref)] = running.package
     told = tuple(sorted(set(warnings)))
     return Emission(dict(sorted(files.items())), packages, frozenset(kept), tuple(sorted(problems)), told)
+
+
+def is_generating(locked: Locked) -> bool:
+    """Tell whether anything has to be generated for a cluster."""
+    packages = locked.resolution.packages
+    return any(one.owner != USER and one.instance.ecosystem in _DIALECTS for one in packages)
 
 
 def family_of(world: World, locked: Locked, shared_namespace: str = "default") -> Family:

@@ -7,9 +7,8 @@ import pytest
 
 from reconciler.api.porch import Repository
 from reconciler.errors import Location, Problem
-from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Commit, Control, Inventory, RepositoryView, Source
-from reconciler.policy import DeliveryPolicy, Policy
+from reconciler.ids import ObjectName
+from reconciler.inventory import RepositoryView, Source
 from reconciler.resolve.places import PLACE, Place, find_place
 
 
@@ -57,13 +56,8 @@ def view(name: str, cluster: str, *, deployment: bool, place: str | None) -> Rep
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.reason)
 def test_places(case: Case) -> None:
     views = [view(name, c, deployment=d, place=p) for name, (c, d, p) in case.views.items()]
-    inventory = Inventory(
-        Policy(delivery=DeliveryPolicy(case.path)),
-        Control("c", "c", Commit(Oid("0" * 40), 0)),
-        repositories={one.key: one for one in views},
-    )
 
-    found = find_place("dev", inventory)
+    found = find_place("dev", [one for one in views if one.cluster == "dev"], case.path)
 
     match found:
         case Place():
