@@ -65,6 +65,7 @@ class Reason(StrEnum):
     SNAPSHOT_INCOMPLETE = "SnapshotIncomplete"
     SNAPSHOT_STALE = "SnapshotStale"
     STEP_BUDGET_EXCEEDED = "StepBudgetExceeded"
+    STILL_NEEDED = "StillNeeded"
     UNBOUND_INPUT = "UnboundInput"
     UNKNOWN_FIELD = "UnknownField"
     UNKNOWN_GROUP = "UnknownGroup"

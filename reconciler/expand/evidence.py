@@ -26,7 +26,7 @@ class Evidence:
 
     def __init__(self, desired: Desired, inventory: Inventory) -> None:
         self._inventory = inventory
-        self._released = desired.released
+        self._released, self._held = desired.released, desired.held
         self._stalled = inventory.stalled | desired.stalled
         self._sets = {pvs.key: pvs for pvs in inventory.sets}
         self._set_reasons: dict[ObjectName, Kept | None] = {}
@@ -43,10 +43,16 @@ class Evidence:
         if unread := self._why_unread(record):
             return unread
         if record.requested_by and record.key not in self._released:
-            askers = ", ".join(record.requested_by)
-            return Kept(Reason.DEPENDENTS_UNKNOWN, f"It is not certain that nobody needs it; {askers} did")
+            return self._why_needed(record)
         pvs = self._sets.get(owner) if record.set_name else None
         return self._why_set_keeps(pvs, record) if pvs else None
+
+    def _why_needed(self, record: PackageVariantRecord) -> Kept:
+        """Return why a variant that nobody declared is kept although no other is known to need it."""
+        if record.key in self._held:
+            return Kept(Reason.STILL_NEEDED, self._held[record.key])
+        askers = ", ".join(record.requested_by)
+        return Kept(Reason.DEPENDENTS_UNKNOWN, f"It is not certain that nobody needs it; {askers} did")
 
     def _why_unread(self, record: PackageVariantRecord) -> Kept | None:
         control = self._inventory.control

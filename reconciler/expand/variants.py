@@ -38,7 +38,8 @@ class Desired:
     `stalled` are the owners we could not understand: nothing of theirs is changed or deleted.
     `conditions` are the Stalled and Ready conditions of every set and authored variant, as Porch
     words them. `targets` is the number of variants each set that could be expanded yields.
-    `released` are variants that others needed once, and that certainly nobody needs any more.
+    Of the variants that others needed once, `released` are those that certainly nobody needs any more,
+    and `held` those that something needs which has not gone yet, with what that is.
     """
 
     variants: tuple[DesiredVariant, ...] = ()
@@ -47,3 +48,4 @@ class Desired:
     targets: Mapping[ObjectName, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     released: frozenset[ObjectName] = frozenset()
+    held: Mapping[ObjectName, str] = field(default_factory=dict)

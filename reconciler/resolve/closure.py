@@ -1,11 +1,10 @@
 """The closure: what variants need becomes variants too, until nothing is missing in any cluster (D12)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.dependencies.addresses import repository_names
 from reconciler.dependencies.decision import PLAIN, Decision, ScopeDecision, Wishes, decide, read_locks
-from reconciler.dependencies.dialects import package_id
 from reconciler.dependencies.emit import is_generated
 from reconciler.dependencies.fanout import VARIANT
 from reconciler.dependencies.known import Known
@@ -17,14 +16,14 @@ from reconciler.errors import Problem
 from reconciler.expand.conditions import VALID
 from reconciler.expand.owners import variant_key
 from reconciler.expand.variants import Desired
-from reconciler.ids import ObjectKey, ObjectName
+from reconciler.ids import ObjectKey
 from reconciler.inventory import Inventory
 from reconciler.reasons import Reason
 from reconciler.resolve.generated import Generated, generate
+from reconciler.resolve.leaving import Leaving, find_leaving
 from reconciler.resolve.resolution import Resolution
 from reconciler.resolve.roots import Root, RootKey, Roots, find_roots
 from reconciler.resolve.variants import resolve
-from reconciler.state import PackageVariantRecord
 
 _TOLD = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
 _UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
@@ -71,11 +70,11 @@ def close(inventory: Inventory, desired: Desired, known: Known, *, wishes: Wishe
     unmet = {**_unmet(decision, roots), **found.unmet}
     told = (problem for problem in decision.problems if not (unmet and _is_told_better(problem)))
     decision = replace(decision, problems=tuple(sorted({*told, *(p for ps in unmet.values() for p in ps)})))
-    released = frozenset(_released(inventory, decision, scopes, found))
-    closed = _extended(desired, found, released)
+    closed = Closed(desired, resolution, decision, wanted, scopes)
+    desired = _extended(desired, found, _leaving(inventory, known, closed, found))
     if found.variants:
-        resolution = resolve(inventory, closed)
-    return Closed(closed, _without(resolution, unmet), decision, wanted, scopes)
+        resolution = resolve(inventory, desired)
+    return replace(closed, desired=desired, resolution=_without(resolution, unmet))
 
 
 def _scopes(inventory: Inventory, known: Known, roots: Roots) -> Scopes:
@@ -103,8 +102,8 @@ def _is_sure(inventory: Inventory) -> bool:
     return inventory.control.readable and not inventory.control.broken
 
 
-def _generated_before(inventory: Inventory) -> list[ObjectName]:
-    return sorted(key for key, record in inventory.records.items() if record.requested_by)
+def _generated_before(inventory: Inventory) -> bool:
+    return any(record.requested_by for record in inventory.records.values())
 
 
 # What cannot be met
@@ -151,46 +150,23 @@ def _is_told_better(problem: Problem) -> bool:
 # What follows from it
 
 
-def _released(
-    inventory: Inventory, decision: Decision, scopes: Scopes, found: Generated
-) -> Iterator[ObjectName]:
-    """Yield the variants that were generated once and that certainly nobody needs any more."""
-    if not _is_sure(inventory) or "" in scopes.doubtful:
-        return
-    unsure = {scope.cluster for scope in decision.scopes if not scope.finished} | scopes.doubtful
-    wanted = {variant.key for variant in found.variants} | found.undecided
-    names = repository_names(inventory.repositories.values())
-    unused = {
-        (scope.cluster, one.name)
-        for scope in decision.scopes
-        for one in (scope.after.resolution.unused if scope.after else ())
-    }
-    for key in _generated_before(inventory):
-        record = inventory.records[key]
-        view = inventory.repositories.get(ObjectName(key.namespace, record.repository))
-        if key in wanted or view is None or view.cluster in unsure:
-            continue
-        if (view.cluster, _package_of(record, inventory, names)) not in unused:
-            yield key
+def _leaving(inventory: Inventory, known: Known, closed: Closed, found: Generated) -> Leaving:
+    wanted = found.undecided | {variant.key for variant in found.variants}
+    doubtful = closed.scopes.doubtful if _is_sure(inventory) else frozenset({""})
+    return find_leaving(
+        inventory, known.published, closed.resolution, closed.decision, wanted=wanted, doubtful=doubtful
+    )
 
 
-def _package_of(record: PackageVariantRecord, inventory: Inventory, names: Mapping[str, str]) -> str:
-    """Return how locks call the package that a variant was made from, empty if that is not known any more."""
-    upstream = record.spec.get("upstream") or {}
-    view = inventory.repositories.get(ObjectName(record.namespace, upstream.get("repo") or ""))
-    if view is None:
-        return ""
-    return package_id(names.get(view.url, ""), view.full_path(upstream.get("package") or "")).name
-
-
-def _extended(desired: Desired, found: Generated, released: frozenset[ObjectName]) -> Desired:
+def _extended(desired: Desired, found: Generated, leaving: Leaving) -> Desired:
     variants = sorted((*desired.variants, *found.variants), key=lambda variant: variant.key)
     conditions = {variant_key(variant.key): (VALID,) for variant in found.variants}
     return replace(
         desired,
         variants=tuple(variants),
         conditions={**desired.conditions, **conditions},
-        released=released,
+        released=leaving.released,
+        held=leaving.held,
     )
 
 

@@ -1,11 +1,17 @@
 """What the packages of variants need, on real repositories: brought where it lacks, in nobody's way."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconciler.dependencies.known import Published
+from reconciler.expand import expand
+from reconciler.read.dependencies import read_dependencies
+from reconciler.resolve import close
+from reconciler.run import Settings, read_world
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -211,3 +217,56 @@ def _bases(world: World) -> list[str]:
     expanded = json.loads(world.run("expand", "-o", "json").out)["variants"]
     named = ((one["metadata"], one["spec"]["upstream"]["package"]) for one in expanded)
     return [f"{meta['namespace']}/{meta['name']}" for meta, package in named if package == "base"]
+
+
+def test_the_order_of_maps_and_lists_does_not_matter(contested: World) -> None:
+    world = read_world(Settings(str(contested.control), contested.root / "cache"))
+    inventory, known = world.inventory, read_dependencies(world.inventory, world.mirrors)
+    turned = replace(
+        inventory,
+        variants=inventory.variants[::-1],
+        sets=inventory.sets[::-1],
+        repositories=dict(reversed(inventory.repositories.items())),
+    )
+    published = known.published
+    backwards = Published(
+        published.candidates[::-1], dict(reversed(published.revisions.items())), published.warnings
+    )
+
+    here = close(inventory, expand(inventory), known)
+    there = close(turned, expand(turned), replace(known, published=backwards))
+
+    assert here.desired.variants == there.desired.variants
+    assert here.decision.files == there.decision.files
+    assert here.decision.problems == there.decision.problems != ()
+    assert here.resolution.variants == there.resolution.variants
+
+
+@pytest.mark.parametrize("way", ["deleted", "upgraded"])
+def test_what_stands_on_main_keeps_what_it_needs(edges: World, way: str) -> None:
+    edges.run("apply")
+    for package in ("web", "base", "certs"):
+        edges.run("approve", f"edge-3/{package}")
+    edges.run("apply")
+    if way == "deleted":
+        edges.lay(WORLDS / "57-fan-out/steps/leave-edge-3")
+    else:
+        with edges.edit("blueprints", "web does without base") as copy:
+            text = (copy / "web/package.yaml").read_text()
+            (copy / "web/package.yaml").write_text(text.partition("  dependencies:")[0])
+        edges.tag("blueprints", "web/v2", "main")
+        with edges.edit("control", "Take it") as copy:
+            text = (copy / VARIANTS / "web.yaml").read_text()
+            (copy / VARIANTS / "web.yaml").write_text(text.replace("revision: 1", "revision: 2"))
+    needed = [f"edge-3/{name}" for name in ("base", "certs", "keys")]
+
+    before = ops(edges, "--allow-deletes", "100")
+    assert [before[name] for name in needed] == ["keep StillNeeded"] * 3
+    edges.run("apply", "--allow-deletes", "100")
+    waiting = edges.all_refs()
+    edges.run("apply", "--allow-deletes", "100")
+    assert edges.all_refs() == waiting
+    edges.run("approve", "edge-3/web")
+
+    after = ops(edges, "--allow-deletes", "100")
+    assert [after[name] for name in needed] == ["delete NotDesired"] * 3
