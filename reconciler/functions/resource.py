@@ -34,7 +34,8 @@ class Resource:
     @property
     def api_version(self) -> str:
         """The apiVersion, "" where it is no string."""
-        return _text(self.value.get("apiVersion"))
+        found = self.value.get("apiVersion")
+        return found if type(found) is str else ""
 
     @property
     def group(self) -> str:
@@ -44,7 +45,8 @@ class Resource:
     @property
     def kind(self) -> str:
         """The kind, "" where it is no string."""
-        return _text(self.value.get("kind"))
+        found = self.value.get("kind")
+        return found if type(found) is str else ""
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from reconciler.functions.differences import copy_value
@@ -119,6 +120,7 @@ def default_path(resource: Resource) -> str:
     return f"{resource.namespace}/{name}" if resource.namespace else name
 
 
+@lru_cache(maxsize=4096)
 def check_path(path: str) -> str:
     """Return why a file may not be written there, or "" if it may."""
     clean = posixpath.normpath(path) if path else ""

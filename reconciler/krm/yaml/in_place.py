@@ -71,9 +71,7 @@ class _Lines:
         self._new: dict[Path, int] = {}
 
     def take(self, edit: Edit) -> bool:
-        """Make one edit, if it is simple and meets none before it."""
-        if self._new and any(edit.path[:length] in self._new for length in range(1, len(edit.path) + 1)):
-            return False
+        """Make one edit, if it is simple and meets none before it: what they add is not in the tree."""
         match edit:
             case SetValue(path, value):
                 slot = self._tree.slot(path)
@@ -148,7 +146,7 @@ class _Lines:
         """Put a key below another one of a mapping, or below those that were put there before."""
         path, key, value = edit.path, edit.key, edit.value
         spot = _spot(self._tree, path, edit.after)
-        if spot is None or key in spot.names or not _is_flat(value):
+        if spot is None or key in spot.names or (*path, key) in self._new or not _is_flat(value):
             return False
         at = self._place(spot, path, edit.after)
         if at is None:
