@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.schema import violations
 from tests.support.world import World, build_world, git, refs
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -196,6 +197,28 @@ def test_a_pin_that_cannot_be_read_stops_its_variant_alone(world: World) -> None
     assert re.search(r"keep +edge/web +LockPending", said.out)
     assert show(world, HEAD, API)["commit"] == commit_of(world, "web/v2")
     assert git(world.control, "diff", "--name-only", f"main...{HEAD}").split() == [API]
+
+
+def test_the_json_of_a_plan_that_proposes_a_lock_is_as_its_schema_says(world: World) -> None:
+    schema = json.loads((WORLDS.parents[1] / "docs/plan.schema.json").read_text())
+
+    value = json.loads(world.run("plan", "--output", "json").out)
+
+    assert violations(schema, value) == []
+    assert [pin["what"] for pin in value["lock"]["pins"]] == [
+        "PackageVariant default/api",
+        "PackageVariant default/web",
+    ]
+    assert not value["empty"]
+
+
+def test_one_shard_proposes_the_lock(world: World) -> None:
+    said = [world.run("apply", "--shard", f"{part}/3").out for part in range(3)]
+
+    assert sum("opened   control" in one for one in said) == 1
+    assert rests(world)
+    assert [world.run("apply", "--shard", f"{part}/3").code for part in range(3)] == [0, 0, 0]
+    assert rests(world)
 
 
 def test_check_on_the_proposal_shows_what_it_does_to_the_fleet(world: World) -> None:

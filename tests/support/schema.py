@@ -13,7 +13,7 @@ _TYPES = {
 }
 _KNOWN = {
     "$schema", "$id", "$defs", "$ref", "title", "description", "type", "properties", "required",
-    "additionalProperties", "items", "enum", "const", "pattern",
+    "additionalProperties", "items", "enum", "const", "pattern", "anyOf",
 }  # fmt: skip
 
 
@@ -26,6 +26,10 @@ def _check(schema: Mapping[str, Any], value: Any, path: str, root: Mapping[str, 
     assert schema.keys() <= _KNOWN, f"{path}: this checker does not know {schema.keys() - _KNOWN}"
     if "$ref" in schema:
         yield from _check(root["$defs"][schema["$ref"].removeprefix("#/$defs/")], value, path, root)
+        return
+    if "anyOf" in schema:
+        found = [list(_check(option, value, path, root)) for option in schema["anyOf"]]
+        yield from min(found, key=len)
         return
     kinds = [schema["type"]] if isinstance(schema.get("type"), str) else schema.get("type", [])
     if kinds and not any(isinstance(value, _TYPES[k]) and not _is_odd(k, value) for k in kinds):
