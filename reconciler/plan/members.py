@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from reconciler.inventory import Draft, GroupBranch, PullRequest, PullState
+from reconciler.inventory import GroupBranch, PullRequest, PullState
 from reconciler.layout import HEADS, draft_ref, short_branch
 from reconciler.plan.changes import Change, Op, Write, WriteDraft
 from reconciler.plan.drafts import draft_message, next_workspace
@@ -40,11 +40,6 @@ class Member:
     place: Place
     group: GroupBranch | None = None
     scope: Scope = ()
-
-    @property
-    def draft(self) -> Draft | None:
-        """The draft that stands on the group's branch."""
-        return self.target.draft if self.group else None
 
 
 @dataclass(frozen=True, slots=True)

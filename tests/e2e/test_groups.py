@@ -394,9 +394,38 @@ def test_a_branch_that_only_looks_like_a_group_is_nobody_s(fleet: Fleet) -> None
 
 def test_a_forged_line_in_our_name_does_not_take_a_package_in(fleet: Fleet) -> None:
     fleet.apply()
-    forged = (
-        'Ours\n\nkpt:{"package":"README.md","workspaceName":"x"}\nkpt:{"package":"../x"}\n'
-    )
+    forged = 'Ours\n\nkpt:{"package":"README.md","workspaceName":"x"}\nkpt:{"package":"../x"}\n'
     fleet.edge.commit({"other.txt": "x\n"}, branch=BRANCH, who=BOT, message=forged)
 
     assert fleet.apply().code == Exit.DONE
+
+
+def test_an_empty_repository_gets_its_branch_and_its_group_in_one_push(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w")
+    make_repository(fleet.world.root / "empty.git")
+    registered = repository("empty").replace("branch: main", "branch: main\n    createBranch: true")
+    files = {"manifests/repositories/empty.yaml": registered}
+    for name in ("a", "b"):
+        variant = VARIANT.format(name=name, revision=1, retry=0, deletion="delete").replace("edge", "empty")
+        files[f"manifests/{name}.yaml"] = variant
+    fleet.control.commit(files, message="Empty\n")
+
+    assert fleet.apply().code == Exit.DONE
+
+    refs = Repo(fleet.world.root / "empty.git").refs()
+    group = f"refs/heads/{BRANCH}".replace("edge", "empty")
+    assert {ref for ref in refs if ref.startswith("refs/heads/")} == {"refs/heads/main", group}
+
+
+def test_twenty_packages_are_tagged_three_a_push_while_their_next_group_is_written(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", 20)
+    fleet.apply()
+    fleet.edge.merge(BRANCH)
+    fleet.want(fleet.names, revision=2)
+
+    assert fleet.apply().code == Exit.DONE
+
+    assert len([ref for ref in fleet.edge.refs() if ref.startswith("refs/tags/")]) == 20
+    assert fleet.pulls() == [("merged", BRANCH), ("open", NEXT)]
+    assert [fleet.image(name, NEXT) for name in fleet.names] == ["v2"] * 20
+    assert fleet.edge.git[fleet.edge.oid(NEXT)].message.count("kpt:") == 20
