@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from reconciler.dependencies.establish import Before, Established, establish
+from reconciler.dependencies.decider import PLAIN, Decider, Wishes, names_of
+from reconciler.dependencies.establish import Before
 from reconciler.dependencies.fleet import Memo, outdated
-from reconciler.dependencies.inputs import unbound_inputs
-from reconciler.dependencies.invariants import breaches, breaches_of_step
-from reconciler.dependencies.lifecycle import keep_all, moves_along, sweep
+from reconciler.dependencies.invariants import breaches, breaches_of_step, generation_breach
 from reconciler.dependencies.lockfile import (
     LOCKS_DIRECTORY,
     RESOLUTIONS_DIRECTORY,
@@ -28,10 +26,9 @@ from reconciler.dependencies.lockfile import (
     resolution_path,
 )
 from reconciler.dependencies.ownership import entries_of
-from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.relock import pins_of, with_lock
+from reconciler.dependencies.relock import pins_of
 from reconciler.dependencies.scopes import Scopes
-from reconciler.dependencies.solution import Explanation, Solution
+from reconciler.dependencies.solution import Explanation
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.world import Catalogue, Choices, World
 from reconciler.errors import Exit, Location, Problem, ReconcilerError, UsageError
@@ -64,15 +61,19 @@ class BrokenLockError(ReconcilerError):
         self.breaches = breaches
 
 
-def check(before: Locked | None, after: Locked) -> None:
+def check(before: Locked | None, after: Locked, *, is_sound: bool = False) -> None:
     """Refuse a lock that is not sound, or does not follow from the one before it.
+
+    With `is_sound` only what is the cluster's own is looked at: the rest was, for another one like it.
 
     Raises:
         BrokenLockError: It breaks a law of locks.
     """
-    found = breaches(after.lock, after.resolution)
+    found = () if is_sound else breaches(after.lock, after.resolution)
     if before is not None:
-        found += breaches_of_step((before.lock, before.resolution), (after.lock, after.resolution))
+        found += generation_breach(before.lock, after.lock)
+        if not is_sound:
+            found += breaches_of_step((before.lock, before.resolution), (after.lock, after.resolution))
     if found:
         raise BrokenLockError(after.lock.scope.cluster, found)
 
@@ -131,7 +132,9 @@ class Decision:
         for scope in self.scopes:
             if scope.after is not None:
                 found[lock_path(scope.after.lock)] = record_bytes(scope.after.lock)
-                found[resolution_path(scope.after.lock.resolution)] = record_bytes(scope.after.resolution)
+                path = resolution_path(scope.after.lock.resolution)
+                if path not in found:
+                    found[path] = record_bytes(scope.after.resolution)
         return dict(sorted(found.items()))
 
 
@@ -161,15 +164,17 @@ def read_locks(files: Mapping[str, bytes]) -> Locks:
     """
     found: dict[str, Locked] = {}
     broken: set[str] = set()
+    bodies: dict[str, Resolution] = {}
+    sound: set[tuple[str, tuple[Revision, ...]]] = set()
     problems = []
     for path, data in sorted(files.items()):
         if path.rpartition("/")[0] != LOCKS_DIRECTORY or not path.endswith(".json"):
             continue
         try:
             lock = PackageLock.model_validate_json(data, by_alias=True, by_name=False)
-            body = files.get(resolution_path(lock.resolution), b"")
-            resolution = Resolution.model_validate_json(body, by_alias=True, by_name=False)
-            pins_of(resolution)
+            name = lock.resolution
+            if name not in bodies:
+                bodies[name] = _read_body(files.get(resolution_path(name), b""))
         except (ValidationError, VersionError) as error:
             why = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
             hint = "Correct or remove it on the state branch; the cluster is resolved anew."
@@ -177,32 +182,30 @@ def read_locks(files: Mapping[str, bytes]) -> Locks:
                 Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {why}", hint)
             )
         else:
-            found[lock.scope.cluster] = Locked(lock, resolution)
-            if wrong := breaches(lock, resolution):
+            found[lock.scope.cluster] = Locked(lock, bodies[name])
+            if (name, lock.revisions) not in sound and (wrong := breaches(lock, bodies[name])):
                 broken.add(lock.scope.cluster)
                 problems.append(_broken(path, wrong))
+            else:
+                sound.add((name, lock.revisions))
     return Locks(found, frozenset(broken), tuple(problems))
+
+
+def _read_body(data: bytes) -> Resolution:
+    """Return a resolution; what it remembers of versions and ranges is tried out.
+
+    Raises:
+        ValidationError: It is no resolution.
+        VersionError: It was edited into something that is no version or range.
+    """
+    resolution = Resolution.model_validate_json(data, by_alias=True, by_name=False)
+    pins_of(resolution)
+    return resolution
 
 
 def _broken(path: str, wrong: tuple[str, ...]) -> Problem:
     hint = "Correct it on the state branch; until then nothing of this cluster changes."
     return Problem(Location(path), Reason.INVALID_STATE, f"The lock is broken: {'; '.join(wrong)}", hint)
-
-
-class Wishes(NamedTuple):
-    """What a person asks of one run, beside what manifests say.
-
-    The packages of `upgrade` may move although they are locked. Without `dependencies` what is installed
-    for others stays as it is: nothing is added, moved or removed there. With `prune` everything goes
-    that nobody needs any more, also what would be kept, and what removed packages left behind.
-    """
-
-    upgrade: frozenset[str] = frozenset()
-    dependencies: bool = True
-    prune: bool = False
-
-
-PLAIN = Wishes()
 
 
 def decide(
@@ -233,10 +236,11 @@ def decide(
         UsageError: A name to upgrade is no package's.
     """
     _check_names(scopes, wishes.upgrade)
-    run = _Run(wishes, memo or Memo())
+    memo = memo or Memo()
+    run = _Run(memo, Decider(wishes, memo))
     held = locks.by_cluster
     before = {cluster: one.lock for cluster, one in held.items()}
-    stale = set(outdated(scopes.worlds, before, run.memo))
+    stale = set(outdated(scopes.worlds, before, memo))
     decisions: list[ScopeDecision] = []
     problems, warnings = [*scopes.problems, *locks.problems], list(scopes.warnings)
     for world in scopes.worlds:
@@ -270,31 +274,28 @@ def _settled(decisions: list[ScopeDecision]) -> list[ScopeDecision]:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    wishes: Wishes
     memo: Memo
+    decider: Decider
 
     def decide(
         self, world: World, old: Locked | None, *, keeps: bool
     ) -> tuple[ScopeDecision, tuple[Problem, ...], tuple[Problem, ...]]:
         """Return one cluster's decision, with what is wrong and what is to be noted."""
         before = Before(old.resolution, old.lock.revisions) if old else Before(Resolution(), world.observed)
-        solution = self._solve(self._asked(world, old))
-        fresh = resolution_of(world, solution, before.resolution)
-        found = self._establish(world, solution, fresh, before, keeps=keeps)
-        problems = (*solution.problems, *found.problems, *unbound_inputs(world, solution))
-        is_open = bool(problems) or keeps or not self.wishes.dependencies
+        one = self.decider.decided(world, before, keeps=keeps)
         lock = lock_of(
             world.cluster,
-            input_digest=UNFINISHED if is_open else self.memo.digest(world),
-            resolution=found.resolution,
-            revisions=found.revisions,
+            input_digest=UNFINISHED if one.is_open else self.memo.digest(world),
+            resolution=one.found.resolution,
+            revisions=one.found.revisions,
             solver=_solver(world.choices),
             previous=old.lock if old else None,
         )
-        after = Locked(lock, found.resolution)
-        check(old, after)
-        decided = ScopeDecision(world.cluster, old, after, solution.explanations, finished=not is_open)
-        return decided, problems, (*solution.warnings, *found.warnings)
+        after = Locked(lock, one.found.resolution)
+        check(old, after, is_sound=one.is_sound)
+        explanations = one.solution.explanations
+        decided = ScopeDecision(world.cluster, old, after, explanations, finished=not one.is_open)
+        return decided, one.problems, (*one.solution.warnings, *one.found.warnings)
 
     def retire(self, old: Locked, *, keeps: bool) -> ScopeDecision:
         """Return what is left of a cluster where nobody asks for a package: what must stay, or nothing."""
@@ -306,45 +307,6 @@ class _Run:
         is_empty = not left.packages and not any(entries_of(left))
         return replace(decided, after=None) if is_empty else decided
 
-    def _asked(self, world: World, old: Locked | None) -> World:
-        names = _names(world, self.wishes.upgrade)
-        asked = replace(world, choices=replace(world.choices, upgrade=names))
-        if not self.wishes.dependencies:
-            alone = tuple(replace(install, skip_dependencies=True) for install in world.installs)
-            asked = replace(asked, installs=alone)
-        return with_lock(asked, old.resolution) if old is not None else asked
-
-    def _solve(self, world: World) -> Solution:
-        """Resolve, and once more where a package that moves takes its dependencies along."""
-        solution = self.memo.solution(world)
-        free = moves_along(world, solution)
-        if not free:
-            return solution
-        return self.memo.solution(replace(world, pins=tuple(p for p in world.pins if p.instance not in free)))
-
-    def _establish(
-        self, world: World, solution: Solution, fresh: Resolution, before: Before, *, keeps: bool
-    ) -> Established:
-        """Decide what stays and what runs: what runs needs what stays, and what stays has kinds.
-
-        Both only grow from round to round, so this ends.
-        """
-        needed: frozenset[str] = frozenset()
-        while True:
-            resolution = self._kept(fresh, before.resolution, needed, keeps=keeps)
-            found = establish(world, solution, resolution, before, forget=self.wishes.prune)
-            if found.still_needed <= needed:
-                return found
-            needed |= found.still_needed
-
-    def _kept(
-        self, fresh: Resolution, before: Resolution, needed: frozenset[str], *, keeps: bool
-    ) -> Resolution:
-        """Return the resolution with what nobody asks for now, as far as it stays."""
-        if keeps or not self.wishes.dependencies:
-            return keep_all(fresh, before, users=keeps)
-        return sweep(fresh, before, needed=needed, prune=self.wishes.prune)
-
 
 def _solver(choices: Choices) -> SolverRecord:
     discovery = "index" if choices.discovery else "none"
@@ -352,16 +314,9 @@ def _solver(choices: Choices) -> SolverRecord:
     return SolverRecord(policy=policy)
 
 
-def _names(world: World, upgrade: frozenset[str]) -> frozenset[str]:
-    """Return the packages' own names for the names that a person used."""
-    known = world.catalogue
-    aliased = {id_.name for alias, id_ in known.names.items() if alias.name in upgrade}
-    return frozenset(aliased | {id_.name for id_ in known.packages if id_.name in upgrade})
-
-
 def _check_names(scopes: Scopes, upgrade: frozenset[str]) -> None:
     for name in sorted(upgrade):
-        if not any(_names(world, frozenset({name})) for world in scopes.worlds):
+        if not any(names_of(world, frozenset({name})) for world in scopes.worlds):
             hint = (
                 "Names are those that `reconciler lock` and `reconciler index list` print, without ecosystem."
             )

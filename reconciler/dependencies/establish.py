@@ -118,6 +118,7 @@ class _Cluster:
     ledger: Ledger = field(init=False)
     installs: dict[str, Install] = field(init=False)
     has: dict[str, Things] = field(init=False)
+    owned: dict[str, set[Thing]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         world = self.world
@@ -126,6 +127,9 @@ class _Cluster:
         self.installs = {str(world.instance_of(install)): install for install in own}
         found = self.solution.resolved.items()
         self.has = {str(instance): things_of(one.candidate) for instance, one in found}
+        for thing, entry in self.ledger.items():
+            for owner in entry.owners:
+                self.owned.setdefault(owner, set()).add(thing)
 
     def proposals(self) -> dict[str, Proposal]:
         """Return what the revisions of every Crossplane package would be, by instance.
@@ -175,7 +179,7 @@ class _Cluster:
         running, wanted = (instance, instance) if proposal is None else (proposal.running, proposal.active)
         known = {instance} if proposal is None else {one.name for one in proposal.revisions}
         current = instance if proposal is None else proposal.current.name
-        has = {revision: self._owned(revision) for revision in known}
+        has = {revision: frozenset(self.owned.get(revision, ())) for revision in known}
         fresh = self.has.get(instance)
         if fresh is not None:
             has[current] = fresh if proposal is None else has[current] | fresh
@@ -188,9 +192,6 @@ class _Cluster:
             has=has,
             take_over=frozenset(install.revisions.take_over if install else ()),
         )
-
-    def _owned(self, revision: str) -> Things:
-        return frozenset(thing for thing, entry in self.ledger.items() if revision in entry.owners)
 
     def kept(self, settled: Mapping[str, Iterable[Revision]]) -> dict[str, frozenset[str]]:
         """Return which revisions of each package are there after the step."""

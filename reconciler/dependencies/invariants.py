@@ -16,7 +16,13 @@ def breaches_of_step(
     before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]
 ) -> tuple[str, ...]:
     """Return what is wrong with the step from one lock to the next, in sentences. Total."""
-    return (*_generation(before[0], after[0]), *_numbers(before[0], after[0]), *_losses(before, after))
+    return (*_numbers(before[0], after[0]), *_losses(before, after))
+
+
+def generation_breach(before: PackageLock, after: PackageLock) -> tuple[str, ...]:
+    """Return what is wrong with the generation of a lock, given the one before it. Total."""
+    follows = after == before or after.generation == before.generation + 1
+    return () if follows else (f"generation {after.generation} follows {before.generation}",)
 
 
 def _revisions(revisions: Iterable[Revision]) -> Iterator[str]:
@@ -56,11 +62,6 @@ def _ownership(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
         for owner in entry.owners:
             if owner not in kept:
                 yield f"{name} is owned by {owner}, which is gone"
-
-
-def _generation(before: PackageLock, after: PackageLock) -> Iterator[str]:
-    if after != before and after.generation != before.generation + 1:
-        yield f"generation {after.generation} follows {before.generation}"
 
 
 def _numbers(before: PackageLock, after: PackageLock) -> Iterator[str]:

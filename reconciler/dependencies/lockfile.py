@@ -1,5 +1,6 @@
 """The lock on disk: thin per cluster, resolutions named by content, each need with dialect and range."""
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from enum import StrEnum
@@ -139,7 +140,7 @@ class Resolution(_Record):
     skipped: tuple[SkippedDependency, ...] = ()
     unused: tuple[LockedInstance, ...] = ()
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Its name: the SHA-256 of its canonical bytes."""
         return f"sha256:{hashlib.sha256(record_bytes(self)).hexdigest()}"

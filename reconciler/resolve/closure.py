@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.dependencies.addresses import repository_names
-from reconciler.dependencies.decision import PLAIN, Decision, ScopeDecision, Wishes, decide, read_locks
+from reconciler.dependencies.decider import PLAIN, Wishes
+from reconciler.dependencies.decision import Decision, ScopeDecision, decide, read_locks
 from reconciler.dependencies.emit import is_generated
 from reconciler.dependencies.fanout import VARIANT
 from reconciler.dependencies.known import Known

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from reconciler.dependencies.decision import Decision, Locked, Wishes, decide, read_locks
+from reconciler.dependencies.decider import Wishes
+from reconciler.dependencies.decision import Decision, Locked, decide, read_locks
 from reconciler.dependencies.lockfile import PackageLock, Resolution, Revision
 from reconciler.dependencies.model import (
     UNSAID,

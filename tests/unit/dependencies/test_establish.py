@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from reconciler.dependencies.decision import Locked, Locks, decide, read_locks
 from reconciler.dependencies.fleet import outdated
-from reconciler.dependencies.lockfile import Awaits, record_bytes
+from reconciler.dependencies.lockfile import Awaits, LockScope, record_bytes
 from reconciler.dependencies.model import RevisionPolicy, RevisionWish
+from reconciler.dependencies.scopes import Scopes
 from reconciler.reasons import Reason
 from tests.support.package_life import Life, digest, source
 
@@ -224,3 +226,22 @@ def test_other_pull_secrets_are_decided_anew_and_are_no_new_revision() -> None:
     assert outdated([one.world()], {"one": before}) == ("one",)
     one.run()
     assert one.locked.lock.revisions == before.revisions
+
+
+def test_clusters_with_one_history_are_decided_once_and_another_history_is_another_matter() -> None:
+    one = life(aws1="Bucket", aws2="Bucket")
+    one.ask("aws", 1)
+    one.run()
+    old = read_locks(one.files).by_cluster["one"]
+    one.ask("aws", 2)
+    worlds = tuple(replace(one.world(), cluster=name) for name in ("one", "three", "two"))
+    twin = Locked(
+        old.lock.model_copy(update={"scope": LockScope(cluster="two"), "generation": 7}), old.resolution
+    )
+
+    decision = decide(Scopes(worlds), Locks({"one": old, "two": twin}))
+
+    found = {scope.cluster: scope.after.lock for scope in decision.scopes if scope.after}
+    assert {name: lock.generation for name, lock in found.items()} == {"one": 2, "three": 1, "two": 8}
+    assert found["one"].revisions == found["two"].revisions
+    assert [revision.revision for revision in found["three"].revisions] == [1]

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.decision import PLAIN, Decision, Locked, Wishes, decide, read_locks
+from reconciler.dependencies.decider import PLAIN, Wishes
+from reconciler.dependencies.decision import Decision, Locked, decide, read_locks
 from reconciler.dependencies.scopes import Scopes
 from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from reconciler.dependencies.decision import Decision, Locks, Wishes, decide, is_lock_file, read_locks
+from reconciler.dependencies.decider import Wishes
+from reconciler.dependencies.decision import Decision, Locks, decide, is_lock_file, read_locks
 from reconciler.dependencies.layers import PublishedIndex, read_index
 from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.scopes import Fleet, Scopes, choices_of, scopes_of
