@@ -13,9 +13,9 @@ from reconciler.apply.gate import check_applicable
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import read_branch
 from reconciler.apply.target import Target
-from reconciler.dependencies.decision import PLAIN, Wishes
+from reconciler.dependencies.decider import PLAIN, Wishes
 from reconciler.dependencies.moves import pin_moves
-from reconciler.dependencies.status import status_files
+from reconciler.dependencies.status import owners_in, status_files
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
@@ -182,7 +182,8 @@ def read_status(settings: Settings) -> list[dict[str, Any]]:
     world = read_world(settings)
     known = world.inventory.control
     files = read_branch(world.mirrors.open(known.remote), known.status, world.inventory.policy.limits)
-    return [orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/")]
+    said = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
+    return [dict(owner) for value in said for owner in owners_in(value)]
 
 
 def open_mirrors(settings: Settings) -> Mirrors:

@@ -1,12 +1,12 @@
 """What every package of a cluster came to, in the words of its ecosystem: documents of the status branch."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from reconciler.dependencies.decision import Decision, Locked, ScopeDecision
+from reconciler.dependencies.decision import Decision, Locked
 from reconciler.dependencies.emit import Family, family_of
 from reconciler.dependencies.lockfile import LockedDependency, LockedPackage
 from reconciler.dependencies.model import Ecosystem, Install
@@ -21,22 +21,37 @@ DIRECTORY = "conditions/packages"
 def status_files(
     worlds: Iterable[World], decision: Decision, *, shared_namespace: str = "default"
 ) -> dict[str, bytes]:
-    """Return a document for every install of a user's and every generated one, by path. No times.
+    """Return a document per cluster: every install of a user's and every generated one. No times.
 
     Pure, order-free. A cluster whose manifests are not understood has none: nothing is known of it.
+    Clusters that have the same and lack nothing are described once.
     """
-    scopes = {scope.cluster: scope for scope in decision.scopes}
+    locked = {scope.cluster: scope.after for scope in decision.scopes if scope.after}
+    problems = _by_place(decision.problems)
+    known: dict[Hashable, list[dict[str, Any]]] = {}
     found: dict[str, bytes] = {}
     for world in worlds:
-        scope = scopes.get(world.cluster)
-        if scope is not None and scope.after is not None:
-            reader = _Reader(world, scope, scope.after, _by_place(decision.problems), shared_namespace)
-            for value in reader.documents():
-                path = "/".join(
-                    str(value[part]) for part in ("cluster", "kind", "namespace", "name") if value[part]
-                )
-                found[f"{DIRECTORY}/{path}.json"] = _bytes(value)
+        if after := locked.get(world.cluster):
+            reader = _Reader(world, after, problems, shared_namespace)
+            key = (id(world.catalogue), world.installs, after.lock.resolution, after.lock.revisions)
+            if reader.has_problems:
+                documents = reader.sorted()
+            elif key in known:
+                documents = known[key]
+            else:
+                documents = known[key] = reader.sorted()
+            value = {"cluster": world.cluster, "packages": documents}
+            found[f"{DIRECTORY}/{world.cluster}.json"] = _bytes(value)
     return dict(sorted(found.items()))
+
+
+def owners_in(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the owners that a document of the status branch describes: one, or the packages of a cluster."""
+    packages = value.get("packages")
+    if isinstance(packages, list):
+        yield from ({"cluster": value.get("cluster", ""), **one} for one in packages)
+    else:
+        yield value
 
 
 def _by_place(problems: Iterable[Problem]) -> Mapping[tuple[str, str], Problem]:
@@ -51,10 +66,18 @@ def _bytes(value: Mapping[str, Any]) -> bytes:
 @dataclass(frozen=True, slots=True)
 class _Reader:
     world: World
-    scope: ScopeDecision
     locked: Locked
     problems: Mapping[tuple[str, str], Problem]
     shared_namespace: str
+
+    @property
+    def has_problems(self) -> bool:
+        """Whether something of the cluster is wrong: then its places are its own."""
+        return any(self._problem(install) for install in self.world.installs)
+
+    def sorted(self) -> list[dict[str, Any]]:
+        """Return what every package came to, by kind, namespace and name."""
+        return sorted(self.documents(), key=lambda one: (one["kind"], one["namespace"], one["name"]))
 
     def documents(self) -> Iterator[dict[str, Any]]:
         family = family_of(self.world, self.locked, self.shared_namespace)
@@ -73,7 +96,6 @@ class _Reader:
         ref = family.ref_of(one)
         problem = self._problem(install)
         return {
-            "cluster": self.world.cluster,
             **ref._asdict(),
             "conditions": [*_conditions(problem, *self._ready(one))],
             "status": self._status(one, family, problem),
@@ -82,7 +104,6 @@ class _Reader:
     def _unresolved(self, install: Install) -> dict[str, Any]:
         problem = self._problem(install)
         return {
-            "cluster": self.world.cluster,
             "kind": install.kind,
             "namespace": install.namespace,
             "name": install.name,

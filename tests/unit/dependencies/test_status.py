@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.dependencies.decision import Decision, Locks, decide
 from reconciler.dependencies.scopes import Scopes
-from reconciler.dependencies.status import status_files
+from reconciler.dependencies.status import owners_in, status_files
 from reconciler.dependencies.world import World
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 
@@ -19,8 +19,9 @@ GVK = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
 
 def statuses(text: str, locks: Locks | None = None) -> dict[str, Any]:
     world = replace(world_of(text), cluster="dev")
-    found = status_files([world], decision_of(world, locks))
-    return {path.removeprefix("conditions/packages/dev/"): json.loads(data) for path, data in found.items()}
+    (data,) = status_files([world], decision_of(world, locks)).values()
+    owners = owners_in(json.loads(data))
+    return {"/".join(filter(None, (o["kind"], o["namespace"], o["name"]))): dict(o) for o in owners}
 
 
 def decision_of(world: World, locks: Locks | None = None) -> Decision:
@@ -32,7 +33,7 @@ def conditions(one: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def test_a_package_names_its_revision_and_counts_its_dependencies() -> None:
-    found = statuses(PLATFORM + NET)["Configuration/platform.json"]
+    found = statuses(PLATFORM + NET)["Configuration/platform"]
 
     status = found["status"]
     assert status["currentIdentifier"] == "x.io/platform:v1.0.0"
@@ -48,7 +49,7 @@ def test_a_package_names_its_revision_and_counts_its_dependencies() -> None:
 def test_what_was_generated_has_a_status_too() -> None:
     found = statuses(PLATFORM + NET)
 
-    assert found["Provider/acme-net.json"]["status"]["currentIdentifier"] == "x.io/acme/net:v1.5.0"
+    assert found["Provider/acme-net"]["status"]["currentIdentifier"] == "x.io/acme/net:v1.5.0"
 
 
 def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() -> None:
@@ -62,7 +63,8 @@ def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() ->
     )
     (document,) = status_files([world], decision_of(world)).values()
 
-    ready = next(one for one in json.loads(document)["conditions"] if one["type"] == "Ready")
+    (found,) = owners_in(json.loads(document))
+    ready = next(one for one in found["conditions"] if one["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "AwaitingActivation")
     assert "active is none" in ready["message"]
 
@@ -77,7 +79,7 @@ def test_every_dependency_is_listed_with_who_made_it_and_what_serves_an_api() ->
         + "---\nkind: Cluster\napis: [certs.io/v1/Issuer]\n"
     )
 
-    assert found["PackageInstall/prod/shop.json"]["status"]["dependencies"] == [
+    assert found["PackageInstall/prod/shop"]["status"]["dependencies"] == [
         {
             "alias": "store",
             "created": True,
@@ -95,11 +97,21 @@ def test_every_dependency_is_listed_with_who_made_it_and_what_serves_an_api() ->
 
 
 def test_what_has_no_answer_is_stalled_with_the_facts() -> None:
-    found = statuses(PLATFORM)["Configuration/platform.json"]
+    found = statuses(PLATFORM)["Configuration/platform"]
 
     assert conditions(found)["Stalled"] == ("True", "DependencyConflict")
     assert found["status"]["invalidDependencies"] == 1
     assert "x.io/acme/net" in found["conditions"][0]["message"]
+
+
+def test_clusters_that_have_the_same_differ_in_their_name_alone() -> None:
+    worlds = [replace(world_of(PLATFORM + NET), cluster=name) for name in ("a", "b")]
+    worlds[1] = replace(worlds[0], cluster="b")
+    found = status_files(worlds, decide(Scopes(tuple(worlds)), Locks()))
+
+    one, other = (json.loads(data) for data in found.values())
+    assert (one["cluster"], other["cluster"]) == ("a", "b")
+    assert one["packages"] == other["packages"]
 
 
 def test_the_documents_depend_on_nothing_but_the_decision() -> None:
