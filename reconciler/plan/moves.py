@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from reconciler.dependencies.emit import version_in
 from reconciler.dependencies.moves import PinMove, object_moves
@@ -16,8 +15,8 @@ from reconciler.resolve.deliveries import Delivery
 def with_moves(
     plan: Plan,
     moves: tuple[PinMove, ...],
-    deliveries: Iterable[Delivery] = (),
-    contents: Mapping[Oid, Files] = MappingProxyType({}),
+    deliveries: Iterable[Delivery],
+    contents: Mapping[Oid, Files],
 ) -> Plan:
     """Return the plan with the pins that it moves, and at each package what merging it moves.
 

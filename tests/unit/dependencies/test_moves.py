@@ -4,7 +4,7 @@ import textwrap
 
 from reconciler.dependencies.decision import Decision, Locked, ScopeDecision
 from reconciler.dependencies.lockfile import LockOp, lock_of
-from reconciler.dependencies.moves import pin_moves
+from reconciler.dependencies.moves import object_moves, pin_moves
 from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.resolve import resolve
 from tests.support.dependency_manifests import install, needs, package, world_of
@@ -71,3 +71,17 @@ def test_a_manifest_that_asks_for_another_version_is_the_reason() -> None:
 def test_nothing_moves_where_nothing_changed() -> None:
     assert moved(OLD, OLD) == ""
     assert LockOp.ADD in moved("", OLD)
+
+
+def test_what_objects_have_is_compared_with_what_they_shall_have() -> None:
+    resolution = locked(OLD + package("db.io", "1.1.0")).resolution
+    packages = {f"{one.instance.name}.yaml": one for one in resolution.packages}
+    there = {"db.io.yaml": "1.0.0", "gone.yaml": "3.0.0", "web.io.yaml": "1.0.0"}
+    wanted = {"db.io.yaml": "1.1.0", "web.io.yaml": "1.0.0"}
+
+    told = [f"{move.op} {move}" for move in object_moves(there, wanted, packages, resolution, "dev")]
+
+    assert told == [
+        "change carvel:db.io@namespace/prod 1.0.0 -> 1.1.0: the version that fits best now",
+        "remove gone.yaml 3.0.0: nobody needs it any more",
+    ]
