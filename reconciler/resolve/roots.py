@@ -5,10 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import orjson
+
 from reconciler.api.porch import PACKAGE_VARIANT
 from reconciler.dependencies.fanout import VARIANT
 from reconciler.dependencies.known import PackageTree, Published
-from reconciler.dependencies.model import Candidate, Dialect, Install, PackageNeed, exact
+from reconciler.dependencies.model import Candidate, Dialect, Install, PackageNeed, Pairs, exact
 from reconciler.dependencies.scopes import Asked
 from reconciler.errors import Location
 from reconciler.expand.diff import diff_variants
@@ -17,6 +19,9 @@ from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView, Source
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import PackageVariantRecord
+
+SERVICE_ACCOUNT = "reconciler.dev/service-account"
+"""On a variant, or in its `spec.annotations`: who installs the Carvel packages that its package needs."""
 
 
 class RootKey(NamedTuple):
@@ -150,5 +155,14 @@ def _install(key: RootKey, root: Root) -> Install:
         PackageNeed(candidate.id, exact(Dialect.KPT, candidate.version.text)),
         kind=VARIANT,
         api_version=PACKAGE_VARIANT,
+        inherit=_inherited(root.variant),
         location=root.location,
     )
+
+
+def _inherited(variant: DesiredVariant | None) -> Pairs:
+    """Return the settings that what a variant's package needs takes over."""
+    if variant is None:
+        return ()
+    account = {**(variant.spec.annotations or {}), **variant.annotations}.get(SERVICE_ACCOUNT, "")
+    return (("serviceAccountName", orjson.dumps(account).decode()),) if account else ()

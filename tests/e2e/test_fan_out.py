@@ -270,3 +270,33 @@ def test_what_stands_on_main_keeps_what_it_needs(edges: World, way: str) -> None
 
     after = ops(edges, "--allow-deletes", "100")
     assert [after[name] for name in needed] == ["delete NotDesired"] * 3
+
+
+def test_what_a_variant_needs_of_another_ecosystem_is_delivered_to_its_cluster(edges: World) -> None:
+    header = "apiVersion: reconciler.dev/v1alpha1\nkind: PackageVersion\nsource: db.io\nversion: 1.0.0\n"
+    package = "apiVersion: data.packaging.carvel.dev/v1alpha1\nkind: Package\n"
+    package += "spec: {refName: db.io, version: 1.0.0}\n"
+    with edges.edit("blueprints", "portal needs a database") as copy:
+        manifest = copy / "portal/package.yaml"
+        manifest.write_text(
+            f"{manifest.read_text()}  - {{package: {{refName: db.io, version: '>=1.0.0'}}}}\n"
+        )
+    edges.tag("blueprints", "portal/v1", "main")
+    with edges.edit("control", "Add it to the index") as copy:
+        (copy / "index/db").mkdir(parents=True)
+        (copy / "index/db/package.yaml").write_text(f"{header}---\n{package}")
+    assert "names a service account" in edges.run("plan").out
+    with edges.edit("control", "Name who installs it") as copy:
+        text = (copy / VARIANTS / "portal.yaml").read_text()
+        note = "metadata:\n  annotations: {reconciler.dev/service-account: installer}\n"
+        (copy / VARIANTS / "portal.yaml").write_text(text.replace("metadata:\n", note))
+
+    assert edges.run("apply").code == 0
+    drafts = [ref for ref in edges.all_refs()["edge-1.git"] if "/drafts/dependencies/" in ref]
+    files = git(
+        edges.root / "edge-1.git", "grep", "-h", "-e", "serviceAccountName", "-e", "refName", drafts[0]
+    )
+    assert sorted(line.strip() for line in files.splitlines()) == [
+        "refName: db.io",
+        "serviceAccountName: installer",
+    ]
