@@ -208,9 +208,9 @@ class _Cluster:
         return frozenset(consent | gone)
 
     def refusals(self, refused: Mapping[str, Refusal]) -> Iterator[Problem]:
-        """Yield what each package that is refused is told, at its manifest."""
+        """Yield what each package that is refused is told, at the manifest that it is there for."""
         for instance, why in refused.items():
-            install = self.installs.get(instance)
+            install = self._asker(instance)
             where = install.location if install else Location("")
             held = name_of(why.holder)
             message = f"{name_of(instance)} does not get {why.thing}, which {held} has; it stays as it was"
@@ -219,6 +219,16 @@ class _Cluster:
             )
             subject = str(install) if install else instance
             yield Problem(where, Reason.OWNERSHIP_CONFLICT, message, hint, subject)
+
+    def _asker(self, instance: str) -> Install | None:
+        """Return the user's install that a package is there for, the nearest and lowest of several."""
+        parents = {str(one.instance): one.requested_by for one in self.resolution.packages}
+        queue = [instance]
+        for one in queue:
+            if one in self.installs:
+                return self.installs[one]
+            queue += sorted(parent for parent in parents.get(one, ()) if parent not in queue)
+        return None
 
     def rivals(self, proposals: Mapping[str, Proposal]) -> Iterator[Problem]:
         """Yield at each place of a wish for a revision which other one is wished for too."""

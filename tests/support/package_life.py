@@ -1,6 +1,7 @@
 """The life of the packages of one cluster: what is published, what people ask for, what is locked."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from reconciler.dependencies.decider import Wishes
 from reconciler.dependencies.decision import Decision, Locked, decide, read_locks
@@ -92,13 +93,13 @@ class Life:
         wishes = tuple(self.wishes[name] for name in sorted(self.wishes))
         return World(installs, catalogue(self.published.values()), wishes=wishes, cluster=CLUSTER)
 
-    def decide(self, *, sure: bool = True, **more: bool) -> Decision:
+    def decide(self, *, sure: bool = True, **more: Any) -> Decision:
         """Decide, and write nothing: so does a run that is killed."""
         world = self.world()
         scopes = Scopes((world,) if world.installs else ())
         return decide(scopes, read_locks(self.files), sure=sure, wishes=Wishes(**more))
 
-    def run(self, *, sure: bool = True, **more: bool) -> Decision:
+    def run(self, *, sure: bool = True, **more: Any) -> Decision:
         """Decide and write."""
         decision = self.decide(sure=sure, **more)
         self.files = dict(decision.files)

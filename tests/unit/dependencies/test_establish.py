@@ -245,3 +245,21 @@ def test_clusters_with_one_history_are_decided_once_and_another_history_is_anoth
     assert {name: lock.generation for name, lock in found.items()} == {"one": 2, "three": 1, "two": 8}
     assert found["one"].revisions == found["two"].revisions
     assert [revision.revision for revision in found["three"].revisions] == [1]
+
+
+def test_what_was_installed_for_others_is_refused_at_the_manifest_that_it_is_there_for() -> None:
+    one = life(net1="Bucket", web1=":net", aws1="", aws2="Bucket")
+    one.ask("web", 1)
+    one.ask("aws", 1)
+    one.run()
+    one.publish("net", 2, frozenset())
+    one.ask("aws", 2, RevisionPolicy(take_over=("x.io/net",)))
+    one.run(upgrade=frozenset({"x.io/net"}))
+    assert one.owners()["Bucket.x.io"] == one.revisions("aws")[1].name
+
+    one.wishes["net"] = said("net", 1)
+    (problem,) = one.run().problems
+
+    assert (problem.subject, problem.location.path) == ("Provider web", "clusters/one/web.yaml")
+    assert "x.io/net does not get Bucket.x.io, which x.io/aws has" in problem.message
+    assert states(one, "net") == ["v1.0.0 Inactive", "v2.0.0 Active"]
