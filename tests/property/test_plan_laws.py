@@ -19,8 +19,10 @@ from reconciler.api.porch import (
 )
 from reconciler.expand import expand
 from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import PullState
+from reconciler.inventory import PullState, ReviewedLock
+from reconciler.lock import UpstreamLock
 from reconciler.plan.changes import Op, Plan, WriteDraft
+from reconciler.policy import LockMode, LockPolicy
 from reconciler.resolve import resolve
 from reconciler.resolve.ownership import find_owner
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package
@@ -202,6 +204,31 @@ def go_down(draw: random.Random, world: ModelWorld) -> None:
     repository.down = not repository.down
 
 
+def a_pin(draw: random.Random, world: ModelWorld) -> UpstreamLock | None:
+    """Return the pin of some variant, at any commit that its package was published with."""
+    if not world.locks:
+        return None
+    lock = world.locks[draw.choice(sorted(world.locks))]
+    refs = world.repositories[lock.repository].refs
+    commits = sorted({oid for ref, oid in refs.items() if ref.startswith(f"refs/tags/{lock.package}/")})
+    return lock.model_copy(update={"commit": draw.choice(commits or [lock.commit])})
+
+
+def hold(draw: random.Random, world: ModelWorld) -> None:
+    """A person holds a floating upstream somewhere, or lets it go."""
+    if pin := a_pin(draw, world):
+        world.locks[pin.key] = pin.model_copy(update={"held": draw.random() < 0.7})
+
+
+def review(draw: random.Random, world: ModelWorld) -> None:
+    """Pins are reviewed from now on; a pin is merged, or reverted, on main of the control repository."""
+    world.policy = replace(world.policy, lock=LockPolicy(LockMode.REVIEWED, strict=draw.random() < 0.3))
+    merged = dict(world.reviewed.pins) if world.reviewed else {}
+    if pin := a_pin(draw, world):
+        merged[pin.key] = pin
+    world.reviewed = ReviewedLock(pins=merged)
+
+
 PEOPLE: tuple[Callable[[random.Random, ModelWorld], None], ...] = (
     want,
     want,
@@ -225,6 +252,8 @@ PEOPLE: tuple[Callable[[random.Random, ModelWorld], None], ...] = (
     break_file,
     mend_file,
     go_down,
+    hold,
+    review,
 )
 
 stories = st.lists(st.tuples(st.integers(0, len(PEOPLE) - 1), st.integers(0, 2**16)), min_size=3, max_size=16)
