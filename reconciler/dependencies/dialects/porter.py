@@ -70,10 +70,23 @@ def read_installation(document: Document, source: Source) -> Reading:
         gives=tuple(sorted(name for name in parsed.parameters if "#" in name)),
         gives_credentials=bool(parsed.credential_sets),
         bindings=_pairs(bindings),
+        inherit=_inherited(parsed),
         policy=Policy(strategy) if strategy in list(Policy) else Policy.HIGHEST,
         location=source.location,
     )
     return notes.reading(installs=(install,))
+
+
+def _inherited(parsed: api.Installation) -> Pairs:
+    """Return what dependencies take over, as canonical JSON: credentials, and what is said for them."""
+    given = {
+        "credentialSets": list(parsed.credential_sets),
+        "parameters": {name: value for name, value in parsed.parameters.items() if "#" in name},
+    }
+    texts = {
+        name: orjson.dumps(value, option=orjson.OPT_SORT_KEYS, default=str) for name, value in given.items()
+    }
+    return tuple((name, texts[name].decode()) for name, value in given.items() if value)
 
 
 def _pinned(bundle: api.InstalledBundle, notes: Notes) -> VersionRange:

@@ -19,6 +19,7 @@ PASSED_DOWN = {
     "Provider": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
     "Function": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
     CARVEL_KIND: ("cluster", "serviceAccountName"),
+    PORTER_KIND: ("credentialSets",),
 }
 """The settings of a parent that a dependency of each kind has a field for."""
 
@@ -79,6 +80,7 @@ class Family:
     def _generated(self, one: LockedPackage) -> tuple[Generated, list[Problem]]:
         settings, differing = self._settings(one)
         values, others = self._values(one)
+        parameters, more = self._parameters(one)
         above = list(self._above(one))
         made_for = self.packages.get(one.owner)
         generated = Generated(
@@ -86,12 +88,12 @@ class Family:
             ref=self.ref_of(one),
             parents=tuple(sorted(self.ref_of(parent) for parent in self._parents(one))),
             owner=self.ref_of(made_for) if made_for else None,
-            settings=settings,
+            settings=settings | ({"parameters": parameters} if parameters else {}),
             values=values,
             location=next((install.location for install in above if install), Location("")),
             is_sure=None not in above,
         )
-        return generated, [*differing, *others]
+        return generated, [*differing, *others, *more]
 
     def ref_of(self, one: LockedPackage) -> ObjectRef:
         """Return the object that a locked package has in the cluster, the user's own or a generated one."""
@@ -166,6 +168,22 @@ class Family:
         differs = any(other != plain[0] for other in plain)
         return chosen, [self._differs(one, "values", first)] if differs else []
 
+    def _parameters(self, one: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
+        """Return the parameters that direct parents give a bundle as `alias#name`; the lowest's count."""
+        chosen: dict[str, tuple[Any, Install]] = {}
+        differing = []
+        for parent in self._parents(one):
+            install = self.installs.get(str(parent.instance))
+            if install is None:
+                continue
+            aliases, _ = self._names(parent, one.instance)
+            for word, value in orjson.loads(dict(install.inherit).get("parameters", "{}")).items():
+                alias, _, name = word.partition("#")
+                if alias in aliases:
+                    held, first = chosen.setdefault(name, (value, install))
+                    differing += [self._differs(one, f"parameter {name}", first)] if held != value else []
+        return {name: value for name, (value, _) in sorted(chosen.items())}, differing
+
     @staticmethod
     def _names(parent: LockedPackage, instance: LockedInstance) -> tuple[set[str], set[str]]:
         edges = [edge for edge in parent.dependencies if edge.resolved == instance]
@@ -173,7 +191,7 @@ class Family:
         return aliases, {instance.name, *(edge.id.partition(":")[2] for edge in edges)}
 
     def _differs(self, one: LockedPackage, name: str, install: Install) -> Problem:
-        message = f"Those who need {self.ref_of(one)} give it different {name}: that of {install} counts"
+        message = f"Those who need {self.ref_of(one)} give it another {name} each: that of {install} counts"
         hint = "Write a manifest for the package yourself to decide."
         return Problem(install.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(install))
 

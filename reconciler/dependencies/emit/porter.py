@@ -30,5 +30,6 @@ def emit_porter(one: Generated, annotations: dict[str, str]) -> dict[str, Any]:
         **({"namespace": one.ref.namespace} if one.ref.namespace else {}),
         **({"labels": dict(sorted(labels.items()))} if labels else {}),
         "bundle": bundle,
+        **dict(sorted(one.settings.items())),
         "custom": annotations,
     }

@@ -197,7 +197,7 @@ def test_of_two_parents_who_disagree_the_lowest_counts_and_the_other_hears_of_it
     assert "serviceAccountName: first" in body(found, "packageinstalls/prod/db.io.yaml")
     (warning,) = found.warnings
     assert warning.reason is Reason.INHERITED_DIFFERENTLY
-    assert "different serviceAccountName: that of PackageInstall prod/a counts" in warning.message
+    assert "another serviceAccountName each: that of PackageInstall prod/a counts" in warning.message
 
 
 def test_a_provider_is_called_by_its_path_and_takes_over_what_its_parent_says() -> None:
@@ -292,6 +292,33 @@ def test_a_bundle_of_its_parents_own_is_called_by_parent_and_alias() -> None:
           reconciler.dev/owner: main/default/dependencies@dev
         """,
     )
+
+
+def test_a_bundle_gets_what_its_parent_says_for_it_and_the_credentials_that_are_there() -> None:
+    given = "parameters: {'mysql#size': 3, 'other#size': 4, own: 5}\ncredentialSets: [cloud]\n"
+
+    (found,) = documents(
+        emitted(APP.replace("---\nschemaType: Bundle", f"{given}---\nschemaType: Bundle") + MYSQL)
+    ).values()
+
+    assert found["parameters"] == {"size": 3}
+    assert found["credentialSets"] == ["cloud"]
+    assert faults(found) == []
+
+
+def test_of_two_parameters_of_a_shared_bundle_the_lowest_parents_counts() -> None:
+    bundle_ = APP[APP.index("---\nschemaType: Bundle") :].replace(
+        "mysql}}]", "mysql}, sharing: {mode: true, group: {name: blue}}}]"
+    )
+    both = [
+        installation(n, "app", more=f"parameters: {{'mysql#size': {s}}}") for n, s in (("b", 2), ("a", 1))
+    ]
+
+    found = emitted("".join(both) + bundle_ + MYSQL)
+
+    assert documents(found)["installations/prod/blue-mysql.yaml"]["parameters"] == {"size": 1}
+    (warning,) = found.warnings
+    assert "another parameter size each: that of Installation prod/a counts" in warning.message
 
 
 def test_a_shared_bundle_is_called_by_its_group_and_says_so() -> None:
