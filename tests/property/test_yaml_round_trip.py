@@ -37,6 +37,7 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
+from reconciler.krm.yaml.fields import line_comment
 from reconciler.krm.yaml.in_place import edit_in_place
 from reconciler.krm.yaml.model import edited
 from reconciler.krm.yaml.replacement import splice
@@ -263,7 +264,7 @@ def test_the_comment_of_a_line_is_the_one_that_the_index_knows(text: str) -> Non
     except YamlError:
         return
     for slot in _slots(tree.root):
-        assert slot.line_comment == slot.comments.line
+        assert line_comment(slot) == slot.comments.line
 
 
 @given(

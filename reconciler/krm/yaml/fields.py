@@ -2,11 +2,11 @@
 
 import re
 from bisect import bisect_left
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
-from reconciler.krm.yaml.exact import dash_offsets
+from reconciler.krm.yaml.exact import dash_offsets, is_block
 from reconciler.krm.yaml.marks import Path, typed_key
 from reconciler.krm.yaml.tree import Entry, Item, Mapping, Scalar, Sequence, Slot, Tree
 
@@ -26,7 +26,31 @@ class Field(NamedTuple):
     @property
     def comment(self) -> str:
         """The comment at the end of the line."""
-        return self.slot.line_comment if self.slot is not None else ""
+        return line_comment(self.slot) if self.slot is not None else ""
+
+
+_BEHIND: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
+"""What stands behind a value that ends its line: nothing, or a comment."""
+
+
+def line_comment(slot: Slot) -> str:
+    """Return the comment at the end of a slot's line: what `comments` says, found where the line ends."""
+    tree, value = slot.tree, slot.value.raw
+    if "#" not in tree.text or slot.parent.raw.flow_style:
+        return ""
+    found = None
+    start, end = value.start_mark, value.end_mark
+    if is_block(value):
+        found = _BEHIND.match(tree.text, tree.key_end(slot))
+    elif start.line == end.line and start.index != end.index and not _is_block_scalar(value):
+        found = None if "\n" in tree.text[slot.start : start.index] else _BEHIND.match(tree.text, end.index)
+    if found is None or (found[1] and is_block(value) and isinstance(slot, Item)):
+        return slot.comments.line
+    return (found[1] or "").rstrip()
+
+
+def _is_block_scalar(node: Any) -> bool:
+    return type(node) is ScalarNode and node.style in ("|", ">")
 
 
 def path_text(path: Path) -> str:

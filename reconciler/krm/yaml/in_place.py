@@ -88,8 +88,8 @@ class _Lines:
                 return False
 
     def read(self) -> bytes | None:
-        """Return what the new lines say, None if that is nothing."""
-        return _read("".join(self._lines))
+        """Return what the new lines say, None if that is no YAML."""
+        return _read("".join(self._lines)) if self._lines else canonical([])
 
     def replacements(self) -> list[Replacement]:
         """Return what to put where."""
@@ -115,11 +115,13 @@ class _Lines:
         if "\n" in new:
             return False
         self._values[slot.start] = Replacement(start, end, new)
-        self._expect(slot, step, f"{self._tree.text[slot.start : start]}{new}", plain_value(value))
+        self._lines.append(f"- {self._tree.text[slot.start : start]}{new}\n")
+        value = plain_value(value)
+        self.wanted.append({step: value} if isinstance(slot, Entry) else [value])
         return True
 
     def _note(self, path: Path, comment: str) -> bool:
-        """Put a comment behind a scalar."""
+        """Put a comment behind a scalar: from a space and a `#` to the end of the line nothing is said."""
         slot = self._tree.slot(path)
         old = slot.value if slot is not None else None
         if slot is None or not isinstance(old, Scalar) or not _is_simple(self._tree, slot, old):
@@ -129,18 +131,15 @@ class _Lines:
         comment = comment.strip()
         if rest is None or slot.start in self._comments or not comment or not comment.isprintable():
             return False
+        if not (rest[1] or "").isprintable():  # a line break that is no line feed
+            return False
         comment = comment if comment.startswith("#") else f"# {comment}"
         if rest[1] is None:
             self._comments[slot.start] = Replacement(end, end, f" {comment}")
         else:
             start = rest.start(1)
             self._comments[slot.start] = Replacement(start, start + len(rest[1].rstrip()), comment)
-        self._expect(slot, path[-1], f"{self._tree.text[slot.start : end]} {comment}", old.value)
         return True
-
-    def _expect(self, slot: Slot, step: str | int, line: str, value: Any) -> None:
-        self._lines.append(f"- {line}\n")
-        self.wanted.append({step: value} if isinstance(slot, Entry) else [value])
 
     def _add(self, edit: AddKey) -> bool:
         """Put a key below another one of a mapping, or below those that were put there before."""

@@ -4,7 +4,6 @@ Nodes are thin views over libyaml's: nothing is computed before it is asked for.
 character offsets into `Tree.text`, which has no byte order mark.
 """
 
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, cast
@@ -20,7 +19,6 @@ from reconciler.krm.yaml.exact import (
     compose_exact,
     content_end,
     dash_offsets,
-    is_block,
     is_zero_width,
     properties_end,
 )
@@ -33,8 +31,6 @@ from reconciler.krm.yaml.raw import Raw, dedent
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
 _DEEPEST: Final = 10_000
-_BEHIND: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
-"""What stands behind a value that ends its line: nothing, or a comment."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen: made in hot loops, and assigned nowhere
@@ -203,11 +199,6 @@ class Entry:
         return int(self.parent.raw.value[self.index][0].start_mark.index)
 
     @property
-    def line_comment(self) -> str:
-        """The comment at the end of the line; what `comments` says, but cheaper."""
-        return self.tree.line_comment(self)
-
-    @property
     def comments(self) -> Comments:
         """The comments that belong to this key."""
         return self.tree.comments.by_start.get(self.start, NO_COMMENTS)
@@ -226,11 +217,6 @@ class Item:
     def value(self) -> AnyNode:
         """The item as a node."""
         return self.tree.view(self.parent.raw.value[self.index])
-
-    @property
-    def line_comment(self) -> str:
-        """The comment at the end of the line; what `comments` says, but cheaper."""
-        return self.tree.line_comment(self)
 
     @property
     def comments(self) -> Comments:
@@ -345,23 +331,6 @@ class Tree:
         start, end = self.extent(slot)
         return Raw(dedent(self.text[start:end], self.column(slot.start)))
 
-    def line_comment(self, slot: Slot) -> str:
-        """Return the comment of a slot's line: found where its own line ends, else by the index."""
-        if "#" not in self.text or slot.parent.raw.flow_style:
-            return ""
-        found = None
-        value = slot.value.raw
-        start, end = value.start_mark, value.end_mark
-        if is_block(value):
-            found = _BEHIND.match(self.text, self.key_end(slot))
-        elif start.line == end.line and start.index != end.index and not _is_block_scalar(value):
-            found = (
-                None if "\n" in self.text[slot.start : start.index] else _BEHIND.match(self.text, end.index)
-            )
-        if found is None or (found[1] and is_block(value) and isinstance(slot, Item)):
-            return slot.comments.line
-        return (found[1] or "").rstrip()
-
     def extent(self, slot: Slot) -> Span:
         """Return where a block entry or item stands with its comments, without the final line break."""
         notes = slot.comments
@@ -398,7 +367,3 @@ class Tree:
         if isinstance(node, MappingNode):
             return Mapping(self, node)
         return Sequence(self, node) if isinstance(node, SequenceNode) else Alias(self, node)
-
-
-def _is_block_scalar(node: ExactNode) -> bool:
-    return isinstance(node, ScalarNode) and node.style in ("|", ">")

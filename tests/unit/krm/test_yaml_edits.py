@@ -277,3 +277,12 @@ def test_what_no_splice_can_express_falls_back_and_is_counted(case: Case) -> Non
 
     assert result.fallbacks == 1
     assert Tree.parse(result.text).value == Tree.parse(case.after).value
+
+
+@pytest.mark.parametrize("odd", ["\x85", "\u2028"])
+def test_a_comment_that_an_odd_line_break_ends_takes_nothing_with_it(odd: str) -> None:
+    text = f"a: 1 # old{odd}b: 2\n"
+
+    assert Tree.parse(text).value == {"a": 1, "b": 2}
+    with pytest.raises(YamlError, match="cannot be made"):
+        apply_edits(text, [SetLineComment(("a",), "new")])
