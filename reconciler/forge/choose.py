@@ -65,6 +65,13 @@ class Forges:
             self._forges[mirror.url] = self._make(mirror)
         return self._forges[mirror.url]
 
+    def asks(self, mirror: Mirror) -> bool:
+        """Tell whether this run asks for a repository's pull requests; what is another shard's, that one asks.
+
+        Asking costs a quota, and what other shards wrote is of their share of the budget.
+        """
+        return self._shard.holds(mirror.url) or isinstance(self.of(mirror), LocalForge)
+
     def app_credential(self, rule: CredentialRule) -> Credential:
         """Return what git authenticates with as a GitHub App: an installation token of an hour."""
         return Credential("x-access-token", self._app(rule).token())
@@ -84,8 +91,7 @@ class Forges:
             return LocalForge(mirror, self._policy.commits)
         transport = self._transport(rule, mirror.url)
         name = mirror.url.partition("/")[2]
-        dialect, counts = _DIALECTS[rule.kind](transport, name), self._shard.holds(mirror.url)
-        return RemoteForge(dialect, transport, self._policy.instance, counts=counts)
+        return RemoteForge(_DIALECTS[rule.kind](transport, name), transport, self._policy.instance)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:
         api = rule.api or _APIS[rule.kind](url.partition("/")[0])

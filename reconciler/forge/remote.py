@@ -136,16 +136,14 @@ class RemoteForge:
     """Pull requests of one repository on a forge with an API. Every method is safe to repeat.
 
     Looks before it creates, and again after every reply that got lost. What a person wrote is left
-    alone: a title that is not ours, text around our part, labels that we did not set. What is written
-    here is of the run's budget where it `counts`; of another shard's budget otherwise.
+    alone: a title that is not ours, text around our part, labels that we did not set.
     """
 
-    def __init__(self, dialect: Dialect, transport: Transport, instance: str, *, counts: bool = True) -> None:
+    def __init__(self, dialect: Dialect, transport: Transport, instance: str) -> None:
         self.dialect = dialect
         self.transport = transport
         self._ours = (DRAFTS, PROPOSED, f"reconciler/{instance}/")
-        self._counts = counts
-        self._counted = not counts
+        self._counted = False
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
         """Return the pull requests of our branches, sorted by number; the budget learns from them."""
@@ -156,8 +154,7 @@ class RemoteForge:
             budget.known(name)
             raise
         except UnavailableError:
-            if self._counts:
-                budget.unknown(name)
+            budget.unknown(name)
             raise
         if not self._counted:
             self._counted = True

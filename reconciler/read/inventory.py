@@ -284,7 +284,10 @@ def _address(remote: str, control: Mirror) -> str:
 def _read_pulls(
     views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, forges: Forges
 ) -> tuple[dict[str, tuple[PullRequest, ...]], dict[ObjectName, RepositoryView]]:
-    """List the pull requests of every repository; one whose forge is dead is unavailable (D21)."""
+    """List the pull requests of every repository; one whose forge is dead is unavailable (D21).
+
+    Where another shard writes and asking costs of a quota, that shard asks.
+    """
     pulls: dict[str, tuple[PullRequest, ...]] = {}
     dead: dict[str, UnavailableError] = {}
     for view in views.values():
@@ -295,7 +298,8 @@ def _read_pulls(
             continue
         try:
             mirror = mirrors.open(view.remote)
-            pulls[view.url] = _current(forges.of(mirror).list_pulls(), mirror)
+            if forges.asks(mirror):
+                pulls[view.url] = _current(forges.of(mirror).list_pulls(), mirror)
         except UnavailableError as error:
             dead[view.url] = error
     return pulls, {k: _without(v, dead[v.url]) if v.url in dead else v for k, v in views.items()}

@@ -90,6 +90,33 @@ def test_what_other_shards_wrote_is_of_their_share(tmp_path: Path, monkeypatch: 
         assert len(world.open_heads()) == 2 * len(edges)
 
 
+def test_a_shard_asks_for_its_own_pull_requests_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = [f"edge-{n}" for n in range(1, 5)]
+    with forge_world("github", tmp_path / "world", monkeypatch, edges=edges) as world:
+        names = {f"acme/{edge}": normalise_url(world.simulator.url(f"acme/{edge}")) for edge in edges}
+        parts = next(n for n in range(2, 20) if len({shard_of(url, n) for url in names.values()}) > 1)
+        for lap in range(2):
+            for part in range(parts):
+                world.simulator.journal.clear()
+                assert world.run(shard=Shard(part, parts)).code in {Exit.DONE, Exit.WAITING}
+                asked = {
+                    name for name in names for e in world.simulator.journal if f"/repos/{name}/" in e.path
+                }
+                assert asked == {name for name, url in names.items() if shard_of(url, parts) == part}
+            if lap == 0:
+                for name in names:
+                    world.simulator.close(name, 1)
+        control = world.repo("control")
+        before = control.refs()
+
+        whole = world.run()
+
+        assert whole.plan.is_empty
+        assert control.refs() == before, "the shards observed what one run observes"
+
+
 def test_more_shards_than_writes_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="shards"):
         split(CEILING, 81)
