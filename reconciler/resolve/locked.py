@@ -8,7 +8,8 @@ from reconciler.api.porch import Upstream
 from reconciler.errors import Location, Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid
-from reconciler.inventory import Inventory
+from reconciler.inventory import Inventory, PackageState, RepositoryView
+from reconciler.layout import short_tag
 from reconciler.lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.reasons import Reason
 from reconciler.resolve.bases import find_commit
@@ -95,7 +96,8 @@ def _locked(lock: UpstreamLock, variant: DesiredVariant, found: Pin, inventory: 
     if isinstance(view, Problem):
         return view
     commit = Oid(lock.commit)
-    pin = find_commit(view, found.package.path, commit, lock.ref, inventory)
+    path = found.package.path
+    pin = find_commit(view, path, commit, _taken_under(lock, view, path), inventory)
     if pin is not None:
         return pin
     record, applied = inventory.records.get(variant.key), inventory.locks.get(variant.key)
@@ -105,6 +107,20 @@ def _locked(lock: UpstreamLock, variant: DesiredVariant, found: Pin, inventory: 
     message = f"The lock names commit {commit} of {lock.package}, which repository {view.key.name} has not"
     hint = f"Take another with `reconciler lock --upgrade {variant.key}`, or correct the file."
     return Problem(Location(lock_path(lock)), Reason.UPSTREAM_NOT_FOUND, message, hint, subject_of(variant))
+
+
+def _taken_under(lock: UpstreamLock, view: RepositoryView, path: str) -> str:
+    """Return the name that a locked commit goes by: the lock's, unless that is a release of something else.
+
+    A person may write another commit into a lock and leave the release that was named there. A tag
+    that the manifest follows is expected to move, and stays the name.
+    """
+    published = view.packages.get(path, PackageState(path)).published
+    moved = any(short_tag(r.ref) == lock.ref and r.commit.oid != lock.commit for r in published)
+    named = [revision for revision in published if revision.commit.oid == lock.commit]
+    if "tag" in lock.selector or not moved or not named:
+        return lock.ref
+    return short_tag(max(named, key=lambda r: (r.revision, r.ref)).ref)
 
 
 def _steady(found: Pin, pin: Pin, variant: DesiredVariant) -> Pin:

@@ -80,6 +80,21 @@ def test_a_floating_upstream_follows(world: ModelWorld) -> None:
     assert pinned(world) == 2
 
 
+def test_a_commit_that_a_person_writes_into_a_lock_goes_by_its_own_name(world: ModelWorld) -> None:
+    ask(world, Upstream(repo="blueprints", package="web"))
+    world.run()
+    made = world.locks[WEB]
+    assert made.ref == "web/v2"
+    world.locks[WEB] = made.model_copy(update={"commit": commit_of(world, 1), "held": True})
+
+    (change,) = world.run().changes
+    assert change.upstream_to == "web/v1"
+    world.locks[WEB] = made
+
+    (change,) = world.run().changes
+    assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
+
+
 def test_what_a_person_holds_stays_until_the_manifest_asks_for_something_else(world: ModelWorld) -> None:
     world.run()
     move(world, 2)
