@@ -66,7 +66,7 @@ class Forges:
         return self._forges[mirror.url]
 
     def asks(self, mirror: Mirror) -> bool:
-        """Tell whether this run asks for a repository's pull requests; what is another shard's, that one asks.
+        """Tell whether this run asks for a repository's pull requests: not for those of another shard.
 
         Asking costs a quota, and what other shards wrote is of their share of the budget.
         """
