@@ -72,9 +72,9 @@ class ForgeWorld:
         names = self.simulator.repositories
         return sorted((n, p.head) for n in names for p in self.simulator.open_pulls(n))
 
-    def upgrade(self, package: str = "web") -> None:
-        """Let every variant of a package ask for its second revision."""
-        files = {manifest(edge, package): variant(edge, package, revision=2) for edge in self.edges}
+    def upgrade(self, package: str = "web", revision: int = 2) -> None:
+        """Let every variant of a package ask for another revision, the second if nothing else is said."""
+        files = {manifest(edge, package): variant(edge, package, revision=revision) for edge in self.edges}
         self.repo("control").commit(files, message="Upgrade\n")
 
 
