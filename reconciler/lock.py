@@ -87,7 +87,7 @@ def request_of(upstream: Mapping[str, Any]) -> Request:
 
 
 def is_floating(upstream: Mapping[str, Any]) -> bool:
-    """Tell whether a `spec.upstream` may mean another commit tomorrow; one that says nothing means nothing."""
+    """Tell whether a `spec.upstream` may mean another commit tomorrow; one that is empty means none."""
     return bool(upstream) and not any(field in upstream for field in EXACT)
 
 

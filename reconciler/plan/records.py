@@ -165,6 +165,7 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         objects=dict(resolved.objects),
         facts=dict(resolved.facts),
         conflicts=tuple(_open(note) for note in change.conflicts),
+        asked_from=_asked_from(resolved, change, world),
         unready=change.unready,
     )
 
@@ -173,6 +174,17 @@ def _rejected_group(change: Change, world: World) -> str:
     """Return the group that was closed with the package, while that is remembered by nothing else."""
     old = world.inventory.records.get(change.variant) if change.variant else None
     return old.group if old is not None and change.reason is Reason.REJECTED else ""
+
+
+def _asked_from(resolved: ResolvedVariant, change: Change, world: World) -> str:
+    """Return the upstream tree before the one that the open conflicts came with, the oldest of several."""
+    if not change.conflicts:
+        return ""
+    old = world.inventory.records.get(resolved.variant.key)
+    base = resolved.draft_base or resolved.base
+    if old is not None and old.conflicts:
+        return old.asked_from
+    return base.tree if base is not None and change.written is not None else ""
 
 
 def _open(note: ConflictNote) -> OpenConflict:
