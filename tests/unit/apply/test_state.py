@@ -5,6 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.apply.outcome import Result
 from reconciler.apply.state import Branch, read_branch, surviving_records, write_branch
 from reconciler.errors import Exit
 from reconciler.git.repository import Mirror, Mirrors
@@ -95,7 +96,7 @@ def test_another_run_that_wrote_the_same_did_our_work(tmp_path: Path) -> None:
 
     result = write_branch(ours, branch({"x": b"same"}), POLICY, EPOCH)
 
-    assert result == ((), frozenset(), frozenset(), 0)
+    assert result == Result()
 
 
 def test_no_files_and_no_branch_is_nothing_to_do(tmp_path: Path) -> None:
