@@ -153,8 +153,10 @@ def _shared_branches(
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
     time = known.commit.time
     return joined(
-        share_branch(control, branch, is_mine, policy, time)
-        for branch, is_mine in ((state, mine), (status, lambda _: True))
+        [
+            share_branch(control, state, mine, policy, time, common=is_lock_file),
+            share_branch(control, status, lambda _: True, policy, time),
+        ]
     )
 
 

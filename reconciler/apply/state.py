@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.apply.outcome import Did, Result, failure
+from reconciler.apply.outcome import Did, Result, failure, joined
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
@@ -101,26 +101,53 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
 
 
 def share_branch(
-    mirror: Mirror, branch: Branch, mine: Callable[[str], bool], policy: Policy, time: int
+    mirror: Mirror,
+    branch: Branch,
+    mine: Callable[[str], bool],
+    policy: Policy,
+    time: int,
+    *,
+    common: Callable[[str], bool] = lambda _: False,
 ) -> Result:
     """Move a branch that several shards write: our files replace ours, what others wrote stays.
 
     By compare-and-swap on what the branch holds now; whoever is slower looks again.
+
+    Args:
+        mirror: The repository of the branch.
+        branch: The commit that we decided on, and the files that the whole branch would hold.
+        mine: Tells which files are ours to write.
+        policy: Limits, and how commits are made.
+        time: The time of the commit, in seconds.
+        common: Tells which of them every shard decides alike. If they are neither what we decided on
+            nor what we decided, a newer decision stands there: it stays, and the next run decides again.
     """
-    ours = {path: data for path, data in branch.files.items() if mine(path)}
     result = Result()
     for _ in range(MOST_TRIES):
         try:
             mirror.fetch()
             tip = mirror.refs().get(branch.ref)
             there = read_branch(mirror, tip, policy.limits)
+            before = there if tip == branch.expect else read_branch(mirror, branch.expect, policy.limits)
         except UnavailableError as error:
             return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS))
-        theirs = {path: data for path, data in there.items() if not mine(path)}
-        result = write_branch(mirror, branch._replace(expect=tip, files=theirs | ours), policy.commits, time)
+        overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
+        kept = {path for path in there if not mine(path) or (overtaken and common(path))}
+        ours = {p: d for p, d in branch.files.items() if mine(p) and not (overtaken and common(p))}
+        files = {path: there[path] for path in kept} | ours
+        result = write_branch(mirror, branch._replace(expect=tip, files=files), policy.commits, time)
         if Exit.UNAVAILABLE not in result.exits:
-            break
+            return joined([result, _newer(branch)]) if overtaken else result
     return result
+
+
+def _only(files: Mapping[str, bytes], which: Callable[[str], bool]) -> dict[str, bytes]:
+    return {path: data for path, data in files.items() if which(path)}
+
+
+def _newer(branch: Branch) -> Result:
+    error = ConflictError("Another run decided the locks first; what it wrote stays")
+    return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS))
 
 
 def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: int) -> Oid:

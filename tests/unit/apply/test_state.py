@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.apply.outcome import Result
-from reconciler.apply.state import Branch, read_branch, surviving_records, write_branch
+from reconciler.apply.state import Branch, read_branch, share_branch, surviving_records, write_branch
 from reconciler.errors import Exit
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import Oid, PackageKey
-from reconciler.policy import CommitPolicy, Limits
+from reconciler.policy import CommitPolicy, Limits, Policy
 from tests.support.git import EPOCH, Repo, make_repository
 
 REF = "refs/heads/reconciler/demo/state"
@@ -115,3 +115,55 @@ def test_a_fleet_has_more_records_than_a_package_has_files(tmp_path: Path) -> No
     found = mirror(repo)
 
     assert read_branch(found, found.refs()[REF], Limits(package_files=50)) == files
+
+
+def is_lock(path: str) -> bool:
+    return path.startswith("locks/")
+
+
+def share(repo: Repo, files: dict[str, bytes], expect: Oid | None) -> Result:
+    """Write as a shard does that read `expect` and owns every file but those of others."""
+    mine = branch(files, expect)
+    return share_branch(
+        mirror(repo), mine, lambda path: not path.startswith("others/"), Policy(), EPOCH, common=is_lock
+    )
+
+
+def held(repo: Repo) -> dict[str, bytes]:
+    found = mirror(repo)
+    return read_branch(found, found.refs()[REF], Limits())
+
+
+def test_a_shard_keeps_the_locks_that_another_run_decided_meanwhile(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    write_branch(mirror(repo), branch({"locks/c.json": b"1", "mine/x": b"old"}), POLICY, EPOCH)
+    read = repo.oid(REF)
+    write_branch(mirror(repo), branch({"locks/c.json": b"2", "mine/x": b"old"}, read), POLICY, EPOCH)
+
+    result = share(repo, {"locks/c.json": b"3", "mine/x": b"new"}, read)
+
+    assert held(repo) == {"locks/c.json": b"2", "mine/x": b"new"}
+    assert result.exits == {Exit.UNAVAILABLE}
+    assert "decided the locks first" in result.effects[-1].error
+
+
+def test_a_shard_writes_the_locks_where_they_stand_as_it_read_them(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    write_branch(mirror(repo), branch({"locks/c.json": b"1", "others/y": b"old"}), POLICY, EPOCH)
+    read = repo.oid(REF)
+    write_branch(mirror(repo), branch({"locks/c.json": b"1", "others/y": b"new"}, read), POLICY, EPOCH)
+
+    result = share(repo, {"locks/c.json": b"2", "others/y": b"old"}, read)
+
+    assert held(repo) == {"locks/c.json": b"2", "others/y": b"new"}
+    assert not result.exits
+
+
+def test_locks_that_another_shard_wrote_alike_are_no_conflict(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    share(repo, {"locks/c.json": b"2", "mine/x": b"1"}, None)
+
+    result = share(repo, {"locks/c.json": b"2", "mine/x": b"2"}, None)
+
+    assert held(repo) == {"locks/c.json": b"2", "mine/x": b"2"}
+    assert not result.exits
