@@ -30,10 +30,11 @@ from reconciler.read.credentials import control_credential
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.inventory import read_inventory
 from reconciler.render.delivery import render_deliveries
-from reconciler.render.package import render_packages
+from reconciler.render.package import Contents, render_packages
+from reconciler.render.rendered import Rendered
 from reconciler.report.summary import Names
 from reconciler.resolve import Closed, Resolution, close
-from reconciler.resolve.deliveries import find_deliveries, join_deliveries
+from reconciler.resolve.deliveries import Deliveries, find_deliveries, join_deliveries
 from reconciler.runtime.pipelines import open_pipelines
 
 Narrate = Callable[[Effect], None]
@@ -110,20 +111,25 @@ def plan_world(world: World) -> Planned:
     closed = close_world(world)
     deliveries = find_deliveries(inventory, closed)
     whole = join_deliveries(closed, deliveries, inventory)
-    desired, resolution = whole.desired, whole.resolution
-    contents = fetch_contents(resolution.needs, world.mirrors, inventory.policy.limits)
+    contents = fetch_contents(whole.resolution.needs, world.mirrors, inventory.policy.limits)
+    rendered = _render(world, closed, deliveries, contents)
+    plan = plan_changes(inventory, whole.desired, whole.resolution, rendered)
+    plan = replace(plan, notes=(*inventory.notes, *deliveries.notes, *plan.notes))
+    plan = with_moves(plan, pin_moves(closed.decision), deliveries.items, contents)
+    plan = _with_locks(plan, closed, inventory)
+    plan = with_lock(plan, inventory, whole.desired, whole.resolution, closed.wanted)
+    return Planned(world, whole.desired, whole.resolution, plan)
+
+
+def _render(world: World, closed: Closed, deliveries: Deliveries, contents: Contents) -> Rendered:
+    """Return every package as it should be: those of variants, and what is generated for clusters."""
+    inventory = world.inventory
     cache = world.mirrors.cache_dir / "functions"
     definitions = [each.body for each in inventory.snapshot.of_kind(*_CRD)]
     with open_pipelines(inventory.policy.functions, cache, definitions) as run:
         rendered = render_packages(closed.resolution, contents, inventory, run)
     delivered = render_deliveries(deliveries.items, contents, inventory)
-    rendered = replace(rendered, variants={**rendered.variants, **delivered})
-    plan = plan_changes(inventory, desired, resolution, rendered)
-    plan = replace(plan, notes=(*inventory.notes, *deliveries.notes, *plan.notes))
-    plan = with_moves(plan, pin_moves(closed.decision), deliveries.items, contents)
-    plan = _with_locks(plan, closed, inventory)
-    plan = with_lock(plan, inventory, desired, resolution, closed.wanted)
-    return Planned(world, desired, resolution, plan)
+    return replace(rendered, variants={**rendered.variants, **delivered})
 
 
 def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambda _: None) -> Outcome:

@@ -16,24 +16,19 @@ from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import (
     Control,
     Inventory,
-    PullRequest,
-    PullState,
     RepositoryView,
     ReviewedLock,
     Snapshot,
     Source,
     Sourced,
 )
-from reconciler.layout import HEADS
-from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
-from reconciler.read.checks import read_passed
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
-from reconciler.read.dashboard import read_asked
 from reconciler.read.files import is_below
-from reconciler.read.images import read_images, with_images
-from reconciler.read.index_folders import read_index_folders
+from reconciler.read.forges import Answers, ask_forges
+from reconciler.read.images import Images, read_images, with_images
+from reconciler.read.index_folders import IndexFolders, read_index_folders
 from reconciler.read.locks import read_reviewed
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
@@ -86,59 +81,82 @@ def read_inventory(
         UnavailableError: The control repository cannot be reached.
     """
     reading = reading or Reading(open_control(control, mirrors))
-    opened = reading.at
-    policy = reading.govern(read_policy(opened, environment))
     forges = forges or Forges()
+    opened = reading.at
+    policy = _authorised(reading, mirrors, forges, environment)
+    snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
+    declared = _read_declared(opened, policy, snapshot)
+    written = _read_written(opened, policy)
+    policy = policy if policy.lock.is_reviewed else with_images(policy, written.images.lock)
+    views = _read_views(declared.registrations, reading, mirrors, policy)
+    manifests, state = declared.manifests, written.state
+    said, found = Answers(views, written.reviewed), Trees()
+    if reading.deep:
+        said = ask_forges(said, opened.mirror, mirrors, forges, policy)
+        found = read_trees(manifests, said.views, mirrors, state, said.reviewed)
+    unread = tuple(_unread(opened, policy, manifests, state))
+    problems = (*declared.problems, *snapshot.problems, *written.problems, *said.problems, *unread)
+    return Inventory(
+        policy=policy,
+        control=_control(opened, policy, written.tip, manifests, unread),
+        variants=manifests.variants,
+        sets=manifests.sets,
+        stalled=manifests.stalled,
+        repositories=said.views,
+        snapshot=snapshot,
+        records=state.records,
+        set_records=state.set_records,
+        pulls=said.pulls,
+        trees=found.trees,
+        times=found.times,
+        locks=state.locks,
+        asked=said.asked,
+        passed=said.passed,
+        reviewed=said.reviewed,
+        documents=manifests.documents,
+        index=written.folders.documents,
+        images=written.images.lock.images,
+        problems=tuple(sorted(set(problems))),
+        notes=(*said.notes, *manifests.notes, *_notes(said.views, opened, policy, written.tip)),
+    )
+
+
+def _authorised(reading: Reading, mirrors: Mirrors, forges: Forges, environment: Mapping[str, str]) -> Policy:
+    """Return the policy that counts; from here on repositories and forges are opened as it says."""
+    policy = reading.govern(read_policy(reading.at, environment))
     find = find_credentials(policy, environment, forges.app_credential)
     forges.configure(policy, find, environment)
     mirrors.authenticate(find)
     mirrors.seal(find_seal(policy.commits, environment))
-    snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
-    declared = _read_declared(opened, policy, snapshot)
-    views = _read_views(declared.registrations, reading, mirrors, policy)
-    state_tip = opened.mirror.refs().get(state_ref(policy.instance))
-    state = read_state(opened.mirror, state_tip, policy.limits)
-    images = read_images(opened.mirror, state_tip, policy.limits.manifest_bytes)
-    policy = policy if policy.lock.is_reviewed else with_images(policy, images.lock)
-    index = read_index_folders(opened.objects, opened.commit.oid, policy.limits)
-    pulls, views = _read_pulls(views, mirrors, forges) if reading.deep else ({}, views)
-    reviewed = read_reviewed(opened, policy, state.wanted_lock)
-    if reviewed and reading.deep:
-        reviewed, pulls = _with_lock_pulls(reviewed, pulls, opened, forges)
-    board = forges.of(opened.mirror) if policy.dashboard and reading.deep else None
-    asked, said = read_asked(board, policy.instance) if board else (frozenset[str](), ())
-    manifests = declared.manifests
-    found = read_trees(manifests, views, mirrors, state, reviewed) if reading.deep else Trees()
-    unread = tuple(_unread(opened, policy, manifests, state))
-    problems = {*index.problems, *declared.problems, *snapshot.problems, *state.problems, *unread}
-    problems |= {*(reviewed.problems if reviewed else ()), *([images.problem] if images.problem else ())}
-    return Inventory(
-        policy=policy,
-        control=_control(opened, policy, state_tip, manifests, unread),
-        variants=manifests.variants,
-        sets=manifests.sets,
-        stalled=manifests.stalled,
-        repositories=views,
-        snapshot=snapshot,
-        records=state.records,
-        set_records=state.set_records,
-        pulls=pulls,
-        trees=found.trees,
-        times=found.times,
-        locks=state.locks,
-        asked=asked,
-        passed=dict(read_passed(views, pulls, forges, mirrors, policy)),
-        reviewed=reviewed,
-        documents=manifests.documents,
-        index=index.documents,
-        images=images.lock.images,
-        problems=tuple(sorted(problems)),
-        notes=(
-            *said,
-            *manifests.notes,
-            *_unused_secrets(views),
-            *_other_instances(opened, policy, state_tip),
-        ),
+    return policy
+
+
+class _Written(NamedTuple):
+    """What earlier runs and people wrote in the control repository: state, locks, the package index."""
+
+    tip: Oid | None
+    state: State
+    images: Images
+    folders: IndexFolders
+    reviewed: ReviewedLock | None
+
+    @property
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong with it, apart from the reviewed lock."""
+        yield from (*self.folders.problems, *self.state.problems)
+        if self.images.problem is not None:
+            yield self.images.problem
+
+
+def _read_written(opened: OpenControl, policy: Policy) -> _Written:
+    tip = opened.mirror.refs().get(state_ref(policy.instance))
+    state = read_state(opened.mirror, tip, policy.limits)
+    return _Written(
+        tip=tip,
+        state=state,
+        images=read_images(opened.mirror, tip, policy.limits.manifest_bytes),
+        folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits),
+        reviewed=read_reviewed(opened, policy, state.wanted_lock),
     )
 
 
@@ -192,6 +210,13 @@ def _with_reviewed_images(opened: OpenControl, policy: Policy) -> Policy:
             images.problem.message, location=images.problem.location, hint=images.problem.hint
         )
     return with_images(policy, images.lock)
+
+
+def _notes(
+    views: Mapping[ObjectName, RepositoryView], opened: OpenControl, policy: Policy, state: Oid | None
+) -> Iterator[str]:
+    yield from _unused_secrets(views)
+    yield from _other_instances(opened, policy, state)
 
 
 def _unused_secrets(views: Mapping[ObjectName, RepositoryView]) -> Iterator[str]:
@@ -281,50 +306,6 @@ def _address(remote: str, control: Mirror) -> str:
         return remote
 
 
-def _read_pulls(
-    views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, forges: Forges
-) -> tuple[dict[str, tuple[PullRequest, ...]], dict[ObjectName, RepositoryView]]:
-    """List the pull requests of every repository; one whose forge is dead is unavailable (D21).
-
-    Where another shard writes and asking costs of a quota, that shard asks.
-    """
-    pulls: dict[str, tuple[PullRequest, ...]] = {}
-    dead: dict[str, UnavailableError] = {}
-    for view in views.values():
-        if view.url in pulls or view.url in dead:
-            continue
-        if not view.is_available:
-            forges.unread(view.remote, view.url)
-            continue
-        try:
-            mirror = mirrors.open(view.remote)
-            if forges.asks(mirror):
-                pulls[view.url] = _current(forges.of(mirror).list_pulls(), mirror)
-        except UnavailableError as error:
-            dead[view.url] = error
-    return pulls, {k: _without(v, dead[v.url]) if v.url in dead else v for k, v in views.items()}
-
-
-def _current(pulls: tuple[PullRequest, ...], mirror: Mirror) -> tuple[PullRequest, ...]:
-    """Return the pull requests, if they are of the same moment as the branches that were read before them.
-
-    Raises: UnavailableError if one is open and its branch is not here: another run pushed meanwhile,
-    and this one would take its draft for a name in use and propose the package twice.
-    """
-    refs = mirror.refs()
-    newer = [p.head for p in pulls if p.state is PullState.OPEN and f"{HEADS}{p.head}" not in refs]
-    if newer:
-        message = f"Branch {newer[0]} of {mirror.remote} came while it was read: another run is writing"
-        raise UnavailableError(message, hint="Run again.")
-    return pulls
-
-
-def _without(view: RepositoryView, error: UnavailableError) -> RepositoryView:
-    where = view.source.at("spec", "git", "repo")
-    problem = Problem(where, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, f"Repository {view.key}")
-    return replace(view, problem=problem, head=None, packages={}, branches={}, tags={})
-
-
 def _unread(opened: OpenControl, policy: Policy, manifests: Manifests, state: State) -> Iterator[Problem]:
     """Yield a problem for each file that declared something and was not read: it is unknown, not absent."""
     declared = {r.manifest for r in state.records.values()} | {r.manifest for r in state.set_records.values()}
@@ -341,19 +322,3 @@ def _unread(opened: OpenControl, policy: Policy, manifests: Manifests, state: St
             hint = "Correct spec.manifests, or create it."
             message = f"Manifest path {path} does not exist"
             yield Problem(Location(policy.config_path), Reason.MANIFEST_UNREADABLE, message, hint)
-
-
-def _with_lock_pulls(
-    reviewed: ReviewedLock, pulls: dict[str, tuple[PullRequest, ...]], opened: OpenControl, forges: Forges
-) -> tuple[ReviewedLock, dict[str, tuple[PullRequest, ...]]]:
-    """Add the control repository's pull requests; where they cannot be listed the lock says why."""
-    mirror = opened.mirror
-    if mirror.url in pulls:
-        return reviewed, pulls
-    try:
-        return reviewed, {**pulls, mirror.url: _current(forges.of(mirror).list_pulls(), mirror)}
-    except UnavailableError as error:
-        message = f"The pull requests of the control repository cannot be listed: {error}"
-        where = Location(LOCKS_DIRECTORY)
-        problem = Problem(where, Reason.REPOSITORY_UNAVAILABLE, message, error.hint)
-        return replace(reviewed, is_open=False, problems=(*reviewed.problems, problem)), pulls
