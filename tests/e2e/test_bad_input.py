@@ -268,7 +268,7 @@ ROWS = [
         "    package: log\n    revision",
         "manifests/logs.yaml:9",
         "UpstreamNotFound",
-        "no package log",
+        "package log in repository blueprints has no revision 1",
         "logs",
         ("edge-a/logs",),
     ),
