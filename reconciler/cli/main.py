@@ -46,7 +46,7 @@ COMMANDS = {
     "demo": Command("demo", "Write a small world of real Git repositories to try things on."),
 }
 """In the order of `--help`. A command is registered when its module exists: there are no stubs."""
-_COLLECT = (200_000, 20, 100)
+COLLECT = (200_000, 20, 100)
 """When Python looks for cycles: a run is made of values that live to its end, and walking all of them
 again and again took a quarter of its time."""
 
@@ -113,7 +113,7 @@ def entrypoint() -> None:
 
     SIGTERM, with which a cluster stops a pod, lets the effect under way finish (exit 6); a second one kills.
     """
-    gc.set_threshold(*_COLLECT)
+    gc.set_threshold(*COLLECT)
     signal.signal(signal.SIGTERM, _stop)
     sys.exit(invoke(sys.argv[1:]))
 
