@@ -36,7 +36,10 @@ def lock(
     prune: bool,
     no_color: bool,
 ) -> Exit:
-    r"""Decide which version of every package each cluster gets, and lock it on the state branch.
+    r"""Decide which version of every package each cluster gets, and lock it.
+
+    The lock stands on the state branch; where `lock.mode` is `reviewed` it stands in `locks/` of the
+    control repository: a working copy gets the files, to be committed, else a pull request is opened.
 
     What is locked stays as long as it fits; clusters whose inputs did not change are not resolved
     again. What has no answer is explained with file and line, keeps its lock, and touches nothing
@@ -45,7 +48,7 @@ def lock(
     \b
     Examples:
       reconciler lock                      decide, and lock
-      reconciler lock --check              is the lock up to date? for pipelines
+      reconciler lock --check              is the lock up to date, upstreams too? for pipelines
       reconciler lock --upgrade db.io      take the best version of db.io that fits
       reconciler lock --prune              remove what nobody needs any more
       reconciler lock what-if db.io@2.0.0  who could move to it if it were published, who blocks?

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import Repo
+from tests.support.points import team_point
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World
 
@@ -13,15 +14,7 @@ EDGE = "edge-1"
 TEAM = (
     "apiVersion: hr.example.com/v1\nkind: Team\nmetadata: {name: red, namespace: default}\nspec: {code: 7}\n"
 )
-POINT = """\
-apiVersion: hr.example.com/v1
-kind: Team
-metadata:
-  name: team
-  annotations:
-    kpt.dev/config-injection: required
-spec: {}
-"""
+POINT = team_point("required")
 MORE = """\
   packageContext:
     data:

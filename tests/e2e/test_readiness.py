@@ -5,19 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import Repo
+from tests.support.points import team_point
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.world import World, refs
 
 EDGE = "edge-1"
-POINT = """\
-apiVersion: hr.example.com/v1
-kind: Team
-metadata:
-  name: team
-  annotations:
-    kpt.dev/config-injection: required
-spec: {}
-"""
+POINT = team_point("required")
 
 
 def make(root: Path, *, deployment: bool = True) -> World:

@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -126,7 +127,7 @@ class Hosted:
 
 
 @dataclass(eq=False)
-class Simulator:
+class Simulator(ABC):
     """One forge: `answer` is what a dialect says to a request of its API, under `prefix`."""
 
     root: Path
@@ -202,11 +203,13 @@ class Simulator:
 
     # What dialects need
 
+    @abstractmethod
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
-        raise NotImplementedError
+        """Answer a request of the API."""
 
+    @abstractmethod
     def limited(self, kind: str) -> Answer:
-        raise NotImplementedError
+        """Refuse a request as this forge does when a limit of this kind is reached."""
 
     def refreshed(self, hosted: Hosted, pull: Pull) -> Pull:
         """Bring an open pull request to what the repository says: gone, merged by a push, or moved."""

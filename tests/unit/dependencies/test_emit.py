@@ -1,6 +1,5 @@
 """What is generated for a cluster: the manifests that the controllers of three ecosystems apply."""
 
-import textwrap
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +27,7 @@ from tests.support.dependency_manifests import (
     world_of,
 )
 from tests.support.install_schemas import faults
+from tests.support.text import assert_lines
 
 OWNER = "main/default/dependencies@dev"
 ACCOUNT = "serviceAccountName: installer"
@@ -57,15 +57,11 @@ def body(found: Emission, path: str) -> str:
     return found.files[path].decode().split("\n", 1)[1]
 
 
-def same(text: str, expected: str) -> None:
-    assert text.splitlines() == textwrap.dedent(expected).strip().splitlines()
-
-
 def test_a_carvel_dependency_is_installed_under_its_name_at_exactly_its_version() -> None:
     found = emitted(SHOP + package("db.io", "1.4.0"))
 
     assert list(found.files) == ["packageinstalls/prod/db.io.yaml"]
-    same(
+    assert_lines(
         body(found, "packageinstalls/prod/db.io.yaml"),
         """
         apiVersion: packaging.carvel.dev/v1alpha1
@@ -209,7 +205,7 @@ def test_a_provider_is_called_by_its_path_and_takes_over_what_its_parent_says() 
     )
     found = emitted(wish + NET)
 
-    same(
+    assert_lines(
         body(found, "providers/acme-net.yaml"),
         """
         apiVersion: pkg.crossplane.io/v1
@@ -275,7 +271,7 @@ MYSQL = bundle("mysql", "1.2.3").replace("r.io/mysql", "r.io/acme/mysql")
 def test_a_bundle_of_its_parents_own_is_called_by_parent_and_alias() -> None:
     found = emitted(APP + MYSQL)
 
-    same(
+    assert_lines(
         body(found, "installations/prod/app-mysql.yaml"),
         """
         schemaType: Installation

@@ -1,13 +1,12 @@
 """What moves in a fleet, and the reason that a reviewer reads beside each pin."""
 
-import textwrap
-
 from reconciler.dependencies.decision import Decision, Locked, ScopeDecision
 from reconciler.dependencies.lockfile import LockOp, lock_of
 from reconciler.dependencies.moves import object_moves, pin_moves
 from reconciler.dependencies.recording import resolution_of
 from reconciler.dependencies.resolve import resolve
 from tests.support.dependency_manifests import install, needs, package, world_of
+from tests.support.text import assert_lines
 
 SHOP = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
 OLD = SHOP + package("db.io", "1.0.0")
@@ -25,12 +24,8 @@ def moved(before: str, after: str, clusters: tuple[str, ...] = ("dev",)) -> str:
     return "\n".join(f"{move.op} {move} in {', '.join(move.clusters)}" for move in pin_moves(decision))
 
 
-def same(found: str, expected: str) -> None:
-    assert found.splitlines() == textwrap.dedent(expected).strip().splitlines()
-
-
 def test_what_is_new_says_who_asks_for_it() -> None:
-    same(
+    assert_lines(
         moved("", OLD),
         """
         add carvel:db.io@namespace/prod 1.0.0: asked for by carvel:web.io@install/prod/shop in dev
@@ -42,13 +37,15 @@ def test_what_is_new_says_who_asks_for_it() -> None:
 def test_what_goes_is_needed_by_nobody() -> None:
     gone = install("shop", "web.io", "") + package("web.io", "1.0.0")
 
-    same(moved(OLD, gone), "remove carvel:db.io@namespace/prod 1.0.0: nobody needs it any more in dev")
+    assert_lines(
+        moved(OLD, gone), "remove carvel:db.io@namespace/prod 1.0.0: nobody needs it any more in dev"
+    )
 
 
 def test_equal_moves_of_several_clusters_are_told_once() -> None:
     newer = OLD + package("db.io", "1.1.0")
 
-    same(
+    assert_lines(
         moved(OLD, newer, ("dev", "prod")),
         "change carvel:db.io@namespace/prod 1.0.0 -> 1.1.0: the version that fits best now in dev, prod",
     )

@@ -1,6 +1,5 @@
 """The use cases of package dependencies, each a small cluster and what is decided there."""
 
-import textwrap
 from dataclasses import replace
 
 import pytest
@@ -25,10 +24,7 @@ from tests.support.dependency_manifests import (
     told,
     world_of,
 )
-
-
-def same(found: str, expected: str) -> None:
-    assert found.splitlines() == textwrap.dedent(expected).strip().splitlines()
+from tests.support.text import assert_lines
 
 
 def test_a_package_on_a_package_takes_the_highest_that_fits() -> None:
@@ -40,7 +36,7 @@ def test_a_package_on_a_package_takes_the_highest_that_fits() -> None:
         + package("db.io", "2.0.0")
     )
 
-    same(
+    assert_lines(
         found,
         """
         carvel:db.io@namespace/prod 1.4.0 for carvel:web.io@install/prod/shop
@@ -59,7 +55,7 @@ def test_what_is_installed_in_the_namespace_is_used() -> None:
         + package("db.io", "2.0.0")
     )
 
-    same(
+    assert_lines(
         found,
         """
         carvel:db.io@install/prod/mine 1.0.0 for user
@@ -92,7 +88,7 @@ def test_two_on_the_same_share_it_and_its_version_suits_both() -> None:
         + package("db.io", "2.0.0")
     )
 
-    same(
+    assert_lines(
         found,
         """
         carvel:db.io@namespace/prod 1.5.0 for carvel:one.io@install/prod/a, carvel:two.io@install/prod/b
@@ -439,7 +435,7 @@ def test_crossplane_has_one_of_each_package_in_a_cluster() -> None:
         + crossplane("aws", "v1.3.0")
     )
 
-    same(
+    assert_lines(
         found,
         """
         xpkg:x.io/aws@cluster v1.2.0 for user

@@ -25,16 +25,9 @@ from reconciler.policy import FunctionPolicy
 from reconciler.reasons import Reason
 from reconciler.resolve import resolve
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.points import team_point
 
-POINT = """\
-apiVersion: hr.example.com/v1
-kind: Team
-metadata:
-  name: team
-  annotations:
-    kpt.dev/config-injection: optional
-spec: {}
-"""
+POINT = team_point("optional")
 SET_LABELS = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0"
 APP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  {}: here\n"
 

@@ -15,16 +15,9 @@ from reconciler.reasons import Reason
 from reconciler.render import render_packages
 from reconciler.resolve import resolve
 from tests.support.model import ModelWorld, blueprint
+from tests.support.points import team_point
 
-POINT = """\
-apiVersion: hr.example.com/v1
-kind: Team
-metadata:
-  name: team
-  annotations:
-    kpt.dev/config-injection: required
-spec: {}
-"""
+POINT = team_point("required")
 COUNT, TEAMS = 1000, 200
 TAKES = COUNT // TEAMS
 

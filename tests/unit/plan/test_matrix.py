@@ -18,6 +18,7 @@ from reconciler.inventory import Inventory, Snapshot, SnapshotObject
 from reconciler.objects import Files
 from reconciler.plan.changes import Op
 from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.support.points import team_point
 
 ADOPTIONS = ("adoptNone", "adoptExisting")
 DELETIONS = ("delete", "orphan")
@@ -48,15 +49,7 @@ IMPOSSIBLE = {
     ("proposed", "main-edit"): NOT_ON_MAIN,
     ("theirs-draft", "main-edit"): NOT_ON_MAIN,
 }
-POINT = """\
-apiVersion: hr.example.com/v1
-kind: Team
-metadata:
-  name: team
-  annotations:
-    kpt.dev/config-injection: optional
-spec: {}
-"""
+POINT = team_point("optional")
 
 
 def expected(adoption: str, deletion: str, life: str, cause: str) -> Op:

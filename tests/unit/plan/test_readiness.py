@@ -21,16 +21,9 @@ from reconciler.report.markdown import plan_markdown, pull_body
 from reconciler.report.summary import Names, detail, summary_line
 from reconciler.report.text import plan_lines
 from tests.support.model import ModelWorld, blueprint, kptfile, package
+from tests.support.points import team_point
 
-POINT = """\
-apiVersion: hr.example.com/v1
-kind: Team
-metadata:
-  name: team
-  annotations:
-    kpt.dev/config-injection: required
-spec: {}
-"""
+POINT = team_point("required")
 GATE = "info:\n  readinessGates:\n  - conditionType: security.review\n"
 NOBODY = Pipeline(mutators=[Function(name="magic", image="example.com/nobody/has-this:v1")])
 
