@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check image bench fix golden docs mutants fuzz lock clean
+.PHONY: demo test check image bench structure fix golden docs mutants fuzz lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,9 @@ image: $(VENV)/.installed  ## Build the image on a base of Debian packages and p
 
 bench: $(VENV)/.installed  ## Speed as ratios against a baseline in the same run
 	@for bench in tests/bench/bench_*.py; do echo "== $$bench"; $(RUN)python $$bench || exit 1; done
+
+structure: $(VENV)/.installed  ## Size, vocabulary and hops of the code, and the path of one pull request through it
+	@$(RUN)python tests/bench/structure.py --path
 
 fix: $(VENV)/.installed
 	$(RUN)ruff format .
