@@ -44,6 +44,7 @@ class Reason(StrEnum):
     MERGE_CONFLICT = "MergeConflict"
     MISSING_FIELD = "MissingField"
     NAME_TAKEN = "NameTaken"
+    NEW = "New"
     NOT_DESIRED = "NotDesired"
     NOT_FOUND = "NotFound"
     NOT_OURS = "NotOurs"

@@ -73,7 +73,7 @@ def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
     ]
     kept += [change for change in compared if change.reason in {Reason.PAUSED, Reason.UP_TO_DATE}]
     return SetDiff(
-        create=tuple(change for change in compared if change.reason is Reason.NOT_FOUND),
+        create=tuple(change for change in compared if change.reason is Reason.NEW),
         update=tuple(change for change in compared if change.reason is Reason.CONTENT_CHANGED),
         delete=tuple(delete),
         transfer=tuple(transfer),
@@ -94,7 +94,7 @@ def _compare(
     if suspended or variant.paused:
         reason = Reason.PAUSED
     elif record is None:
-        reason = Reason.NOT_FOUND
+        reason = Reason.NEW
     elif record.spec != spec_data(variant):
         reason = Reason.CONTENT_CHANGED
     message = "Paused by annotation or configuration" if reason is Reason.PAUSED else ""

@@ -278,7 +278,7 @@ def _reason(case: Case, draft: Draft | None) -> Reason:
     return Reason.UPSTREAM_CHANGED if moved else Reason.CONTENT_CHANGED
 
 
-_BY_OP = {Op.CREATE: Reason.NOT_FOUND, Op.ADOPT: Reason.ADOPTED}
+_BY_OP = {Op.CREATE: Reason.NEW, Op.ADOPT: Reason.ADOPTED}
 
 
 def asked_text(count: int) -> str:

@@ -341,7 +341,7 @@ def test_markdown_is_a_job_summary(world: World) -> None:
     text = world.run("plan", "-o", "markdown").out
 
     assert text.startswith("## Plan\n")
-    assert "| create | `edge-1/web` | NotFound |" in text
+    assert "| create | `edge-1/web` | New |" in text
 
 
 def test_quiet_says_only_the_sum(world: World) -> None:
@@ -534,10 +534,10 @@ def test_an_explanation_says_why_and_from_where(world: World) -> None:
     said = world.run("explain", "edge-1/web")
 
     assert said.code == 0
-    assert "edge-1/web: create (NotFound)" in said.out
+    assert "edge-1/web: create (New)" in said.out
     assert f"manifest: {manifest('edge-1', 'web')}:1" in said.out
     assert "upstream: web/v1" in said.out
-    assert json.loads(world.run("explain", "edge-1/web", "-o", "json").out)["reason"] == "NotFound"
+    assert json.loads(world.run("explain", "edge-1/web", "-o", "json").out)["reason"] == "New"
 
 
 # Two at once

@@ -109,7 +109,7 @@ def test_what_is_desired_by_hand_serves_if_it_fits(contested: World) -> None:
     assert ops(contested)["edge-1/web"] == "block DependencyConflict"
     contested.lay(WORLDS / "58-in-the-way/steps/a-fitting-revision")
 
-    assert ops(contested)["edge-1/web"] == "create NotFound"
+    assert ops(contested)["edge-1/web"] == "create New"
     assert generated(contested) == {"edge-2": ["base v2"]}
 
 

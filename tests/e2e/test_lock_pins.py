@@ -85,7 +85,7 @@ def test_a_variant_is_held_before_it_is_ever_applied(tmp_path: Path) -> None:
 
     said = world.run("apply").out
 
-    assert re.search(r"create +edge/web +NotFound +web/v1; Locked", said)
+    assert re.search(r"create +edge/web +New +web/v1; Locked", said)
     assert json.loads(git(world.control, "show", f"{STATE}:{WEB}"))["held"]
 
 

@@ -72,7 +72,7 @@ class Edge:
             package=PackageKey("file:///edge", package),
             repository=ObjectName("default", "edge"),
             op=Op.CREATE,
-            reason=Reason.NOT_FOUND,
+            reason=Reason.NEW,
             writes=writes,
             close=close,
             pull=PullRequest(heads[0], "main", f"Create {package}", "Why.") if heads and pull else None,

@@ -21,9 +21,7 @@ WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
 def change(op: Op, path: str = "a", after: str = "2", url: str = "host/r") -> Change:
     writes = () if op in {Op.KEEP, Op.BLOCK} else (WRITE,)
     repository = ObjectName("default", url)
-    return Change(
-        PackageKey(url, path), repository, op, Reason.NOT_FOUND, after=Oid(after * 40), writes=writes
-    )
+    return Change(PackageKey(url, path), repository, op, Reason.NEW, after=Oid(after * 40), writes=writes)
 
 
 def side(*changes: Change, problems: tuple[Problem, ...] = (), refusals: tuple[Refusal, ...] = ()) -> Side:

@@ -68,7 +68,7 @@ def test_creating_writes_one_commit_on_mains_head_and_opens_a_draft_pull_request
 
     (write,) = change.writes
     assert isinstance(write, WriteDraft)
-    assert (change.op, change.reason) == (Op.CREATE, Reason.NOT_FOUND)
+    assert (change.op, change.reason) == (Op.CREATE, Reason.NEW)
     assert (write.ref, write.expect, write.onto) == (DRAFT, None, world.repositories["edge"].refs[MAIN])
     assert change.pull is not None
     assert (change.pull.head, change.pull.base, change.pull.draft) == (

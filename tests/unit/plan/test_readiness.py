@@ -129,7 +129,7 @@ def test_a_new_package_gets_a_draft_that_was_not_rendered(world: ModelWorld) -> 
 
     change = only(world.run())
 
-    assert (change.op, change.reason, change.waits) == (Op.CREATE, Reason.NOT_FOUND, False)
+    assert (change.op, change.reason, change.waits) == (Op.CREATE, Reason.NEW, False)
     assert change.pull is not None
     assert change.pull.draft
     assert world.plan().is_empty

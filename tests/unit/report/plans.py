@@ -36,7 +36,7 @@ CREATED = Change(
     PackageKey("file:///edge-east.git", "clusters/east/nginx"),
     EAST,
     Op.CREATE,
-    Reason.NOT_FOUND,
+    Reason.NEW,
     variant=ObjectName("default", "set-edge-east-nginx"),
     location=Location("config/set.yaml", 3),
     after=OID,

@@ -62,13 +62,13 @@ def test_sarif_points_at_the_manifest() -> None:
     ]
     assert places == [
         ("error", "InvalidExpression", "config/bad.yaml"),
-        ("warning", "NotFound", "config/set.yaml"),
+        ("warning", "New", "config/set.yaml"),
     ]
     assert run["results"][0]["locations"][0]["physicalLocation"]["region"] == {
         "startLine": 12,
         "startColumn": 5,
     }
-    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["InvalidExpression", "NotFound"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["InvalidExpression", "New"]
 
 
 def test_sarif_gives_every_result_a_place() -> None:
@@ -80,7 +80,7 @@ def test_sarif_gives_every_result_a_place() -> None:
 def test_markdown_shows_what_changes_and_counts_the_rest() -> None:
     text = plan_markdown(PLAN, NAMES)
 
-    assert "| create | `edge-east/nginx` | NotFound | `nginx/v1; waits for a person` |" in text
+    assert "| create | `edge-east/nginx` | New | `nginx/v1; waits for a person` |" in text
     assert "edge-west/b" not in text
     assert "2 kept as they are." in text
     assert "\\x1b[2Je" in text

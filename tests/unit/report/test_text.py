@@ -10,7 +10,7 @@ from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, chan
 def test_a_plan_is_a_table_then_what_is_wrong_then_one_line() -> None:
     assert list(plan_lines(PLAN, NAMES)) == [
         "CHANGE  PACKAGE          REASON           DETAIL",
-        "create  edge-east/nginx  NotFound         nginx/v1; waits for a person",
+        "create  edge-east/nginx  New              nginx/v1; waits for a person",
         "update  edge-west/nginx  UpstreamChanged  nginx/v1 -> nginx/v2; 1 of 4 files differs",
         "keep    edge-west/a      NotOurs",
         "keep    edge-west/b      UpToDate",
@@ -67,7 +67,7 @@ def test_an_explanation_never_shows_a_value_of_a_secret() -> None:
 
 
 def test_a_name_cannot_forge_a_row() -> None:
-    plan = Plan((change(Op.CREATE, "x\ndelete  everything", Reason.NOT_FOUND),))
+    plan = Plan((change(Op.CREATE, "x\ndelete  everything", Reason.NEW),))
 
     assert len(list(plan_lines(plan, NAMES))) == 3
 
