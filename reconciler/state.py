@@ -34,13 +34,16 @@ class _Record(BaseModel):
 
 
 class OpenConflict(_Record):
-    """One value that both sides changed and that waits for a person; a Secret's values are masked."""
+    """One value that both sides changed and that waits for a person; a Secret's values are masked.
+
+    A side that deleted the value has None.
+    """
 
     path: str
     resource: str = ""
     field: str = ""
-    upstream: str = ""
-    local: str = ""
+    upstream: str | None = ""
+    local: str | None = ""
 
 
 class PackageVariantRecord(_Record):

@@ -132,14 +132,16 @@ class Approval(NamedTuple):
     expect: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConflictNote:
-    """One value that both sides changed differently, as a reviewer will read it; Secrets are masked."""
+class ConflictNote(NamedTuple):
+    """One value that both sides changed differently, as a reviewer will read it; Secrets are masked.
+
+    A side that deleted the value has None.
+    """
 
     path: str
     field: str
-    upstream: str
-    local: str
+    upstream: str | None
+    local: str | None
     resource: str = ""
 
 

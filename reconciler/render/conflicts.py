@@ -34,14 +34,17 @@ def conflict_policy(files: Files, annotations: Mapping[str, str], fallback: OnCo
 def open_conflict(conflict: Conflict) -> OpenConflict:
     """Return a conflict as a record keeps it: nothing of a Secret ever is."""
     hidden = conflict.resource.partition(" ")[0] == "Secret"
-    upstream, local = conflict.upstream or "", conflict.local or ""
     return OpenConflict(
         path=conflict.path,
         resource=conflict.resource,
         field=conflict.field,
-        upstream=MASK if hidden else upstream,
-        local=MASK if hidden else local,
+        upstream=_masked(conflict.upstream) if hidden else conflict.upstream,
+        local=_masked(conflict.local) if hidden else conflict.local,
     )
+
+
+def _masked(value: str | None) -> str | None:
+    return None if value is None else MASK
 
 
 def recorded_conflicts(record: PackageVariantRecord | None) -> tuple[Conflict, ...]:

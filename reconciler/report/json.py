@@ -9,11 +9,21 @@ import orjson
 from reconciler.dependencies.moves import PinMove
 from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
-from reconciler.plan.changes import Change, MoveRef, Outcome, Plan, StartBranch, Write, WriteDraft, WriteGroup
+from reconciler.plan.changes import (
+    Change,
+    ConflictNote,
+    MoveRef,
+    Outcome,
+    Plan,
+    StartBranch,
+    Write,
+    WriteDraft,
+    WriteGroup,
+)
+from reconciler.report.conflicts import shown_note
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
 from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes
-from reconciler.report.text import shown_conflict
 
 API_VERSION = "reconciler.dev/v1alpha1"
 
@@ -153,9 +163,8 @@ def _group_value(write: WriteGroup) -> dict[str, Any]:
     }
 
 
-def _conflict_value(change: Change, note: Any) -> dict[str, str]:
-    upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
-    return {"path": note.path, "field": note.field, "upstream": upstream, "local": local}
+def _conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
+    return shown_note(change, note)._asdict()
 
 
 def _exits(exits: frozenset[Exit]) -> dict[str, Any]:

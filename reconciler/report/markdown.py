@@ -10,10 +10,11 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFoun
 from reconciler.errors import Problem
 from reconciler.ids import PackageKey
 from reconciler.lock import LOCKS_DIRECTORY
-from reconciler.plan.changes import Change, ConflictNote, LockProposal, Op, PinChange, Plan
+from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan
 from reconciler.plan.compare import Comparison
 from reconciler.report import escape
 from reconciler.report.comparison import problem_sentence, rows, sentence
+from reconciler.report.conflicts import conflict_rows
 from reconciler.report.diff import MOST_FILES, FileChange
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
@@ -25,13 +26,9 @@ from reconciler.report.summary import (
     summary_line,
     upstream_text,
 )
-from reconciler.report.text import shown_conflict
 
 ROWS = 1000
 """A job summary holds at most a mebibyte; more rows than this are counted, not shown."""
-
-MOST_CONFLICTS = 50
-"""Conflicts of a pull request's text; more than these are counted."""
 
 MOST_WARNINGS = 50
 """Warnings of functions in a pull request's text."""
@@ -92,17 +89,13 @@ def comparison_markdown(
 
 def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) -> str:
     """Return the body of the pull request that proposes `change`; `files` are what it does to its files."""
-    conflicts = []
-    for note in change.conflicts:
-        upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
-        texts = (note.path, note.field, upstream, local)
-        conflicts.append(ConflictNote(*(_short(text) for text in texts)))
+    conflicts = conflict_rows(change)
     return fill(
         "pull-request.md",
         sentence=_SENTENCES.get(change.op, "Changes a package."),
         facts=[(name, _short(value)) for name, value in _facts(change, names) if value],
-        conflicts=conflicts[:MOST_CONFLICTS],
-        more_conflicts=max(0, len(conflicts) - MOST_CONFLICTS),
+        conflicts=conflicts,
+        more_conflicts=len(change.conflicts) - len(conflicts),
         pins=[(m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]],
         more_pins=max(0, len(change.pins) - ROWS),
         files=[one._replace(path=_short(one.path)) for one in files[:MOST_FILES]],

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from reconciler.errors import Exit, Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.reasons import Reason
+from reconciler.report.conflicts import conflict_lines
 from reconciler.report.escape import terminal
 from reconciler.report.paint import Colour, Paint, plain
 from reconciler.report.proposal import proposal_lines
-from reconciler.report.redact import MASK, holds_secret
 from reconciler.report.summary import (
     Names,
     arrow,
@@ -95,11 +95,7 @@ def change_lines(change: Change, names: Names, *, paint: Paint = plain) -> Itera
     yield from (f"  warning: {terminal(warning)}" for warning in change.warnings)
     yield from (f"  pin: {terminal(move_text(move))}" for move in change.pins)
     yield from (f"  writes: {terminal(write.ref)}" for write in change.writes)
-    for note in change.conflicts:
-        upstream, local = shown_conflict(change, note.path, note.upstream, note.local)
-        yield f"  conflict: {terminal(note.path)} {terminal(note.field)}"
-        yield f"    upstream: {terminal(upstream)}"
-        yield f"    local: {terminal(local)}"
+    yield from conflict_lines(change)
 
 
 def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False) -> Iterator[str]:
@@ -122,13 +118,6 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     if effect.error:
         return f"{paint('failed:', Colour.RED)} {line}: {terminal(effect.error)}"
     return line
-
-
-def shown_conflict(change: Change, path: str, upstream: str, local: str) -> tuple[str, str]:
-    """Return both sides of a conflict as they may be shown: nothing of a Secret ever is."""
-    if change.written is not None and holds_secret(change.written.files.get(path)):
-        return MASK, MASK
-    return upstream, local
 
 
 def _table(changes: list[Change], names: Names, paint: Paint) -> Iterator[str]:

@@ -1,0 +1,107 @@
+"""Conflicts as people read them: both sides of each, on one line or as a block below the table. Pure."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from reconciler.plan.changes import Change, ConflictNote
+from reconciler.report.diff import LONGEST_LINE, MOST_LINES
+from reconciler.report.escape import cell, code, terminal
+from reconciler.report.redact import MASK, holds_secret
+
+DELETED = "(deleted)"
+EMPTY = "(empty)"
+LONGEST_VALUE = 80
+"""Characters of a value that fit a table; a longer one, like one of several lines, is shown below it."""
+
+MOST_CONFLICTS = 50
+"""Conflicts of a pull request's text; more than these are counted."""
+
+
+class ConflictRow(NamedTuple):
+    """One conflict of a pull request, as Markdown; `block` is the difference of two long values."""
+
+    path: str
+    resource: str
+    field: str
+    upstream: str
+    local: str
+    heading: str = ""
+    block: str = ""
+
+
+def shown_note(change: Change, note: ConflictNote) -> ConflictNote:
+    """Return a conflict as it may be shown: nothing of a Secret ever is."""
+    if change.written is None or not holds_secret(change.written.files.get(note.path)):
+        return note
+    return note._replace(upstream=_masked(note.upstream), local=_masked(note.local))
+
+
+def _masked(value: str | None) -> str | None:
+    return None if value is None else MASK
+
+
+def conflict_rows(change: Change) -> list[ConflictRow]:
+    """Return the conflicts of a change as rows of a table, those that fit a pull request."""
+    return [_row(shown_note(change, note)) for note in change.conflicts[:MOST_CONFLICTS]]
+
+
+def conflict_lines(change: Change) -> Iterator[str]:
+    """Yield the conflicts of a change for a terminal; every line of a value is a line."""
+    for note in (shown_note(change, each) for each in change.conflicts):
+        yield f"  conflict: {terminal(place_text(note))}"
+        yield from _value_lines("upstream", note.upstream, note)
+        yield from _value_lines("local", note.local, note)
+
+
+def place_text(note: ConflictNote) -> str:
+    """Return where a conflict is: file, resource, field, as far as it has them."""
+    return " ".join(part for part in (note.path, note.resource, note.field) if part)
+
+
+def _value_lines(side: str, value: str | None, note: ConflictNote) -> Iterator[str]:
+    lines = (value or "").rstrip("\n").split("\n")
+    if len(lines) == 1:
+        yield f"    {side}: {terminal(lines[0]) or _absent(value, note)}"
+        return
+    yield f"    {side}:"
+    yield from (f"      {terminal(line)}".rstrip() for line in _cut(lines))
+
+
+def _row(note: ConflictNote) -> ConflictRow:
+    path, resource, field = (cell(text[:LONGEST_LINE]) for text in (note.path, note.resource, note.field))
+    row = ConflictRow(path, resource, field, _cell(note.upstream, note), _cell(note.local, note))
+    if not (_is_long(note.upstream) or _is_long(note.local)):
+        return row
+    return row._replace(heading=code(place_text(note)[:LONGEST_LINE]), block=_difference(note))
+
+
+def _cell(value: str | None, note: ConflictNote) -> str:
+    if _is_long(value):
+        count = len((value or "").rstrip("\n").split("\n"))
+        return "see below" if count == 1 else f"{count} lines, see below"
+    return cell((value or "").rstrip("\n")) or _absent(value, note)
+
+
+def _absent(value: str | None, note: ConflictNote) -> str:
+    """Return how to show that a side has no value: in a text file an empty side lacks the lines."""
+    return EMPTY if value is not None and note.resource else DELETED
+
+
+def _is_long(value: str | None) -> bool:
+    text = (value or "").rstrip("\n")
+    return "\n" in text or len(text) > LONGEST_VALUE
+
+
+def _difference(note: ConflictNote) -> str:
+    """Return what upstream would change of the local value, as lines of a diff."""
+    old, new = ([] if not text else text.rstrip("\n").split("\n") for text in (note.local, note.upstream))
+    body = difflib.unified_diff(old, new, "local", "upstream", n=MOST_LINES, lineterm="")
+    return "\n".join(_cut(line for line in body if not line.startswith("@@ ")))
+
+
+def _cut(lines: Iterable[str]) -> Iterator[str]:
+    shown = [line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…" for line in lines]
+    yield from shown[:MOST_LINES]
+    if len(shown) > MOST_LINES:
+        yield f"(and {len(shown) - MOST_LINES} lines more)"

@@ -1,0 +1,64 @@
+"""How a conflict is shown: short values in the table, long ones as a diff below it, deletions as a word."""
+
+from dataclasses import replace
+
+from markdown_it import MarkdownIt
+
+from reconciler.plan.changes import ConflictNote
+from reconciler.report.json import change_value
+from reconciler.report.markdown import pull_body
+from reconciler.report.text import change_lines
+from tests.unit.report.plans import CREATED, NAMES
+
+LONG = "kind: ConfigMap\ndata:\n  a: {}\n"
+NOTES = (
+    ConflictNote("a.yaml", "", LONG.format(1), LONG.format(2), "ConfigMap a"),
+    ConflictNote("b.yaml", "spec.replicas", None, "5", "Deployment b"),
+    ConflictNote("c.yaml", "data.x", "", "x" * 200, "ConfigMap c"),
+    ConflictNote("notes.txt", "", "", "one line\n"),
+    ConflictNote("secret.yaml", "data.p", "aHVudGVyMg==", None, "Secret s"),
+)
+CHANGE = replace(CREATED, conflicts=NOTES)
+
+
+def test_markdown_has_no_escaped_line_break_and_names_deletions() -> None:
+    body = pull_body(CHANGE, NAMES)
+
+    assert "\\x0a" not in body
+    assert "| `a.yaml` | `ConfigMap a` |  | 3 lines, see below | 3 lines, see below |" in body
+    assert "| `b.yaml` | `Deployment b` | `spec.replicas` | (deleted) | `5` |" in body
+    assert "| `c.yaml` | `ConfigMap c` | `data.x` | (empty) | see below |" in body
+    assert "| `notes.txt` |  |  | (deleted) | `one line` |" in body
+    assert "| `secret.yaml` | `Secret s` | `data.p` | `***` | (deleted) |" in body
+
+
+def test_markdown_shows_long_values_as_a_diff_from_local_to_upstream() -> None:
+    fences = [token for token in MarkdownIt().parse(pull_body(CHANGE, NAMES)) if token.type == "fence"]
+
+    first, second = fences[:2]
+    assert first.content == "--- local\n+++ upstream\n kind: ConfigMap\n data:\n-  a: 2\n+  a: 1\n"
+    assert second.content.splitlines()[2:] == [f"-{'x' * 200}"]
+
+
+def test_text_puts_every_line_of_a_value_on_its_own_line() -> None:
+    lines = list(change_lines(CHANGE, NAMES))
+
+    start = lines.index("  conflict: a.yaml ConfigMap a")
+    assert lines[start + 1 : start + 9] == [
+        "    upstream:",
+        "      kind: ConfigMap",
+        "      data:",
+        "        a: 1",
+        "    local:",
+        "      kind: ConfigMap",
+        "      data:",
+        "        a: 2",
+    ]
+    assert "    upstream: (deleted)" in lines
+    assert not any("aHVudGVyMg" in line or "\\x0a" in line for line in lines)
+
+
+def test_json_tells_a_deleted_value_from_an_empty_one() -> None:
+    sides = [(c["upstream"], c["local"]) for c in change_value(CHANGE, NAMES)["conflicts"]]
+
+    assert sides[1:] == [(None, "5"), ("", "x" * 200), ("", "one line\n"), ("***", None)]
