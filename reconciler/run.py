@@ -21,6 +21,7 @@ from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Effect, Outcome, Plan
+from reconciler.plan.checksum import with_checksum
 from reconciler.plan.decide import plan_changes
 from reconciler.plan.moves import with_moves
 from reconciler.plan.reviewed import with_lock
@@ -101,11 +102,10 @@ def read_world(settings: Settings, forges: Forges | None = None) -> World:
 
 def make_plan(settings: Settings, forges: Forges | None = None) -> Planned:
     """Compute what every package should be, and what it takes. Writes nothing."""
-    planned = plan_world(read_world(settings, forges))
-    return replace(planned, plan=keep_shard(planned.plan, settings.shard))
+    return plan_world(read_world(settings, forges), settings.shard)
 
 
-def plan_world(world: World) -> Planned:
+def plan_world(world: World, shard: Shard = WHOLE) -> Planned:
     """Compute the plan of a world that was read. Reads package contents, writes nothing."""
     inventory = world.inventory
     closed = close_world(world)
@@ -118,6 +118,8 @@ def plan_world(world: World) -> Planned:
     plan = with_moves(plan, pin_moves(closed.decision), deliveries.items, contents)
     plan = _with_locks(plan, closed, inventory)
     plan = with_lock(plan, inventory, whole.desired, whole.resolution, closed.wanted)
+    # Last, over the complete plan: nothing may change a plan that has its checksum.
+    plan = with_checksum(keep_shard(plan, shard), inventory, closed.decision)
     return Planned(world, whole.desired, whole.resolution, plan)
 
 

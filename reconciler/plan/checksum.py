@@ -1,44 +1,114 @@
 """The checksum of a plan: what a reviewer approved is what runs."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from reconciler.plan.changes import Change, MoveRef, StartBranch, Write, WriteGroup
+from reconciler.dependencies.decision import Decision
+from reconciler.inventory import Inventory, PullRequest
+from reconciler.lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
+from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup
+from reconciler.policy import CommitPolicy
+
+CONTROL_ADDRESS = "control"
+"""What stands for the control repository: where a run reads it from is no part of an effect."""
 
 
-def plan_checksum(changes: Sequence[Change]) -> str:
-    """Return the SHA-256 of the plan's canonical JSON: base oids and result oids, no forge state (D21)."""
-    facts = sorted(
-        (
-            [*c.package, c.op, c.before, c.after, [_write(w) for w in c.writes], *(c.approve or ())[1:]]
-            for c in changes
-            if c.writes or c.approve
-        ),
-        key=lambda fact: fact[:2],
-    )
-    facts += sorted(_group(w) for w in {id(w): w for w in _groups(changes)}.values())
-    return hashlib.sha256(orjson.dumps(facts)).hexdigest()
+def with_checksum(plan: Plan, inventory: Inventory, decision: Decision) -> Plan:
+    """Return the complete plan with its checksum. Nothing may change a plan afterwards."""
+    return replace(plan, checksum=plan_checksum(plan, inventory, decision))
 
 
-def _groups(changes: Iterable[Change]) -> Iterator[WriteGroup]:
-    """Yield the commits of groups, which all of their members hold; they count once."""
-    yield from (write for change in changes for write in change.writes if isinstance(write, WriteGroup))
+def plan_checksum(plan: Plan, inventory: Inventory, decision: Decision) -> str:
+    """Return the SHA-256 of the plan's effects as canonical JSON: equal if and only if the effects are (D21).
+
+    Effects are the refs with their expected and their new content, what happens to pull requests, and
+    the locks that are decided. A commit that is still to be made is named by everything that its id is
+    computed from: parent, path, tree, message, time and author. Reasons and messages explain effects and
+    are none; records and conditions follow from effects.
+    """
+    effects = plan_effects(plan, inventory, decision)
+    return hashlib.sha256(orjson.dumps(effects, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def _group(write: WriteGroup) -> list[Any]:
-    parts = [[part.path, part.tree] for part in write.parts]
-    return ["group", write.ref, write.expect, write.onto, parts, write.message, write.time]
+def plan_effects(plan: Plan, inventory: Inventory, decision: Decision) -> dict[str, Any]:
+    """Return everything that applying the plan does, by the registered addresses of repositories."""
+    addresses = registered_addresses(inventory)
+    by_address: dict[str, list[Change]] = {}
+    for change in plan.everything:
+        if change.pending:
+            address = addresses.get(change.package.url, change.package.url)
+            by_address.setdefault(address, []).append(change)
+    effects: dict[str, Any] = {
+        address: _repository_effects(changes, inventory.policy.commits)
+        for address, changes in by_address.items()
+    }
+    locks = dict(_decided_locks(plan, inventory, decision))
+    return {"repositories": effects, **({"locks": locks} if locks else {})}
+
+
+def registered_addresses(inventory: Inventory) -> dict[str, str]:
+    """Return how each repository is registered, by its URL: that does not depend on where a clone stands."""
+    addresses = {inventory.control.url: CONTROL_ADDRESS}
+    for _, view in sorted(inventory.repositories.items(), reverse=True):
+        git = view.manifest.spec.git
+        addresses[view.url] = git.repo if git else view.url
+    return addresses
+
+
+def _repository_effects(changes: Iterable[Change], commits: CommitPolicy) -> dict[str, Any]:
+    """Return the effects of one repository; what several changes share counts once."""
+    changes = list(changes)
+    writes = [write for change in changes for write in change.writes]
+    effects = {
+        "refs": _unique(map(_write, writes)),
+        "pulls": _unique(_pull(change.pull) for change in changes if change.pull),
+        "close": _unique([close.number, close.comment] for change in changes for close in change.close),
+        "approve": _unique(list(change.approve) for change in changes if change.approve),
+    }
+    if any(not isinstance(write, MoveRef) for write in writes):
+        effects["commits"] = [commits.name, commits.email, commits.sign, commits.sign_off]
+    return {name: value for name, value in effects.items() if value}
+
+
+def _unique(values: Iterable[list[Any]]) -> list[Any]:
+    return [orjson.loads(text) for text in sorted({orjson.dumps(value) for value in values})]
 
 
 def _write(write: Write) -> list[Any]:
-    if isinstance(write, MoveRef):
-        return ["move", write.ref, write.expect, write.to]
-    if isinstance(write, WriteGroup):
-        return ["group", write.ref]
-    if isinstance(write, StartBranch):
-        return ["start", write.ref, write.oid]
-    tree = getattr(write, "tree", None)
-    return ["commit", write.ref, write.expect, write.onto, write.path, tree, write.message, write.time]
+    match write:
+        case MoveRef():
+            return ["move", write.ref, write.expect, write.to]
+        case StartBranch():
+            return ["start", write.ref, None, write.oid]
+        case WriteGroup():
+            content: Any = [[part.path, part.tree] for part in write.parts]
+        case WriteDraft():
+            content = [[write.path, write.tree]]
+        case _:
+            content = [[write.path, None]]
+    return ["commit", write.ref, write.expect, write.onto, content, write.message, write.time]
+
+
+def _pull(pull: PullRequest) -> list[Any]:
+    return [pull.number, pull.head, pull.base, pull.title, pull.body, sorted(pull.labels), pull.draft]
+
+
+def _decided_locks(plan: Plan, inventory: Inventory, decision: Decision) -> Iterator[tuple[str, str | None]]:
+    """Yield the digest of each lock that changes on the state branch, None where it goes."""
+    before: Mapping[str, bytes] = {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
+    after = {p: data for p, data in plan.records.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}
+    mine = {p: package for p, package in plan.record_owners.items() if package not in (plan.elsewhere or ())}
+    for path in sorted(before.keys() | after.keys()):
+        if before.get(path) != after.get(path) and path in mine:
+            data = after.get(path)
+            yield path, hashlib.sha256(data).hexdigest() if data is not None else None
+    if inventory.reviewed is not None:
+        return
+    for scope in decision.scopes:
+        if scope.changed and not scope.is_refresh:
+            lock = scope.after.lock.model_dump_json(by_alias=True).encode() if scope.after else None
+            yield f"cluster {scope.cluster}", hashlib.sha256(lock).hexdigest() if lock else None

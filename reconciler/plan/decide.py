@@ -8,7 +8,6 @@ from reconciler.expand import Desired, DesiredVariant
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, MoveRef, Op, Plan
-from reconciler.plan.checksum import plan_checksum
 from reconciler.plan.claims import Denied, claim_package
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
@@ -55,7 +54,7 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
         records=plan_records(world, changes),
         record_owners=record_owners(world, changes),
     )
-    plan = replace(plan, status=plan_status(world, plan.conditions), checksum=plan_checksum(changes))
+    plan = replace(plan, status=plan_status(world, plan.conditions))
     return replace(plan, exits=frozenset(_exits(plan, inventory)))
 
 

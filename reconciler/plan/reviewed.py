@@ -22,7 +22,6 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteRemoval,
 )
-from reconciler.plan.checksum import plan_checksum
 from reconciler.plan.lock_files import WantedLock, want_lock
 from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Resolution
@@ -53,14 +52,13 @@ def with_lock(
         exits.add(Exit.WAITING)
     if lock and lock.change.pending:
         exits.add(Exit.PENDING)
-    plan = replace(
+    return replace(
         plan,
         lock=lock,
         records=dict(sorted({**plan.records, **record}.items())),
         record_owners=dict(sorted({**plan.record_owners, WANTED_LOCK: lock_package(inventory)}.items())),
         exits=frozenset(exits),
     )
-    return replace(plan, checksum=plan_checksum(plan.everything))
 
 
 def propose_lock(wanted: WantedLock, reviewed: ReviewedLock, inventory: Inventory) -> LockProposal | None:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from reconciler.errors import Exit, UsageError
 from reconciler.plan.changes import Plan
-from reconciler.plan.checksum import plan_checksum
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000
@@ -62,7 +61,7 @@ def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
 
 
 def keep_shard(plan: Plan, shard: Shard) -> Plan:
-    """Return the part of a plan that is a shard's: its packages, and the checksum of them.
+    """Return the part of a plan that is a shard's: its packages.
 
     The shards of a plan hold each of its packages exactly once, and one of them proposes the lock. What
     is wrong, and why nothing may be applied, is everybody's. The records of other shards' packages are
@@ -75,7 +74,6 @@ def keep_shard(plan: Plan, shard: Shard) -> Plan:
     owners = plan.record_owners.values()
     elsewhere = frozenset(package for package in owners if not shard.holds(package.url))
     part = replace(plan, changes=changes, lock=lock, elsewhere=elsewhere)
-    part = replace(part, checksum=plan_checksum(part.everything))
     exits = set(plan.exits) - {Exit.PENDING, Exit.WAITING}
     if not part.is_empty:
         exits.add(Exit.PENDING)

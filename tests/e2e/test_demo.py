@@ -101,5 +101,5 @@ def test_the_readme_shows_what_the_demo_prints(tmp_path: Path, project_root: Pat
 
 
 def without_checksum(text: str) -> str:
-    """Leave out the checksum: it covers the addresses of repositories, which differ here."""
+    """Leave out the checksum: it covers the ids of commits, which every change of a package changes."""
     return re.sub(r"checksum [0-9a-f]{64}", "checksum", text)
