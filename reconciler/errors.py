@@ -90,6 +90,16 @@ class UsageError(ReconcilerError):
         self.hint = hint
 
 
+class MissingEngineError(ReconcilerError):
+    """A manifest has CEL expressions, and this platform has no engine that evaluates them."""
+
+    exit_code = Exit.USAGE
+    hint = "Run on Linux with glibc, macOS or Windows: cel-expr-python has wheels for these."
+
+    def __init__(self) -> None:
+        super().__init__("CEL expressions cannot be evaluated: cel-expr-python is not installed")
+
+
 class ConfigurationError(ReconcilerError):
     """The run's own configuration is wrong, so no part of it can be trusted."""
 

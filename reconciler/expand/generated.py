@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
+from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
+from reconciler.cel import Environment, Failure
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
-from reconciler.expand.expressions import EXTENSIONS as KNOWN_EXTENSIONS
-from reconciler.expand.expressions import Expressions, Failure
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.owners import EXTENSIONS, Asked, Candidate, set_key
@@ -58,7 +58,7 @@ class _Set:
 
     def ask(self) -> Asked:
         extensions, unknown = _extensions(self.pvs)
-        expressions = Expressions(self.inventory.policy.limits, extensions)
+        expressions = Environment(self.inventory.policy.limits, extensions)
         findings = (*unknown, *validate_set(self.spec), *check_set(self.spec, expressions))
         if findings:
             return self.stall(*findings, valid=False)

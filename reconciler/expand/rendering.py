@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream, VariantTemplate
-from reconciler.expand.expressions import Expressions, Failure
+from reconciler.cel import Environment, Failure
 from reconciler.expand.findings import Finding, field_name
 from reconciler.expand.hints import hint_for
 from reconciler.expand.targets import Context
@@ -44,7 +44,7 @@ class Renderer:
         upstream: Upstream | None,
         upstream_input: Mapping[str, Any],
         repositories: Mapping[str, RepositoryView],
-        expressions: Expressions,
+        expressions: Environment,
         *,
         defaults: Mapping[str, str] | None = None,
         trace: bool = False,

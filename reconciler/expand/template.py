@@ -17,7 +17,7 @@ from reconciler.api.porch import (
     PipelineTemplate,
     VariantTemplate,
 )
-from reconciler.expand.expressions import Expressions, Failure, Program
+from reconciler.cel import Environment, Failure, Program
 from reconciler.inventory import FieldPath
 
 Step = Program | Failure
@@ -50,7 +50,7 @@ class Expression:
 class Scope:
     """The variables of one rendering, bound once, and the origins of its fields if they are asked for."""
 
-    expressions: Expressions
+    expressions: Environment
     bound: Any
     trace: dict[str, str] | None = None
 
@@ -136,7 +136,7 @@ class Template:
     expressions: tuple[Expression, ...]
 
 
-def compile_template(template: VariantTemplate, expressions: Expressions) -> Template:
+def compile_template(template: VariantTemplate, expressions: Environment) -> Template:
     """Compile every expression of a template once; refused ones fail when they are evaluated.
 
     Source: porch packagevariantset render.go, renderPackageVariantSpec.
@@ -171,7 +171,7 @@ def compile_template(template: VariantTemplate, expressions: Expressions) -> Tem
 
 
 def compile_map(
-    literals: Mapping[str, str], entries: Sequence[Mapping[str, str]], expressions: Expressions
+    literals: Mapping[str, str], entries: Sequence[Mapping[str, str]], expressions: Environment
 ) -> MapTemplate:
     """Compile one map template that stands alone.
 
@@ -184,7 +184,7 @@ def compile_map(
 class _Compiler:
     """Walks a template in the order of evaluation and remembers every expression."""
 
-    def __init__(self, expressions: Expressions) -> None:
+    def __init__(self, expressions: Environment) -> None:
         self.expressions = expressions
         self.found: list[Expression] = []
 

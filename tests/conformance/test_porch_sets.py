@@ -19,10 +19,10 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
+from reconciler.cel import Environment, Failure
 from reconciler.errors import Location
 from reconciler.expand.diff import diff_variants
 from reconciler.expand.expansion import expand
-from reconciler.expand.expressions import EngineName, Expressions, Failure
 from reconciler.expand.findings import joined
 from reconciler.expand.names import variant_identifier, variant_name
 from reconciler.expand.rendering import Renderer, RenderError
@@ -49,7 +49,6 @@ from tests.support.conformance import Case, vectors
 
 HERE = Source(Location("vector.yaml", 1))
 COMMIT = Commit(Oid("0" * 40), 0)
-ENGINES = [EngineName.GOOGLE, EngineName.PORTABLE]
 
 INDEXED_CONVERSION = re.compile(r"\b(int|uint|double|bool|timestamp|duration)\(\w+(\.\w+)*\[")
 """Divergence 1 of docs/divergences.md: what cel-go refuses by a defect of its checker."""
@@ -149,8 +148,7 @@ def _named(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", vectors("porch", "PackageVariantSpecRendering"))
-@pytest.mark.parametrize("engine", ENGINES)
-def test_rendering(case: Case, engine: EngineName) -> None:
+def test_rendering(case: Case) -> None:
     found = case["downstream"]
     template = found["template"]
     if INDEXED_CONVERSION.search(str(template)):
@@ -162,7 +160,7 @@ def test_rendering(case: Case, engine: EngineName) -> None:
     compiled = None if template is None else VariantTemplate.model_validate(template)
     context = Context(("spec",), found["repoDefault"], found["packageDefault"], compiled, given)
     upstream = metadata(case["upstreamPackageRevision"]["metadata"])
-    renderer = Renderer(spec.upstream, upstream, repositories, Expressions(Limits(), engine=engine))
+    renderer = Renderer(spec.upstream, upstream, repositories, Environment(Limits()))
 
     rendered, error = attempt(lambda: renderer.render(context), RenderError)
 
@@ -198,11 +196,10 @@ def _is_same_error(got: str, expected: str) -> bool:
 
 
 @pytest.mark.parametrize("case", vectors("porch", "CelExpression"))
-@pytest.mark.parametrize("engine", ENGINES)
-def test_expression(case: Case, engine: EngineName) -> None:
+def test_expression(case: Case) -> None:
     if case["expectedError"] and INDEXED_CONVERSION.search(case["expr"]):
         pytest.skip("divergence 1: the conversion of an indexed value works here")
-    expressions = Expressions(Limits(), engine=engine)
+    expressions = Environment(Limits())
 
     got = expressions.run(case["expr"], _inputs(case["inputs"]))
 
@@ -225,9 +222,8 @@ def _inputs(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", vectors("porch", "MapExpressionOverlay"))
-@pytest.mark.parametrize("engine", ENGINES)
-def test_map_expressions(case: Case, engine: EngineName) -> None:
-    expressions = Expressions(Limits(), engine=engine)
+def test_map_expressions(case: Case) -> None:
+    expressions = Environment(Limits())
     overlay: MapTemplate = compile_map(case["map"], case["mapExprs"], expressions)
     scope = Scope(expressions, expressions.bind(_inputs(case["inputs"])))
 

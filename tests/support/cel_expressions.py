@@ -3,8 +3,8 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from reconciler.expand.expressions.signatures import STANDARD, STRING_EXTENSION, Overload
-from reconciler.expand.expressions.types import (
+from reconciler.cel.functions import STANDARD, STRING_EXTENSION, Overload
+from reconciler.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -262,3 +262,39 @@ _LEAVES: Mapping[Type, Callable[[Generator], str]] = {
     TIMESTAMP: _timestamp,
     DURATION: _duration,
 }
+
+
+def draw_map_expression(random_: random.Random) -> str:
+    """Return an expression that makes a list of a map's keys and uses it; some uses show the order."""
+    source = random_.choice(
+        ("target.labels", "target.annotations", "{'b': '1', 'a': '2', 'c': '3', 'd': '4'}")
+    )
+    keys = random_.choice(
+        (f"{source}.map(k, k)", f"{source}.map(k, k + '!')", f"{source}.filter(k, k != '')")
+    )
+    for _ in range(random_.randrange(3)):
+        keys = random_.choice(
+            (
+                f"{keys}.map(x, x + '.')",
+                f"{keys}.filter(x, size(x) > 0)",
+                f"({keys} + {keys})",
+                f"(target.name == 'site-7' ? {keys} : {keys})",
+                f"dyn({keys})",
+                f"[{keys}][0]",
+                f"{{'x': {keys}}}.x",
+            )
+        )
+    use = random_.choice(
+        (
+            "{}[1]",
+            "{}.join(',')",
+            "string({} == ['region', 'n'])",
+            "{}.map(x, [x])[1][0]",
+            "string(size({}))",
+            "'n' in {} ? 'yes' : 'no'",
+            "{}.exists(x, x == 'n') ? 'yes' : 'no'",
+            "{}.all(x, x != 'q') ? 'yes' : 'no'",
+            "{}.exists_one(x, x == 'n') ? 'yes' : 'no'",
+        )
+    )
+    return use.format(keys)

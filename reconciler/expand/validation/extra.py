@@ -14,7 +14,7 @@ from reconciler.api.porch import (
     Upstream,
     VariantTemplate,
 )
-from reconciler.expand.expressions import Expressions, Failure, Program
+from reconciler.cel import Environment, Failure, Program
 from reconciler.expand.findings import Finding, field_name
 from reconciler.expand.hints import hint_for
 from reconciler.expand.names import is_object_name
@@ -62,7 +62,7 @@ def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
         yield Finding(path, message, Reason.INVALID_NAME, hint)
 
 
-def check_set(spec: PackageVariantSetSpec, expressions: Expressions) -> tuple[Finding, ...]:
+def check_set(spec: PackageVariantSetSpec, expressions: Environment) -> tuple[Finding, ...]:
     """Return what is wrong with a set beyond what Porch would say: expressions above all.
 
     Every expression is checked here without any object, so that a pull request shows the fault.
@@ -101,7 +101,7 @@ def _function(function: Function, path: FieldPath) -> Iterator[Finding]:
         yield Finding((*path, "name"), f"{field_name(path)}.name must not contain '.'")
 
 
-def _target(target: Target, path: FieldPath, expressions: Expressions) -> Iterator[Finding]:
+def _target(target: Target, path: FieldPath, expressions: Environment) -> Iterator[Finding]:
     for name, selector in (
         ("repositorySelector", target.repository_selector),
         ("objectSelector", target.object_selector),

@@ -3,8 +3,8 @@
 from typing import Any
 
 from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant, PackageVariantSet
+from reconciler.cel import Environment
 from reconciler.expand import expand
-from reconciler.expand.expressions import Expressions
 from reconciler.expand.manifests import to_manifest
 from reconciler.expand.migration import migrate_set
 from reconciler.expand.validation import check_set, validate_set
@@ -66,7 +66,7 @@ def test_an_old_set_is_translated_into_a_valid_one() -> None:
 
     manifest = PackageVariantSet.model_validate(load_documents(text.encode())[0].value)
     assert validate_set(manifest.spec) == ()
-    assert check_set(manifest.spec, Expressions(Limits())) == ()
+    assert check_set(manifest.spec, Environment(Limits())) == ()
     assert manifest.spec.model_dump(by_alias=True, exclude_none=True) == {
         "upstream": {"repo": "blueprints", "package": "app", "revision": 3},
         "targets": [

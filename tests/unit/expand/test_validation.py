@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
-from reconciler.expand.expressions import Expressions
+from reconciler.cel import Environment
 from reconciler.expand.validation import check_set, check_variant, validate_set
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
@@ -98,18 +98,18 @@ def spec(template: dict[str, Any], **target: Any) -> PackageVariantSetSpec:
 def test_a_fault_of_a_template_is_named_at_its_field(fault: Fault) -> None:
     wrong = spec(fault.template)
 
-    (finding,) = check_set(wrong, Expressions(Limits()))
+    (finding,) = check_set(wrong, Environment(Limits()))
 
     assert (finding.message, finding.path) == (fault.message, ("spec", "targets", 0, "template", *fault.path))
     assert validate_set(wrong) == ()
-    assert check_set(spec(fault.twin), Expressions(Limits())) == ()
+    assert check_set(spec(fault.twin), Environment(Limits())) == ()
 
 
 def test_a_wrong_selector_is_named_at_its_term() -> None:
     terms = [{"key": "a", "operator": "Near"}]
     wrong = spec({}, objectSelector={"apiVersion": "v1", "kind": "Pod", "matchExpressions": terms})
 
-    (finding,) = check_set(wrong, Expressions(Limits()))
+    (finding,) = check_set(wrong, Environment(Limits()))
 
     assert finding.message == (
         'spec.targets[0].objectSelector: "Near" is not a valid label selector operator'
@@ -118,7 +118,7 @@ def test_a_wrong_selector_is_named_at_its_term() -> None:
 
 
 def test_a_fault_inside_an_expression_has_its_offset() -> None:
-    (finding,) = check_set(spec(expr("'a' +\n  nope")), Expressions(Limits()))
+    (finding,) = check_set(spec(expr("'a' +\n  nope")), Environment(Limits()))
 
     assert finding.reason is Reason.INVALID_EXPRESSION
     assert finding.offset == len("'a' +\n  ")

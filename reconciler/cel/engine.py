@@ -1,70 +1,68 @@
-"""Google's cel-cpp: the evaluator wherever its wheel exists.
+"""Evaluation by Google's cel-cpp, with its errors in the words of cel-go.
 
-It returns run-time errors as values, whose text would otherwise become a package name: the type
-of every result is tested.
+cel-cpp returns run-time errors as values, whose text would otherwise become a package name, and
+unbound names as UNKNOWN: the type of every result is tested.
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
-from reconciler.expand.expressions.engine import Inputs, Result, no_string
-from reconciler.expand.expressions.errors import Failure
-from reconciler.expand.expressions.nodes import Node
-from reconciler.expand.expressions.signatures import STRINGS, VARIABLES
+from reconciler.cel.errors import Failure, not_a_string
+from reconciler.cel.functions import STRINGS, VARIABLES
+from reconciler.cel.syntax import Node
 
 _STRING = cel.Type.STRING
 _ERROR = cel.Type.ERROR
 _UNKNOWN = cel.Type.UNKNOWN
 _TYPES = {"string": _STRING, "dyn": cel.Type.DYN}
 
-_WORDS = (
+_CEL_GO_MESSAGES = (
     (re.compile(r'Key not found in map : "?(.*?)"?$', re.DOTALL), r"no such key: \1"),
     (re.compile(r'No value with name "(.*?)" found in Activation'), r"no such attribute(s): \1"),
     (re.compile(r"divide by zero"), "division by zero"),
     (re.compile(r"No matching overloads found : .*", re.DOTALL), "no such overload"),
 )
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+_LOCATION = re.compile(r"^.*?ERROR: <input>:-?\d+:-?\d+: ")
 
 
-class GoogleEngine:
-    """cel-cpp in the environment of Porch: five variables and the standard library."""
-
-    name = "cel-expr-python"
+class Engine:
+    """cel-cpp in the environment of Porch: five variables and the standard library. No method raises."""
 
     def __init__(self, extensions: frozenset[str] = frozenset()) -> None:
         self._env = _environment(extensions)
 
     def compile(self, text: str, tree: Node) -> Any:
-        """Return a program; cel-cpp's own checker has the last word."""
+        """Return a program, or a `Failure` where cel-cpp's own checker refuses the text."""
         try:
             return self._env.compile(text)
         except Exception as error:  # noqa: BLE001 - the binding raises RuntimeError, ValueError and its own
             first = str(error).split("\n", 1)[0]
-            message = re.sub(r"^.*?ERROR: <input>:-?\d+:-?\d+: ", "", first)
-            return Failure(_STATUS.sub("", message), tree.offset)
+            return Failure(_STATUS.sub("", _LOCATION.sub("", first)), tree.offset)
 
-    def bind(self, inputs: Inputs) -> Any:
-        """Return an activation."""
-        return self._env.Activation(inputs)
+    def bind(self, variables: Mapping[str, Any]) -> Any:
+        """Return an activation, which many programs can share."""
+        return self._env.Activation(variables)
 
-    def evaluate(self, program: Any, bound: Any) -> Result:
-        """Return the string, or a failure in cel-go's words where cel-cpp has others."""
+    def evaluate(self, program: Any, activation: Any) -> str | Failure:
+        """Return the string that a program gives, or why there is none."""
         try:
-            value = program.eval(activation=bound)
+            value = program.eval(activation=activation)
             kind = value.type()
             if kind == _STRING:
                 return str(value.plain_value())
             if kind == _ERROR:
-                return Failure(_in_go_words(str(value.plain_value())))
-        except Exception as error:  # noqa: BLE001 - nothing that one expression does may end the run
-            return Failure(_in_go_words(str(error)))
+                return Failure(_cel_go_message(str(value.plain_value())))
+        except Exception as error:  # noqa: BLE001 - one bad expression must not end the run
+            return Failure(_cel_go_message(str(error)))
         if kind == _UNKNOWN:
             return Failure("The result depends on something unknown")
-        return no_string(_kind(kind.name()))
+        return not_a_string(kind.name().partition("<")[0].lower())
 
 
 @cache
@@ -74,13 +72,9 @@ def _environment(extensions: frozenset[str]) -> Any:
     return cel.NewEnv(variables=variables, extensions=loaded)
 
 
-def _kind(name: str) -> str:
-    return name.partition("<")[0].lower()
-
-
-def _in_go_words(text: str) -> str:
+def _cel_go_message(text: str) -> str:
     text = _STATUS.sub("", text)
-    for pattern, words in _WORDS:
+    for pattern, replacement in _CEL_GO_MESSAGES:
         if match := pattern.search(text):
-            return match.expand(words)
+            return match.expand(replacement)
     return text.replace("\n", " ")

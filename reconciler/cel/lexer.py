@@ -1,4 +1,4 @@
-"""CEL's tokens, found in linear time, and a copy of the text that is safe to parse.
+"""Split an expression into tokens in linear time, and make a copy of it that is safe to parse.
 
 cel-python's lexer backtracks exponentially on backslashes, so it never sees the inside of a
 string: strings and comments are blanked out here, at the same length, and strings are decoded
@@ -8,7 +8,7 @@ by `literals`.
 import re
 from typing import NamedTuple
 
-from reconciler.expand.expressions.errors import ExpressionError
+from reconciler.cel.errors import CelError
 from reconciler.policy import Limits
 
 MAX_TOKENS = 1000
@@ -45,24 +45,24 @@ def scan(text: str, limits: Limits) -> tuple[Token, ...]:
     """Return the tokens of an expression, without blanks and comments. Linear in the text.
 
     Raises:
-        ExpressionError: The text is too long, nests too deeply, has too many tokens, or a
+        CelError: The text is too long, nests too deeply, has too many tokens, or a
             character starts none.
     """
     if len(text) <= limits.expression_bytes and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ExpressionError("Syntax error: an unpaired surrogate is no character", 0)
+        raise CelError("Syntax error: an unpaired surrogate is no character", 0)
     if len(text) > limits.expression_bytes or len(text.encode()) > limits.expression_bytes:
-        raise ExpressionError(f"The expression is longer than {limits.expression_bytes} bytes", 0)
+        raise CelError(f"The expression is longer than {limits.expression_bytes} bytes", 0)
     tokens = []
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ExpressionError(f"Syntax error: {_describe(text, position)}", position)
+            raise CelError(f"Syntax error: {_describe_error(text, position)}", position)
         if match.lastgroup != "blank":
             tokens.append(Token(str(match.lastgroup), match.group(), position))
         position = match.end()
     if len(tokens) > MAX_TOKENS:
-        raise ExpressionError(f"The expression has more than {MAX_TOKENS} tokens", tokens[MAX_TOKENS].start)
+        raise CelError(f"The expression has more than {MAX_TOKENS} tokens", tokens[MAX_TOKENS].start)
     _check_brackets(tokens, limits.expression_depth, len(text))
     return tuple(tokens)
 
@@ -74,10 +74,10 @@ def mask(text: str, tokens: tuple[Token, ...]) -> str:
     """
     out = [character if character in "\r\n" else " " for character in text]
     for index, token in enumerate(tokens):
-        shown = _mask_string(token.text) if token.kind == "string" else token.text
+        masked = _mask_string(token.text) if token.kind == "string" else token.text
         if token.text == "," and index + 1 < len(tokens) and tokens[index + 1].text in {"]", "}"}:
-            shown = " " if index and tokens[index - 1].text not in {"[", "{", ","} else ","
-        out[token.start : token.start + len(token.text)] = shown
+            masked = " " if index and tokens[index - 1].text not in {"[", "{", ","} else ","
+        out[token.start : token.start + len(token.text)] = masked
     return "".join(out)
 
 
@@ -98,14 +98,14 @@ def _check_brackets(tokens: list[Token], depth: int, end: int) -> None:
         if token.text in "([{":
             stack.append(token)
             if len(stack) > depth:
-                raise ExpressionError(f"More than {depth} terms are nested or chained", token.start)
+                raise CelError(f"More than {depth} terms are nested or chained", token.start)
         elif token.text in _OPEN and (not stack or stack.pop().text != _OPEN[token.text]):
-            raise ExpressionError(f"Syntax error: '{token.text}' closes nothing", token.start)
+            raise CelError(f"Syntax error: '{token.text}' has no opening bracket", token.start)
     if stack:
-        raise ExpressionError(f"Syntax error: '{stack[-1].text}' is never closed", min(stack[-1].start, end))
+        raise CelError(f"Syntax error: '{stack[-1].text}' is never closed", min(stack[-1].start, end))
 
 
-def _describe(text: str, position: int) -> str:
+def _describe_error(text: str, position: int) -> str:
     character = text[position]
     if character in "'\"":
         return "a string is never closed"

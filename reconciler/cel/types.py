@@ -1,4 +1,4 @@
-"""CEL's types, and which one may stand where another is asked for."""
+"""CEL's types, and which one is assignable to another."""
 
 from dataclasses import dataclass
 
@@ -45,7 +45,7 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def unordered(element: Type) -> Type:
-    """Return the type of lists made from the keys of a map, whose order no engine promises."""
+    """Return the type of lists made from the keys of a map, whose order is random."""
     return Type(UNORDERED, (element,))
 
 
@@ -55,7 +55,7 @@ def type_of(type_: Type) -> Type:
 
 
 def join(left: Type, right: Type) -> Type | None:
-    """Return the more general of two types if one may stand for the other, else None."""
+    """Return the more general of two types if one is assignable to the other, else None."""
     if left == right:
         return left
     if DYN in (left, right):
@@ -64,36 +64,36 @@ def join(left: Type, right: Type) -> Type | None:
         return type_of(DYN)
     if left.name != right.name or len(left.parameters) != len(right.parameters) or not left.parameters:
         return None
-    joined = [join(one, other) for one, other in zip(left.parameters, right.parameters, strict=True)]
+    joined = [join(*pair) for pair in zip(left.parameters, right.parameters, strict=True)]
     if None in joined:
         return None
-    return Type(left.name, tuple(one for one in joined if one is not None))
+    return Type(left.name, tuple(parameter for parameter in joined if parameter is not None))
 
 
-def unify(asked: Type, given: Type, bound: dict[Type, Type]) -> bool:
-    """Tell whether `given` may stand for `asked`, binding the type variables of `asked` in `bound`.
+def unify(parameter: Type, argument: Type, bound: dict[Type, Type]) -> bool:
+    """Tell whether an argument's type is assignable to a parameter's, binding type variables in `bound`.
 
-    An unordered list stands for nothing else, not even for dyn: its order must never show.
+    A list of a map's keys is assignable to nothing else, not even to dyn: its order must not show.
     """
-    if UNORDERED in (asked.name, given.name) and asked.name != given.name:
+    if UNORDERED in (parameter.name, argument.name) and parameter.name != argument.name:
         return False
-    if asked in VARIABLES:
-        joined = join(bound[asked], given) if asked in bound else given
+    if parameter in VARIABLES:
+        joined = join(bound[parameter], argument) if parameter in bound else argument
         if joined is None:
             return False
-        bound[asked] = joined
+        bound[parameter] = joined
         return True
-    if DYN in (asked, given):
-        for variable in asked.parameters:
+    if DYN in (parameter, argument):
+        for variable in parameter.parameters:
             unify(variable, DYN, bound)
         return True
-    if asked.name != given.name or len(asked.parameters) != len(given.parameters):
+    if parameter.name != argument.name or len(parameter.parameters) != len(argument.parameters):
         return False
-    return all(unify(a, g, bound) for a, g in zip(asked.parameters, given.parameters, strict=True))
+    return all(unify(*pair, bound) for pair in zip(parameter.parameters, argument.parameters, strict=True))
 
 
 def substitute(type_: Type, bound: dict[Type, Type]) -> Type:
-    """Replace type variables by what they were bound to; an unbound one is dyn."""
+    """Replace type variables by what they are bound to; an unbound one is dyn."""
     if type_ in VARIABLES:
         return bound.get(type_, DYN)
     return Type(type_.name, tuple(substitute(parameter, bound) for parameter in type_.parameters))

@@ -1,9 +1,9 @@
-"""The syntax tree of an expression: frozen nodes that know where they stand."""
+"""Syntax tree of an expression: frozen nodes with their offset in the text."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.expand.expressions import literals
+from reconciler.cel import literals
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ Node = Literal | Name | Select | Call | ListOf | MapOf | Message | Macro
 
 
 def children(node: Node) -> Iterator[Node]:
-    """Yield the nodes directly below one."""
+    """Yield the direct children of a node."""
     match node:
         case Select(operand=operand):
             yield operand

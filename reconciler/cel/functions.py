@@ -1,13 +1,13 @@
-"""Which functions exist, on which types: CEL's standard library, and its strings extension.
+"""Signatures of the functions that expressions may call: CEL's standard library and its strings extension.
 
-What Porch's environment has and is missing here is refused: time zones, and conversions on
-which engines differ (docs/divergences.md).
+A function of Porch's environment that is missing here is refused: time zones, and conversions for
+which cel-cpp and cel-go give different answers (docs/divergences.md).
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reconciler.expand.expressions.types import (
+from reconciler.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -142,13 +142,14 @@ TYPE_NAMES: Mapping[str, Type] = {
     "null_type": type_of(NULL),
 }
 
-WRAPPERS: Mapping[str, tuple[Type, str | bool | int | float | bytes]] = {
-    "google.protobuf.StringValue": (STRING, ""),
-    "google.protobuf.BoolValue": (BOOL, False),
-    "google.protobuf.Int64Value": (INT, 0),
-    "google.protobuf.DoubleValue": (DOUBLE, 0.0),
-    "google.protobuf.BytesValue": (BYTES, b""),
+WRAPPERS: Mapping[str, Type] = {
+    "google.protobuf.StringValue": STRING,
+    "google.protobuf.BoolValue": BOOL,
+    "google.protobuf.Int64Value": INT,
+    "google.protobuf.DoubleValue": DOUBLE,
+    "google.protobuf.BytesValue": BYTES,
 }
+"""Message types that expressions may build, and the type that CEL gives their value."""
 
 VARIABLES: Mapping[str, Type] = {
     "repoDefault": STRING,

@@ -1,14 +1,14 @@
-"""A bound on what an expression may cost: how often its comprehensions turn, how long its strings grow.
+"""Bound the cost of an expression before it runs: iterations of comprehensions and length of strings.
 
-The bound is the reason why evaluation needs no watch: what passes ends soon in every engine.
-Sizes that are only known at run time are assumed; an object far beyond them fails at run time.
+An expression within the bound ends soon, so that evaluation needs no time limit. Sizes that are known
+only at run time are assumed; an object far beyond them fails at run time.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from reconciler.expand.expressions.errors import ExpressionError
-from reconciler.expand.expressions.nodes import (
+from reconciler.cel.errors import CelError
+from reconciler.cel.syntax import (
     Call,
     Literal,
     Macro,
@@ -38,13 +38,11 @@ def check_cost(node: Node, limits: Limits) -> None:
     """Refuse an expression whose estimated cost is out of bounds.
 
     Raises:
-        ExpressionError: Too many iterations, steps or characters.
+        CelError: Too many iterations, steps or characters.
     """
     bound = _bound(node, {}, limits)
     if bound.steps > limits.expression_cost:
-        raise ExpressionError(
-            f"The expression may cost more than {limits.expression_cost} steps", node.offset
-        )
+        raise CelError(f"The expression may cost more than {limits.expression_cost} steps", node.offset)
 
 
 def _bound(node: Node, scope: Mapping[str, Bound], limits: Limits) -> Bound:
@@ -54,9 +52,9 @@ def _bound(node: Node, scope: Mapping[str, Bound], limits: Limits) -> Bound:
     else:
         bound = _combine(node, scope, [_bound(child, scope, limits) for child in children(node)])
     if bound.iterations > ITERATIONS:
-        raise ExpressionError(f"Comprehensions may turn more than {ITERATIONS} times", node.offset)
+        raise CelError(f"Comprehensions may turn more than {ITERATIONS} times", node.offset)
     if bound.characters > CHARACTERS or bound.elements > CHARACTERS:
-        raise ExpressionError(f"A value may grow beyond {CHARACTERS} characters", node.offset)
+        raise CelError(f"A value may grow beyond {CHARACTERS} characters", node.offset)
     return bound
 
 

@@ -1,8 +1,8 @@
-"""The values of CEL literals, decoded from their text."""
+"""Decode the text of CEL literals into values."""
 
 import re
 
-from reconciler.expand.expressions.errors import ExpressionError
+from reconciler.cel.errors import CelError
 
 INT_MIN, INT_MAX, UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
@@ -30,7 +30,7 @@ def decode_string(text: str, offset: int) -> str | bytes:
     """Return the value of a string or bytes literal.
 
     Raises:
-        ExpressionError: An escape is not one of CEL's.
+        CelError: An escape is not one of CEL's.
     """
     is_bytes = text[0] in "bB"
     body = text[1:] if is_bytes else text
@@ -48,36 +48,36 @@ def decode_number(text: str, offset: int) -> int | float | Uint:
     """Return the value of a number literal, with its sign.
 
     Raises:
-        ExpressionError: The number is not one of CEL's, or does not fit.
+        CelError: The number is not one of CEL's, or does not fit.
     """
     if _FLOAT.fullmatch(text):
         return float(text)
     digits = text.rstrip("uU")
     if not _INTEGER.fullmatch(digits) or len(text) - len(digits) > 1:
-        raise ExpressionError(f"Syntax error: '{text}' is not a number", offset)
+        raise CelError(f"Syntax error: '{text}' is not a number", offset)
     value = int(digits, 16) if "x" in digits.lower() else int(digits)
     if digits != text:
         if not 0 <= value <= UINT_MAX:
-            raise ExpressionError("The unsigned integer is out of range", offset)
+            raise CelError("The unsigned integer is out of range", offset)
         return Uint(value)
     if not INT_MIN <= value <= INT_MAX:
-        raise ExpressionError("The integer is out of range", offset)
+        raise CelError("The integer is out of range", offset)
     return value
 
 
 def _unescape(text: str, offset: int) -> str:
-    def one(match: re.Match[str]) -> str:
-        kind, found = match.lastgroup, match.group(match.lastgroup or 0)
+    def unescape(match: re.Match[str]) -> str:
+        kind, code = match.lastgroup, match.group(match.lastgroup or 0)
         if kind == "simple":
-            return _SIMPLE.get(found, found)
+            return _SIMPLE.get(code, code)
         if kind == "bad":
-            raise ExpressionError(f"Syntax error: unknown escape '\\{found}'", offset + match.start())
-        point = int(found, 8 if kind == "octal" else 16)
+            raise CelError(f"Syntax error: unknown escape '\\{code}'", offset + match.start())
+        point = int(code, 8 if kind == "octal" else 16)
         if point >= _END or point in _SURROGATES:
-            raise ExpressionError("Syntax error: an escape is no Unicode character", offset + match.start())
+            raise CelError("Syntax error: an escape is no Unicode character", offset + match.start())
         return chr(point)
 
-    return _ESCAPE.sub(one, text)
+    return _ESCAPE.sub(unescape, text)
 
 
 def _unescape_bytes(text: str, offset: int) -> bytes:
@@ -86,10 +86,10 @@ def _unescape_bytes(text: str, offset: int) -> bytes:
         out.append(text[last : match.start()].encode())
         last = match.end()
         if match.lastgroup in {"octal", "hex"}:
-            found = match.group(match.lastgroup)
-            out.append(bytes([int(found, 8 if match.lastgroup == "octal" else 16)]))
+            code = match.group(match.lastgroup)
+            out.append(bytes([int(code, 8 if match.lastgroup == "octal" else 16)]))
         elif match.lastgroup in {"short", "long"}:
-            raise ExpressionError("Syntax error: bytes have no Unicode escapes", offset + match.start())
+            raise CelError("Syntax error: bytes have no Unicode escapes", offset + match.start())
         else:
             out.append(_unescape(match.group(), offset + match.start()).encode())
     out.append(text[last:].encode())

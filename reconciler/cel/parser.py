@@ -1,4 +1,4 @@
-"""From text to syntax tree, by cel-python's parser.
+"""Parse the text of an expression into a syntax tree, by cel-python's parser.
 
 Importing this module costs a fifth of a second, so it is imported when the first expression comes.
 """
@@ -9,9 +9,11 @@ from typing import Any
 import celpy.celparser
 from lark import Token, Tree
 
-from reconciler.expand.expressions import literals
-from reconciler.expand.expressions.errors import ExpressionError
-from reconciler.expand.expressions.nodes import (
+from reconciler.cel import literals
+from reconciler.cel.errors import CelError
+from reconciler.cel.lexer import Token as Lexeme
+from reconciler.cel.lexer import mask, scan
+from reconciler.cel.syntax import (
     Call,
     ListOf,
     Literal,
@@ -22,8 +24,6 @@ from reconciler.expand.expressions.nodes import (
     Node,
     Select,
 )
-from reconciler.expand.expressions.tokens import Token as Lexeme
-from reconciler.expand.expressions.tokens import mask, scan
 from reconciler.policy import Limits
 
 MACROS = frozenset({"all", "exists", "exists_one", "map", "filter"})
@@ -39,7 +39,7 @@ def parse(text: str, limits: Limits) -> Node:
     """Parse an expression.
 
     Raises:
-        ExpressionError: It is not CEL, or beyond one of the limits.
+        CelError: It is not CEL, or beyond one of the limits.
     """
     tokens = scan(text, limits)
     strings = {token.start: token.text for token in tokens if token.kind == "string"}
@@ -52,7 +52,7 @@ def parse(text: str, limits: Limits) -> Node:
 
 
 class _Builder:
-    """Turns lark's tree into ours, skipping the levels of the grammar that decide nothing."""
+    """Convert lark's tree, skipping levels of the grammar that have a single child."""
 
     def __init__(self, strings: Mapping[int, str], depth: int) -> None:
         self.strings = strings
@@ -62,7 +62,7 @@ class _Builder:
         while tree.data in _CHAIN and len(tree.children) == 1:
             tree = _tree(tree.children[0])
         if depth > self.limit:
-            raise ExpressionError(f"More than {self.limit} terms are nested or chained", _start(tree))
+            raise CelError(f"More than {self.limit} terms are nested or chained", _start(tree))
         return _BUILDERS[tree.data](self, tree, depth)
 
     def condition(self, tree: Tree[Token], depth: int) -> Node:
@@ -107,7 +107,7 @@ class _Builder:
         arguments = self.arguments(tree.children[1:], depth)
         if name.value == "has" and len(arguments) == 1:
             if not isinstance(arguments[0], Select):
-                raise ExpressionError(
+                raise CelError(
                     "The argument of has() must be a field, as in has(target.labels.x)", _start(name)
                 )
             return Select(_start(name), arguments[0].operand, arguments[0].field, test=True)
@@ -138,7 +138,7 @@ class _Builder:
     def name(self, tree: Tree[Token], _depth: int) -> Node:
         token = _token(tree.children[-1])
         if token.value in RESERVED:
-            raise ExpressionError(f"Syntax error: reserved identifier '{token.value}'", _start(token))
+            raise CelError(f"Syntax error: reserved identifier '{token.value}'", _start(token))
         return Name(_start(token), f".{token.value}" if tree.data == "dot_ident" else token.value)
 
     def literal(self, tree: Tree[Token], _depth: int) -> Node:
@@ -199,7 +199,7 @@ _BUILDERS: dict[str, Callable[[_Builder, Tree[Token], int], Node]] = {
 def _macro(name: Token, target: Node, arguments: tuple[Node, ...]) -> Macro:
     variable, *rest = arguments
     if not isinstance(variable, Name) or variable.name.startswith("__"):
-        raise ExpressionError(f"The first argument of {name.value}() must be a simple name", variable.offset)
+        raise CelError(f"The first argument of {name.value}() must be a simple name", variable.offset)
     return Macro(_start(name), name.value, target, variable.name, tuple(rest))
 
 
@@ -209,7 +209,7 @@ def _dotted(node: Node) -> str:
             return name
         case Select(operand=operand, field=field, test=False):
             return f"{_dotted(operand)}.{field}"
-    raise ExpressionError("Syntax error: '{' follows something that is not a message name", node.offset)
+    raise CelError("Syntax error: '{' follows something that is not a message name", node.offset)
 
 
 def _tree(child: Any) -> Tree[Token]:
@@ -225,14 +225,14 @@ def _start(child: Tree[Token] | Token) -> int:
     return start or 0
 
 
-def _syntax_error(text: str, tokens: tuple[Lexeme, ...], error: Any) -> ExpressionError:
+def _syntax_error(text: str, tokens: tuple[Lexeme, ...], error: Any) -> CelError:
     lines = text.split("\n")
     line, column = error.line or -1, error.column or -1
     offset = len(text)
     at_end = getattr(getattr(error.__context__, "token", None), "type", "") == "$END"
     if not at_end and 1 <= line <= len(lines) and column >= 1:
         offset = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1
-    found = next((token for token in tokens if token.start >= offset), None)
-    if found is None:
-        return ExpressionError("Syntax error: unexpected end of the expression", len(text))
-    return ExpressionError(f"Syntax error: unexpected {found.text[:20]}", found.start)
+    unexpected = next((token for token in tokens if token.start >= offset), None)
+    if unexpected is None:
+        return CelError("Syntax error: unexpected end of the expression", len(text))
+    return CelError(f"Syntax error: unexpected {unexpected.text[:20]}", unexpected.start)

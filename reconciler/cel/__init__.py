@@ -1,0 +1,104 @@
+"""CEL in the environment of Porch: parse, check and compile an expression once, then evaluate it.
+
+cel-python parses and gives the tree for the static check; Google's cel-cpp (cel-expr-python) evaluates.
+What cel-cpp would answer differently from cel-go, which Porch uses, the static check refuses.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from reconciler.cel.check import check
+from reconciler.cel.cost import check_cost
+from reconciler.cel.errors import CelError, Failure, not_a_string
+from reconciler.cel.functions import STRINGS
+from reconciler.cel.syntax import Literal
+from reconciler.cel.types import DYN, STRING
+from reconciler.errors import MissingEngineError
+from reconciler.policy import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from reconciler.cel.engine import Engine
+
+__all__ = ["EXTENSIONS", "Environment", "Failure", "Program"]
+
+EXTENSIONS = frozenset({STRINGS})
+"""Extension libraries that a set may enable by annotation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A checked and compiled expression; `constant` is its value where it is a string literal."""
+
+    text: str
+    code: Any
+    constant: str | None = None
+
+
+class Environment:
+    """The variables and functions that expressions of one set see, and a cache of compiled programs.
+
+    Each distinct text is compiled once. `compile` and `evaluate` return a `Failure` instead of raising.
+
+    Raises:
+        MissingEngineError: cel-expr-python has no wheel for this platform.
+
+    Source: porch packagevariantset render.go, compileExpr and evalExpr.
+    """
+
+    def __init__(self, limits: Limits, extensions: frozenset[str] = frozenset()) -> None:
+        self._limits = limits
+        self._extensions = extensions
+        self._engine = _load_engine(extensions)
+        self._programs: dict[str, Program | Failure] = {}
+
+    def compile(self, text: str) -> Program | Failure:
+        """Return the program of an expression, or why it is refused and where."""
+        program = self._programs.get(text)
+        if program is None:
+            program = self._programs[text] = self._compile(text)
+        return program
+
+    def bind(self, variables: "Mapping[str, Any]") -> Any:
+        """Convert variables (strings, and maps of strings and maps) once for many evaluations.
+
+        A variable that is left out is not known yet: an expression that reads it fails.
+        """
+        return self._engine.bind(variables)
+
+    def evaluate(self, program: Program, activation: Any) -> str | Failure:
+        """Return the string that a program gives for bound variables, or why there is none."""
+        return self._engine.evaluate(program.code, activation)
+
+    def run(self, text: str, variables: "Mapping[str, Any]") -> str | Failure:
+        """Compile and evaluate one expression."""
+        program = self.compile(text)
+        return program if isinstance(program, Failure) else self.evaluate(program, self.bind(variables))
+
+    def _compile(self, text: str) -> Program | Failure:
+        # The parser's grammar takes a fifth of a second to import: only sets with expressions pay for it.
+        from reconciler.cel.parser import parse  # noqa: PLC0415
+
+        try:
+            tree = parse(text, self._limits)
+            type_ = check(tree, self._extensions)
+            check_cost(tree, self._limits)
+        except CelError as error:
+            return error.failure
+        if type_ not in {STRING, DYN}:
+            return not_a_string(type_.name, tree.offset)
+        code = self._engine.compile(text, tree)
+        if isinstance(code, Failure):
+            return code
+        constant = tree.value if isinstance(tree, Literal) and isinstance(tree.value, str) else None
+        return Program(text, code, constant)
+
+
+def _load_engine(extensions: frozenset[str]) -> "Engine":
+    """Import the evaluator when the first set needs it; it exists for common platforms only."""
+    try:
+        from reconciler.cel.engine import Engine  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingEngineError from error
+    return Engine(extensions)
