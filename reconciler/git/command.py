@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def run_git(
     command += [f"--git-dir={directory}"] if directory else []
     with effect(f"git {arguments[0]}"):
         _started.add()
-        process = _start([*command, *arguments], environment(os.environ, credential))
+        process = _start([*command, *arguments], environment(os.environ, credential), with_input=bool(stdin))
         return _communicate(process, stdin, timeout_s, finish=arguments[0] == "push")
 
 
@@ -137,11 +138,11 @@ def last_line(text: str) -> str:
     return (telling or lines or ["no message"])[-1]
 
 
-def _start(command: list[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], env: dict[str, str], *, with_input: bool) -> subprocess.Popen[bytes]:
     """Start a process in a group of its own: a signal to ours does not reach it."""
     return subprocess.Popen(
         command,
-        stdin=subprocess.PIPE,
+        stdin=subprocess.PIPE if with_input else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=env,
@@ -152,11 +153,11 @@ def _start(command: list[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
 def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, *, finish: bool) -> Ran:
     until = time.monotonic() + timeout_s
     try:
+        _feed(process, stdin)
         while True:
             try:
-                out, err = process.communicate(stdin, timeout=_LISTEN_S)
+                out, err = process.communicate(timeout=_LISTEN_S)
             except subprocess.TimeoutExpired:
-                stdin = b""  # what was given is being sent; it may not be given again
                 if time.monotonic() > until:
                     raise UnavailableError(f"git did not answer within {timeout_s:.0f} s") from None
                 if not finish:
@@ -167,6 +168,26 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         raise
+
+
+def _feed(process: subprocess.Popen[bytes], stdin: bytes) -> None:
+    """Send a process its input from a thread, which ends with the process.
+
+    Not by `communicate`: called again after a timeout it neither sends the rest of an input that does
+    not fit into the pipe nor closes the pipe, so that the process waits for ever.
+    """
+    pipe, process.stdin = process.stdin, None
+    if pipe is None:
+        return
+
+    def send() -> None:
+        with suppress(OSError):  # the process may end before it has read everything
+            try:
+                pipe.write(stdin)
+            finally:
+                pipe.close()
+
+    threading.Thread(target=send, name="git input", daemon=True).start()
 
 
 def _helper_options(remote: str, credential: Credential | None) -> list[str]:
