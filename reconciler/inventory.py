@@ -1,6 +1,6 @@
 """All that the core may know: one immutable value that `read` fills and nothing else changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -70,7 +70,10 @@ class FoundDocument:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotObject:
-    """One object of the cluster snapshot; Secret data never gets here."""
+    """One object of the cluster snapshot; Secret data never gets here.
+
+    `content` is the body, or makes it: JSON is decoded only where somebody reads the body.
+    """
 
     api_version: str
     kind: str
@@ -78,8 +81,13 @@ class SnapshotObject:
     name: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    body: Mapping[str, Any]
+    content: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
     location: Location
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """The whole object as plain dictionaries, lists and scalars, whatever form its file has."""
+        return self.content() if callable(self.content) else self.content
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """One snapshot file: bytes in, cluster objects out, the parts that nobody may see dropped on the way."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from reconciler.errors import Location, Problem
 from reconciler.inventory import SnapshotObject
-from reconciler.krm.yaml import YamlLimits
+from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
 from reconciler.read.documents import FoundObject, parse_file
 from reconciler.reasons import Reason
 
@@ -60,10 +61,12 @@ class _List(Struct, gc=False, rename={"api_version": "apiVersion"}):
 
 _as_object = msgspec.json.Decoder(_Object).decode
 _as_list = msgspec.json.Decoder(_List).decode
+_as_value = msgspec.json.Decoder(float_hook=type_number).decode
+_LONG_INTEGER = re.compile(rb"[0-9]{19}")
 
 
-class LazyBody(Mapping[str, Any]):
-    """The body of one object, kept as JSON until somebody looks at it: almost nobody does."""
+class JsonBody:
+    """The body of one object, kept as JSON until somebody calls for it: almost nobody does."""
 
     __slots__ = ("_raw", "_value")
 
@@ -71,23 +74,35 @@ class LazyBody(Mapping[str, Any]):
         self._raw: bytes | Raw | None = raw
         self._value: dict[str, Any] = {}
 
-    def _load(self) -> dict[str, Any]:
+    def __call__(self) -> dict[str, Any]:
+        """Return the body without its private parts, decoded by the first call."""
         if self._raw is not None:
-            self._value = drop_private(msgspec.json.decode(self._raw))
+            self._value = drop_private(_decode(self._raw))
             self._raw = None
         return self._value
 
-    def __getitem__(self, key: str) -> Any:
-        return self._load()[key]
+    def __eq__(self, other: object) -> bool:
+        return self() == other() if isinstance(other, JsonBody) else NotImplemented
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._load())
+    def __hash__(self) -> int:
+        return hash(JsonBody)
 
-    def __len__(self) -> int:
-        return len(self._load())
 
-    def __repr__(self) -> str:
-        return "LazyBody(…)"
+def _decode(raw: bytes | Raw) -> Any:
+    """Return a JSON value with its numbers typed as Kubernetes does, so that it equals the same in YAML.
+
+    Total for a `Raw` that was decoded: that is JSON, of which only the range of numbers is unchecked.
+    """
+    value = _as_value(raw)
+    return _with_int64(value) if _LONG_INTEGER.search(bytes(raw)) else value
+
+
+def _with_int64(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_int64(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_with_int64(child) for child in value]
+    return type_number(str(value)) if type(value) is int else value
 
 
 def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +128,7 @@ def parse_snapshot_file(path: str, data: bytes, limits: YamlLimits) -> FileObjec
         hint = "Split it, or raise spec.limits.snapshotFileBytes."
         return FileObjects(problems=(Problem(Location(path), Reason.INVALID_SNAPSHOT, message, hint),))
     if path.endswith(JSON_LINES):
-        return _parse_lines(path, data)
+        return _parse_lines(path, data, limits)
     if data.lstrip()[:1] == b"{":
         return _parse_json(path, data, limits)
     return _parse_yaml(path, data, limits)
@@ -125,13 +140,13 @@ def _parse_json(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
     except (msgspec.DecodeError, RecursionError) as error:
         first, _, rest = data.lstrip().partition(b"\n")
         if rest.lstrip().startswith(b"{") and _is_json(first):
-            return _parse_lines(path, data)
+            return _parse_lines(path, data, limits)
         if path.endswith(".json"):
             return FileObjects(problems=(_problem(Location(path), str(error)),))
         return _parse_yaml(path, data, limits)
     if top.items is UNSET:
-        return _merge([_one(path, 1, Raw(data), "", "")])
-    return _parse_items(path, data, top)
+        return _merge([_one(path, 1, Raw(data), limits)])
+    return _parse_items(path, data, top, limits)
 
 
 def _is_json(line: bytes) -> bool:
@@ -142,7 +157,7 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _parse_items(path: str, data: bytes, top: _List) -> FileObjects:
+def _parse_items(path: str, data: bytes, top: _List, limits: YamlLimits) -> FileObjects:
     """Parse a list as kubectl prints it (`kind: List`) or the server answers it (`kind: ClusterList`)."""
     items = top.items or []
     kind = top.kind.removesuffix("List")
@@ -150,41 +165,58 @@ def _parse_items(path: str, data: bytes, top: _List) -> FileObjects:
     partial = bool(top.metadata and top.metadata.rest)
     lines = item_lines(data, len(items)) if items else ()
     found = _merge(
-        _one(path, line, raw, top.api_version if kind else "", kind)
+        _one(path, line, raw, limits, (top.api_version, kind) if kind else ("", ""))
         for line, raw in zip(lines, items, strict=True)
     )
     return found._replace(lists=typed, partial=partial)
 
 
-def _parse_lines(path: str, data: bytes) -> FileObjects:
+def _parse_lines(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
     return _merge(
-        _one(path, number, Raw(line), "", "")
+        _one(path, number, Raw(line), limits)
         for number, line in enumerate(data.split(b"\n"), start=1)
         if line and not line.isspace()
     )
 
 
-def _one(path: str, line: int, raw: Raw, api_version: str, kind: str) -> SnapshotObject | Problem:
+def _one(
+    path: str, line: int, raw: Raw, limits: YamlLimits, common: tuple[str, str] = ("", "")
+) -> SnapshotObject | Problem:
     """Return one JSON value as an object; what the list says of its items fills in what they leave out."""
+    api_version, kind = common
     try:
         found = _as_object(raw)
+        _check_depth(raw, limits)
         metadata = found.metadata
         if metadata is None or not metadata.name:
             return _problem(Location(path, line), "An object has no metadata.name")
         if kind and not found.kind:
-            filled = {"apiVersion": api_version, "kind": kind, **msgspec.json.decode(raw)}
-            return _one(path, line, Raw(msgspec.json.encode(filled)), "", "")
+            filled = {"apiVersion": api_version, "kind": kind, **_decode(raw)}
+            return _one(path, line, Raw(msgspec.json.encode(filled)), limits)
         if not found.kind or not found.api_version:
             return _problem(Location(path, line), "An object has no apiVersion or kind")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return _problem(Location(path, line), str(error))
+    except YamlError as error:
+        return _problem(Location(path, line), error.message)
     if found.kind == "Secret":
-        raw = Raw(msgspec.json.encode(drop_private(msgspec.json.decode(raw))))
-    return _snapshot_object(found, metadata, metadata.name, LazyBody(raw), Location(path, line))
+        raw = Raw(msgspec.json.encode(drop_private(_decode(raw))))
+    return _snapshot_object(found, metadata, metadata.name, JsonBody(raw), Location(path, line))
+
+
+def _check_depth(raw: Raw, limits: YamlLimits) -> None:
+    """Refuse an object that nests deeper than YAML may.
+
+    Raises:
+        YamlError: It does.
+    """
+    data = bytes(raw)
+    if data.count(b"{") + data.count(b"[") > limits.max_depth:  # so that few objects are parsed for it
+        load_json(data, limits, check_duplicates=False)
 
 
 def _snapshot_object(
-    known: _Object, metadata: _Metadata, name: str, body: Mapping[str, Any], where: Location
+    known: _Object, metadata: _Metadata, name: str, body: Mapping[str, Any] | JsonBody, where: Location
 ) -> SnapshotObject:
     labels, annotations = metadata.labels or _NOTHING, metadata.annotations or _NOTHING
     if LAST_APPLIED in annotations:

@@ -2,11 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.snapshot_forms import as_json, as_json_lines
 from tests.support.world import World, build_world, git, refs, story
 
 WORLDS = sorted((Path(__file__).resolve().parents[2] / "fixtures/worlds").iterdir())
@@ -19,6 +21,23 @@ def test_world(source: Path, tmp_path: Path, *, update_golden: bool) -> None:
     told = _tell(source, world)
 
     _compare(source / "expected", told, update=update_golden)
+
+
+@pytest.mark.parametrize("form", [as_json, as_json_lines])
+@pytest.mark.parametrize("source", [w for w in WORLDS if (w / "cluster").is_dir()], ids=lambda p: p.name)
+def test_world_is_the_same_with_its_snapshot_in_json(
+    source: Path, form: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    copy = tmp_path / source.name
+    shutil.copytree(source, copy)
+    for directory in (copy / "cluster", *copy.glob("steps/*/cluster")):
+        for file in directory.rglob("*.yaml"):
+            if file.name != "snapshot.yaml":
+                file.write_bytes(form(file.read_bytes()))
+
+    told = _tell(copy, build_world(copy, tmp_path / "w"))
+
+    _compare(source / "expected", told, update=False)
 
 
 @pytest.mark.parametrize("source", WORLDS, ids=lambda p: p.name)

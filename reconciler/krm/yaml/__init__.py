@@ -29,6 +29,7 @@ from reconciler.krm.yaml.marks import Path
 from reconciler.krm.yaml.model import edited
 from reconciler.krm.yaml.quoting import Style
 from reconciler.krm.yaml.raw import Raw
+from reconciler.krm.yaml.scalars import type_number
 from reconciler.krm.yaml.tree import Alias, AnyNode, Entry, Item, Mapping, Scalar, Sequence, Slot, Tree
 
 __all__ = [
@@ -77,4 +78,5 @@ __all__ = [
     "load_documents",
     "load_json",
     "load_json_lines",
+    "type_number",
 ]

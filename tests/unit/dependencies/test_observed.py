@@ -22,7 +22,7 @@ def shown(
         name=name,
         labels={"pkg.crossplane.io/package": package} if package else {},
         annotations={},
-        body={"spec": {"desiredState": state, "revision": number, "image": image}},
+        content={"spec": {"desiredState": state, "revision": number, "image": image}},
         location=Location("snapshot/revisions.yaml", 1),
     )
 
