@@ -1,6 +1,6 @@
 """All that the core may know: one immutable value that `read` fills and nothing else changes."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -8,17 +8,16 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.errors import Location, Problem
-from reconciler.ids import GroupKind, Lifecycle, ObjectKey, ObjectName, Oid
+from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
 from reconciler.layout import is_group
 from reconciler.lock import UpstreamLock
 from reconciler.objects import Files
 from reconciler.policy import OnUnavailable, Policy
+from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord, SetRecord
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]
-ALL_NAMESPACES = "*"
-"""In `Snapshot.complete`: the kind was listed whole in every namespace, those without objects too."""
 
 
 class FieldMarks(Protocol):
@@ -66,60 +65,6 @@ class FoundDocument:
 
     value: Mapping[str, Any]
     source: Source
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotObject:
-    """One object of the cluster snapshot; Secret data never gets here.
-
-    `content` is the body, or makes it: JSON is decoded only where somebody reads the body.
-    """
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    content: Mapping[str, Any] | Callable[[], Mapping[str, Any]]
-    location: Location
-
-    @property
-    def body(self) -> Mapping[str, Any]:
-        """The whole object as plain dictionaries, lists and scalars, whatever form its file has."""
-        return self.content() if callable(self.content) else self.content
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What the cluster held when somebody published it.
-
-    `complete` names the (kind, namespace) pairs that were listed whole; only there does
-    absence mean anything. `None` for `served` means that nobody recorded the served APIs; else it
-    holds (apiVersion, kind). `taken` is when the oldest complete list was made, `time` when the
-    snapshot last changed in Git, both in seconds. `versions` are those of what the cluster runs, by
-    name. `problems` are its files that are not understood.
-    """
-
-    present: bool = False
-    objects: Mapping[tuple[str, str], tuple[SnapshotObject, ...]] = field(default_factory=dict)
-    complete: frozenset[tuple[GroupKind, str]] = frozenset()
-    served: frozenset[tuple[str, str]] | None = None
-    taken: int | None = None
-    time: int = 0
-    unreadable: bool = False
-    cluster: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
-
-    def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:
-        """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""
-        return self.objects.get((api_version, kind), ())
-
-    def is_complete(self, kind: GroupKind, namespace: str) -> bool:
-        """Tell whether absence of an object of `kind` in `namespace` is evidence."""
-        listed = (kind, namespace) in self.complete or (kind, ALL_NAMESPACES) in self.complete
-        return self.present and not self.unreadable and listed
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS, parse_image
 from reconciler.dependencies.lockfile import DesiredState, Revision
 from reconciler.ids import group_of
-from reconciler.inventory import Snapshot, SnapshotObject
+from reconciler.snapshot import Snapshot, SnapshotObject
 
 _GROUP = "pkg.crossplane.io"
 

@@ -9,7 +9,8 @@ from reconciler.dependencies.model import Candidate, Gvk, Install, PackageId, Pl
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
 from reconciler.dependencies.world import Installed, Presence
 from reconciler.ids import GroupKind
-from reconciler.inventory import Snapshot, SnapshotObject, Source
+from reconciler.inventory import Source
+from reconciler.snapshot import Snapshot, SnapshotObject
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 

@@ -15,9 +15,10 @@ from reconciler.dependencies.relock import imported_pins
 from reconciler.dependencies.versions import Policy as Preference
 from reconciler.dependencies.world import Catalogue, Choices, World, catalogue
 from reconciler.errors import Problem
-from reconciler.inventory import FoundDocument, Inventory, Snapshot
+from reconciler.inventory import FoundDocument, Inventory
 from reconciler.policy import Discovery, Policy, Selection
 from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
 
 CLUSTER = "reconciler.dev/cluster"
 ENVIRONMENT = "reconciler.dev/environment"

@@ -10,8 +10,9 @@ from reconciler.errors import Location
 from reconciler.expand.findings import Finding
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.ids import GroupKind, group_of
-from reconciler.inventory import FieldPath, RepositoryView, Snapshot, SnapshotObject
+from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot, SnapshotObject
 
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 

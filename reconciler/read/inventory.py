@@ -13,15 +13,7 @@ from reconciler.forge.choose import Forges
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
-from reconciler.inventory import (
-    Control,
-    Inventory,
-    RepositoryView,
-    ReviewedLock,
-    Snapshot,
-    Source,
-    Sourced,
-)
+from reconciler.inventory import Control, Inventory, RepositoryView, ReviewedLock, Source, Sourced
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
@@ -36,6 +28,7 @@ from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, state_ref, status_ref
 from reconciler.read.trees import Trees, read_trees
 from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
 _STATE = re.compile(r"refs/heads/reconciler/([^/]+)/state")

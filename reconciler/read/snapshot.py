@@ -14,12 +14,12 @@ from reconciler.api.validation import parse_model
 from reconciler.errors import Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.ids import GroupKind, Oid, group_of
-from reconciler.inventory import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
 from reconciler.policy import Limits, Policy
 from reconciler.read.files import FoundFile, Objects, Unread, Walk
 from reconciler.read.snapshot_objects import SUFFIXES, FileObjects, parse_snapshot_file
 from reconciler.reasons import Reason
+from reconciler.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 
 _HINT = "Import the snapshot again: `reconciler snapshot import`."
 

@@ -11,11 +11,11 @@ from reconciler import __version__
 from reconciler.api.snapshot import API_VERSION, FILE, KIND, ObjectList, SnapshotHeader
 from reconciler.errors import ConfigurationError, Location, RefusedError, UsageError
 from reconciler.ids import GroupKind, group_of
-from reconciler.inventory import ALL_NAMESPACES, SnapshotObject
 from reconciler.krm.yaml import YamlLimits, emit, load_documents
 from reconciler.read.api_resources import NO_RESOURCES, ApiResources, guess_plural
 from reconciler.read.snapshot import format_time, parse_header
 from reconciler.read.snapshot_objects import FileObjects, parse_snapshot_file
+from reconciler.snapshot import ALL_NAMESPACES, SnapshotObject
 
 CLUSTER_SCOPED = "_cluster"
 """File of the objects without a namespace; no namespace can be called so."""

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from reconciler.errors import Location, Problem
-from reconciler.inventory import SnapshotObject
 from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
 from reconciler.read.documents import FoundObject, parse_file
 from reconciler.reasons import Reason
+from reconciler.snapshot import SnapshotObject
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 JSON_LINES = (".ndjson", ".jsonl")

@@ -7,13 +7,13 @@ from typing import Any
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import InjectionSelector
 from reconciler.ids import group_of
-from reconciler.inventory import Snapshot, SnapshotObject
 from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
 from reconciler.objects import Files
 from reconciler.reasons import Reason
 from reconciler.render.editing import edit_file
 from reconciler.render.points import PREFIX, InjectionPoint, check_points, find_points
 from reconciler.render.rendered import Blocked
+from reconciler.snapshot import Snapshot, SnapshotObject
 
 INJECTED = "kpt.dev/injected-resource"
 INJECTED_NAME = "kpt.dev/injected-resource-name"

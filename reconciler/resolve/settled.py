@@ -9,9 +9,10 @@ import orjson
 
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Inventory, RepositoryView, Snapshot, SnapshotObject
+from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.snapshot import Snapshot, SnapshotObject
 from reconciler.state import PackageVariantRecord, functions_failed
 
 ObjectIndex = Mapping[ObjectName, Sequence[SnapshotObject]]

@@ -8,7 +8,6 @@ import yaml
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
 from reconciler.errors import Location
-from reconciler.inventory import Snapshot, SnapshotObject
 from reconciler.render.injection import (
     INJECTED_NAME,
     Filling,
@@ -20,6 +19,7 @@ from reconciler.render.injection import (
 from reconciler.render.pipeline import add_functions, function_name, is_own_function
 from reconciler.render.points import InjectionPoint, check_points, find_points
 from reconciler.render.rendered import Blocked
+from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.conformance import Case, vectors
 from tests.support.model import package
 

@@ -39,11 +39,11 @@ from reconciler.inventory import (
     PackageRevision,
     PackageState,
     RepositoryView,
-    Snapshot,
     Source,
     Sourced,
 )
 from reconciler.policy import Limits, Policy
+from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord
 from tests.support.conformance import Case, vectors
 

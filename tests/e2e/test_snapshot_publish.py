@@ -17,9 +17,9 @@ import pytest
 from reconciler.git.create import Snapshot, create_bare
 from reconciler.git.repository import Mirrors
 from reconciler.ids import GroupKind
-from reconciler.inventory import Snapshot as ClusterSnapshot
 from reconciler.policy import Policy
 from reconciler.read.snapshot import read_snapshot
+from reconciler.snapshot import Snapshot as ClusterSnapshot
 from tests.support.world import IDENTITY, git
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/snapshot.md"

@@ -33,7 +33,6 @@ from reconciler.inventory import (
     PullState,
     RepositoryView,
     ReviewedLock,
-    Snapshot,
     Source,
     Sourced,
     TreeAt,
@@ -46,6 +45,7 @@ from reconciler.policy import Policy
 from reconciler.read.index import read_header
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, resolve
+from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord, SetRecord
 
 MAIN = "refs/heads/main"

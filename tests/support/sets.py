@@ -22,12 +22,11 @@ from reconciler.inventory import (
     PackageRevision,
     PackageState,
     RepositoryView,
-    Snapshot,
-    SnapshotObject,
     Source,
     Sourced,
 )
 from reconciler.policy import Policy
+from reconciler.snapshot import Snapshot, SnapshotObject
 from reconciler.state import PackageVariantRecord
 
 NAMESPACE = "default"

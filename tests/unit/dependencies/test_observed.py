@@ -8,7 +8,7 @@ from reconciler.dependencies.lockfile import Revision
 from reconciler.dependencies.observed import revisions_of
 from reconciler.dependencies.scopes import Scopes
 from reconciler.errors import Location
-from reconciler.inventory import Snapshot, SnapshotObject
+from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.package_life import Life, digest
 
 

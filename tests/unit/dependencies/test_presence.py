@@ -9,7 +9,8 @@ from reconciler.dependencies.presence import chosen_before, packages_of, presenc
 from reconciler.dependencies.world import Presence
 from reconciler.errors import Location
 from reconciler.ids import GroupKind
-from reconciler.inventory import Snapshot, SnapshotObject, Source
+from reconciler.inventory import Source
+from reconciler.snapshot import Snapshot, SnapshotObject
 
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -14,9 +14,10 @@ from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.scopes import Fleet, Scopes, choices_of, scopes_of
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location, UsageError
-from reconciler.inventory import FoundDocument, Snapshot, Source
+from reconciler.inventory import FoundDocument, Source
 from reconciler.policy import Discovery, Policy, ResolutionPolicy, Selection
 from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
 from tests.support.dependency_manifests import install, installation, needs, package
 
 FLEET = Fleet({"dev": "", "prod": "production"}, Snapshot())

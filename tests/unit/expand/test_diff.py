@@ -7,9 +7,10 @@ import pytest
 
 from reconciler.expand import SetDiff, diff_variants, expand
 from reconciler.ids import GroupKind, ObjectName
-from reconciler.inventory import Inventory, Snapshot
+from reconciler.inventory import Inventory
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
 from tests.support.sets import (
     blueprints,
     cluster,

@@ -9,10 +9,11 @@ from reconciler.errors import Location, Problem
 from reconciler.expand import Desired, diff_variants, expand
 from reconciler.expand.owners import set_key, variant_key
 from reconciler.ids import GroupKind, ObjectName
-from reconciler.inventory import Inventory, Snapshot, SnapshotObject, Source
+from reconciler.inventory import Inventory, Source
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits, Policy
 from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.sets import (
     FIVE_EXPRESSIONS,
     KIND,

@@ -18,12 +18,13 @@ from reconciler.api.porch import (
 from reconciler.errors import Location
 from reconciler.expand import expand
 from reconciler.ids import ObjectName
-from reconciler.inventory import Inventory, Snapshot, SnapshotObject
+from reconciler.inventory import Inventory
 from reconciler.plan.causes import content_causes
 from reconciler.plan.changes import Change, Op, WriteDraft
 from reconciler.policy import FunctionPolicy
 from reconciler.reasons import Reason
 from reconciler.resolve import resolve
+from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.points import team_point
 

@@ -8,12 +8,13 @@ from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSp
 from reconciler.errors import Location
 from reconciler.expand import expand
 from reconciler.ids import ObjectKey
-from reconciler.inventory import Inventory, Snapshot, SnapshotObject
+from reconciler.inventory import Inventory
 from reconciler.plan import plan_changes
 from reconciler.plan.changes import Op, Plan
 from reconciler.reasons import Reason
 from reconciler.render import render_packages
 from reconciler.resolve import resolve
+from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import ModelWorld, blueprint
 from tests.support.points import team_point
 

@@ -14,9 +14,10 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.errors import Location
-from reconciler.inventory import Inventory, Snapshot, SnapshotObject
+from reconciler.inventory import Inventory
 from reconciler.objects import Files
 from reconciler.plan.changes import Op
+from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.points import team_point
 

@@ -2,10 +2,10 @@
 
 from reconciler.api.porch import InjectionSelector, InjectionTarget
 from reconciler.errors import Location
-from reconciler.inventory import Snapshot, SnapshotObject
 from reconciler.objects import Files
 from reconciler.render.injection import Injected, inject_config
 from reconciler.render.rendered import Blocked
+from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import kptfile, package
 
 TEAM = """\
