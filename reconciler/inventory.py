@@ -331,7 +331,7 @@ class Inventory:
     sets: tuple[Sourced[PackageVariantSet], ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     repositories: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
-    snapshot: Snapshot = Snapshot()
+    snapshot: Snapshot = field(default_factory=Snapshot)
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
