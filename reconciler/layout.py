@@ -137,11 +137,6 @@ def is_within(path: str, directory: str) -> bool:
     return not inside or path == inside or path.startswith(inside + "/")
 
 
-def paths_overlap(one: str, other: str) -> bool:
-    """Tell whether one path lies strictly inside the other: packages cannot be nested."""
-    return one != other and (is_within(one, other) or is_within(other, one))
-
-
 def workspace_number(workspace: str) -> int:
     """Return N of `packagevariant-N`; 0 for any other workspace.
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import PackageVariant, PackageVariantSpec, Pipeline, Upstream
+from reconciler.expand.downstreams import check_downstream
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid
 from reconciler.expand.owners import PAUSED, Asked, Candidate, variant_key
@@ -30,6 +31,8 @@ def ask_variant(
     view = repositories.get(repo)
     if view is None:
         return Asked(owner, source, findings=(_missing_repository(repo),))
+    if invalid := tuple(check_downstream(view, package, policy.instance)):
+        return Asked(owner, source, findings=invalid, valid=False)
     metadata = variant.manifest.metadata
     desired = DesiredVariant(
         key=variant.key,
@@ -47,8 +50,8 @@ def ask_variant(
 def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:
     """Fill in what Porch defaults, and write aliases one way.
 
-    `spec.mutators` moves to `spec.pipeline.mutators` (D18); selectors of the upstream that are
-    empty or 0 become absent, so that nobody else has to know that Porch means nothing by them.
+    `spec.mutators` moves to `spec.pipeline.mutators` (D18); empty selectors of the upstream
+    become absent, so that nobody else has to know that Porch means nothing by them.
     """
     changes: dict[str, object] = {name: value for name, value in DEFAULTS.items() if not getattr(spec, name)}
     if spec.mutators is not None:
@@ -61,12 +64,10 @@ def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:
 
 
 def normal_upstream(upstream: Upstream) -> Upstream:
-    """Return an upstream whose empty selectors are absent; Porch's placeholders 0 and -1 are empty."""
+    """Return an upstream whose empty selectors are absent."""
     empty: dict[str, None] = {
         name: None for name in ("workspace_name", "tag", "version", "branch") if getattr(upstream, name) == ""
     }
-    if upstream.revision is not None and upstream.revision <= 0:
-        empty["revision"] = None
     return upstream.model_copy(update=empty) if empty else upstream
 
 

@@ -7,6 +7,7 @@ from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment, Failure
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
+from reconciler.expand.downstreams import check_downstream
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.owners import EXTENSIONS, Asked, Candidate, set_key
@@ -17,7 +18,7 @@ from reconciler.expand.validation import check_set, validate_set, validate_varia
 from reconciler.expand.validation.extra import check_name
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Inventory, RepositoryView, Sourced
+from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
 from reconciler.reasons import Reason
 
 _SHOWN = 10
@@ -106,6 +107,8 @@ class _Set:
         view = self.repositories.get(repo)
         if view is None:
             raise RenderError(missing_repository(repo, context))
+        for finding in check_downstream(view, package, self.inventory.policy.instance, _blamed(context)):
+            raise RenderError(finding)
         key = ObjectName(self.pvs.key.namespace, name)
         variant = DesiredVariant(
             key=key,
@@ -170,6 +173,15 @@ def _rest(findings: list[Finding]) -> Iterator[Finding]:
         yield replace(
             last, message=f"{len(findings) - _SHOWN} more targets fail; the last one: {last.message}"
         )
+
+
+def _blamed(context: Context) -> FieldPath:
+    """Return the field of a set that gives the downstream package of one of its targets."""
+    downstream = context.template.downstream if context.template else None
+    at = ("spec", "targets", context.number, "template", "downstream")
+    if downstream is not None and downstream.package_expr:
+        return (*at, "packageExpr")
+    return (*at, "package") if downstream is not None and downstream.package else context.path
 
 
 def _describe(context: Context) -> str:

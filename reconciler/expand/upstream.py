@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.api.porch import Upstream
 from reconciler.inventory import Draft, PackageRevision, PackageState, RepositoryView
+from reconciler.package_paths import object_name
 
 LATEST = "kpt.dev/latest-revision"
 
@@ -74,7 +75,8 @@ def _has_branch(branch: str, view: RepositoryView) -> bool:
 
 
 def _object_name(view: RepositoryView, package: str, workspace: str) -> str:
-    return ".".join((view.key.name, package.strip("/").replace("/", "."), workspace))
+    directory, _, name = package.strip("/").rpartition("/")
+    return object_name(view.key.name, directory, name, workspace)
 
 
 def _metadata(view: RepositoryView, name: str | None, *, latest: bool = False) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Draft, PullRequest, PullState
 from reconciler.layout import DRAFTS, WORKSPACE_PREFIX, draft_ref, is_group, short_branch, workspace_number
+from reconciler.package_paths import object_name
 from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
 from reconciler.plan.messages import (
     CLONE,
@@ -136,4 +137,5 @@ def is_proposed(draft: Draft | None) -> bool:
 
 def _upstream_name(pin: Pin) -> str:
     workspace = pin.ref.removeprefix(f"{DRAFTS}{pin.package.path}/").removeprefix(f"{pin.package.path}/")
-    return f"{pin.repository}.{pin.name.replace('/', '.')}.{workspace}"
+    directory, _, package = pin.name.rpartition("/")
+    return object_name(pin.repository, directory, package, workspace)

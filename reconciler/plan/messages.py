@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from reconciler.inventory import RepositoryView
+from reconciler.package_paths import object_name
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 
@@ -61,11 +62,9 @@ def upgrade_task(old: str, new: str, local: str) -> dict[str, Any]:
 
 
 def revision_name(view: RepositoryView, path: str, workspace: str) -> str:
-    """Return the name of a package revision's object: `<repository>.<path with dots>.<workspace>`.
-
-    Source: porch pkg/repository/util.go, ComposePkgRevObjName.
-    """
-    return f"{view.key.name}.{package_name(view, path).replace('/', '.')}.{workspace}"
+    """Return the name of a package revision's object: `<repository>.<path with dots>.<workspace>`."""
+    directory, _, package = package_name(view, path).rpartition("/")
+    return object_name(view.key.name, directory, package, workspace)
 
 
 def removal_message(path: str) -> str:

@@ -168,7 +168,8 @@ class _Found:
 
     def add(self, cluster: str, locked: Locked, world: World | None) -> None:
         """Find out what one cluster gets, and where that goes."""
-        place = find_place(cluster, self.views.get(cluster, ()), self.inventory.policy.delivery.path)
+        policy = self.inventory.policy
+        place = find_place(cluster, self.views.get(cluster, ()), policy.delivery.path, policy.instance)
         if isinstance(place, Problem):
             self.problems.append(place)
         elif isinstance(place, str):

@@ -11,6 +11,7 @@ from reconciler.dependencies.fanout import VARIANT, NeededPackage, Trail, needed
 from reconciler.dependencies.lockfile import LockedInstance, LockedPackage
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
+from reconciler.expand.downstreams import check_downstream
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.owners import variant_key
 from reconciler.expand.variants import Desired, DesiredVariant
@@ -19,6 +20,7 @@ from reconciler.inventory import Inventory, RepositoryView
 from reconciler.layout import is_within
 from reconciler.reasons import Reason
 from reconciler.resolve.downstreams import wanted_packages
+from reconciler.resolve.ownership import package_name
 from reconciler.resolve.roots import Root, RootKey, Roots
 
 _NAME = "requires"
@@ -90,8 +92,13 @@ class _Maker:
         if upstream is None:
             self.refuse(askers, f"No Repository in namespace {namespace} has it", "Register its repository.")
             return
-        name = _inside(upstream, needed.package.instance.name.rpartition("//")[2])
+        name = package_name(upstream, needed.package.instance.name.rpartition("//")[2])
         view = self.downstream(askers, namespace, name)
+        invalid = next(check_downstream(view, name, self.inventory.policy.instance), None)
+        if invalid is not None:
+            hint = f"Write a PackageVariant that makes {name} under another downstream package."
+            self.refuse(askers, f"Dependencies cannot be met: {invalid.message}", hint)
+            return
         key = ObjectName(namespace, _object_name(view, name))
         place = PackageKey(view.url, view.full_path(name))
         spec = _spec(needed.package, upstream, view, name)
@@ -141,10 +148,6 @@ class _Maker:
                 problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, subject)
                 key = variant_key(root.key)
                 self.unmet[key] = (*self.unmet.get(key, ()), problem)
-
-
-def _inside(view: RepositoryView, path: str) -> str:
-    return path.removeprefix(view.directory).strip("/") if view.directory else path
 
 
 def _object_name(view: RepositoryView, package: str) -> str:

@@ -7,6 +7,7 @@ from reconciler.api.porch import GROUP
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
 from reconciler.layout import short_branch, workspace_number
+from reconciler.package_paths import relative_package
 
 
 def owner_text(instance: str, key: ObjectName) -> str:
@@ -21,7 +22,7 @@ def location_text(view: RepositoryView, path: str) -> str:
 
 def package_name(view: RepositoryView, path: str) -> str:
     """Return the package's name in its view: the path below the view's directory."""
-    return path.removeprefix(view.directory).strip("/") if view.directory else path
+    return relative_package(path, view.directory)
 
 
 def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inventory) -> ObjectName | None:

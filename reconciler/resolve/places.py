@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from reconciler.errors import Problem
-from reconciler.inventory import RepositoryView
+from reconciler.expand.downstreams import check_downstream
+from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
 
 PLACE = "reconciler.dev/dependencies"
@@ -18,7 +19,9 @@ class Place(NamedTuple):
     path: str
 
 
-def find_place(cluster: str, views: Sequence[RepositoryView], path: str) -> Place | Problem | str:
+def find_place(
+    cluster: str, views: Sequence[RepositoryView], path: str, instance: str
+) -> Place | Problem | str:
     """Return where a cluster's manifests go; a problem where that is said wrongly, a sentence where nowhere.
 
     The Repository that says so by annotation, else the only one of the cluster that is deployed
@@ -28,18 +31,19 @@ def find_place(cluster: str, views: Sequence[RepositoryView], path: str) -> Plac
         cluster: The cluster.
         views: The repositories that belong to it, sorted.
         path: The configured path of the package, empty where nothing is to be delivered.
+        instance: The name of this instance.
     """
     chosen = [view for view in views if PLACE in _annotations(view)]
     if len(chosen) > 1:
         return _twice(cluster, chosen)
     if chosen:
-        return _checked(chosen[0], _annotations(chosen[0])[PLACE])
+        return _checked(chosen[0], _annotations(chosen[0])[PLACE], instance)
     if not path:
         return ""
     deployed = [view for view in views if view.deployment]
     several = deployed or views
     if len(several) == 1:
-        return Place(several[0], path)
+        return _checked(several[0], path, instance)
     hint = f"annotate one of its Repositories with {PLACE}: {path}"
     if several:
         names = ", ".join(view.key.name for view in several)
@@ -47,14 +51,15 @@ def find_place(cluster: str, views: Sequence[RepositoryView], path: str) -> Plac
     return f"Nothing is delivered to cluster {cluster}: no Repository belongs to it; {hint}"
 
 
-def _checked(view: RepositoryView, text: str) -> Place | Problem:
-    steps = text.strip("/").split("/")
-    if not text.startswith("/") and all(step and not step.startswith(".") for step in steps):
-        return Place(view, "/".join(steps))
-    message = f"{text!r} is no path of a package"
-    hint = "Write the path of a package below the Repository's directory, `dependencies` say."
-    where = view.source.at("metadata", "annotations", PLACE)
-    return Problem(where, Reason.INVALID_NAME, message, hint, f"Repository {view.key}")
+def _checked(view: RepositoryView, path: str, instance: str) -> Place | Problem:
+    field: FieldPath = ("metadata", "annotations", PLACE)
+    hint = "Write the path of a package below the Repository's directory, `dependencies` for example."
+    refused = None if path.startswith("/") else next(check_downstream(view, path, instance, field), None)
+    if not path.startswith("/") and refused is None:
+        return Place(view, path.strip("/"))
+    message = refused.message if refused else f"package path {path!r} is not valid: it begins with a slash"
+    subject = f"Repository {view.key}"
+    return Problem(view.source.at(*field), Reason.INVALID_NAME, message, hint, subject)
 
 
 def _twice(cluster: str, chosen: Iterable[RepositoryView]) -> Problem:

@@ -307,7 +307,8 @@ def test_set_reconciliation(case: Case) -> None:
     )
     up = PackageRevision("up", "v1", 1, Lifecycle.PUBLISHED, "refs/tags/up/v1", COMMIT, COMMIT.oid)
     views = [view("up", packages={"up": PackageState("up", published=(up,))})]
-    views += [view(d["repoDefault"]) for d in case["downstreams"]]
+    # The packages exist: a new one could not have the name of more than 63 characters that one case uses.
+    views += [view(d["repoDefault"], packages=_existing(d["packageDefault"])) for d in case["downstreams"]]
     records = {r.key: r for r in map(_record(name), case["existingPackageVariants"])}
     inventory = world(
         sets=(Sourced(ObjectName("default", name), manifest, HERE),),
@@ -320,6 +321,10 @@ def test_set_reconciliation(case: Case) -> None:
     assert [c.key.name for c in diff.create] == sorted(case["expectedCreated"])
     assert [c.key.name for c in diff.update] == sorted(case["expectedUpdated"])
     assert [c.key.name for c in diff.delete] == sorted(case["expectedDeleted"])
+
+
+def _existing(path: str) -> dict[str, PackageState]:
+    return {path: PackageState(path, main_tree=COMMIT.oid)}
 
 
 def _record(set_name: str) -> Any:

@@ -76,6 +76,10 @@ def check_set(spec: PackageVariantSetSpec, expressions: Environment) -> tuple[Fi
 def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
     if upstream is None:
         return
+    if upstream.revision is not None and upstream.revision < 1:
+        message = f"spec.upstream.revision must be 1 or greater, not {upstream.revision}"
+        hint = "Remove the field to follow the latest published revision, or set spec.upstream.branch."
+        yield Finding(("spec", "upstream", "revision"), message, hint=hint)
     given = [
         name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
     ]

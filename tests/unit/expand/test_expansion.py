@@ -141,8 +141,20 @@ def test_mutators_are_an_alias_of_pipeline_mutators() -> None:
     assert [f.image for f in found.spec.pipeline.mutators or ()] == ["x"]
 
 
+@pytest.mark.parametrize("revision", [0, -1, "v0"])
+def test_revision_below_one_is_refused(revision: int | str) -> None:
+    upstream = {"repo": "blueprints", "package": "app", "revision": revision, "workspaceName": "v1"}
+
+    desired = expand(world(variant(upstream=upstream)))
+
+    assert desired.variants == ()
+    assert [p.message for p in desired.problems] == [
+        f"spec.upstream.revision must be 1 or greater, not {str(revision).removeprefix('v')}"
+    ]
+
+
 def test_empty_selectors_of_the_upstream_become_absent() -> None:
-    upstream = {"repo": "blueprints", "package": "app", "revision": 0, "workspaceName": "", "tag": "v1"}
+    upstream = {"repo": "blueprints", "package": "app", "workspaceName": "", "tag": "v1"}
 
     (found,) = expand(world(variant(upstream=upstream))).variants
 

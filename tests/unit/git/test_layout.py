@@ -1,5 +1,3 @@
-from typing import NamedTuple
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +12,6 @@ from reconciler.git.messages import (
     commit_title,
     parse_annotations,
 )
-from reconciler.git.names import find_blocker, namespace_blockers, refuse_ref, relative_package
 from reconciler.ids import Lifecycle
 from reconciler.layout import RevisionRef
 
@@ -40,12 +37,6 @@ def test_tags_read_back(path: str, revision: int) -> None:
     assert marked == RevisionRef(path, f"v{revision}", revision, Lifecycle.DELETION_PROPOSED)
 
 
-@given(paths, segments)
-def test_what_we_name_is_what_we_would_create(path: str, workspace: str) -> None:
-    assert refuse_ref(layout.draft_ref(path, workspace)) == ""
-    assert refuse_ref(layout.deletion_ref("default", path)) == ""
-
-
 @pytest.mark.parametrize(
     "ref", ["refs/heads/main", "refs/heads/drafts/w", "refs/tags/v1", "refs/tags/a/", "x"]
 )
@@ -57,56 +48,6 @@ def test_a_tag_that_is_no_number_is_a_placeholder_with_a_workspace() -> None:
     assert layout.parse_ref("refs/tags/a/b/v2.0.0") == RevisionRef("a/b", "v2.0.0", -1, Lifecycle.PUBLISHED)
 
 
-class Ref(NamedTuple):
-    reason: str
-    ref: str
-
-
-BAD_REFS = [
-    Ref("not a full name", "drafts/a/w"),
-    Ref("a leading dash", "refs/heads/-x"),
-    Ref("dots", "refs/heads/a..b"),
-    Ref("a leading dot", "refs/heads/.a"),
-    Ref("a final dot", "refs/heads/a."),
-    Ref("a lock", "refs/heads/a.lock/b"),
-    Ref("a reflog", "refs/heads/a@{1}"),
-    Ref("a space", "refs/heads/a b"),
-    Ref("a colon, which is a refspec", "refs/heads/a:refs/heads/main"),
-    Ref("a plus", "refs/heads/+a"),
-    Ref("a newline", "refs/heads/a\n"),
-    Ref("a command", "refs/heads/$(id)"),
-    Ref("an option", "refs/heads/--upload-pack=id"),
-    Ref("an empty segment", "refs/heads//a"),
-    Ref("not ASCII", "refs/heads/é"),
-    Ref("too long", "refs/heads/" + "/".join(["a" * 100] * 3)),
-]
-
-
-@pytest.mark.parametrize("case", BAD_REFS, ids=lambda c: c.reason)
-def test_a_ref_we_would_not_create(case: Ref) -> None:
-    assert refuse_ref(case.ref)
-
-
-@pytest.mark.parametrize(
-    ("ref", "existing", "want"),
-    [
-        ("refs/heads/drafts/a/w", {"refs/heads/main"}, ""),
-        ("refs/heads/drafts/a/w", {"refs/heads/drafts/a/w"}, ""),
-        ("refs/heads/drafts/a/w", {"refs/heads/drafts"}, "refs/heads/drafts"),
-        ("refs/heads/drafts/a/w", {"refs/heads/drafts/a"}, "refs/heads/drafts/a"),
-        ("refs/heads/drafts/a", {"refs/heads/drafts/a/w"}, "refs/heads/drafts/a/w"),
-        ("refs/heads/drafts/a/w", {"refs/heads/Drafts/a/w"}, "refs/heads/Drafts/a/w"),
-    ],
-)
-def test_what_blocks_a_ref(ref: str, existing: set[str], want: str) -> None:
-    assert find_blocker(ref, existing) == want
-
-
-def test_a_branch_named_as_our_directory_blocks_it() -> None:
-    assert namespace_blockers({"refs/heads/drafts", "refs/heads/main"}) == ("refs/heads/drafts",)
-    assert namespace_blockers({"refs/heads/drafts/a/w", "refs/tags/drafts"}) == ()
-
-
 def test_only_our_workspaces_have_numbers() -> None:
     names = ["packagevariant-9", "packagevariant-10", "other-99", "packagevariant-x"]
 
@@ -116,11 +57,6 @@ def test_only_our_workspaces_have_numbers() -> None:
 def test_revisions_count_on_from_the_greatest() -> None:
     assert layout.next_revision([]) == 1
     assert layout.next_revision([-1, 3, 1]) == 4
-
-
-def test_a_package_is_named_below_its_directory() -> None:
-    assert relative_package("clusters/edge/nginx", "clusters/edge/") == "nginx"
-    assert relative_package("nginx", "") == "nginx"
 
 
 def test_the_annotation_is_porchs() -> None:

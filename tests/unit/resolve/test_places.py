@@ -57,7 +57,7 @@ def view(name: str, cluster: str, *, deployment: bool, place: str | None) -> Rep
 def test_places(case: Case) -> None:
     views = [view(name, c, deployment=d, place=p) for name, (c, d, p) in case.views.items()]
 
-    found = find_place("dev", [one for one in views if one.cluster == "dev"], case.path)
+    found = find_place("dev", [one for one in views if one.cluster == "dev"], case.path, "fleet")
 
     match found:
         case Place():
