@@ -21,6 +21,9 @@ from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
 from reconciler.reasons import Reason
 
+INHERITED = ("reconciler.dev/retry", "reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
+"""Annotations of a set that hold for every variant that it generates: nobody can annotate those."""
+
 _SHOWN = 10
 """How many bad targets of one set are listed before the rest is counted."""
 
@@ -56,6 +59,8 @@ class _Set:
         self.trace = trace
         self.paused = is_paused(pvs.manifest.metadata)
         self.times = (pvs.source.time,)
+        annotations = pvs.manifest.metadata.annotations or {}
+        self.inherited = {key: annotations[key] for key in INHERITED if key in annotations}
 
     def ask(self) -> Asked:
         extensions, unknown = _extensions(self.pvs)
@@ -118,6 +123,7 @@ class _Set:
             set_key=self.pvs.key,
             paused=self.paused or is_paused(view.manifest.metadata),
             times=(*self.times, context.selected.time) if context.selected else self.times,
+            annotations=self.inherited,
             trace=rendered.trace,
         )
         place = PackageKey(view.url, view.full_path(package))

@@ -108,7 +108,10 @@ def _propose(target: Target, world: World, change: Change) -> Change:
     pull = latest_pull(target, head)
     standing = view.branches.get(head)
     if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, world)):
-        message = "The pull request of its deletion was closed"
+        message = (
+            f"The pull request #{pull.number} of its deletion was closed. Remove {path} from {view.branch} "
+            "to delete it, or declare its variant again to keep it up to date"
+        )
         op = Op.CLOSE if change.writes else Op.KEEP
         return replace(change, op=op, reason=Reason.REJECTED, message=message, waits=True)
     is_open = pull is not None and pull.state is PullState.OPEN

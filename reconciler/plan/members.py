@@ -19,7 +19,10 @@ Scope = tuple[str, ...]
 
 TAKEN_OUT = "A person took it out of its group; it is proposed again in the next one"
 HELD = "A person edited it and the same values changed upstream; it stays in its group as they left it"
-ENDED = "Its draft stands in a group whose pull request was closed"
+ENDED = (
+    "Its draft stands in a group whose pull request was closed. Delete the group's branch, or declare its "
+    "variant again"
+)
 
 
 class Place(Enum):

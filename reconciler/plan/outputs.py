@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from reconciler.inventory import Draft, PullRequest, PullState
-from reconciler.layout import DRAFTS, draft_ref
+from reconciler.layout import draft_ref
 from reconciler.plan.asking import ask_key
 from reconciler.plan.beginnings import start_branch
 from reconciler.plan.causes import content_causes, upstream_causes
@@ -20,6 +20,7 @@ from reconciler.plan.drafts import (
     write_draft,
 )
 from reconciler.plan.messages import upstream_label
+from reconciler.plan.rejection import RETRY, closed_text, find_rejection, retry_text
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.render.conflicts import open_conflict, recorded_conflicts
@@ -28,8 +29,6 @@ from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import PackageVariantRecord, functions_failed, is_failure
-
-RETRY = "reconciler.dev/retry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +119,10 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
     if onto is None:
         message = f"Branch {view.branch} of repository {view.key} does not exist"
         return _blocked(change, Reason.BRANCH_NOT_FOUND, message, ())
-    if _was_reverted(case, package):
-        message = "A person took this very content back; it is proposed again when it changes"
-        return replace(change, op=Op.KEEP, reason=Reason.REJECTED, message=message, waits=True)
     target, resolved = case.target, case.resolved
+    rejected = find_rejection(target, resolved, case.record, package.tree)
+    if rejected and not case.is_asked_again:
+        return _rejected(case, replace(change, op=Op.KEEP), rejected)
     workspace = next_workspace(target)
     write = write_draft(
         target,
@@ -140,23 +139,10 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
     return _asking(_explained(case, change, None), package.conflicts)
 
 
-def _was_reverted(case: Case, package: Package) -> bool:
-    """Whether we proposed exactly this for exactly these inputs before, and people ended it (D14).
-
-    Either its pull request was closed and its branch is gone, or main had it and went back.
-    """
-    record = case.record
-    if record is None or case.is_asked_again:
-        return False
-    if (record.inputs, record.output_tree) != (case.resolved.inputs, package.tree):
-        return False
-    state = case.target.package
-    was_main = package.tree in {*(r.tree for r in state.published), *(r.tree for r in state.untagged)}
-    own = f"{DRAFTS}{state.path}/"
-    pulls = [p for p in case.target.pulls if p.head.startswith(own) or p.head == record.group]
-    last = max(pulls, key=lambda p: p.number, default=None)
-    was_closed = last is not None and last.state is PullState.CLOSED
-    return was_main or was_closed
+def _rejected(case: Case, change: Change, why: str) -> Change:
+    """Return the change of content that people refused, with what they write to have it again."""
+    message = f"{why}. {retry_text(case.resolved.variant, case.record)}"
+    return replace(change, reason=Reason.REJECTED, message=message, waits=True)
 
 
 def _unanswered(case: Case, change: Change, conflicts: tuple[Conflict, ...]) -> Change:
@@ -217,8 +203,7 @@ def _standing_draft(case: Case, change: Change, draft: Draft, conflicts: tuple[C
     if pull is not None and pull.state is PullState.OPEN:
         return _answered(case, change, draft)
     if is_rejected(case.target, draft) and not case.is_asked_again:
-        message = "Its pull request was closed; it is proposed again when it changes"
-        return replace(change, reason=Reason.REJECTED, message=message, waits=True)
+        return _rejected(case, change, closed_text(pull) if pull else "")
     wanted = _pull(case, draft.ref, draft)
     if wanted is None:
         return change

@@ -11,7 +11,7 @@ from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.lock import IMAGES_PATH, UPSTREAMS_DIRECTORY, ImagesLock, UpstreamLock, lock_bytes, lock_path
 from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
-from reconciler.plan.outputs import RETRY
+from reconciler.plan.rejection import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package

@@ -135,6 +135,16 @@ def _obsolete(
     )
 
 
+def _refused_text(last: PullRequest) -> str:
+    """Return why pins are not proposed again after their last pull request ended, and when they are."""
+    if last.state is PullState.CLOSED:
+        return (
+            f"Pull request #{last.number} was closed. "
+            "These pins are proposed again when they change, or when it is opened again"
+        )
+    return f"Pull request #{last.number} was reverted on main. These pins are proposed again when they change"
+
+
 def _proposed(
     change: Change, files: Files, wanted: WantedLock, reviewed: ReviewedLock, inventory: Inventory
 ) -> Change:
@@ -145,7 +155,7 @@ def _proposed(
     stands = branch is not None and _tree(branch.files) == _tree(files)
     again = stands or (branch is None and reviewed.wanted == _tree(wanted.files))
     if last is not None and opened is None and again:
-        message = "A person did not want exactly this; it is proposed again when it changes"
+        message = _refused_text(last)
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)
     reason = Reason.DRAFT_EDITED if branch and branch.edited else Reason.LOCK_PENDING
     if stands and opened:

@@ -527,3 +527,12 @@ def test_one_bad_target_of_ten_thousand_is_named_and_nothing_of_the_set_changes(
     assert (diff.create, diff.update, diff.delete, diff.transfer) == ((), (), (), ())
     assert {change.reason for change in diff.keep} == {Reason.OWNER_STALLED}
     assert len(diff.keep) == 10
+
+
+def test_a_set_passes_what_people_ask_of_its_variants_on_to_them() -> None:
+    asked = {"reconciler.dev/retry": "1", "reconciler.dev/on-conflict": "local"}
+    one = package_set(targets=[{"repositories": [{"name": "edge"}]}], annotations={**asked, "team": "a"})
+
+    (made,) = expand(world(one)).variants
+
+    assert made.annotations == asked

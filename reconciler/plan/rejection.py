@@ -1,0 +1,104 @@
+"""Rejection (D14): content that people refused, and what they write to have it proposed again. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from reconciler.expand import DesiredVariant
+from reconciler.ids import Oid
+from reconciler.inventory import Commit, PackageState, PullRequest, PullState
+from reconciler.layout import DRAFTS
+from reconciler.plan.world import Target
+from reconciler.resolve.deliveries import cluster_of
+from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.state import PackageVariantRecord
+
+RETRY = "reconciler.dev/retry"
+_SHORT = 12
+
+
+def find_rejection(
+    target: Target, resolved: ResolvedVariant, record: PackageVariantRecord | None, tree: Oid
+) -> str:
+    """Return why a package without a draft must not be proposed again as `tree`; empty if it may be.
+
+    Only what was proposed for exactly these inputs can have been rejected. What main had once is
+    rejected if main went back to an older state of the package; a state that main never had, a
+    person's fix of a value that we manage say, rejects nothing. What main never had is rejected if its
+    pull request was closed.
+    """
+    if record is None or (record.inputs, record.output_tree) != (resolved.inputs, tree):
+        return ""
+    pull = _last_pull(target, record)
+    was_closed = pull is not None and pull.state is PullState.CLOSED
+    if _was_on_main(target.package, tree):
+        if _went_back(target.package, tree):
+            return _reverted_text(_reverting_commit(target.package, tree))
+        # Main had it since: a pull request that was closed counts only if it proposed it onto this main.
+        was_closed = was_closed and record.local_tree == (resolved.local or "")
+    return closed_text(pull) if was_closed and pull is not None else ""
+
+
+def closed_text(pull: PullRequest) -> str:
+    """Return that a person closed a pull request."""
+    return f"Its pull request #{pull.number} was closed"
+
+
+def retry_text(variant: DesiredVariant, record: PackageVariantRecord | None) -> str:
+    """Return what to write, and where, to have rejected content proposed again."""
+    before = record.retry if record else ""
+    value = str(int(before) + 1) if before.isascii() and before.isdecimal() else "1"
+    if cluster_of(variant.key):
+        owner = f"Repository {variant.spec.downstream.repo if variant.spec.downstream else ''}"
+    elif variant.set_key is not None:
+        owner = f"PackageVariantSet {variant.set_key}"
+    else:
+        owner = f"PackageVariant {variant.key}"
+    if variant.requested_by:
+        return f"It is proposed again when it changes, or when a {owner} with another {RETRY} declares it"
+    return (
+        f"It is proposed again when it changes, or when annotation {RETRY}: "
+        f'"{value}" is set on {owner} in {variant.source.location.path}'
+    )
+
+
+def _last_pull(target: Target, record: PackageVariantRecord) -> PullRequest | None:
+    own = f"{DRAFTS}{target.package.path}/"
+    pulls = (pull for pull in target.pulls if pull.head.startswith(own) or pull.head == record.group)
+    return max(pulls, key=lambda pull: pull.number, default=None)
+
+
+def _states(package: PackageState) -> Iterator[tuple[Oid, Commit]]:
+    """Yield what main had of the package, oldest first: its revisions, then what no tag names yet."""
+    numbered = (revision for revision in package.published if revision.revision > 0)
+    yield from ((r.tree, r.commit) for r in sorted(numbered, key=lambda r: r.revision))
+    yield from ((state.tree, state.commit) for state in package.untagged)
+
+
+def _was_on_main(package: PackageState, tree: Oid) -> bool:
+    return any(state == tree for state, _ in _states(package))
+
+
+def _went_back(package: PackageState, tree: Oid) -> bool:
+    """Whether main left `tree` for what it had before, or for nothing at all."""
+    if package.main_tree is None:
+        return True
+    older = _split(package, tree)[0]
+    return any(state == package.main_tree for state, _ in older)
+
+
+def _reverting_commit(package: PackageState, tree: Oid) -> Commit | None:
+    newer = _split(package, tree)[1]
+    return next((commit for state, commit in newer if state == package.main_tree), None)
+
+
+def _split(
+    package: PackageState, tree: Oid
+) -> tuple[Sequence[tuple[Oid, Commit]], Sequence[tuple[Oid, Commit]]]:
+    """Return the states of main before it had `tree` for the last time, and those after it."""
+    states = list(_states(package))
+    last = max(index for index, (state, _) in enumerate(states) if state == tree)
+    return states[:last], states[last + 1 :]
+
+
+def _reverted_text(commit: Commit | None) -> str:
+    where = f" in {commit.oid[:_SHORT]}" if commit else ""
+    return f"This content was reverted on main{where}"

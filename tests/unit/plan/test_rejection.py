@@ -1,0 +1,227 @@
+"""Rejection: what people refused stays refused, and a fix on main is no refusal (D14)."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+
+from reconciler.errors import Exit
+from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
+from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequest, PullState
+from reconciler.plan.changes import Change, Op
+from reconciler.plan.rejection import RETRY, find_rejection
+from reconciler.plan.world import Target
+from reconciler.reasons import Reason
+from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.state import PackageVariantRecord
+from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.unit.plan.test_conflicts import app, draft, spec
+
+ANY = "*"
+CONDITIONS = {
+    "proposed before": ("exactly this", "something else"),
+    "main had it": ("yes", "no"),
+    "main now": ("older", "newer", "absent"),
+    "pull request": ("closed", "merged", "none"),
+    "proposed onto this main": ("yes", "no"),
+}
+TABLE = {
+    # proposed before, main had it, main now, pull request, proposed onto this main
+    ("something else", ANY, ANY, ANY, ANY): "",
+    ("exactly this", "yes", "older", ANY, ANY): "reverted on main in 333333333333",
+    ("exactly this", "yes", "absent", ANY, ANY): "reverted on main",
+    ("exactly this", "yes", "newer", "closed", "yes"): "pull request #7 was closed",
+    ("exactly this", "yes", "newer", "closed", "no"): "",
+    ("exactly this", "yes", "newer", "merged", ANY): "",
+    ("exactly this", "yes", "newer", "none", ANY): "",
+    ("exactly this", "no", ANY, "closed", ANY): "pull request #7 was closed",
+    ("exactly this", "no", ANY, "merged", ANY): "",
+    ("exactly this", "no", ANY, "none", ANY): "",
+}
+KEY = PackageKey("git.example/edge", "web")
+OLD, TREE, FIX = (Oid(digit * 40) for digit in "abc")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the product of all conditions."""
+
+    proposed: str
+    had: str
+    now: str
+    pull: str
+    onto: str
+
+
+ROWS = [Row(*values) for values in product(*CONDITIONS.values())]
+
+
+def expected(row: Row) -> str:
+    values = (row.proposed, row.had, row.now, row.pull, row.onto)
+    (text,) = (
+        text
+        for pattern, text in TABLE.items()
+        if all(p in (ANY, v) for p, v in zip(pattern, values, strict=True))
+    )
+    return text
+
+
+def target(row: Row) -> Target:
+    main = {"older": OLD, "newer": FIX, "absent": None}[row.now]
+    trees = [OLD, *([TREE] if row.had == "yes" else []), *([main] if main else [])]
+    published = tuple(
+        PackageRevision(
+            "web", f"v{n}", n, Lifecycle.PUBLISHED, f"refs/tags/web/v{n}", Commit(Oid(f"{n}" * 40), n), tree
+        )
+        for n, tree in enumerate(trees, start=1)
+    )
+    pulls = (
+        PullRequest("drafts/web/packagevariant-1", "main", "", "", number=7, state=PullState(row.pull))
+        if row.pull != "none"
+        else None
+    )
+    package = PackageState("web", main_tree=main, published=published)
+    view = ModelWorld()
+    view.add_repository("edge")
+    (edge,) = view.inventory().repositories.values()
+    return Target(KEY, edge, package, pulls=(pulls,) if pulls else ())
+
+
+def find(row: Row) -> str:
+    goal = target(row)
+    pin = Pin(KEY, "", "web/v1", 1, Commit(Oid("d" * 40), 1), TREE)
+    key = ObjectName("default", "web")
+    resolved = ResolvedVariant(
+        variant=None,  # type: ignore[arg-type]  # nothing of it is looked at
+        view=goal.view.key,
+        downstream=KEY,
+        pin=pin,
+        local=goal.package.main_tree,
+        inputs="same",
+    )
+    record = PackageVariantRecord(
+        namespace=key.namespace,
+        name=key.name,
+        uid="",
+        manifest="web.yaml",
+        url=KEY.url,
+        path=KEY.path,
+        repository="edge",
+        spec={},
+        inputs="same" if row.proposed == "exactly this" else "other",
+        output_tree=TREE,
+        local_tree=(goal.package.main_tree or "") if row.onto == "yes" else "e" * 40,
+    )
+    return find_rejection(goal, resolved, record, TREE)
+
+
+def test_the_table_has_every_combination_of_its_conditions_once() -> None:
+    assert len(ROWS) == 2 * 2 * 3 * 3 * 2
+    assert all(isinstance(expected(row), str) for row in ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(vars(row).values()))
+def test_rejection_follows_the_table(row: Row) -> None:
+    found = find(row)
+
+    assert expected(row).casefold() in found.casefold()
+    assert bool(found) == bool(expected(row))
+
+
+def test_nothing_is_rejected_without_a_record() -> None:
+    goal = target(ROWS[0])
+    resolved = ResolvedVariant(None, goal.view.key, KEY, Pin(KEY, "", "", 1, Commit(OLD, 1), OLD))  # type: ignore[arg-type]
+
+    assert find_rejection(goal, resolved, None, TREE) == ""
+
+
+@pytest.fixture
+def world() -> ModelWorld:
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge", deployment=True)
+    for number, color in enumerate(("red", "green"), start=1):
+        world.publish("blueprints", "web", blueprint("web", app_yaml=app(color)), number)
+    world.variants["web"] = spec()
+    world.run()
+    world.merge("edge", draft(world))
+    world.run()
+    return world
+
+
+def the_change(world: ModelWorld) -> Change:
+    (change,) = world.run().changes
+    again = world.plan()
+    assert again.is_empty
+    return change
+
+
+def hotfix(world: ModelWorld) -> None:
+    """A person changes a value on main that we write: the package's name in its context."""
+    files = world.repositories["edge"].at(MAIN).packages["web"]
+    text = files["package-context.yaml"].data.decode().replace("name: web", "name: fixed")
+    world.edit("edge", "web", {"package-context.yaml": text})
+
+
+def test_a_hotfix_of_a_managed_value_is_proposed_to_be_set_again(world: ModelWorld) -> None:
+    hotfix(world)
+
+    change = the_change(world)
+
+    assert (change.op, change.reason, change.waits) == (Op.EDIT, Reason.CONTENT_CHANGED, False)
+    assert change.message == "Changed: the package on main"
+    assert Exit.WAITING not in world.plan().exits
+    world.merge("edge", draft(world))
+    world.run()
+    assert the_change(world).reason is Reason.UP_TO_DATE
+
+
+def test_a_hotfix_that_people_insist_on_is_told_with_what_to_write(world: ModelWorld) -> None:
+    hotfix(world)
+    world.run()
+    ref = draft(world)
+    world.close("edge", ref.removeprefix("refs/heads/"))
+    del world.repositories["edge"].refs[ref]
+
+    change = the_change(world)
+
+    assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.REJECTED, True)
+    assert change.message == (
+        "Its pull request #2 was closed. It is proposed again when it changes, or when annotation "
+        'reconciler.dev/retry: "1" is set on PackageVariant default/web in variants/web.yaml'
+    )
+    world.annotations["web"] = {RETRY: "1"}
+    assert the_change(world).op is Op.EDIT
+
+
+def test_a_rollback_on_main_names_its_commit_and_the_next_value_to_write(world: ModelWorld) -> None:
+    before = world.repositories["edge"].at(MAIN).packages["web"]
+    world.annotations["web"] = {RETRY: "4"}
+    world.variants["web"] = spec(2)
+    world.run()
+    world.merge("edge", draft(world))
+    world.run()
+    commit = world.push("edge", {"web": before})
+
+    change = the_change(world)
+
+    assert change.reason is Reason.REJECTED
+    assert change.message.startswith(f"This content was reverted on main in {commit[:12]}. ")
+    assert f'{RETRY}: "5" is set on PackageVariant default/web' in change.message
+    world.annotations["web"] = {RETRY: "5"}
+    assert the_change(world).op is Op.UPDATE
+
+
+def test_a_hotfix_after_a_rollback_is_no_second_rollback(world: ModelWorld) -> None:
+    before = world.repositories["edge"].at(MAIN).packages["web"]
+    world.variants["web"] = spec(2)
+    world.run()
+    world.merge("edge", draft(world))
+    world.run()
+    world.push("edge", {"web": before})
+    world.run()
+    hotfix(world)
+
+    change = the_change(world)
+
+    assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
