@@ -1,7 +1,7 @@
 """The check of a proposed change: both sides read at one moment, planned, and compared. Writes nothing."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -9,20 +9,12 @@ from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.expand import Desired, SetDiff, diff_variants, expand
 from reconciler.expand.assumed import assume_upstreams
 from reconciler.git.repository import Mirror
-from reconciler.inventory import Inventory
+from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
 from reconciler.plan.lock_effect import lock_files
-from reconciler.policy import Policy
-from reconciler.read.control import is_merged
-from reconciler.read.governance import (
-    Reading,
-    govern_with,
-    judge_with,
-    read_merged_policy,
-    read_policy,
-)
-from reconciler.read.inventory import read_inventory
+from reconciler.policy import Policy, find_rule, govern
+from reconciler.read.inventory import Reading, read_inventory, read_policy
 from reconciler.read.proposal import Proposal, open_proposal
 from reconciler.reasons import Reason
 from reconciler.report.summary import Names
@@ -39,7 +31,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found, and the policy that governs: None if no merged one can be read.
+    """What a check found, and the policy of the base: None if that has none that can be read.
 
     `unread` are the problems of repositories that could not be read.
     """
@@ -73,23 +65,19 @@ def check_proposal(
     mirrors = open_mirrors(settings)
     mirrors.hold()
     proposal = open_proposal(settings.control, mirrors, base=base, head=head)
-    trusted = _merged_policy(proposal)
-    control = proposal.base.mirror
-    after = Reading(proposal.head, govern_with(trusted), judge_with(trusted, control))
-    before = replace(after, at=proposal.base)
-    if is_merged(control, proposal.base.commit.oid):
-        before = Reading(proposal.base, govern_with(trusted))
-    compares = _base_policy(proposal) is not None
+    trusted = _trusted(proposal)
+    before = Reading(proposal.base)
+    after = Reading(proposal.head, _governed(trusted), _judge(trusted, proposal))
 
     def read(reading: Reading) -> World:
         shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
         return World(read_inventory(settings.control, mirrors, os.environ, shown), mirrors)
 
-    worlds = [read(before) if compares else None, read(after)]
+    worlds = [read(before) if trusted else None, read(after)]
     first = worlds[0] or worlds[1]
     if level is Level.AUTO and first is not None and not _is_readable(first.inventory):
         level = Level.MANIFESTS
-        worlds = [read(before) if compares else None, read(after)]
+        worlds = [read(before) if trusted else None, read(after)]
     deep = level is not Level.MANIFESTS
     old, new = (_side(world, deep=deep) if world else _nothing(deep=deep) for world in worlds)
     proposed = worlds[1]
@@ -104,32 +92,43 @@ def check_proposal(
         branch=proposal.branch,
         unread=tuple(_unread(proposed.inventory)) if deep else (),
         notes=proposed.inventory.notes,
-        control=control,
+        control=proposal.base.mirror,
         trusted=trusted,
     )
 
 
-# What the merged configuration decides
+# What the base decides
 
 
-def _merged_policy(proposal: Proposal) -> Policy | None:
-    """Return the policy that governs: of the default branch, whatever branch the change is for.
-
-    A branch that somebody proposes into, and the commit that a change starts from, are the proposer's
-    choice. A working copy without a remote has no default branch: there the base governs.
-    """
-    control = proposal.base.mirror
-    if control.is_local and not control.open().is_bare:
-        return _base_policy(proposal)
-    return read_merged_policy(control, os.environ)
-
-
-def _base_policy(proposal: Proposal) -> Policy | None:
-    """Return the policy of the base, None if none can be read: there is nothing to compare then."""
+def _trusted(proposal: Proposal) -> Policy | None:
+    """Return the policy of the base, None if it has none that can be read: then nothing is trusted."""
     try:
         return read_policy(proposal.base, os.environ)
     except ConfigurationError:
         return None
+
+
+def _governed(trusted: Policy | None) -> Callable[[Policy], Policy]:
+    return lambda policy: govern(trusted or Policy(instance=policy.instance), policy)
+
+
+def _judge(trusted: Policy | None, proposal: Proposal) -> Callable[[RepositoryView], Problem | None]:
+    """Refuse to go where the base does not go: a change must not choose whom a runner talks to."""
+    control = proposal.base.mirror
+    home = control.url.partition("/")[0]
+    policy = trusted or Policy()
+
+    def judge(view: RepositoryView) -> Problem | None:
+        same_host = view.url.partition("/")[0] == home and (control.is_local or home)
+        named = find_rule(policy.credentials, view.remote) or find_rule(policy.forges, view.remote)
+        if same_host or named:
+            return None
+        where = view.source.at("spec", "git", "repo")
+        message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"
+        hint = "Name its prefix in spec.credentials or spec.forges first, or merge without this comparison."
+        return Problem(where, Reason.REPOSITORY_UNAVAILABLE, message, hint, f"Repository {view.key}")
+
+    return judge
 
 
 def _renamed(trusted: Policy | None, proposal: Proposal) -> Iterator[Problem]:

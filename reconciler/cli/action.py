@@ -113,7 +113,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
         check_event(os.environ)
     detailed = inputs.flag("detailed-exitcode")
     printer = make_printer(colour=False)
-    planned = make_plan(_settings(inputs), to_apply=apply)
+    planned = make_plan(_settings(inputs))
     show_plan(printer, planned, Output.TEXT)
     outcome = None
     try:

@@ -1,5 +1,7 @@
 """A pull request as the local forge keeps it: `pull.json` in one commit, a schema with stable bytes."""
 
+import re
+
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -10,6 +12,9 @@ from reconciler.layout import DRAFTS, HEADS, PROPOSED
 
 FILE = "pull.json"
 PULLS = "refs/reconciler/pulls/"
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+"""Numbers that we give: the next one always fits, whatever others write under `PULLS`."""
+_OID = r"^([0-9a-f]{40})?$"
 
 
 class PullRecord(BaseModel):
@@ -32,8 +37,8 @@ class PullRecord(BaseModel):
     title: str
     body: str
     labels: tuple[str, ...] = ()
-    head_oid: str = ""
-    merge_oid: str = ""
+    head_oid: str = Field(default="", pattern=_OID)
+    merge_oid: str = Field(default="", pattern=_OID)
     withdrawn: bool = False
     comments: dict[str, str] = Field(default_factory=dict)
 
@@ -84,7 +89,9 @@ def parse_record(data: bytes, *, ref: str) -> PullRecord:
         UnavailableError: The ref holds something else; whose pull request it is cannot be known.
     """
     try:
-        return PullRecord.model_validate_json(data)
+        record = PullRecord.model_validate_json(data)
+        # The ref gives the number: a record that names another one would overwrite that one's ref.
+        return record.model_copy(update={"number": number_of(ref) or record.number})
     except ValidationError as error:
         raise UnavailableError(
             f"{ref} holds no pull request that this version can read",
@@ -95,4 +102,4 @@ def parse_record(data: bytes, *, ref: str) -> PullRecord:
 def number_of(ref: str) -> int | None:
     """Return the number of a pull request's ref, None for any other ref."""
     number = ref.removeprefix(PULLS) if ref.startswith(PULLS) else ""
-    return int(number) if number.isdecimal() and not number.startswith("0") else None
+    return int(number) if _NUMBER.fullmatch(number) else None

@@ -9,8 +9,8 @@ import pygit2
 
 from reconciler.errors import UnavailableError
 from reconciler.git import history
+from reconciler.git.commits import CommitData, decode_text, parse_commit, valid_time
 from reconciler.git.files import PackageRefusedError, list_files, read_files
-from reconciler.git.history import CommitData
 from reconciler.git.trees import RawEntry, Refusal, judge_entry, parse_tree
 from reconciler.ids import Oid
 from reconciler.objects import Entry, Files, Mode, Signature
@@ -60,23 +60,30 @@ class Database(ABC):
             return bool(self.open().odb.exists(pygit2.Oid(hex=oid)))
         except pygit2.GitError as error:
             raise UnavailableError(f"Cannot read {self.remote}: {error}") from error
+        except ValueError:  # what a record or a Kptfile calls an object id need not be one
+            return False
 
     def find_commit(self, oid: Oid) -> CommitData | None:
         """Return a commit, None if it is not here (beyond a shallow clone) or is not a commit."""
         if oid in self._commits:
             return self._commits[oid]
         found = self._object(oid)
-        if not isinstance(found, pygit2.Commit):
-            return None
-        self._commits[oid] = _commit_data(found)
-        return self._commits[oid]
+        commit = _commit_data(found) if isinstance(found, pygit2.Commit) else None
+        if found is None:
+            commit = self._parse_commit(oid)
+        if commit is not None:
+            self._commits[oid] = commit
+        return commit
 
     def find_parents(self, oid: Oid) -> tuple[Oid, ...] | None:
         """Return a commit's parents, None if it is not here or is not a commit."""
         if known := self._commits.get(oid):
             return known.parents
         found = self._object(oid)
-        return tuple(Oid(str(p)) for p in found.parent_ids) if isinstance(found, pygit2.Commit) else None
+        if isinstance(found, pygit2.Commit):
+            return tuple(Oid(str(parent)) for parent in found.parent_ids)
+        commit = self.find_commit(oid)
+        return commit.parents if commit else None
 
     def commit(self, oid: Oid) -> CommitData:
         """Return a commit.
@@ -88,9 +95,19 @@ class Database(ABC):
         return commit
 
     def judged(self, tree: Oid) -> tuple[Entry | Refusal, ...]:
-        """Return every entry of a tree in its order, those that nobody should touch as refusals."""
+        """Return every entry of a tree in its order, unsafe ones as refusals.
+
+        A malformed tree is a single refusal with an empty name: whatever reads it refuses the package
+        that it belongs to, and nothing else.
+
+        Raises: UnavailableError if the tree is not here.
+        """
         if tree not in self._judged:
-            self._judged[tree] = tuple(judge_entry(raw) for raw in self.raw_entries(tree))
+            try:
+                judged = tuple(judge_entry(raw) for raw in self.raw_entries(tree))
+            except PackageRefusedError as error:
+                judged = (Refusal("", error.why),)
+            self._judged[tree] = judged
         return self._judged[tree]
 
     def entries(self, tree: Oid) -> tuple[Entry, ...]:
@@ -196,13 +213,24 @@ class Database(ABC):
         except NO_OBJECT:
             return None
 
+    def _parse_commit(self, oid: Oid) -> CommitData | None:
+        """Return a commit that libgit2 refuses to parse, as git itself shows it; None if it is no commit."""
+        try:
+            kind, data = self.open().odb.read(pygit2.Oid(hex=oid))
+        except NO_OBJECT:
+            return None
+        return parse_commit(oid, data) if kind == pygit2.enums.ObjectType.COMMIT else None
+
     def _tree(self, commit_or_tree: Oid) -> pygit2.Tree | None:
         """Return a tree, or that of a commit, from the few that are kept open."""
-        known = self._commits.get(commit_or_tree)
-        oid = known.tree if known else commit_or_tree
+        commit = self._commits.get(commit_or_tree)
+        oid = commit.tree if commit else commit_or_tree
         if oid not in self._trees:
             found = self._object(oid)
-            found = found.tree if isinstance(found, pygit2.Commit) else found
+            if isinstance(found, pygit2.Commit):
+                found = found.tree
+            elif found is None and (commit := self.find_commit(oid)) is not None:
+                found = self._object(commit.tree)
             if not isinstance(found, pygit2.Tree):
                 return None
             if len(self._trees) >= _TREES:
@@ -279,21 +307,20 @@ def _tree_of(place: _Place | None) -> Oid | None:
     return place[1] if place and place[0] == Mode.TREE else None
 
 
-def _commit_data(found: pygit2.Commit) -> CommitData:
+def _commit_data(commit: pygit2.Commit) -> CommitData:
     try:
-        message = found.raw_message.decode(found.message_encoding or "utf-8", "replace")
-    except LookupError:  # an encoding that nobody knows
-        message = found.raw_message.decode("utf-8", "replace")
+        encoding = commit.message_encoding or ""
+    except ValueError:  # the header is not UTF-8
+        encoding = ""
     return CommitData(
-        Oid(str(found.id)),
-        Oid(str(found.tree_id)),
-        tuple(Oid(str(parent)) for parent in found.parent_ids),
-        _signature(found.author),
-        _signature(found.committer),
-        message,
+        Oid(str(commit.id)),
+        Oid(str(commit.tree_id)),
+        tuple(Oid(str(parent)) for parent in commit.parent_ids),
+        _signature(commit.author),
+        _signature(commit.committer),
+        decode_text(commit.raw_message, encoding.encode()),
     )
 
 
 def _signature(found: pygit2.Signature) -> Signature:
-    name, email = (raw.decode("utf-8", "replace") for raw in (found.raw_name, found.raw_email))
-    return Signature(name, email, found.time)
+    return Signature(decode_text(found.raw_name), decode_text(found.raw_email), valid_time(found.time))

@@ -7,23 +7,10 @@ takes a commit's time for its place. A parent that is not here (a shallow clone)
 import heapq
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
+from reconciler.git.commits import CommitData
 from reconciler.ids import Oid
-from reconciler.objects import Signature
-
-
-@dataclass(frozen=True, slots=True)
-class CommitData:
-    """A commit as it is stored; times in seconds, messages decoded without failing."""
-
-    oid: Oid
-    tree: Oid
-    parents: tuple[Oid, ...]
-    author: Signature
-    committer: Signature
-    message: str
 
 
 class Log(Protocol):

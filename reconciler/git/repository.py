@@ -9,9 +9,9 @@ import pygit2
 
 from reconciler.errors import UnavailableError
 from reconciler.git.command import last_line, run_git
+from reconciler.git.commits import CommitData
 from reconciler.git.database import NO_OBJECT, Database, objects_directory, open_repository
 from reconciler.git.files import PackageRefusedError
-from reconciler.git.history import CommitData
 from reconciler.git.mirror import (
     MANY_PACKS,
     Place,

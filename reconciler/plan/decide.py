@@ -14,7 +14,6 @@ from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.groups import group_changes
 from reconciler.plan.messages import upstream_label
-from reconciler.plan.neighbours import find_obstacle, index_neighbours, refuse_blocked_refs
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, plan_status, record_owners
 from reconciler.plan.safety import guard_changes
@@ -42,12 +41,10 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     made of the world after its own application keeps everything (law 1).
     """
     world = build_world(inventory, desired, resolution, rendered)
-    world = replace(world, neighbours=index_neighbours(world))
     decisions = tuple(decide(target, world) for target in world.targets)
     guarded, refusals = guard_changes(world, [decision.change for decision in decisions])
     changes = approve_changes(world, group_changes(world, guarded))
-    changes, blocked = refuse_blocked_refs(changes, world)
-    found = [*blocked, *(problem for decision in decisions for problem in decision.problems)]
+    found = [problem for decision in decisions for problem in decision.problems]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
     plan = Plan(
         changes=changes,
@@ -78,11 +75,10 @@ def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
         return Decision(replace(change, reason=Reason.PAUSED, message="Paused by annotation"))
     if resolved is None:
         return Decision(_publishing(_unresolved(change, target, variant, world), target, world))
-    claim = find_obstacle(target, variant, world) or claim_package(target, variant, world)
+    claim = claim_package(target, variant, world)
     if isinstance(claim, Denied):
         problems = (claim.problem,) if claim.problem else ()
-        op = Op.KEEP if target.package.exists else Op.BLOCK
-        return Decision(replace(change, op=op, reason=claim.reason, message=claim.message), problems)
+        return Decision(replace(change, reason=claim.reason, message=claim.message), problems)
     old, new = upstream_labels(resolved)
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, world.rendered.variants[variant.key], world, claim)

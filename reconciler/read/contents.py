@@ -1,6 +1,7 @@
 """Package contents: the trees that rendering needs, one batch of blobs per repository."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from reconciler.errors import UnavailableError
@@ -56,9 +57,11 @@ def _fetch(
             readable.append(tree)
         except (PackageRefusedError, UnavailableError) as error:
             refused[tree] = str(error)
-    mirror.ensure(blobs)
+    # One object that the server lacks fails the whole batch: then each package is fetched by itself.
+    with suppress(UnavailableError):
+        mirror.ensure(blobs)
     for tree in readable:
         try:
             files[tree] = mirror.files(tree, limits)
-        except PackageRefusedError as error:
+        except (PackageRefusedError, UnavailableError) as error:
             refused[tree] = str(error)

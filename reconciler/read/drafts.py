@@ -1,7 +1,7 @@
 """Drafts and proposals: what we wrote on a branch, what people added, where it left main."""
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.git.history import CommitData
+from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.inventory import Commit, Draft

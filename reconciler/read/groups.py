@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from reconciler.git.history import CommitData, merge_base
+from reconciler.git.commits import CommitData
+from reconciler.git.history import merge_base
 from reconciler.git.messages import parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
+from reconciler.errors import UnavailableError
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
@@ -57,17 +58,17 @@ class HeaderIndex:
         self.parsed = 0
         """How many distinct Kptfiles were read."""
 
-    def load(self, mirror: Mirror, oids: Iterable[Oid]) -> None:
+    def load(self, mirror: Mirror, oids: Iterable[Oid | None]) -> None:
         """Read the headers of these Kptfiles, fetching in one batch what is not here.
 
         Raises: UnavailableError if they cannot be fetched.
         """
-        wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._headers]
+        wanted = [oid for oid in dict.fromkeys(oids) if oid is not None and oid not in self._headers]
         self._headers |= {oid: _header(self._known[oid]) for oid in wanted if oid in self._known}
         missing = [oid for oid in wanted if oid not in self._headers]
-        mirror.ensure(missing)
+        absent = _fetch(mirror, missing)
         for oid in missing:
-            self._headers[oid] = _read(mirror, oid)
+            self._headers[oid] = absent[oid] if oid in absent else _read(mirror, oid)
         self.parsed += len(missing)
 
     def save(self) -> None:
@@ -81,9 +82,9 @@ class HeaderIndex:
                 file.write(data)
             Path(file.name).replace(self._kept)
 
-    def header(self, oid: Oid) -> KptfileHeader:
-        """Return a header that was loaded."""
-        return self._headers[oid]
+    def header(self, oid: Oid | None) -> KptfileHeader:
+        """Return a header that was loaded; for None that of a package whose tree is malformed."""
+        return self._headers[oid] if oid else KptfileHeader(error="its tree is malformed")
 
 
 def _load(kept: Path) -> dict[Oid, Any]:
@@ -100,11 +101,36 @@ def _header(kept: dict[str, Any]) -> KptfileHeader:
     return KptfileHeader(**{**kept, **upstreams})
 
 
+def _fetch(mirror: Mirror, oids: list[Oid]) -> dict[Oid, KptfileHeader]:
+    """Fetch Kptfiles in one batch; return headers with an error for those that the repository lacks.
+
+    A server refuses a whole batch for one object that it does not have. Asked for one by one, the
+    others arrive. If none does, the repository is what cannot be reached.
+
+    Raises: UnavailableError if nothing can be fetched.
+    """
+    try:
+        mirror.ensure(oids)
+    except UnavailableError:
+        absent: dict[Oid, KptfileHeader] = {}
+        for oid in oids:
+            try:
+                mirror.ensure([oid])
+            except UnavailableError as error:
+                absent[oid] = KptfileHeader(error=str(error))
+        if len(absent) == len(oids):
+            raise
+        return absent
+    return {}
+
+
 def _read(mirror: Mirror, oid: Oid) -> KptfileHeader:
     try:
         return read_header(mirror.blob(oid, LARGEST_KPTFILE))
     except PackageRefusedError as error:
         return KptfileHeader(error=error.why)
+    except UnavailableError as error:
+        return KptfileHeader(error=str(error))
 
 
 def _upstream(text: "_Texts", field: str) -> GitUpstream | None:

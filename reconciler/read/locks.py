@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.git.commits import CommitData
 from reconciler.git.files import PackageRefusedError
-from reconciler.git.history import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Commit, LockBranch, ReviewedLock

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.git.history import CommitData
+from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.read.discovery import Found, find_package

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.git import history
-from reconciler.git.history import CommitData
+from reconciler.git.commits import CommitData
 from reconciler.ids import Oid
 from reconciler.objects import Signature
 

@@ -1,0 +1,73 @@
+"""Commit objects as bytes, parsed without failing: whoever can push may write any bytes into a commit."""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+
+from reconciler.ids import Oid
+from reconciler.objects import Signature
+
+_OID = re.compile(rb"[0-9a-f]{40}")
+_PERSON = re.compile(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)
+_LATEST = 253_402_300_799
+"""The last second of the year 9999: every library that formats a date can format this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitData:
+    """A commit as it is stored; times in seconds, text decoded without failing."""
+
+    oid: Oid
+    tree: Oid
+    parents: tuple[Oid, ...]
+    author: Signature
+    committer: Signature
+    message: str
+
+
+def parse_commit(oid: Oid, data: bytes) -> CommitData | None:
+    """Return the commit in the bytes of a commit object, None if it names no tree. Total.
+
+    A missing author or committer is a nameless one at time 0, as git shows it.
+    """
+    header, _, message = data.partition(b"\n\n")
+    fields: dict[bytes, list[bytes]] = {}
+    for line in header.split(b"\n"):
+        name, _, value = line.partition(b" ")
+        fields.setdefault(name, []).append(value)
+    tree = fields.get(b"tree", [b""])[0]
+    if not _OID.fullmatch(tree):
+        return None
+    parents = (parent for parent in fields.get(b"parent", ()) if _OID.fullmatch(parent))
+    return CommitData(
+        oid=oid,
+        tree=Oid(tree.decode()),
+        parents=tuple(Oid(parent.decode()) for parent in parents),
+        author=_parse_person(fields.get(b"author", [b""])[0]),
+        committer=_parse_person(fields.get(b"committer", [b""])[0]),
+        message=decode_text(message, fields.get(b"encoding", [b""])[0]),
+    )
+
+
+def decode_text(text: bytes, encoding: bytes = b"") -> str:
+    """Return text in the encoding that a commit names, or as UTF-8 where Python cannot use that one.
+
+    A codec may be unknown, may be no text encoding, or may refuse to replace what it cannot decode
+    (`undefined`, `idna`, `punycode`): LookupError and UnicodeError, a ValueError, cover them all.
+    """
+    with suppress(LookupError, ValueError):
+        return text.decode(encoding.decode("ascii") or "utf-8", "replace")
+    return text.decode("utf-8", "replace")
+
+
+def _parse_person(value: bytes) -> Signature:
+    match = _PERSON.fullmatch(value)
+    if match is None:
+        return Signature("", "", 0)
+    time = valid_time(int(match["time"] or 0))
+    return Signature(decode_text(match["name"]), decode_text(match["email"]), time)
+
+
+def valid_time(seconds: int) -> int:
+    """Return the nearest time that a commit of ours may repeat: from 1970 to the year 9999."""
+    return min(max(seconds, 0), _LATEST)
