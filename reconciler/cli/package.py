@@ -113,7 +113,10 @@ def _update(
     original: "Files", upstream: "Files", local: "Files", *, ref: str, commit: str, **options: Any
 ) -> "Updated":
     from reconciler.render.update import update_package, upstream_of
+    from reconciler.render.update.identifiers import with_identifiers
 
+    if original != upstream:
+        original, upstream, local = with_identifiers(original, upstream, local)
     new = upstream_of(local, ref=ref, commit=commit) if ref or commit else None
     strategy = options["strategy"]
     return update_package(

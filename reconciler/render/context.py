@@ -1,23 +1,17 @@
 """The package context: the ConfigMap that tells a package its own name, and what its variant adds."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import PackageContext
-from reconciler.krm.yaml import (
-    PACKAGE_LIMITS,
-    DeleteKey,
-    Document,
-    Edit,
-    SetValue,
-    YamlError,
-    load_documents,
-)
+from reconciler.krm.merge import UPSTREAM_IDENTIFIER
+from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.objects import File, Files
 from reconciler.reasons import Reason
 from reconciler.render.editing import edit_file
 from reconciler.render.rendered import Blocked
+from reconciler.render.update.chunks import Document, split_documents
 
 NAME = "name"
 PACKAGE_PATH = "package-path"
@@ -25,10 +19,11 @@ PACKAGE_PATH = "package-path"
 _NEW = f"""\
 apiVersion: v1
 kind: ConfigMap
-metadata:
+metadata: # kpt-merge: /{PACKAGE_CONTEXT_NAME}
   name: {PACKAGE_CONTEXT_NAME}
   annotations:
     config.kubernetes.io/local-config: "true"
+    {UPSTREAM_IDENTIFIER}: '|ConfigMap|default|{PACKAGE_CONTEXT_NAME}'
 data:
 """
 
@@ -56,21 +51,26 @@ def ensure_context(
 
 
 def _edit(file: File, data: Mapping[str, str], removed: tuple[str, ...]) -> File | Blocked:
+    chunked = split_documents(file)
+    if chunked is None:
+        return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{PACKAGE_CONTEXT_FILE} is no YAML that can be edited")
+    context = _find(chunked.documents)
+    if context is None:
+        return Blocked(
+            Reason.CONTEXT_NOT_INJECTED,
+            f"{PACKAGE_CONTEXT_FILE} has no ConfigMap named {PACKAGE_CONTEXT_NAME}",
+            f"Add it to {PACKAGE_CONTEXT_FILE}, or delete that file and it is made anew.",
+        )
     try:
-        found = _find(load_documents(file.data, PACKAGE_LIMITS))
-        if found is None:
-            return Blocked(
-                Reason.CONTEXT_NOT_INJECTED,
-                f"{PACKAGE_CONTEXT_FILE} has no ConfigMap named {PACKAGE_CONTEXT_NAME}",
-                f"Add it to {PACKAGE_CONTEXT_FILE}, or delete that file and it is made anew.",
-            )
-        index, value = found
-        return edit_file(file, _edits(value.get("data"), data, removed), index=index)
+        return edit_file(file, _edits(context.data, data, removed), index=context.index)
     except YamlError as error:
         return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{PACKAGE_CONTEXT_FILE} cannot be edited: {error}")
 
 
-def _edits(existing: Any, data: Mapping[str, str], removed: tuple[str, ...]) -> Iterator[Edit]:
+def _edits(context: Any, data: Mapping[str, str], removed: tuple[str, ...]) -> Iterator[Edit]:
+    if context["metadata"].get("name") != PACKAGE_CONTEXT_NAME:
+        yield SetValue(("metadata", "name"), PACKAGE_CONTEXT_NAME)
+    existing = context.get("data")
     present: dict[str, Any] = existing if isinstance(existing, dict) else {}
     new = sorted(data.keys() - present.keys())
     for key in [*(k for k in present if k in data), *new]:
@@ -79,11 +79,11 @@ def _edits(existing: Any, data: Mapping[str, str], removed: tuple[str, ...]) -> 
     yield from (DeleteKey(("data", key)) for key in removed if key in present)
 
 
-def _find(documents: tuple[Document, ...]) -> tuple[int, dict[str, Any]] | None:
-    for index, document in enumerate(documents):
-        value = document.value
-        if isinstance(value, dict) and value.get("kind") == "ConfigMap":
-            metadata = value.get("metadata")
-            if isinstance(metadata, dict) and metadata.get("name") == PACKAGE_CONTEXT_NAME:
-                return index, value
-    return None
+def _find(documents: Iterable[Document]) -> Document | None:
+    """Find the context by its identity, else the ConfigMap that a function gave a prefix or suffix."""
+    maps = [
+        d for d in documents if d.identity.kind == "ConfigMap" and isinstance(d.data.get("metadata"), dict)
+    ]
+    named = [d for d in maps if d.identity.name == PACKAGE_CONTEXT_NAME]
+    renamed = [d for d in maps if PACKAGE_CONTEXT_NAME in str(d.data["metadata"].get("name"))]
+    return next(iter(named or renamed), None)

@@ -1,13 +1,14 @@
 """The functions of a package, as the last step of making it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.result import PipelineResult
-from reconciler.objects import tree_id
+from reconciler.objects import Files, tree_id
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package
 from reconciler.state import FUNCTIONS
@@ -15,8 +16,14 @@ from reconciler.state import FUNCTIONS
 Key = TypeVar("Key")
 
 
-def run_functions(made: Mapping[Key, Package | Blocked], run: RunPipelines) -> dict[Key, Package | Blocked]:
+def run_functions(
+    made: Mapping[Key, Package | Blocked],
+    run: RunPipelines,
+    restore: Callable[[Key, Files], Files | Blocked] = lambda _, files: files,
+) -> dict[Key, Package | Blocked]:
     """Return packages as their functions leave them, all of them in one go.
+
+    `restore` writes again what no function decides, such as the package context.
 
     Where a function fails, or nobody can run it, the package stays as it was made: people can look
     at it, and it is not ready. What waits for an answer to a conflict is not rendered either, nor
@@ -29,18 +36,24 @@ def run_functions(made: Mapping[Key, Package | Blocked], run: RunPipelines) -> d
     }
     results = run([package.files for package in waiting.values()])
     done = zip(waiting.items(), results, strict=True)
-    return {**made, **{key: _rendered(package, result) for (key, package), result in done}}
+    rendered = {key: _rendered(package, result, partial(restore, key)) for (key, package), result in done}
+    return {**made, **rendered}
 
 
-def _rendered(made: Package, result: PipelineResult) -> Package:
+def _rendered(
+    made: Package, result: PipelineResult, restore: Callable[[Files], Files | Blocked]
+) -> Package | Blocked:
     if result.error:
         kind = "cannot run" if result.unrunnable else "failed"
         return replace(made, unready=(f"{FUNCTIONS} {kind}: {_line(result.error)}", *made.unready))
     made = replace(made, warnings=tuple(_warnings(result)))
     if result.files is made.files or dict(result.files) == dict(made.files):
         return made
-    unready = unmet_gates(result.files[KPTFILE].data) if KPTFILE in result.files else made.unready
-    return replace(made, tree=tree_id(result.files), files=result.files, unready=unready)
+    files = restore(result.files)
+    if isinstance(files, Blocked):
+        return files
+    unready = unmet_gates(files[KPTFILE].data) if KPTFILE in files else made.unready
+    return replace(made, tree=tree_id(files), files=files, unready=unready)
 
 
 def _warnings(result: PipelineResult) -> Iterator[str]:

@@ -20,6 +20,7 @@ from reconciler.render.pipeline import add_functions
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
+from reconciler.render.update.identifiers import add_identifiers, with_identifiers
 from reconciler.render.update.ignore import ignored_paths
 from reconciler.render.update.settle import policy_at
 from reconciler.resolve.needs import has_main_moved, variant_trees
@@ -56,7 +57,12 @@ def render_packages(
     made = [make_variant(resolved, contents, inventory) for resolved in resolution.variants]
     fresh = {(each.variant, False): each.fresh for each in made}
     merged = {(each.variant, True): each.merged for each in made if each.merged is not None}
-    done = run_functions({**fresh, **merged}, run or _builtins(inventory.policy.functions))
+    contexts = {each.variant.key: _context_step(each, inventory) for each in resolution.variants}
+    done = run_functions(
+        {**fresh, **merged},
+        run or _builtins(inventory.policy.functions),
+        lambda key, files: contexts[key[0]](files),
+    )
     return Rendered(
         {
             each.variant: replace(
@@ -138,7 +144,7 @@ def _make(
 
 def _clone(resolved: ResolvedVariant, contents: Contents) -> _Draught | Blocked:
     files = strip_ownership(contents[resolved.pin.tree])
-    return files if isinstance(files, Blocked) else _Draught(files)
+    return files if isinstance(files, Blocked) else _Draught(add_identifiers(files))
 
 
 def _update(
@@ -169,8 +175,9 @@ def _three_way(
     *,
     new_upstream: UpstreamRef | None = None,
 ) -> _Draught | Blocked:
+    sides = with_identifiers(original, upstream, local)
     try:
-        updated = update_package(original, upstream, local, on_conflict=policy, new_upstream=new_upstream)
+        updated = update_package(*sides, on_conflict=policy, new_upstream=new_upstream)
     except UpdateRefused as refused:
         return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
     return _Draught(updated.files, updated.conflicts, updated.notes)
@@ -267,15 +274,19 @@ def _mutate(start: _Draught, resolved: ResolvedVariant, inventory: Inventory) ->
 def _steps(resolved: ResolvedVariant, inventory: Inventory) -> Iterator[Callable[[Files], Files | Blocked]]:
     variant, path = resolved.variant, resolved.downstream.path
     view: RepositoryView = inventory.repositories[resolved.view]
-    package = package_name(view, path)
     owner = owner_text(inventory.policy.instance, variant.key)
     place = location_text(view, path)
-    name = package.rpartition("/")[2]
+    name = package_name(view, path).rpartition("/")[2]
     yield lambda files: stamp_kptfile(files, name=name, pin=resolved.pin, owner=owner, location=place)
-    yield lambda files: ensure_context(
-        files, deployment=view.deployment, package=package, spec=variant.spec.package_context
-    )
+    yield _context_step(resolved, inventory)
     yield lambda files: add_functions(files, variant.spec, variant.key.name)
+
+
+def _context_step(resolved: ResolvedVariant, inventory: Inventory) -> Callable[[Files], Files | Blocked]:
+    view: RepositoryView = inventory.repositories[resolved.view]
+    package = package_name(view, resolved.downstream.path)
+    spec = resolved.variant.spec.package_context
+    return lambda files: ensure_context(files, deployment=view.deployment, package=package, spec=spec)
 
 
 def _reference(pin: Pin) -> UpstreamRef:

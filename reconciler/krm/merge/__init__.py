@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge
-from reconciler.krm.merge.identity import Identity, identity_of
+from reconciler.krm.merge.identity import UPSTREAM_IDENTIFIER, Identity, has_merge_comment, identity_of
 from reconciler.krm.merge.result import Clash, Judge, Made, Merged, Part, Steps, Taken, Verdict, path_text
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.merge.view import Node, is_same, may_declare, root_of
@@ -13,6 +13,7 @@ from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError
 
 __all__ = [
+    "UPSTREAM_IDENTIFIER",
     "Clash",
     "CompatibleMerge",
     "FieldMerge",
@@ -29,6 +30,7 @@ __all__ = [
     "Taken",
     "Verdict",
     "edits_of",
+    "has_merge_comment",
     "identity_of",
     "is_same",
     "merge_document",

@@ -96,7 +96,7 @@ def _document(body: str, index: int, seen: dict[Identity, int]) -> Document | No
     data = tree.value
     metadata = root.fields.get("metadata") if root.is_mapping else None
     comment = metadata.comments.line if metadata is not None and "kpt-merge" in body else ""
-    identity = identity_of(data, comment)
+    identity = identity_of(root, comment)
     ordinal = seen.get(identity, 0)
     seen[identity] = ordinal + 1
     return Document(tree, data, identity, index, ordinal, comment)

@@ -10,6 +10,7 @@ from reconciler.plan.changes import Change, Op
 from reconciler.policy import OnConflict
 from reconciler.reasons import Reason
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS
+from tests.support.identifiers import without_identifiers
 from tests.support.model import MAIN, ModelWorld, blueprint
 
 APP = "apiVersion: v1\nkind: {}\nmetadata:\n  name: app\ndata:\n  color: {}\n  size: {}\n"
@@ -54,7 +55,8 @@ def draft(world: ModelWorld) -> str:
 
 
 def text(world: ModelWorld, ref: str = "") -> str:
-    return world.repositories["edge"].at(ref or draft(world)).packages["web"]["app.yaml"].data.decode()
+    file = world.repositories["edge"].at(ref or draft(world)).packages["web"]["app.yaml"]
+    return without_identifiers(file.data.decode())
 
 
 def conflicted_on_main(world: ModelWorld) -> None:

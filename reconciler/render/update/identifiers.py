@@ -1,0 +1,104 @@
+"""Merge comments and upstream identifiers: the name that each resource of a package has upstream."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from reconciler.krm.merge import UPSTREAM_IDENTIFIER, Identity, Node, has_merge_comment, root_of
+from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
+from reconciler.objects import File, Files
+from reconciler.render.update.chunks import Document, split_documents
+from reconciler.render.update.ignore import ignored_paths
+from reconciler.render.update.packages import Sides
+
+_SUFFIXES: Final = (".yaml", ".yml")
+_ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)
+_DEFAULT_NAMESPACE: Final = "default"
+_CACHED_FILES: Final = 4096
+
+
+def add_identifiers(files: Files, only: Files | None = None) -> Files:
+    """Return a package whose resources carry kpt's merge comment and upstream identifier. Idempotent.
+
+    A merge comment that is there stays, an identifier is refreshed from it. `only` restricts this to
+    the paths of another package: files that local alone has come from no upstream.
+
+    Source: kpt internal/util/addmergecomment/addmergecomment.go.
+    Differs: a file that is not YAML is left out alone, where kpt then leaves out the whole package;
+    a comment that is there moves above its line, where kpt replaces it.
+    """
+    hidden = ignored_paths(files)
+    marked = {
+        path: _marked(file)
+        for path, file in files.items()
+        if path.endswith(_SUFFIXES) and path not in hidden and (only is None or path in only)
+    }
+    return {**files, **marked}
+
+
+def with_identifiers(original: Files, upstream: Files, local: Files) -> Sides:
+    """Return the three sides of an update with identifiers, so that none of them counts as an edit."""
+    shared = {**original, **upstream}
+    return Sides(add_identifiers(original), add_identifiers(upstream), add_identifiers(local, shared))
+
+
+@lru_cache(maxsize=_CACHED_FILES)
+def _marked(file: File) -> File:
+    chunked = split_documents(file) if b"metadata" in file.data else None
+    if chunked is None:
+        return file
+    texts = [
+        marker + (text if document is None else _with_identifier(document))
+        for marker, text, document in chunked.chunks
+    ]
+    data = (chunked.encoding_mark + "".join(texts)).encode()
+    return file if data == file.data else File.of(data, file.mode)
+
+
+def _with_identifier(document: Document) -> str:
+    edits = tuple(_edits(document))
+    if not edits:
+        return document.text
+    try:
+        return edit_tree(document.tree, edits).text
+    except YamlError:
+        # Aliases, or annotations that are no mapping: kpt's identity is its name and namespace.
+        return document.text
+
+
+def _edits(document: Document) -> Iterator[Edit]:
+    root = root_of(document.tree)
+    metadata = root.fields.get("metadata") if root is not None and root.is_mapping else None
+    if metadata is None or not metadata.value.is_mapping or not _is_named(metadata.value):
+        return
+    if metadata.value.is_block and not has_merge_comment(document.comment):
+        identity = document.identity
+        comments = metadata.comments
+        if comments.line:
+            lines = [line for line in (comments.head, comments.line) if line]
+            yield SetHeadComment(("metadata",), "\n".join(lines))
+        yield SetLineComment(("metadata",), f"# kpt-merge: {identity.namespace}/{identity.name}")
+    wanted = upstream_identifier(document.identity)
+    have = _field(_field(metadata.value, "annotations"), UPSTREAM_IDENTIFIER)
+    if have is None or have.text != wanted:
+        yield SetValue(_ANNOTATION, wanted if have is not None else Raw(_quoted(wanted)))
+
+
+def upstream_identifier(identity: Identity) -> str:
+    """Return the value of kpt's annotation for a resource: `GROUP|KIND|NAMESPACE|NAME`."""
+    return "|".join(identity._replace(namespace=identity.namespace or _DEFAULT_NAMESPACE))
+
+
+def _is_named(metadata: Node) -> bool:
+    """Tell whether kpt marks a resource: one that has neither name, namespace nor labels stays."""
+    values = (_field(metadata, name) for name in ("name", "namespace", "labels"))
+    return any(value is not None and not value.is_null and value.value not in ("", {}) for value in values)
+
+
+def _field(node: Node | None, name: str) -> Node | None:
+    field = node.fields.get(name) if node is not None and node.is_mapping else None
+    return field.value if field is not None else None
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
