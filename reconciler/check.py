@@ -13,7 +13,7 @@ from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
 from reconciler.plan.lock_effect import lock_files
-from reconciler.policy import Policy, find_rule, govern
+from reconciler.policy import OnUnavailable, Policy, find_rule, govern
 from reconciler.read.inventory import Reading, read_inventory, read_policy
 from reconciler.read.proposal import Proposal, open_proposal
 from reconciler.reasons import Reason
@@ -33,7 +33,8 @@ class Level(StrEnum):
 class Checked:
     """What a check found, and the policy of the base: None if that has none that can be read.
 
-    `unread` are the problems of repositories that could not be read.
+    With `unavailable` a repository could not be read that must be readable, so that a later check may
+    find more.
     """
 
     comparison: Comparison
@@ -41,7 +42,7 @@ class Checked:
     base: str
     head: str
     branch: str
-    unread: tuple[Problem, ...] = ()
+    unavailable: bool = False
     notes: tuple[str, ...] = ()
     control: Mirror | None = None
     trusted: Policy | None = None
@@ -66,22 +67,24 @@ def check_proposal(
     mirrors.hold()
     proposal = open_proposal(settings.control, mirrors, base=base, head=head)
     trusted = _trusted(proposal)
-    before = Reading(proposal.base)
-    after = Reading(proposal.head, _governed(trusted), _judge(trusted, proposal))
 
     def read(reading: Reading) -> World:
         shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
         return World(read_inventory(settings.control, mirrors, os.environ, shown), mirrors)
 
-    worlds = [read(before) if trusted else None, read(after)]
-    first = worlds[0] or worlds[1]
-    if level is Level.AUTO and first is not None and not _is_readable(first.inventory):
+    def read_both() -> tuple[World | None, World]:
+        before = read(Reading(proposal.base)) if trusted else None
+        judge = _judge(trusted, proposal, before)
+        return before, read(Reading(proposal.head, _governed(trusted), judge))
+
+    merged, proposed = read_both()
+    unread = _unread(merged, proposed)
+    if level is Level.AUTO and not _is_readable((merged or proposed).inventory):
         level = Level.MANIFESTS
-        worlds = [read(before) if trusted else None, read(after)]
+        merged, proposed = read_both()
     deep = level is not Level.MANIFESTS
-    old, new = (_side(world, deep=deep) if world else _nothing(deep=deep) for world in worlds)
-    proposed = worlds[1]
-    assert proposed is not None  # noqa: S101 - the second is always read
+    old = _side(merged, deep=deep) if merged else Side(Desired(), SetDiff(), plan=Plan() if deep else None)
+    new = replace(_side(proposed, deep=deep), unread=tuple(unread))
     renamed = tuple(_renamed(trusted, proposal))
     new = replace(new, problems=tuple(sorted({*new.problems, *renamed})))
     return Checked(
@@ -90,7 +93,7 @@ def check_proposal(
         base=proposal.base.commit.oid,
         head=proposal.head.commit.oid,
         branch=proposal.branch,
-        unread=tuple(_unread(proposed.inventory)) if deep else (),
+        unavailable=deep and OnUnavailable.FAIL in unread.values(),
         notes=proposed.inventory.notes,
         control=proposal.base.mirror,
         trusted=trusted,
@@ -112,8 +115,14 @@ def _governed(trusted: Policy | None) -> Callable[[Policy], Policy]:
     return lambda policy: govern(trusted or Policy(instance=policy.instance), policy)
 
 
-def _judge(trusted: Policy | None, proposal: Proposal) -> Callable[[RepositoryView], Problem | None]:
-    """Refuse to go where the base does not go: a change must not choose whom a runner talks to."""
+def _judge(
+    trusted: Policy | None, proposal: Proposal, merged: World | None
+) -> Callable[[RepositoryView], Problem | None]:
+    """Refuse to go where the base does not go: a change must not choose whom a runner talks to.
+
+    What the base registers it goes to, by whatever address, so only what head adds is judged.
+    """
+    registered = {view.url for view in merged.inventory.repositories.values()} if merged else set()
     control = proposal.base.mirror
     home = control.url.partition("/")[0]
     policy = trusted or Policy()
@@ -121,12 +130,12 @@ def _judge(trusted: Policy | None, proposal: Proposal) -> Callable[[RepositoryVi
     def judge(view: RepositoryView) -> Problem | None:
         same_host = view.url.partition("/")[0] == home and (control.is_local or home)
         named = find_rule(policy.credentials, view.remote) or find_rule(policy.forges, view.remote)
-        if same_host or named:
+        if view.url in registered or same_host or named:
             return None
         where = view.source.at("spec", "git", "repo")
         message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"
         hint = "Name its prefix in spec.credentials or spec.forges first, or merge without this comparison."
-        return Problem(where, Reason.REPOSITORY_UNAVAILABLE, message, hint, f"Repository {view.key}")
+        return Problem(where, Reason.REPOSITORY_REFUSED, message, hint, f"Repository {view.key}")
 
     return judge
 
@@ -149,10 +158,17 @@ def _is_readable(inventory: Inventory) -> bool:
     return not views or any(view.is_available for view in views)
 
 
-def _unread(inventory: Inventory) -> Iterator[Problem]:
-    for _, view in sorted(inventory.repositories.items()):
-        if view.problem and view.problem.reason == Reason.REPOSITORY_UNAVAILABLE:
-            yield view.problem
+def _unread(*worlds: World | None) -> dict[Problem, OnUnavailable]:
+    """Return why each repository of either side that could not be read was not, and whether that fails."""
+    unread: dict[Problem, OnUnavailable] = {}
+    for inventory in (world.inventory for world in worlds if world):
+        for problem in inventory.problems:
+            if problem.reason == Reason.REPOSITORY_UNAVAILABLE:
+                unread[problem] = OnUnavailable.FAIL
+        for view in inventory.repositories.values():
+            if view.problem and view.problem.reason == Reason.REPOSITORY_UNAVAILABLE:
+                unread[view.problem] = view.unavailable
+    return unread
 
 
 def _side(world: World, *, deep: bool) -> Side:
@@ -166,10 +182,8 @@ def _side(world: World, *, deep: bool) -> Side:
         return Side(desired, diff, problems, refusals, locks=lock_files(inventory, None))
     planned = plan_world(world)
     diff = diff_variants(planned.desired, inventory)
-    wrong = tuple(p for p in planned.plan.problems if p.reason != Reason.REPOSITORY_UNAVAILABLE)
+    views = (view.problem for view in inventory.repositories.values() if view.problem)
+    found = {*planned.plan.problems, *views}
+    wrong = tuple(sorted(p for p in found if p.reason != Reason.REPOSITORY_UNAVAILABLE))
     locks = lock_files(inventory, planned.plan)
     return Side(planned.desired, diff, wrong, planned.plan.refusals, planned.plan, locks)
-
-
-def _nothing(*, deep: bool) -> Side:
-    return Side(Desired(), SetDiff(), plan=Plan() if deep else None)

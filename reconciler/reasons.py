@@ -61,6 +61,7 @@ class Reason(StrEnum):
     PULL_REQUEST_MISSING = "PullRequestMissing"
     REJECTED = "Rejected"
     REPOSITORY_NOT_FOUND = "RepositoryNotFound"
+    REPOSITORY_REFUSED = "RepositoryRefused"
     REPOSITORY_UNAVAILABLE = "RepositoryUnavailable"
     REVISION_CONFLICT = "RevisionConflict"
     SNAPSHOT_INCOMPLETE = "SnapshotIncomplete"

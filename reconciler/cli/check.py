@@ -107,13 +107,11 @@ def _show(printer: "Printer", checked: "Checked", form: Output) -> None:
     comparison, names = checked.comparison, checked.names
     match form:
         case Output.TEXT:
-            unread = [f"not read: {problem.subject}: {problem.message}" for problem in checked.unread]
-            printer.lines(unread)
             printer.lines(comparison_lines(comparison, names, paint=printer.paint))
         case Output.JSON:
             printer.value(comparison_value(comparison, names))
         case Output.MARKDOWN:
-            printer.text(comparison_markdown(comparison, names, checked.unread))
+            printer.text(comparison_markdown(comparison, names))
         case Output.SARIF:
             printer.value(comparison_sarif(comparison))
 
@@ -136,10 +134,11 @@ def _tell(
         [
             *map(annotate_problem, comparison.new),
             *map(annotate_refusal, comparison.refusals),
+            *(annotate_problem(problem, "warning") for problem in comparison.unread),
             *(annotate_problem(problem, "warning") for problem in comparison.old),
         ]
     )
-    runner.summarise(comparison_markdown(comparison, names, checked.unread))
+    runner.summarise(comparison_markdown(comparison, names))
     runner.tell(
         {
             "changed": str(not comparison.is_empty).lower(),
@@ -157,7 +156,7 @@ def _comment(printer: "Printer", checked: "Checked", number: int) -> None:
 
     why = "the merged configuration cannot be read"
     if checked.trusted is not None and checked.control is not None:
-        body = comparison_markdown(checked.comparison, checked.names, checked.unread)
+        body = comparison_markdown(checked.comparison, checked.names)
         text = printer.redactor.text(body)
         why = write_remark(checked.control, checked.trusted, os.environ, number, text)
     if why:
@@ -171,7 +170,7 @@ def _exit_of(checked: "Checked", level: str, *, strict: bool, detailed: bool) ->
         exits.add(Exit.INVALID_INPUT)
     if comparison.refusals:
         exits.add(Exit.REFUSED)
-    if level == "fleet" and checked.unread:
+    if checked.unavailable or (level == "fleet" and comparison.unread):
         exits.add(Exit.UNAVAILABLE)
     if detailed and not comparison.is_empty:
         exits.add(Exit.PENDING)

@@ -32,7 +32,7 @@ class Side:
     """One side of a change: what its manifests ask for, how that differs from what was applied, its plan.
 
     `plan` is None where no repository was read; then nothing is said about packages. `locks` are the
-    files of the locks that count there.
+    files of the locks that count there, `unread` the problems of what could not be read.
     """
 
     desired: Desired
@@ -41,6 +41,7 @@ class Side:
     refusals: tuple[Refusal, ...] = ()
     plan: Plan | None = None
     locks: LockFiles = field(default_factory=dict)
+    unread: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class Comparison:
     """Everything that merging would change, sorted by identity, and what is wrong.
 
     `new` are the problems that the change brings, `old` those that were there before it, `fixed`
-    those that it ends; so for `refusals`. `deep` tells whether packages were compared.
+    those that it ends; so for `refusals`. `deep` tells whether packages were compared. Nothing is
+    known about the packages of repositories in `unread`.
     """
 
     variants: tuple[VariantDifference, ...] = ()
@@ -97,6 +99,7 @@ class Comparison:
     refusals: tuple[Refusal, ...] = ()
     pins: tuple[PinChange, ...] = ()
     deep: bool = False
+    unread: tuple[Problem, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -123,6 +126,7 @@ def compare(base: Side, head: Side) -> Comparison:
         refusals=tuple(r for r in head.refusals if r not in base.refusals),
         pins=compare_locks(base.locks, head.locks),
         deep=deep,
+        unread=tuple(sorted({_identity(p): p for p in (*base.unread, *head.unread)}.values())),
     )
 
 

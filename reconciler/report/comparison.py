@@ -48,10 +48,13 @@ def sentence(comparison: Comparison) -> str:
     """Return what merging does, e.g. `Merging this creates 12 drafts in 4 repositories, updates 3`."""
     noun = "package" if comparison.deep else "PackageVariant"
     clauses = list(_packages(comparison) if comparison.deep else _variants(comparison))
-    if not clauses:
-        return f"Merging this changes no {noun}"
     told = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
-    return f"Merging this {', '.join(told)}"
+    done = f"Merging this {', '.join(told) or f'changes no {noun}'}"
+    number = len(comparison.unread)
+    if not comparison.deep or not number:
+        return done
+    several = "repositories were" if number > 1 else "repository was"
+    return f"{done}, as far as can be seen: {number} {several} not read"
 
 
 def problem_sentence(comparison: Comparison) -> str:
@@ -62,7 +65,8 @@ def problem_sentence(comparison: Comparison) -> str:
 
 
 def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = plain) -> Iterator[str]:
-    """Return the difference as lines: variants, packages, what is wrong, and the sentence last."""
+    """Return the difference as lines: what was not read, variants, packages, problems, the sentence last."""
+    yield from _unread_lines(comparison, paint)
     for variant in comparison.variants:
         message = f"  {terminal(variant.message)}" if variant.message else ""
         yield f"{variant.fate:9} PackageVariant {terminal(str(variant.key))}{message}"
@@ -73,11 +77,7 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     yield from (f"lock      {pin_line(pin)}" for pin in comparison.pins[:MOST_PINS])
     if (more := len(comparison.pins) - MOST_PINS) > 0:
         yield f"lock      and {more} more"
-    yield from problem_lines(comparison.new, paint=paint)
-    for problem in comparison.fixed:
-        yield f"{paint('fixed:', Colour.GREEN)} {terminal(str(problem))}"
-    for problem in comparison.old:
-        yield f"{paint('was there before:', Colour.YELLOW)} {terminal(str(problem))}"
+    yield from _problem_lines(comparison, paint)
     for refusal in comparison.refusals:
         yield f"{paint('refused:', Colour.RED)} {refusal.reason}: {terminal(refusal.message)}"
         if refusal.hint:
@@ -85,6 +85,23 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     yield sentence(comparison)
     if said := problem_sentence(comparison):
         yield said
+
+
+def _unread_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
+    for problem in comparison.unread:
+        yield f"{paint('not read:', Colour.YELLOW)} {terminal(str(problem))}"
+        if problem.hint:
+            yield f"  hint: {terminal(problem.hint)}"
+    if comparison.unread and not comparison.deep:
+        yield "note: No repository could be read, so manifests were compared, and no package"
+
+
+def _problem_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
+    yield from problem_lines(comparison.new, paint=paint)
+    for problem in comparison.fixed:
+        yield f"{paint('fixed:', Colour.GREEN)} {terminal(str(problem))}"
+    for problem in comparison.old:
+        yield f"{paint('was there before:', Colour.YELLOW)} {terminal(str(problem))}"
 
 
 def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
@@ -126,6 +143,7 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "problems": _problems(comparison.new),
         "existingProblems": _problems(comparison.old),
         "fixedProblems": _problems(comparison.fixed),
+        "notRead": _problems(comparison.unread),
         "refusals": [_refusal(refusal) for refusal in comparison.refusals],
     }
 

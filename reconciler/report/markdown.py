@@ -7,7 +7,6 @@ from itertools import islice
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
-from reconciler.errors import Problem
 from reconciler.ids import PackageKey
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan
@@ -67,9 +66,7 @@ def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
     )
 
 
-def comparison_markdown(
-    comparison: Comparison, names: Names, unread: Iterable[Problem] = (), *, title: str = "Check"
-) -> str:
+def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "Check") -> str:
     """Return what merging a change would do as a job summary; the difference first, old problems last."""
     found = rows(comparison, names)
     return fill(
@@ -80,7 +77,7 @@ def comparison_markdown(
         deep=comparison.deep,
         new=comparison.new,
         old=comparison.old[:ROWS],
-        unread=list(unread)[:ROWS],
+        unread=comparison.unread[:ROWS],
         refusals=comparison.refusals,
         rows=[{**row, "detail": row["detail"][:LONGEST]} for row in found[:ROWS]],
         hidden=max(0, len(found) - ROWS),

@@ -29,9 +29,15 @@ def plan_sarif(plan: Plan, names: Names) -> dict[str, Any]:
 
 
 def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
-    """Return a SARIF log of a proposed change: what it brings as errors, what was there as notes."""
+    """Return a SARIF log of a proposed change: what it brings as errors, what was there as notes.
+
+    What could not be read is a warning.
+    """
+    unread = (
+        _result("warning", p.reason, _sentence(p.message, p.hint), p.location) for p in comparison.unread
+    )
     before = (_result("note", p.reason, _sentence(p.message, p.hint), p.location) for p in comparison.old)
-    return _log([*_wrong(comparison.new, comparison.refusals), *before])
+    return _log([*_wrong(comparison.new, comparison.refusals), *unread, *before])
 
 
 def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator[dict[str, Any]]:

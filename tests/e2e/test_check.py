@@ -132,6 +132,9 @@ def test_manifests_alone_need_no_other_repository(root: Path) -> None:
 
     assert asked.last == auto.last == "Merging this changes 1 PackageVariant"
     assert (asked.code, auto.code, fleet.code) == (0, 0, 5)
+    assert asked.out.count("not read:") == 0
+    assert auto.out.count("not read:") == 4
+    assert "note: No repository could be read, so manifests were compared, and no package" in auto.out
 
 
 def test_the_base_decides_credentials_what_is_executed_and_whom_to_talk_to(root: Path) -> None:
@@ -147,8 +150,70 @@ def test_the_base_decides_credentials_what_is_executed_and_whom_to_talk_to(root:
         asked = list(server.requests)
 
     assert asked == []
+    assert "RepositoryRefused: " in said.out
     assert "that the merged configuration does not name" in said.out
+    assert said.code == 3
+
+
+def test_repository_that_main_registers_is_read_wherever_it_is(root: Path) -> None:
+    control = Repo(root / "control.git")
+    with serve(root) as server:
+        remote = repository("blueprints").replace("../blueprints.git", server.url("blueprints.git"))
+        control.commit({"manifests/repositories/blueprints.yaml": remote})
+        run(root, "apply", "--control", "control.git")
+        propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+        update = check(root)
+        propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=9)})
+        missing = check(root)
+
+    assert (update.code, update.last) == (0, "Merging this updates 1 package")
+    assert missing.code == 3
+    assert "UpstreamNotFound" in missing.out
+
+
+def test_repository_with_another_address_is_not_read(root: Path) -> None:
+    with serve(root) as server:
+        moved = repository("edge-1").replace("../edge-1.git", server.url("edge-1.git"))
+        propose(root, {"manifests/repositories/edge-1.yaml": moved})
+
+        said = check(root)
+        asked = list(server.requests)
+
+    assert asked == []
+    assert said.code == 3
+    assert "RepositoryRefused: " in said.out
+
+
+def test_packages_of_repository_that_cannot_be_read_are_not_called_unchanged(root: Path) -> None:
+    run(root, "apply", "--control", "control.git")
+    propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    (root / "edge-1.git").rename(root / "edge-1.away")
+
+    said = check(root)
+    value = json.loads(check(root, "--output", "json").out)
+
+    assert said.code == 5
+    assert said.out.startswith("not read: manifests/repositories/edge-1.yaml:10:11: RepositoryUnavailable: ")
+    assert said.last == "Merging this changes no package, as far as can be seen: 1 repository was not read"
+    assert [problem["subject"] for problem in value["notRead"]] == ["Repository default/edge-1"]
+    assert "### Not read" in check(root, "--output", "markdown").out
+    sarif = json.loads(check(root, "--output", "sarif").out)
+    assert [one["ruleId"] for one in sarif["runs"][0]["results"]] == ["RepositoryUnavailable"]
+
+
+def test_repository_that_may_be_unavailable_is_a_line_and_no_failure(root: Path) -> None:
+    registered = repository("edge-1").replace(
+        "  namespace: default\n",
+        "  namespace: default\n  annotations:\n    reconciler.dev/unavailable: warn\n",
+    )
+    Repo(root / "control.git").commit({"manifests/repositories/edge-1.yaml": registered})
+    propose(root, {"README.md": "words\n"})
+    (root / "edge-1.git").rename(root / "edge-1.away")
+
+    said = check(root)
+
     assert said.code == 0
+    assert said.out.startswith("not read: ")
 
 
 def test_a_renamed_instance_is_a_problem(root: Path) -> None:
