@@ -51,7 +51,7 @@ class Board:
                 return Result()
             issue = forge.write_issue(key, title, text or EMPTY)
         except ReconcilerError as error:
-            return failure(forge.dialect.name, error, ())
+            return failure(forge.dialect.name, error, (), title, did=Did.UPDATED)
         effects = (Effect(forge.dialect.name, Did.UPDATED, f"#{issue.number} {title}"),) if issue else ()
         return Result(effects)
 

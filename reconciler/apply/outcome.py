@@ -1,12 +1,14 @@
 """What came of applying: words for effects, and the sum over repositories."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.errors import Exit, ReconcilerError
 from reconciler.ids import PackageKey
-from reconciler.plan.changes import Effect
+from reconciler.inventory import PullRequest
+from reconciler.plan.changes import Effect, Unfinished
 
 
 class Did(StrEnum):
@@ -22,16 +24,27 @@ class Did(StrEnum):
 
 
 class Result(NamedTuple):
-    """What came of one repository: effects in order, packages that failed, classes of exit.
+    """What came of one repository: effects in order, packages with effects missing, classes of exit.
 
-    `left` counts the pull requests that a budget left to the next run, `limited` are their packages.
+    `left` counts the pull requests that a budget left to the next run, `opened` are those that were
+    opened or updated, by URL and head.
     """
 
     effects: tuple[Effect, ...] = ()
-    failed: frozenset[PackageKey] = frozenset()
+    unfinished: Mapping[PackageKey, Unfinished] = MappingProxyType({})
     exits: frozenset[Exit] = frozenset()
     left: int = 0
-    limited: frozenset[PackageKey] = frozenset()
+    opened: Mapping[tuple[str, str], PullRequest] = MappingProxyType({})
+
+    @property
+    def failed(self) -> frozenset[PackageKey]:
+        """The packages of which some effect was not done."""
+        return frozenset(self.unfinished)
+
+    @property
+    def limited(self) -> frozenset[PackageKey]:
+        """The packages that are left to the next run and did not fail."""
+        return frozenset(package for package, why in self.unfinished.items() if why.left)
 
 
 def joined(results: Iterable[Result]) -> Result:
@@ -39,14 +52,32 @@ def joined(results: Iterable[Result]) -> Result:
     every = list(results)
     return Result(
         tuple(effect for result in every for effect in result.effects),
-        frozenset(package for result in every for package in result.failed),
+        {package: why for result in reversed(every) for package, why in result.unfinished.items()},
         frozenset(code for result in every for code in result.exits),
         sum(result.left for result in every),
-        frozenset(package for result in every for package in result.limited),
+        {head: pull for result in every for head, pull in result.opened.items()},
     )
 
 
-def failure(repository: str, error: ReconcilerError, packages: Iterable[PackageKey], ref: str = "") -> Result:
-    """Return the result of something that could not be done: named, so that the rest can proceed."""
-    effect = Effect(repository, Did.PUSHED, ref, error=str(error))
-    return Result((effect,), frozenset(packages), frozenset({error.exit_code}))
+def failure(
+    repository: str,
+    error: ReconcilerError,
+    packages: Iterable[PackageKey],
+    ref: str = "",
+    *,
+    did: Did = Did.PUSHED,
+    pushed: bool = False,
+) -> Result:
+    """Return the result of something that could not be done: named, so that the rest can proceed.
+
+    Args:
+        repository: What reports call the repository.
+        error: What is wrong.
+        packages: The packages that lack an effect.
+        ref: What the effect is about.
+        did: Which effect could not be done.
+        pushed: Whether the refs of these packages moved as planned.
+    """
+    effect = Effect(repository, did, ref, error=str(error), hint=error.hint)
+    why = Unfinished(str(error), error.hint, pushed=pushed)
+    return Result((effect,), dict.fromkeys(packages, why), frozenset({error.exit_code}))

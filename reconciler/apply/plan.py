@@ -1,5 +1,6 @@
 """All effects of a plan, in the order that makes every interruption harmless (D21)."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,7 +27,10 @@ from reconciler.git.stopping import StoppedError
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
 from reconciler.lock import lock_bytes, lock_path
-from reconciler.plan.changes import Change, Effect, Outcome, Plan
+from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
+from reconciler.plan.observed import status_after, status_owners
+from reconciler.report.escape import terminal
+from reconciler.report.redact import Redactor
 from reconciler.state import (
     SETS_DIRECTORY,
     WANTED_LOCK,
@@ -80,11 +84,20 @@ def apply_changes(
     with stopping.recording():
         text = board.text(plan, results, targets) if board else ""
         told = board.write(text) if board else Result()
-        status = {**plan.status, **(board.files(text) if board else {})}
+        status = {**status_after(plan, _redacted(done.unfinished)), **(board.files(text) if board else {})}
         last = joined([told, _branches(replace(plan, status=status), inventory, control, done)])
     _tell(last.effects, narrate)
     everything = joined([done, last])
     return Outcome(everything.effects, everything.exits)
+
+
+def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:
+    """Return what is recorded of effects that were not done: a remote's own words may quote a secret."""
+    redactor = Redactor.of_environment(os.environ)
+    return {
+        package: why._replace(message=terminal(redactor.text(why.message)))
+        for package, why in unfinished.items()
+    }
 
 
 def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target]) -> Iterator[Result]:
@@ -99,8 +112,10 @@ def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str,
 def _begin(target: Target, changes: Sequence[Change]) -> Result:
     """Do the changes of one repository; asked to end, leave them to the next run."""
     if stopping.requested():
-        packages = frozenset(change.package for change in changes)
-        return Result(failed=packages, exits=frozenset({StoppedError.exit_code}))
+        error = StoppedError()
+        why = Unfinished(str(error), error.hint, left=True)
+        packages = {change.package: why for change in changes if change.pending}
+        return Result(unfinished=packages, exits=frozenset({error.exit_code}))
     return apply_repository(target, changes)
 
 
@@ -111,7 +126,7 @@ def _tell_unbegun(results: Mapping[str, Result], pending: Mapping[str, Sequence[
         where = "1 repository" if len(left) == 1 else f"{len(left)} repositories"
         count = sum(change.pending for url in left for change in pending[url])
         said = f"{count} change{'' if count == 1 else 's'} left: {StoppedError()}"
-        yield Effect(where, Did.PUSHED, error=said)
+        yield Effect(where, Did.PUSHED, error=said, hint=StoppedError().hint, left=True)
 
 
 def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
@@ -151,11 +166,12 @@ def _shared_branches(
 
     state = Branch(state_ref(policy.instance), known.state, plan.records, "Record what was applied\n")
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
+    owners = status_owners(plan)
     time = known.commit.time
     return joined(
         [
             share_branch(control, state, mine, policy, time, common=is_lock_file),
-            share_branch(control, status, lambda _: True, policy, time),
+            share_branch(control, status, lambda path: owners.get(path) not in others, policy, time),
         ]
     )
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from reconciler.apply.outcome import Did, Result, failure, joined
 from reconciler.apply.target import Target
@@ -13,11 +13,11 @@ from reconciler.forge.remote import RemoteForge
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
 from reconciler.git.stopping import StoppedError
-from reconciler.ids import Oid
+from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import PullRequest
 from reconciler.layout import HEADS
 from reconciler.objects import Files
-from reconciler.plan.changes import Change, Effect, WriteRemoval
+from reconciler.plan.changes import Change, Effect, Unfinished, WriteRemoval
 from reconciler.policy import Limits
 from reconciler.report.diff import file_changes
 
@@ -31,6 +31,10 @@ class Requests:
         for change in changes:
             if change.group:
                 self._groups.setdefault(change.group, []).append(change)
+
+    def sharing(self, change: Change) -> set[PackageKey]:
+        """Return the packages that the pull request of a change is about."""
+        return {change.package, *(member.package for member in self._groups.get(change.group, ()))}
 
     def wanted(self, target: Target, change: Change, pull: PullRequest) -> PullRequest:
         """Return the pull request to open, its body as reviewers will read it; one that it has stays."""
@@ -56,11 +60,19 @@ def call_forge(target: Target, changes: Sequence[Change], requests: Requests) ->
     next run.
     """
     for index, change in enumerate(once := list(_once(changes))):
+        done = _Done()
         try:
-            yield _call(target, change, requests)
+            _call(target, change, requests, done)
         except (LimitedError, StoppedError) as error:
+            yield done.result
             yield _limited(once[index:], error)
             return
+        except ReconcilerError as error:
+            did, ref = done.trying
+            name, packages = change.repository.name, requests.sharing(change)
+            yield joined([done.result, failure(name, error, packages, ref, did=did, pushed=True)])
+        else:
+            yield done.result
 
 
 def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]:
@@ -75,7 +87,9 @@ def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]
             yield _limited(list(asked.values())[index:], error)
             return
         except ReconcilerError as error:
-            yield failure(name, error, ())
+            sharing = {one.package for one in changes if one.approve == approval}
+            ref = f"#{approval.number} {approval.head}"
+            yield failure(name, error, sharing, ref, did=Did.MERGED, pushed=True)
 
 
 def _once(changes: Iterable[Change]) -> Iterator[Change]:
@@ -90,10 +104,12 @@ def _once(changes: Iterable[Change]) -> Iterator[Change]:
 def _limited(changes: Sequence[Change], error: LimitedError | StoppedError) -> Result:
     """Return what a limit, or the end of the run, leaves to the next one."""
     left = [change for change in changes if change.pull or change.close or change.approve]
-    said = f"{len(left)} pull requests are left: {error}"
-    effect = Effect(changes[0].repository.name, Did.OPENED, error=said)
-    packages = frozenset(change.package for change in left)
-    return Result((effect,), packages, frozenset({error.exit_code}), left=len(left), limited=packages)
+    count = f"{len(left)} pull request{' is' if len(left) == 1 else 's are'} left"
+    said = f"{count}: {error}"
+    effect = Effect(changes[0].repository.name, Did.OPENED, error=said, hint=error.hint, left=True)
+    why = Unfinished(str(error), error.hint, pushed=True, left=True)
+    packages = {change.package: why for change in left}
+    return Result((effect,), packages, frozenset({error.exit_code}), left=len(left))
 
 
 def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> Iterator[Effect]:
@@ -106,8 +122,8 @@ def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> I
     for transport, count in left.items():
         if count:
             eta = duration_text(transport.budget.eta_s(count))
-            said = f"{count} pull requests are left in all; they take about {eta}"
-            yield Effect(transport.base, Did.OPENED, error=said)
+            said = f"{count} pull request{' is' if count == 1 else 's are'} left in all; about {eta} to go"
+            yield Effect(transport.base, Did.OPENED, error=said, left=True)
 
 
 def _sides(mirror: Mirror, change: Change, pull: PullRequest) -> tuple[Files, Files]:
@@ -132,21 +148,33 @@ def _files(mirror: Mirror, commit: Oid | None, path: str) -> Files:
         return {}
 
 
-def _call(target: Target, change: Change, requests: Requests) -> Result:
-    effects = []
+def _call(target: Target, change: Change, requests: Requests, done: "_Done") -> None:
+    """Make the calls of one change, each noted in `done` before it is made and after."""
     name = change.repository.name
-    try:
-        if change.pull:
-            pull = target.forge.ensure(requests.wanted(target, change, change.pull))
-            did = Did.UPDATED if change.pull.number else Did.OPENED
-            effects.append(Effect(name, did, f"#{pull.number} {pull.title}"))
-            if change.writes and (change.conflicts or change.unready):
-                target.forge.mark_draft(pull.number)
-        for close in change.close:
-            target.forge.close(close.number, comment=close.comment)
-            effects.append(Effect(name, Did.CLOSED, f"#{close.number}"))
-    except (LimitedError, StoppedError):
-        raise
-    except ReconcilerError as error:
-        return joined([Result(tuple(effects)), failure(name, error, {change.package})])
-    return Result(tuple(effects))
+    if change.pull:
+        did = Did.UPDATED if change.pull.number else Did.OPENED
+        done.trying = (did, change.pull.title)
+        pull = target.forge.ensure(requests.wanted(target, change, change.pull))
+        done.opened[change.package.url, pull.head] = pull
+        done.effects.append(Effect(name, did, f"#{pull.number} {pull.title}"))
+        if change.writes and (change.conflicts or change.unready):
+            done.trying = (Did.UPDATED, f"#{pull.number} as a draft")
+            target.forge.mark_draft(pull.number)
+    for close in change.close:
+        done.trying = (Did.CLOSED, f"#{close.number}")
+        target.forge.close(close.number, comment=close.comment)
+        done.effects.append(Effect(name, Did.CLOSED, f"#{close.number}"))
+
+
+@dataclass(slots=True)
+class _Done:
+    """The calls of one change: the one that is being made, and what came of those before it."""
+
+    trying: tuple[Did, str] = (Did.OPENED, "")
+    effects: list[Effect] = field(default_factory=list)
+    opened: dict[tuple[str, str], PullRequest] = field(default_factory=dict)
+
+    @property
+    def result(self) -> Result:
+        """The sum of the calls that were made."""
+        return Result(tuple(self.effects), opened=self.opened)

@@ -1,7 +1,7 @@
 """One repository's share of a plan: objects in one pack, one atomic push, then its pull requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reconciler.apply.compose import Composed, compose
 from reconciler.apply.outcome import Did, Result, failure, joined
@@ -31,6 +31,7 @@ class _Push:
     staged: Staging | None
     composed: list[tuple[Change, Composed]]
     effects: list[Effect]
+    opened: dict[tuple[str, str], PullRequest] = field(default_factory=dict)
 
     @property
     def moves(self) -> Sequence[Composed]:
@@ -64,7 +65,8 @@ def _apply_batch(target: Target, changes: Sequence[Change], requests: Requests) 
         if not refused:
             after = () if pushed.staged else call_forge(target, changes, requests)
             approved = approve_pulls(target, changes)
-            return joined([*failures, Result(tuple(pushed.effects)), *after, *approved])
+            done = Result(tuple(pushed.effects), opened=pushed.opened)
+            return joined([*failures, done, *after, *approved])
         target.mirror.fetch()
         blamed = _blame(pushed, refused, target.mirror)
         failures += [failure(_name(c), error, {c.package}, ref) for c, ref, error in blamed]
@@ -95,6 +97,8 @@ def _compose(target: Target, changes: Sequence[Change], requests: Requests) -> _
                     staged.move(write.ref, composed.update.new, composed.time)
         if staged:
             pushed.effects += _stage_pulls(target, staged, change, requests)
+            if change.pull and (record := staged.find_open(change.pull.head)):
+                pushed.opened[change.package.url, record.head] = record.pull()
     return pushed
 
 

@@ -91,12 +91,12 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
         pack.save()
         (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
     except ReconcilerError as error:
-        return failure(CONTROL, error, (), branch.ref)
+        return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
     if not answer.ok:
         mirror.fetch()
         if _holds(mirror, mirror.refs().get(branch.ref), tree):
             return Result()
-        return failure(CONTROL, _error(answer), (), branch.ref.removeprefix(HEADS))
+        return failure(CONTROL, _error(answer), (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
     return Result((Effect(CONTROL, Did.RECORDED, branch.ref.removeprefix(HEADS), commit),))
 
 
@@ -130,7 +130,7 @@ def share_branch(
             there = read_branch(mirror, tip, policy.limits)
             before = there if tip == branch.expect else read_branch(mirror, branch.expect, policy.limits)
         except UnavailableError as error:
-            return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS))
+            return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
         overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
         kept = {path for path in there if not mine(path) or (overtaken and common(path))}
         ours = {p: d for p, d in branch.files.items() if mine(p) and not (overtaken and common(p))}
@@ -147,7 +147,7 @@ def _only(files: Mapping[str, bytes], which: Callable[[str], bool]) -> dict[str,
 
 def _newer(branch: Branch) -> Result:
     error = ConflictError("Another run decided the locks first; what it wrote stays")
-    return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS))
+    return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
 
 
 def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: int) -> Oid:

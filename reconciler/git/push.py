@@ -55,6 +55,9 @@ _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect ol
 _SKIPPED = ("atomic push failed", "atomic push failure", "atomic transaction failed", "transaction failed")
 _LOCK_FAULT = re.compile(r"cannot lock ref '([^']+)': (.*)")
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
+_NOISE = ("error: hook declined to update ", "Resolving deltas", "Processing changes")
+LONGEST_WORDS = 400
+"""Characters of a hook's message that reports and conditions quote."""
 _NO_ATOMIC = "does not support --atomic"
 
 
@@ -132,6 +135,7 @@ def _results(mirror: Mirror, updates: Sequence[RefUpdate], ran: Ran) -> tuple[Pu
     if any(update.ref not in answers for update in updates):
         raise UnavailableError(f"Cannot push to {mirror.remote}: {last_line(ran.err)}")
     results = _blamed([_result(update, *answers[update.ref]) for update in updates], ran.err)
+    results = tuple(_with_remote_words(result, ran.err) for result in results)
     if ran.code and all(result.ok for result in results):
         raise UnavailableError(f"Push to {mirror.remote} failed: {last_line(ran.err)}")
     for update, status, _ in results:
@@ -160,6 +164,17 @@ def _with_fault(result: PushResult, fault: str | None) -> PushResult:
         return result
     moved = any(text in fault for text in _MOVED)
     return PushResult(result.update, PushStatus.STALE if moved else PushStatus.REJECTED, fault)
+
+
+def _with_remote_words(result: PushResult, said: str) -> PushResult:
+    """Add what the other side's hooks printed to a refusal: git itself only says that one declined."""
+    if result.status is not PushStatus.REJECTED:
+        return result
+    lines = (line.removeprefix("remote:").strip() for line in said.splitlines() if line.startswith("remote:"))
+    words = " ".join(line for line in dict.fromkeys(lines) if line and not line.startswith(_NOISE))
+    if not words or words in result.message:
+        return result
+    return result._replace(message=f"{result.message}: {words[:LONGEST_WORDS]}")
 
 
 def _answers(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:

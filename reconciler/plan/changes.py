@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.api.meta import Condition
 from reconciler.dependencies.moves import PinMove
@@ -13,6 +13,9 @@ from reconciler.inventory import PullRequest
 from reconciler.layout import short_branch
 from reconciler.objects import Files
 from reconciler.reasons import Reason
+
+if TYPE_CHECKING:
+    from reconciler.plan.world import World
 
 
 class Op(StrEnum):
@@ -242,7 +245,8 @@ class Plan:
     for: where writing a package fails, its record stays as it was. Sorted by identity.
     `lock` proposes other pins, None where nothing about them is to be proposed; `moves` are the pins of
     dependencies that this plan moves. `elsewhere` are the packages whose records other shards write,
-    None where there are none.
+    None where there are none. `conditions` and `status` expect every effect to be done; `world` is
+    what `observe` computes them from again once it is known which effects were.
     """
 
     changes: tuple[Change, ...] = ()
@@ -258,6 +262,7 @@ class Plan:
     lock: LockProposal | None = None
     moves: tuple[PinMove, ...] = ()
     elsewhere: frozenset[PackageKey] | None = None
+    world: "World | None" = field(default=None, compare=False, repr=False)
 
     @property
     def everything(self) -> tuple[Change, ...]:
@@ -270,15 +275,34 @@ class Plan:
         return not any(change.pending for change in self.everything)
 
 
+class Unfinished(NamedTuple):
+    """Why the effects of one package were not all done.
+
+    `pushed` tells that its refs moved as planned and only calls of its forge are missing; `left` that
+    nothing failed and the next run goes on: a budget was spent, or the run was asked to end.
+    """
+
+    message: str = ""
+    hint: str = ""
+    pushed: bool = False
+    left: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing that apply did or could not do, in order."""
+    """One thing that apply did or could not do, in order.
+
+    `error` says why it was not done and `hint` what to do next; `left` tells that nothing failed: a
+    budget was spent or the run was asked to end, and the next run goes on.
+    """
 
     repository: str
     what: str
     ref: str = ""
     oid: str = ""
     error: str = ""
+    hint: str = ""
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

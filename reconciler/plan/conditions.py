@@ -1,12 +1,13 @@
 """Conditions of every owner: Porch's two, and the seed's five on each variant (D18)."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Literal
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName
-from reconciler.plan.changes import Change, MoveRef, Op, WriteGroup
+from reconciler.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteGroup
 from reconciler.plan.outputs import asked_text
 from reconciler.plan.world import World
 from reconciler.reasons import Reason
@@ -21,20 +22,31 @@ _UNENSURED = frozenset(
     {
         Reason.PACKAGE_EXISTS,
         Reason.DUPLICATE_DOWNSTREAM,
+        Reason.HELD_BACK,
         Reason.LOCK_PENDING,
         Reason.NOT_OURS,
         Reason.PIPELINE_FAILED,
+        Reason.REJECTED,
         Reason.UPSTREAM_TAG_MOVED,
     }
 )
 """Reasons to keep a package that leave its variant without its downstream."""
 
 
-def plan_conditions(world: World, changes: Iterable[Change]) -> dict[ObjectKey, tuple[Condition, ...]]:
-    """Return the conditions of every set and variant as they are once the plan is applied.
+def plan_conditions(
+    world: World, changes: Iterable[Change], unfinished: Mapping[PackageKey, Unfinished] | None = None
+) -> dict[ObjectKey, tuple[Condition, ...]]:
+    """Return the conditions of every set and variant as the effects leave them.
 
-    Without times and sorted by type, so that they never flap.
+    Without times and sorted by type, so that they never flap: what a run leaves behind has the same
+    conditions in the next run, which does nothing.
+
+    Args:
+        world: What was read, and what was made of it.
+        changes: Every change of the plan.
+        unfinished: The packages of which some effect is missing, and why; none if all were done.
     """
+    missing = unfinished or {}
     drafted = {target.owner for target in world.targets if target.draft is not None}
     conditions = {key: _complete(key, found, drafted) for key, found in world.desired.conditions.items()}
     wanted = {(v.key, package) for package, variants in world.wanted.items() for v in variants}
@@ -48,7 +60,7 @@ def plan_conditions(world: World, changes: Iterable[Change]) -> dict[ObjectKey, 
             reason, message = (problem.reason, problem.message) if problem else ("Error", _UNREAD)
             found = _stalled(reason, message, has_draft=variant.key in drafted)
         else:
-            found = _variant(variant, change, world)
+            found = _variant(variant, change, world, missing.get(change.package))
         conditions[key] = tuple(sorted(found, key=lambda c: c.type))
     return dict(sorted(conditions.items()))
 
@@ -75,16 +87,36 @@ def _stalled(reason: str, message: str, *, has_draft: bool) -> Iterator[Conditio
         yield _condition(type_, False, "Stalled", message)
 
 
-def _variant(variant: DesiredVariant, change: Change, world: World) -> Iterator[Condition]:
+def _variant(
+    variant: DesiredVariant, change: Change, world: World, missing: Unfinished | None
+) -> Iterator[Condition]:
     yield _condition("Stalled", False, "Valid", _VALID)
     yield _condition("Valid", True, "Valid", _VALID)
+    if change.reason is Reason.PAUSED:
+        yield from _paused(variant, change, world)
+        return
     injection = _injection(variant, world)
-    error = _error(change)
-    yield _ensured(change, error, injection)
-    yield _ready(change, error or injection or "")
-    yield _draft(_has_draft(variant, change, world))
+    unwritten = missing if missing and not missing.pushed and change.written else None
+    error = _error(change) or (missing_text(change, unwritten) if unwritten else "")
+    yield _ensured(change, error, injection, unwritten)
+    yield _ready(change, error or injection or (missing_text(change, missing) if missing else ""))
+    yield _draft(_has_draft(variant, change, world, missing))
     yield _context(variant, error, world)
     yield _config(error, injection)
+
+
+def missing_text(change: Change, missing: Unfinished) -> str:
+    """Return what an effect that was not done means for the package."""
+    return missing.message or f"Not applied yet: {change.op} ({change.reason})"
+
+
+def _paused(variant: DesiredVariant, change: Change, world: World) -> Iterator[Condition]:
+    """Yield the conditions of a paused variant: nothing is compared with what it asks for."""
+    status: Literal["Unknown", "False"] = "False" if change.before is None else "Unknown"
+    message = change.message
+    for type_ in ("Ready", "DownstreamEnsured", "ContextInjected", "ConfigInjected"):
+        yield Condition(type=type_, status=status, reason=str(change.reason), message=message)
+    yield _draft(_has_draft(variant, change, world, None))
 
 
 def _injection(variant: DesiredVariant, world: World) -> str | None:
@@ -94,8 +126,11 @@ def _injection(variant: DesiredVariant, world: World) -> str | None:
     return fresh.injection if isinstance(fresh, Package) else None
 
 
-def _ensured(change: Change, error: str, injection: str | None) -> Condition:
+def _ensured(change: Change, error: str, injection: str | None, unwritten: Unfinished | None) -> Condition:
     """Say whether main or a draft holds what the variant asks for."""
+    if unwritten is not None:
+        reason = "Pending" if unwritten.left else "Error"
+        return _condition("DownstreamEnsured", False, reason, error)
     if error:
         return _condition("DownstreamEnsured", False, str(change.reason), error)
     if injection:
@@ -108,7 +143,8 @@ def _ensured(change: Change, error: str, injection: str | None) -> Condition:
 def _ready(change: Change, error: str) -> Condition:
     """Say why the package may not be approved as it is, in words that stay while the draft does."""
     asked = asked_text(len(change.conflicts)) if change.conflicts else ""
-    message = error or "; ".join(change.unready) or asked
+    waiting = (change.message or str(change.reason)) if change.waits else ""
+    message = error or "; ".join(change.unready) or asked or waiting
     return _condition("Ready", not message, "Error" if message else "NoErrors", message or _ENSURED)
 
 
@@ -118,13 +154,18 @@ def _error(change: Change) -> str:
     return ""
 
 
-def _has_draft(variant: DesiredVariant, change: Change, world: World) -> bool:
-    if change.written is not None:
-        return True
-    left = (w.ref for w in change.writes if isinstance(w, WriteGroup))
-    removed = {*left, *(w.ref for w in change.writes if isinstance(w, MoveRef) and w.to is None)}
+def _has_draft(variant: DesiredVariant, change: Change, world: World, missing: Unfinished | None) -> bool:
+    """Whether a branch holds a draft of the variant after the effects."""
     resolved = world.resolved.get(variant.key)
     draft = resolved.draft if resolved else None
+    if missing is not None and not missing.pushed:
+        return draft is not None
+    if change.written is not None:
+        return True
+    if change.approve is not None and missing is None:
+        return False
+    left = (w.ref for w in change.writes if isinstance(w, WriteGroup))
+    removed = {*left, *(w.ref for w in change.writes if isinstance(w, MoveRef) and w.to is None)}
     return draft is not None and draft.ref not in removed
 
 

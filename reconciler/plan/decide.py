@@ -14,8 +14,9 @@ from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.groups import group_changes
 from reconciler.plan.messages import upstream_label
+from reconciler.plan.observed import plan_status
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
-from reconciler.plan.records import plan_records, plan_status, record_owners
+from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.safety import guard_changes
 from reconciler.plan.world import Target, World, build_world
 from reconciler.policy import OnUnavailable
@@ -53,6 +54,7 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
         conditions=plan_conditions(world, changes),
         records=plan_records(world, changes),
         record_owners=record_owners(world, changes),
+        world=world,
     )
     plan = replace(plan, status=plan_status(world, plan.conditions))
     return replace(plan, exits=frozenset(_exits(plan, inventory)))

@@ -1,11 +1,7 @@
-"""The files of the state and status branches as they are once the plan is applied (D3)."""
+"""The files of the state branch as they are once the plan is applied (D3)."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Container, Iterable, Iterator
 
-import orjson
-
-from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
@@ -102,36 +98,12 @@ def _lock(resolved: ResolvedVariant, world: World) -> UpstreamLock | None:
     return old if held else lock_pin(key, upstream, resolved.pin)
 
 
-def plan_status(world: World, conditions: Mapping[ObjectKey, tuple[Condition, ...]]) -> dict[str, bytes]:
-    """Return the files of the status branch: what each owner's manifest came to. No times."""
-    variants = {v.key: v for v in world.desired.variants}
-    files = {}
-    for key, found in sorted(conditions.items()):
-        value: dict[str, Any] = {
-            "kind": key.kind,
-            "namespace": key.namespace,
-            "name": key.name,
-            "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in found],
-        }
-        variant = variants.get(ObjectName(key.namespace, key.name))
-        if key.kind == "PackageVariant" and variant is not None:
-            value["labels"] = variant.spec.labels or {}
-            value["annotations"] = variant.spec.annotations or {}
-        files[f"conditions/{key.kind.lower()}s/{key.namespace}/{key.name}.json"] = _json(value)
-    return files
-
-
 def _asks_to_delete(change: Change, record: PackageVariantRecord) -> bool:
     if (record.url, record.path) != change.package:
         return False
     return change.reason is Reason.DELETION_PROPOSED or any(
         isinstance(w, WriteRemoval) for w in change.writes
     )
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(value, option=options)
 
 
 def _is_applied(change: Change) -> bool:

@@ -99,25 +99,55 @@ def change_lines(change: Change, names: Names, *, paint: Paint = plain) -> Itera
 
 
 def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False) -> Iterator[str]:
-    """Return what was done, what failed, and the sum."""
-    failed = [effect for effect in outcome.effects if effect.error]
+    """Return what was done, what failed, what is left for the next run, and the sum."""
+    done = [effect for effect in outcome.effects if not effect.error]
+    left = [effect for effect in outcome.effects if effect.left]
+    failed = [effect for effect in outcome.effects if effect.error and not effect.left]
     if not quiet:
-        yield from (effect_line(e, paint=paint) for e in outcome.effects if not e.error)
-    yield from (effect_line(e, paint=paint) for e in failed)
-    done = len(outcome.effects) - len(failed)
+        yield from (effect_line(effect, paint=paint) for effect in done)
+    for effect in (*failed, *left):
+        yield effect_line(effect, paint=paint)
+        yield from _hint_lines(effect.hint)
     if not outcome.effects:
         yield "Nothing was written."
+    elif not failed and not left and all(effect.what == RECORDED for effect in done):
+        yield "No package changed; what this run observed was recorded."
     else:
-        yield f"{done} effect{'' if done == 1 else 's'} done, {len(failed)} failed."
+        parts = (_count(len(done), "effect", "done"), f"{len(failed)} failed", _left_text(len(left)))
+        yield f"{', '.join(part for part in parts if part)}."
+
+
+def _count(number: int, noun: str, rest: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'} {rest}"
+
+
+def _left_text(count: int) -> str:
+    return "the rest is left for the next run" if count else ""
+
+
+RECORDED = "recorded"
+"""The effect that writes the state or status branch: bookkeeping, no change of a package."""
+_VERBS = {
+    "pushed": "push",
+    "deleted": "delete",
+    "opened": "open",
+    "updated": "update",
+    "closed": "close",
+    "merged": "merge",
+    RECORDED: "record",
+}
 
 
 def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
-    """Return one effect in a line."""
+    """Return one effect in a line; one that was not done names what was tried and why it did not happen."""
     ref = f" {terminal(effect.ref)}" if effect.ref else ""
-    line = f"{effect.what:<8} {terminal(effect.repository)}{ref}"
-    if effect.error:
-        return f"{paint('failed:', Colour.RED)} {line}: {terminal(effect.error)}"
-    return line
+    place = f"{terminal(effect.repository)}{ref}"
+    if not effect.error:
+        return f"{effect.what:<8} {place}"
+    if effect.left:
+        return f"{paint('left for the next run:', Colour.YELLOW)} {place}: {terminal(effect.error)}"
+    tried = _VERBS.get(effect.what, effect.what)
+    return f"{paint('failed:', Colour.RED)} {tried} {place}: {terminal(effect.error)}"
 
 
 def _table(changes: list[Change], names: Names, paint: Paint) -> Iterator[str]:

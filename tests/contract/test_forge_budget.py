@@ -132,7 +132,7 @@ def test_a_run_over_its_budget_says_what_is_left_and_until_when(
 
         assert first.code is Exit.PARTIAL
         assert len(world.open_heads()) == 3
-        assert said[-1].startswith("1 pull requests are left in all; they take about ")
+        assert said[-1].startswith("1 pull request is left in all; about ")
         world.simulator.clock.sleep(3600)
         assert world.run().code is Exit.DONE
         assert len(world.open_heads()) == 4

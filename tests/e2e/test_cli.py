@@ -184,7 +184,7 @@ def test_a_repository_that_refuses_keeps_its_records_and_the_others_proceed(worl
     recorded = git(world.control, "ls-tree", "-r", "--name-only", "reconciler/fleet/state")
 
     assert refused.code == 4
-    assert "failed: pushed   edge-2" in refused.out
+    assert "failed: push edge-2" in refused.out
     assert DRAFT not in world.all_refs()["edge-2.git"]
     assert DRAFT in world.all_refs()["edge-3.git"]
     assert "packagevariants/default/web-edge-1.json" in recorded

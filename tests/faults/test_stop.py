@@ -137,7 +137,7 @@ def test_pull_requests_that_were_not_opened_are_left_to_the_next_run(
 
         assert first.code is Exit.PARTIAL
         assert len(world.pulls("edge-1")) == 1
-        assert any("1 pull requests are left: The run was asked to end" in error for error in said)
+        assert any("1 pull request is left: The run was asked to end" in error for error in said)
 
         monkeypatch.setattr(stopping, "_requested", threading.Event())
         world.simulator.answer = answer  # type: ignore[method-assign]

@@ -75,7 +75,7 @@ def test_a_name_cannot_forge_a_row() -> None:
 def test_failures_come_after_what_was_done() -> None:
     assert list(outcome_lines(OUTCOME)) == [
         "push     file:///edge-east.git refs/heads/x",
-        "failed: push     file:///edge-west.git refs/heads/y: stale info",
+        "failed: push file:///edge-west.git refs/heads/y: stale info",
         "1 effect done, 1 failed.",
     ]
     assert list(outcome_lines(Outcome())) == ["Nothing was written."]
