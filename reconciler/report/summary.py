@@ -68,8 +68,11 @@ def summary_line(plan: Plan) -> str:
         counts.append(f"{unready} not ready")
     if plan.problems:
         counts.append(f"{len(plan.problems)} problem{'s' if len(plan.problems) > 1 else ''}")
+    if plan.refusals:
+        counts.append(f"{len(plan.refusals)} refusal{'s' if len(plan.refusals) > 1 else ''}")
     what = ", ".join(counts) if counts else "no packages"
-    head = "Nothing to do: " if plan.is_empty and not plan.problems else ""
+    idle = plan.is_empty and not plan.problems and not plan.refusals and not waiting
+    head = "Nothing to do: " if idle else ""
     return f"{head}{what} (checksum {plan.checksum})" if plan.checksum else f"{head}{what}"
 
 
