@@ -57,6 +57,7 @@ class Reason(StrEnum):
     PACKAGE_EXISTS = "PackageExists"
     PAUSED = "Paused"
     PIPELINE_FAILED = "PipelineFailed"
+    PROTECTED_FIELD = "ProtectedField"
     PUBLISHED_BY_MERGE = "PublishedByMerge"
     PULL_REQUEST_MISSING = "PullRequestMissing"
     REJECTED = "Rejected"

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 OWNER = "reconciler.dev/owner"
 LOCATION = "reconciler.dev/location"
 KPTFILE = "Kptfile"
+INJECTION_PREFIX = "config.injection."
+"""Of the conditions and readiness gates that config injection writes."""
 PACKAGE_CONTEXT_FILE = "package-context.yaml"
 PACKAGE_CONTEXT_NAME = "kptfile.kpt.dev"
 

@@ -13,6 +13,7 @@ from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text
 from reconciler.functions.catalog import find_claim, parse_image
 from reconciler.functions.package_files import Contents, Hidden, read_contents, write_contents
+from reconciler.functions.protected import changed_fields, protected_fields
 from reconciler.functions.resource import Resource
 from reconciler.functions.result import PipelineResult, StepRun, Unrunnable
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun, FunctionRuntime
@@ -99,7 +100,8 @@ def run_steps(
                 run.step(step, engine)
         files = write_contents(contents, run.all_resources())
     except _StepError as failed:
-        return PipelineResult(contents.files, tuple(run.done), str(failed), declared=True)
+        trespass = isinstance(failed, _TrespassError)
+        return PipelineResult(contents.files, tuple(run.done), str(failed), declared=True, trespass=trespass)
     except YamlError as error:
         return PipelineResult(contents.files, tuple(run.done), error.message, declared=True)
     return PipelineResult(files, tuple(run.done), declared=True)
@@ -154,6 +156,10 @@ class _StepError(Exception):
     """A step failed; the text says which one, and why."""
 
 
+class _TrespassError(_StepError):
+    """A step changed what no function may change."""
+
+
 class _Run:
     """The resources of a package on their way through its steps."""
 
@@ -168,6 +174,7 @@ class _Run:
 
     def step(self, step: Step, engine: Engine) -> None:
         """Run one step on what its package and the packages below it have."""
+        protected = protected_fields(self._resources.get("", ()))
         seen = self._visible(step.package)
         selected = select(seen, step.selectors, step.exclude)
         config = self._config(step, seen)
@@ -183,6 +190,12 @@ class _Run:
         if selected and not left:
             raise _StepError(f"{step} gave back no resources at all")
         self._replace(step, seen, selected, left)
+        self._check_protected(step, protected)
+
+    def _check_protected(self, step: Step, before: dict[str, Any]) -> None:
+        changed = changed_fields(before, protected_fields(self._resources.get("", ())))
+        if changed:
+            raise _TrespassError(f"{step} changes {', '.join(changed)} of the Kptfile, which no function may")
 
     def _visible(self, package: str) -> list[Resource]:
         below = f"{package}/" if package else ""

@@ -33,7 +33,8 @@ class PipelineResult:
     """A rendered package. Where `error` is set, `files` are those that were given, untouched.
 
     `unrunnable` names each function that nobody can run, once, sorted; `error` then says so too.
-    `declared` tells whether there is any pipeline at all.
+    `declared` tells whether there is any pipeline at all, `trespass` that a function changed a field of
+    the Kptfile that no function may change.
     """
 
     files: Files
@@ -41,6 +42,7 @@ class PipelineResult:
     error: str = ""
     unrunnable: tuple[Unrunnable, ...] = ()
     declared: bool = False
+    trespass: bool = False
 
     @property
     def results(self) -> tuple[FunctionResult, ...]:

@@ -47,7 +47,9 @@ def upstream_causes(
     """Return what else changed with the upstream, and which commits, where one name stands for both."""
     pin = resolved.pin
     moved = ""
-    if before is not None and (before.ref, before.revision) == (pin.ref, pin.revision) and pin.revision > 0:
+    if before is not None and before.package.url != pin.package.url:
+        moved = f"The upstream repository was {before.address}, and is {pin.address}"
+    elif before is not None and (before.ref, before.revision) == (pin.ref, pin.revision) and pin.revision > 0:
         moved = f"{pin.ref} moved from commit {before.commit.oid} to {pin.commit.oid}"
     found = [*_causes(resolved, record)] if record is not None else []
     also = f"Also changed: {', '.join(found[:_SHOWN])}" if found else ""

@@ -21,10 +21,13 @@ from reconciler.plan.safety import guard_changes
 from reconciler.plan.world import Target, World, build_world
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
-from reconciler.render.rendered import Rendered
+from reconciler.render.rendered import Blocked, Rendered
 from reconciler.resolve.downstreams import is_paused
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from reconciler.resolve.upstreams import subject_of
+
+_FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
+"""Reasons to block a package that are told at its variant, with a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,16 @@ def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, world.rendered.variants[variant.key], world, claim)
     change = _with_housekeeping(decide_output(case, change), target, world)
-    return Decision(_explained(change, resolved))
+    return Decision(_explained(change, resolved), tuple(_faults(case, change)))
+
+
+def _faults(case: Case, change: Change) -> Iterator[Problem]:
+    """Yield the problem of a package that needs its upstream or its lock corrected first."""
+    fresh, variant = case.rendered.fresh, case.resolved.variant
+    if change.op is Op.BLOCK and isinstance(fresh, Blocked) and fresh.reason in _FAULTS:
+        location = variant.source.at("spec", "upstream")
+        message = f"Package {change.package.path}: {fresh.message}"
+        yield Problem(location, fresh.reason, message, fresh.hint, subject_of(variant))
 
 
 def _explained(change: Change, resolved: ResolvedVariant) -> Change:

@@ -9,6 +9,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.result import PipelineResult
 from reconciler.objects import Files, tree_id
+from reconciler.reasons import Reason
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package
 from reconciler.state import FUNCTIONS
@@ -43,6 +44,9 @@ def run_functions(
 def _rendered(
     made: Package, result: PipelineResult, restore: Callable[[Files], Files | Blocked]
 ) -> Package | Blocked:
+    if result.trespass:
+        hint = "Remove the function from the pipeline, or have it select other resources than the Kptfile."
+        return Blocked(Reason.PROTECTED_FIELD, _line(result.error), hint)
     if result.error:
         kind = "cannot run" if result.unrunnable else "failed"
         return replace(made, unready=(f"{FUNCTIONS} {kind}: {_line(result.error)}", *made.unready))

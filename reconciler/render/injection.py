@@ -1,17 +1,27 @@
 """Config injection: what the cluster holds, put into the points that a package declares."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import InjectionSelector
 from reconciler.ids import group_of
-from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
+from reconciler.krm.yaml import (
+    PACKAGE_LIMITS,
+    DeleteItem,
+    DeleteKey,
+    Edit,
+    InsertItem,
+    SetValue,
+    YamlError,
+    load_documents,
+)
 from reconciler.objects import Files
 from reconciler.reasons import Reason
 from reconciler.render.editing import edit_file
-from reconciler.render.points import PREFIX, InjectionPoint, check_points, find_points
+from reconciler.render.points import InjectionPoint, check_points, find_points
 from reconciler.render.rendered import Blocked
 from reconciler.snapshot import Snapshot, SnapshotObject
 
@@ -80,8 +90,10 @@ def condition_entries(fillings: Iterable[Filling]) -> Iterator[dict[str, str]]:
 def merged_conditions(existing: Any, fillings: Sequence[Filling]) -> list[Any]:
     """Return a Kptfile's conditions with the points' own upserted, and those of vanished points gone."""
     mine = {entry["type"]: entry for entry in condition_entries(fillings)}
-    kept = [c for c in _entries(existing) if not str(c.get("type", "")).startswith(PREFIX)]
-    return sorted([*kept, *mine.values()], key=lambda c: str(c.get("type", "")))
+    kept = [c for c in _entries(existing) if _type_of(c) in mine or not _type_of(c).startswith(PREFIX)]
+    present = {_type_of(c) for c in kept}
+    new = [mine[name] for name in sorted(mine.keys() - present)]
+    return [*(mine.get(_type_of(c), c) for c in kept), *new]
 
 
 def merged_gates(existing: Any, fillings: Sequence[Filling]) -> list[Any]:
@@ -90,13 +102,10 @@ def merged_gates(existing: Any, fillings: Sequence[Filling]) -> list[Any]:
     A gate that people put on an optional point stays.
     """
     points = {filling.point.condition_type for filling in fillings}
-    gates = {str(gate.get("conditionType", "")): gate for gate in _entries(existing)}
-    kept = {name: g for name, g in gates.items() if name in points or not name.startswith(PREFIX)}
-    for filling in fillings:
-        if filling.point.required:
-            name = filling.point.condition_type
-            kept.setdefault(name, {"conditionType": name})
-    return [kept[name] for name in sorted(kept)]
+    kept = [g for g in _entries(existing) if _gate_of(g) in points or not _gate_of(g).startswith(PREFIX)]
+    required = {filling.point.condition_type for filling in fillings if filling.point.required}
+    new = sorted(required - {_gate_of(gate) for gate in kept})
+    return [*kept, *({"conditionType": name} for name in new)]
 
 
 def choose_source(
@@ -115,7 +124,7 @@ def choose_source(
         source = objects.get(injector.name or "") if _fits(injector, point, api_version, kind) else None
         if source is not None:
             field = injected_field(api_version, kind)
-            if field not in source.body:
+            if field not in source.body or source.body[field] is None:
                 return Filling(point, error=f'field "{field}" not found in resource "{source.name}"')
             return Filling(point, source)
     return Filling(point, error=_NO_MATCH)
@@ -128,7 +137,7 @@ def _fits(injector: InjectionSelector, point: InjectionPoint, api_version: str, 
         (injector.version, api_version.rpartition("/")[2]),
         (injector.kind, kind),
         (target.kind if target else None, kind),
-        (target.name if target else None, point.resource["metadata"].get("name")),
+        (target.name if target else None, point.name),
     )
     return all(wanted is None or wanted == found for wanted, found in pairs)
 
@@ -159,17 +168,44 @@ def _with_conditions(files: Files, fillings: Sequence[Filling]) -> Files:
     if not fillings and PREFIX not in f"{gates}{conditions}":
         return files
     edits = [
-        *_replaced(("info", "readinessGates"), gates, merged_gates(gates, fillings)),
-        *_replaced(("status", "conditions"), conditions, merged_conditions(conditions, fillings)),
+        *_list_edits(("info", "readinessGates"), gates, merged_gates(gates, fillings), _gate_of),
+        *_list_edits(("status", "conditions"), conditions, merged_conditions(conditions, fillings), _type_of),
     ]
     return {**files, KPTFILE: edit_file(file, edits)}
 
 
-def _replaced(path: tuple[str, ...], old: Any, new: list[Any]) -> Iterator[Edit]:
-    if new and new != old:
-        yield SetValue(path, new)
-    elif not new and old:
-        yield DeleteKey(path)
+def _list_edits(
+    path: tuple[str, ...], old: Any, new: list[dict[str, Any]], name_of: Callable[[dict[str, Any]], str]
+) -> Iterator[Edit]:
+    """Yield the edits that make one list another: items that stay keep their place, bytes and comments."""
+    if not new:
+        if old:
+            yield DeleteKey(path)
+        return
+    if not isinstance(old, list) or len(_entries(old)) < len(old):
+        if new != old:
+            yield SetValue(path, new)
+        return
+    wanted = {name_of(entry): entry for entry in new}
+    for index, entry in enumerate(old):
+        for key, value in wanted.get(name_of(entry), {}).items():
+            if entry.get(key) != value:
+                yield SetValue((*path, index, key), value)
+    gone = [index for index, entry in enumerate(old) if name_of(entry) not in wanted]
+    for index in reversed(gone):
+        yield DeleteItem((*path, index))
+    present = {name_of(entry) for entry in old}
+    added = [entry for entry in new if name_of(entry) not in present]
+    for index, entry in enumerate(added, len(old) - len(gone)):
+        yield InsertItem(path, index, entry)
+
+
+def _type_of(condition: dict[str, Any]) -> str:
+    return str(condition.get("type", ""))
+
+
+def _gate_of(gate: dict[str, Any]) -> str:
+    return str(gate.get("conditionType", ""))
 
 
 def _entries(found: Any) -> list[dict[str, Any]]:

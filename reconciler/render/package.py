@@ -1,6 +1,6 @@
 """The order of the steps that make one package, as seed and Porch have it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from glob import escape
 
@@ -86,7 +86,7 @@ def make_variant(resolved: ResolvedVariant, contents: Contents, inventory: Inven
         return RenderedVariant(key, known_package(resolved.settled, inventory.records[key]), time=time)
     missing = [tree for _, tree in variant_trees(resolved) if tree not in contents]
     if missing:
-        return RenderedVariant(key, unread(missing[0]), time=time)
+        return RenderedVariant(key, _unread(missing, resolved), time=time)
     local = contents[resolved.local] if resolved.local is not None else None
     fresh = _make(resolved, contents, inventory, local, resolved.base)
     draft = resolved.draft
@@ -121,6 +121,23 @@ def known_package(tree: Oid, record: PackageVariantRecord) -> Package:
     )
 
 
+def _unread(missing: Sequence[Oid], resolved: ResolvedVariant) -> Blocked:
+    """Return why a variant's package cannot be made: what it was made from may be gone for good."""
+    bases = [base for base in (resolved.base, resolved.draft_base) if base is not None]
+    lost = next((base for base in bases if base.tree in missing), None)
+    if lost is None or resolved.pin.tree in missing:
+        return unread(missing[0])
+    return _base_not_found(f"commit {lost.commit.oid} ({lost.ref}) that it was last made from cannot be read")
+
+
+def _base_not_found(why: str) -> Blocked:
+    hint = (
+        "Register the repository that has the commit again, or push the commit to it. If it is gone for good,"
+        " write the commit of the upstream that the content comes from into upstreamLock of the Kptfile."
+    )
+    return Blocked(Reason.BASE_NOT_FOUND, f"There is no base to merge from: {why}", hint)
+
+
 def unread(tree: Oid) -> Blocked:
     """Return why a package cannot be made without a tree."""
     return Blocked(Reason.INVALID_PACKAGE, f"Tree {tree} of the package could not be read")
@@ -152,8 +169,7 @@ def _update(
 ) -> _Draught | Blocked:
     pin = resolved.pin
     if base is None and resolved.lost_base:
-        hint = "Push the lost commit again, or write the upstreamLock by hand."
-        return Blocked(Reason.BASE_NOT_FOUND, resolved.lost_base, hint)
+        return _base_not_found(resolved.lost_base)
     if base is None:
         return _Draught(local, notes=("There was no upstreamLock: the content was taken as it is",))
     if base.tree == pin.tree:
@@ -290,4 +306,4 @@ def _context_step(resolved: ResolvedVariant, inventory: Inventory) -> Callable[[
 
 
 def _reference(pin: Pin) -> UpstreamRef:
-    return UpstreamRef(pin.repo or pin.remote, pin.package.path, pin.ref, pin.commit.oid)
+    return UpstreamRef(pin.address, pin.package.path, pin.ref, pin.commit.oid)

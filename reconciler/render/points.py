@@ -4,19 +4,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
-from reconciler.objects import Files
+from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
+from reconciler.krm.merge import identity_of, root_of
+from reconciler.objects import File, Files
+from reconciler.render.update.chunks import Document, split_documents
 
 ANNOTATION = "kpt.dev/config-injection"
 REQUIRED, OPTIONAL = "required", "optional"
-PREFIX = "config.injection."
 
 
 @dataclass(frozen=True, slots=True)
 class InjectionPoint:
     """One annotated resource: where it stands, and the condition that tells how it fared.
 
-    `errors` say why nothing can be injected; `resource` is its content.
+    `errors` say why nothing can be injected; `resource` is its content, `name` its name as written.
     """
 
     file: str
@@ -25,6 +26,7 @@ class InjectionPoint:
     errors: tuple[str, ...] = ()
     index: int = 0
     resource: dict[str, Any] = field(default_factory=dict, compare=False)
+    name: str = field(default="", compare=False)
 
 
 def find_points(files: Files) -> tuple[InjectionPoint, ...]:
@@ -59,22 +61,23 @@ def _points(path: str, data: bytes) -> Iterator[InjectionPoint]:
     name = path.rpartition("/")[2]
     if not (name == "Kptfile" or name.endswith((".yaml", ".yml"))) or ANNOTATION.encode() not in data:
         return
-    try:
-        documents = load_documents(data, PACKAGE_LIMITS)
-    except YamlError:
-        return
-    for index, document in enumerate(documents):
-        if isinstance(document.value, dict) and (point := _point(path, index, document.value)):
+    chunked = split_documents(File.of(data))
+    for document in chunked.documents if chunked is not None else ():
+        if isinstance(document.data, dict) and (point := _point(path, document)):
             yield point
 
 
-def _point(path: str, index: int, resource: dict[str, Any]) -> InjectionPoint | None:
+def _point(path: str, document: Document) -> InjectionPoint | None:
+    resource = document.data
     metadata = resource.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(annotations, dict) or ANNOTATION not in annotations:
         return None
-    kind, name, value = resource.get("kind", ""), metadata.get("name", ""), annotations[ANNOTATION]
+    # As written: `name: n` is a boolean for Kubernetes, and a name for who reads the message.
+    _, kind, _, name = identity_of(root_of(document.tree))
+    value = annotations[ANNOTATION]
     errors: tuple[str, ...] = ()
     if value not in (REQUIRED, OPTIONAL):
         errors = (f'{path}: {kind}/{name} has invalid "{ANNOTATION}" annotation value of "{value}"',)
-    return InjectionPoint(path, value == REQUIRED, f"{PREFIX}{kind}.{name}", errors, index, resource)
+    condition = f"{PREFIX}{kind}.{name}"
+    return InjectionPoint(path, value == REQUIRED, condition, errors, document.index, resource, name)

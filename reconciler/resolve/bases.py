@@ -53,7 +53,7 @@ def find_base(
                 return found, ""
     if record is not None and record.upstream_commit == commit and record.upstream_tree:
         return _recorded(pin, lock, record), ""
-    return None, f"The upstreamLock names commit {commit} of {lock.repo}, which could not be found"
+    return None, f"commit {commit} of {lock.repo}, which upstreamLock names, cannot be found"
 
 
 def _names(view: RepositoryView) -> set[str]:

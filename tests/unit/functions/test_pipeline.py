@@ -366,3 +366,80 @@ def test_an_ordinary_word_is_not_taken_for_a_secret() -> None:
     result = run_pipeline(files(steps("talk"), s=secret), [Python(talk=talk)])
 
     assert result.results[0].message == "a word"
+
+
+OWNED = (
+    "  annotations:\n    reconciler.dev/owner: fleet/default/web\n    reconciler.dev/location: edge/web\n"
+    "upstream:\n  git: {repo: r, directory: d, ref: v1}\n"
+    "upstreamLock:\n  git: {repo: r, directory: d, ref: v1, commit: c}\n"
+    "info:\n  readinessGates:\n  - conditionType: config.injection.Net.a\n  - conditionType: theirs\n"
+    'status:\n  conditions:\n  - {type: config.injection.Net.a, status: "False"}\n'
+)
+
+
+def _kptfile(edit: Callable[[dict[str, Any]], object]) -> Callable[[FunctionCall], FunctionRun]:
+    def run(items: list[dict[str, Any]]) -> None:
+        edit(next(item for item in items if item["kind"] == "Kptfile"))
+
+    return change(run)
+
+
+TRESPASSES = {
+    'metadata.annotations."reconciler.dev/owner"': lambda k: k["metadata"]["annotations"].update(
+        {"reconciler.dev/owner": "other/default/web"}
+    ),
+    'metadata.annotations."reconciler.dev/location"': lambda k: k["metadata"]["annotations"].pop(
+        "reconciler.dev/location"
+    ),
+    "upstream": lambda k: k.update(upstream={"git": {"repo": "evil"}}),
+    "upstreamLock": lambda k: k.pop("upstreamLock"),
+    "status.conditions[type=config.injection.Net.a]": lambda k: k["status"]["conditions"][0].update(
+        status="True"
+    ),
+    "info.readinessGates[conditionType=config.injection.Net.a]": lambda k: k["info"]["readinessGates"].pop(0),
+    "apiVersion": lambda k: k.update(apiVersion="kpt.dev/v2"),
+    "the place": lambda k: k["metadata"]["annotations"].update(
+        {
+            "internal.config.kubernetes.io/path": "other.yaml",
+            "config.kubernetes.io/path": "other.yaml",
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("field", TRESPASSES)
+def test_no_function_changes_whose_package_it_is(field: str) -> None:
+    given = files(OWNED + steps("steal"), a=MAP.format(name="a"))
+
+    result = run_pipeline(given, [Python(steal=_kptfile(TRESPASSES[field]))])
+
+    assert result.trespass
+    assert result.files == given
+    assert "steal" in result.error
+    assert f"changes {field} of the Kptfile" in result.error
+
+
+def test_a_function_may_change_the_rest_of_the_kptfile() -> None:
+    def edit(kptfile: dict[str, Any]) -> None:
+        kptfile["metadata"]["labels"] = {"team": "a"}
+        kptfile["info"]["readinessGates"].append({"conditionType": "mine"})
+
+    result = run_pipeline(
+        files(OWNED + steps("label"), a=MAP.format(name="a")), [Python(label=_kptfile(edit))]
+    )
+
+    assert result.ok, result.error
+    assert b"conditionType: mine" in result.files["Kptfile"].data
+
+
+def test_no_function_puts_a_second_document_into_the_kptfile() -> None:
+    def add(items: list[dict[str, Any]]) -> None:
+        where = {"config.kubernetes.io/path": "Kptfile", "internal.config.kubernetes.io/path": "Kptfile"}
+        items.append(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "annotations": where}}
+        )
+
+    result = run_pipeline(files(OWNED + steps("add"), a=MAP.format(name="a")), [Python(add=change(add))])
+
+    assert result.trespass
+    assert "the number of documents" in result.error

@@ -145,3 +145,43 @@ def test_a_file_that_is_no_yaml_is_left_alone() -> None:
     )
 
     assert text(found, "templates/x.yaml") == helm["templates/x.yaml"]
+
+
+def test_a_name_is_shown_as_it_is_written() -> None:
+    files = package({"Kptfile": kptfile("web"), "team.yaml": TEAM.format(name="n", how="required")})
+
+    found = inject(files, a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
+
+    assert "type: config.injection.Team.n\n" in text(found, "Kptfile")
+
+
+def test_an_object_without_a_value_fills_no_point() -> None:
+    empty = SnapshotObject(
+        "hr.example.com/v1", "Team", "default", "alpha", {}, {}, {"spec": None}, Location("s.yaml")
+    )
+
+    found = inject(a_package(), a_snapshot(empty), InjectionSelector(name="alpha"))
+
+    assert 'field "spec" not found in resource "alpha"' in (found.failure or "")
+    assert "code: default" in text(found, "team.yaml")
+
+
+def test_gates_and_conditions_of_others_keep_place_and_comments() -> None:
+    theirs = (
+        "info:\n  readinessGates:\n  # zebra first\n  - conditionType: zebra # why\n  - conditionType: ant\n"
+        "  - conditionType: config.injection.Team.gone\n"
+        'status:\n  conditions:\n  - type: zebra\n    status: "True" # seen\n'
+        "  - type: config.injection.Team.team\n    status: Unknown # ours\n"
+    )
+
+    found = inject(
+        a_package(extra=theirs), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha")
+    )
+
+    assert text(found, "Kptfile").endswith(
+        "info:\n  readinessGates:\n  # zebra first\n  - conditionType: zebra # why\n  - conditionType: ant\n"
+        "  - conditionType: config.injection.Team.team\n"
+        'status:\n  conditions:\n  - type: zebra\n    status: "True" # seen\n'
+        '  - type: config.injection.Team.team\n    status: "True" # ours\n'
+        '    message: injected resource "alpha" from cluster\n    reason: ConfigInjected\n'
+    )
