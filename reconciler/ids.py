@@ -71,6 +71,7 @@ def group_of(api_version: str) -> str:
 
 _SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*)://(.*)$", re.DOTALL)
 _SCP = re.compile(r"^(?:[^/@:]+@)?([^/:@]{2,}):(?!//|[0-9]+/)(.*)$", re.DOTALL)
+_HTTP_USER = re.compile(r"^(https?://)[^/@]*@", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": "80", "https": "443", "ssh": "22", "git": "9418"}
 
 
@@ -94,6 +95,23 @@ def normalise_url(url: str) -> str:
     host, _, port = authority.rpartition("@")[2].lower().partition(":")
     keep = f":{port}" if port and port != _DEFAULT_PORTS.get(scheme) else ""
     return _trim(f"{host}{keep}/{path}")
+
+
+def shareable_address(registered: str, remote: str) -> str:
+    """Return how files that are shared name a repository: absolute, unless it is a neighbour on this machine.
+
+    `registered` is the address of its registration, `remote` the one that git is called with. Where a
+    relative registration stands for a directory of this machine it stays relative: the path of a clone
+    is no input, and the same inputs give the same bytes everywhere. Never with a password.
+    """
+    if _is_remote(registered) or registered.startswith(("/", "file:")) or not _is_remote(remote):
+        return registered or remote
+    return _HTTP_USER.sub(r"\1", remote)
+
+
+def _is_remote(address: str) -> bool:
+    match = _SCHEME.match(address)
+    return match.group(1).lower() != "file" if match else _SCP.match(address) is not None
 
 
 def _trim(path: str) -> str:

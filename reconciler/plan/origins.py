@@ -60,12 +60,12 @@ class _Story:
         return self.resolved.variant
 
     def upstream(self) -> Iterator[Origin]:
-        pin = self.resolved.pin
+        resolved = self.resolved
+        kept = resolved.draft_base or resolved.base if resolved.moved else None
+        pin = kept or resolved.pin
         source, at = self._said("upstream")
         commit = f"{pin.ref} at commit {pin.commit.oid}"
-        yield Origin(
-            KPTFILE, "upstream", f"{pin.repo or pin.remote} {pin.package.path} {pin.ref}", source, at
-        )
+        yield Origin(KPTFILE, "upstream", f"{pin.address} {pin.package.path} {pin.ref}", source, at)
         yield Origin(KPTFILE, "upstreamLock", pin.commit.oid, f"upstream {commit}")
         yield Origin("*", "", "", f"upstream {commit}, where nothing below and no person says otherwise")
 

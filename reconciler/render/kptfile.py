@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
+from reconciler.ids import normalise_url
 from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
 from reconciler.objects import Files
 from reconciler.reasons import Reason
@@ -27,8 +28,8 @@ def stamp_kptfile(
     metadata: dict[str, Any] = {"annotations": {LOCATION: location, OWNER: owner}}
     if name is not None:
         metadata = {"name": name, **metadata}
-    wanted = {"metadata": metadata, **(_upstream(pin) if pin else {})}
-    return _edit(files, lambda value: _sets(value, wanted))
+    own = {"metadata": metadata}
+    return _edit(files, lambda value: _sets(value, {**own, **(_upstream(pin, value) if pin else {})}))
 
 
 def strip_ownership(files: Files) -> Files | Blocked:
@@ -36,12 +37,17 @@ def strip_ownership(files: Files) -> Files | Blocked:
     return _edit(files, _strips)
 
 
-def _upstream(pin: Pin) -> dict[str, Any]:
-    git = {"repo": pin.repo or pin.remote, "directory": pin.package.path, "ref": pin.ref}
-    return {
-        "upstream": {"type": "git", "git": git},
-        "upstreamLock": {"type": "git", "git": {**git, "commit": pin.commit.oid}},
-    }
+def _upstream(pin: Pin, kptfile: dict[str, Any]) -> dict[str, Any]:
+    """Return both blocks; another spelling of the same repository stays until there is another commit."""
+    git = {"directory": pin.package.path, "ref": pin.ref}
+    same = _at(kptfile, ("upstreamLock", "git", "commit")) == pin.commit.oid
+    blocks = {"upstream": git, "upstreamLock": {**git, "commit": pin.commit.oid}}
+    known = {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}
+    for name, block in blocks.items():
+        repo = _at(kptfile, (name, "git", "repo"))
+        keeps = same and isinstance(repo, str) and normalise_url(repo) in known
+        blocks[name] = {"repo": repo if keeps else pin.address, **block}
+    return {name: {"type": "git", "git": block} for name, block in blocks.items()}
 
 
 def _edit(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Files | Blocked:

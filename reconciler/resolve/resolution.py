@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, shareable_address
 from reconciler.inventory import Commit, Draft, PackageRevision
 
 
@@ -28,6 +28,11 @@ class Pin:
     repo: str = ""
     repository: str = ""
     name: str = ""
+
+    @property
+    def address(self) -> str:
+        """The repository as a Kptfile names it."""
+        return shareable_address(self.repo, self.remote)
 
 
 @dataclass(frozen=True, slots=True)

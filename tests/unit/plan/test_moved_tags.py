@@ -4,8 +4,11 @@ import pytest
 
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
 from reconciler.errors import Exit
+from reconciler.expand import expand
 from reconciler.plan.changes import Change, Op
+from reconciler.plan.origins import find_origins
 from reconciler.reasons import Reason
+from reconciler.resolve import resolve
 from reconciler.resolve.moved import FOLLOW
 from tests.support.model import ModelWorld, blueprint
 
@@ -128,3 +131,18 @@ def test_a_floating_tag_that_goes_back_closes_an_untouched_draft_only(
     else:
         assert (change.op, change.reason, change.waits) == (Op.CLOSE, Reason.DRAFT_SUPERSEDED, False)
         assert world.drafts("edge") == []
+
+
+def test_explain_shows_the_commit_in_use_while_a_moved_tag_is_not_followed(world: ModelWorld) -> None:
+    world.variants["web"] = spec()
+    world.run()
+    used = world.repositories["blueprints"].refs[V1]
+    new = move(world, V1, V2)
+    inventory = world.inventory()
+    (resolved,) = resolve(inventory, expand(inventory)).variants
+
+    origins = find_origins(resolved, {}, inventory, {})
+
+    texts = [f"{origin.value} {origin.source}" for origin in origins]
+    assert any(used in text for text in texts)
+    assert not any(new in text for text in texts)
