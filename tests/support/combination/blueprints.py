@@ -73,7 +73,7 @@ metadata:
 spec: {{}}
 """
 DRAWN = ("web", "db", "site")
-CORPUS_NAMES = ("rootsync", "vlanindex", "repository", "flux-gitrepo-kustomize", "free5gc-operator")
+CORPUS_NAMES = ("rootsync", "vlanindex", "repository", "flux-gitrepo-kustomize", "pkg-example-ric")
 
 
 def drawn_package(name: str) -> dict[str, str]:

@@ -66,18 +66,18 @@ class Fleet:
 
     def build(self) -> "Fleet":
         """Make the repositories."""
-        self.root.mkdir(parents=True)
+        self.root.mkdir(parents=True, exist_ok=True)
         names = {self.spec.git_of(r)[0] for r in (CATALOG, *self.spec.repositories())} | {"control"}
         for name in sorted(names):
-            self.repos[name] = make_repository(self.root / f"{name}.git", {"README.md": f"{name}\n"})
+            self.repos[name] = self.make(name)
         for package in [*DRAWN, *self.spec.corpus]:
             self.release(package, package_files(package))
         for repository in self.spec.repositories():
             self._add_neighbours(repository)
-        registered = [self.spec.registration(r) for r in (CATALOG, *self.spec.repositories())]
+        registered = [self.registration(r) for r in (CATALOG, *self.spec.repositories())]
         self.commit_control(
             {
-                "reconciler.yaml": dump(self.spec.configuration()),
+                "reconciler.yaml": dump(self.configuration()),
                 "manifests/repositories.yaml": "---\n".join(map(dump, registered)),
             }
         )
@@ -85,6 +85,22 @@ class Fleet:
             self.write_variant(variant)
         self.write_snapshot()
         return self
+
+    def make(self, name: str) -> Repo:
+        """Make one repository."""
+        return make_repository(self.root / f"{name}.git", {"README.md": f"{name}\n"})
+
+    def configuration(self) -> dict[str, Any]:
+        """Return reconciler.yaml as data."""
+        return self.spec.configuration()
+
+    def registration(self, repository: str) -> dict[str, Any]:
+        """Return the manifest of a Repository."""
+        return self.spec.registration(repository)
+
+    def merge(self, repository: str, head: str, how: str) -> None:
+        """Merge a pull request as a person does: `merge`, `squash` or `rebase`."""
+        self.repo(repository).merge(head, how=how)
 
     def _add_neighbours(self, repository: str) -> None:
         repo, directory = self.repo(repository), self.spec.git_of(repository)[1]
@@ -261,6 +277,14 @@ class Fleet:
             name: {ref: oid for ref, oid in repo.refs().items() if ref not in STATE}
             for name, repo in self.repos.items()
         }
+
+    def locks(self) -> str:
+        """Return the id of the directory of decided locks, empty where nothing was decided."""
+        control = self.repos["control"]
+        if not control.find(STATE[0]):
+            return ""
+        tree = control.git[control.oid(STATE[0])].tree
+        return str(tree["locks"].id) if "locks" in tree else ""
 
 
 def run_line(line: list[str]) -> Result:

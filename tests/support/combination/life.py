@@ -57,7 +57,7 @@ class Life:
     def settle(self) -> None:
         """Run until nothing is left to do, disturbed first if a step asked for it; check everything."""
         self._disturb()
-        before = self.fleet.all_refs()
+        before, locks = self.fleet.all_refs(), self.fleet.locks()
         applied = self.command("apply", "-o", "json")
         after = self.fleet.all_refs()
         status = self.command("status", "-o", "json")
@@ -65,7 +65,8 @@ class Life:
         self.observation = oracles.Observation(read(again), read(status), self.results)
         self.violations += oracles.check_everything(self.fleet, self.observation)
         if applied.code not in (2, 5):
-            self.violations += oracles.check_checksum(read(applied), read(again), has_effects=before != after)
+            changed = before != after or locks != self.fleet.locks()
+            self.violations += oracles.check_checksum(read(applied), read(again), has_effects=changed)
         if self.fleet.all_refs() != after:
             self.violations.append(f"a second run writes: {_difference(after, self.fleet.all_refs())}")
         if self.violations:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.combination import trees
 from tests.support.combination.fleet import Fleet, Pull, Result
-from tests.support.combination.ledger import tokens_in
+from tests.support.combination.ledger import Token, tokens_in
 from tests.support.combination.spec import CATALOG
 
 OWN_FILES = ("Kptfile", "package-context.yaml")
@@ -93,12 +93,23 @@ def check_foreign_files(fleet: Fleet) -> Iterator[str]:
     """Files that are not ours stay on main, and stay there whatever is merged."""
     for token in fleet.ledger.foreign.values():
         repo = fleet.repo(token.repository)
+        if is_adopted(fleet, token):
+            continue
         if token.text not in trees.text(repo, trees.root(repo, "main")):
             yield f"{token.package}/{token.file} in {token.repository} was not ours and left main"
         for pull in fleet.pulls(token.repository):
             result = trees.merged(repo, pull.head)
             if result is not None and token.text not in trees.text(repo, result):
                 yield f"merging {pull.head} removes {token.package}/{token.file}, which is not ours"
+
+
+def is_adopted(fleet: Fleet, token: Token) -> bool:
+    """Whether a variant asks to take over the package that a token stands in."""
+    return any(
+        variant.repository == token.repository and variant.adoption == "adoptExisting"
+        for variant in fleet.spec.variants
+        if token.package in [fleet.full(variant.repository, path) for path in variant.paths]
+    )
 
 
 def check_merges_stay_inside(fleet: Fleet) -> Iterator[str]:
@@ -166,7 +177,8 @@ def result_text(fleet: Fleet, repository: str, path: str) -> bytes | None:
 
 def check_people(fleet: Fleet, observation: Observation) -> Iterator[str]:
     """A person's change is in the result, or in a listed conflict."""
-    for token in fleet.ledger.people.values():
+    adopted = [token for token in fleet.ledger.foreign.values() if is_adopted(fleet, token)]
+    for token in [*fleet.ledger.people.values(), *adopted]:
         result = result_text(fleet, token.repository, token.package)
         if result is None or token.text in result:
             continue

@@ -187,7 +187,7 @@ def merge(life: "Life", repository: str, head: str, how: str) -> None:
     if how == "rebase" and _has_merges(life.fleet, repository, head):
         how = "squash"
     with life.merging(repository, [pull]):
-        repo.merge(head, how=how)
+        life.fleet.merge(repository, head, how)
 
 
 def _has_merges(fleet: Fleet, repository: str, head: str) -> bool:
@@ -390,8 +390,9 @@ def _bump(life: "Life", random: Random) -> Arguments | None:
     package = random.choice([*DRAWN, *life.fleet.spec.corpus])
     content = _content(life.fleet, CATALOG, "main", life.fleet.full(CATALOG, package))
     edits = [e for e in (draw_edit(random, content) for _ in range(random.randint(1, 3))) if e]
-    if b"starlark" in content.get("Kptfile", b""):
-        edits = [edit for edit in edits if edit["kind"] != "rename"]
+    # A comment of upstream is only carried where its value is; names are what functions may set.
+    fixed = ("comment", "rename") if b"starlark" in content.get("Kptfile", b"") else ("comment",)
+    edits = [edit for edit in edits if edit["kind"] not in fixed]
     follow = random.random() < 0.7
     return (
         {"package": package, "edits": edits, "stable": random.random() < 0.5, "follow": follow}

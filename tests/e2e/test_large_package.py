@@ -1,0 +1,72 @@
+"""A package of three thousand files travels from its upstream to main, and through an update."""
+
+from pathlib import Path
+
+from reconciler.git.create import Snapshot, create_bare
+from tests.support.combination import trees
+from tests.support.git import Repo, kptfile, make_repository
+from tests.support.small_world import _CONFIGURATION, manifest, repository, variant
+from tests.support.world import EPOCH, World
+
+FILES = 3000
+CONFIG_MAP = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: item-{number}\ndata:\n  release: {release}\n"
+)
+
+
+def test_package_of_three_thousand_files_travels(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w")
+    edge = Repo(world.root / "edge-1.git")
+
+    created = world.run("apply")
+    assert created.code == 0, created.err
+    assert world.run("approve", "--all").code == 0
+    assert drafted(edge, "main") == upstream("one")
+
+    control = Repo(world.control, time=EPOCH + 90_000)
+    control.commit({manifest("edge-1", "web"): variant("edge-1", "web", revision=2)}, message="Upgrade\n")
+    changed = world.run("apply")
+    assert changed.code == 0, changed.err
+    assert drafted(edge, "drafts/web/packagevariant-2") == upstream("two")
+
+    before = world.all_refs()
+    assert world.run("apply").code == 0
+    assert world.all_refs() == before
+
+
+def make_world(root: Path) -> World:
+    """Make a catalog of one large package in two revisions, and an empty repository for it."""
+    root.mkdir()
+    releases = [
+        Snapshot(
+            f"Release {number}", {**upstream(word), "web/Kptfile": kptfile("web").encode()}, time, (tag,)
+        )
+        for number, word, time, tag in ((1, "one", EPOCH, "web/v1"), (2, "two", EPOCH + 3600, "web/v2"))
+    ]
+    create_bare(root / "blueprints.git", releases)
+    make_repository(root / "edge-1.git", {"README.md": "edge\n"})
+    files = {"reconciler.yaml": _CONFIGURATION, manifest("edge-1", "web"): variant("edge-1", "web")}
+    files |= {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", "edge-1")}
+    make_repository(root / "control.git", files)
+    return World(root)
+
+
+def upstream(release: str) -> dict[str, bytes]:
+    return {
+        f"web/items/{number}.yaml": CONFIG_MAP.format(number=number, release=release).encode()
+        for number in range(FILES)
+    }
+
+
+def drafted(repo: Repo, branch: str) -> dict[str, bytes]:
+    """Return the items of the package on a branch, without what is written beside them."""
+    listed = trees.files(repo, trees.root(repo, branch), "web/items")
+    return {path: without_merge_comment(data) for path, data in listed.items()}
+
+
+def without_merge_comment(data: bytes) -> bytes:
+    """Return a resource without the merge comment and identifier that identify it across renames."""
+    lines = data.decode().split("\n")
+    identifier = "internal.kpt.dev/upstream-identifier"
+    kept = [line.partition(" # kpt-merge")[0] for line in lines if identifier not in line]
+    return "\n".join(line for line in kept if line != "  annotations:").encode()
