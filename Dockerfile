@@ -53,5 +53,6 @@ ENV PATH=/opt/reconciler/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1
 USER 65532:65532
 WORKDIR /tmp
-ENTRYPOINT ["reconciler"]
+# Isolated: neither the working directory nor PYTHON* variables of a pod add modules.
+ENTRYPOINT ["/opt/reconciler/bin/python", "-I", "-m", "reconciler.cli.main"]
 CMD ["--help"]

@@ -1,7 +1,7 @@
 """`action`: what action.yml runs, one of three modes with its inputs from the environment."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,9 @@ from reconciler.cli.options import with_consent
 from reconciler.cli.output import Output, make_printer
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import Runner, check_event, current_runner, pull_number
-from reconciler.errors import Exit, ReconcilerError, UsageError
+from reconciler.errors import ConfigurationError, Exit, ReconcilerError, UsageError
+from reconciler.git.urls import local_path
+from reconciler.report.workflow import Annotation
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Outcome
@@ -39,8 +41,17 @@ def action(ctx: click.Context) -> Exit:
             return Exit(_check(ctx, inputs))
         return _plan(runner, inputs, apply=mode == "apply")
     except ReconcilerError as error:
+        runner.annotate(_fatal(error, inputs))
         runner.tell({"exit-code": str(int(error.exit_code))})
         raise
+
+
+def _fatal(error: ReconcilerError, inputs: "Inputs") -> Iterator[Annotation]:
+    """Yield the annotation of what ended the run; `check` annotates a configuration by itself."""
+    location = error.location if isinstance(error, ConfigurationError) else None
+    if location is None or inputs.text("mode") not in {"", "check"}:
+        message = f"{error}. {error.hint}" if error.hint else str(error)
+        yield Annotation("error", type(error).__name__.removesuffix("Error"), message, location)
 
 
 class Inputs:
@@ -80,15 +91,27 @@ class Inputs:
         return int(text)
 
     @property
+    def control(self) -> str:
+        """The control repository; a relative path starts at the workspace, wherever the process runs."""
+        control = self.text("control") or "."
+        return control if local_path(control) is None else str(self._workspace / control)
+
+    @property
     def reports(self) -> Path:
         """Where the reports go: the runner's own directory unless something else is asked for."""
-        return Path(self.text("report-directory") or self._environment.get("RUNNER_TEMP") or ".").absolute()
+        return self._workspace / (
+            self.text("report-directory") or self._environment.get("RUNNER_TEMP") or "."
+        )
+
+    @property
+    def _workspace(self) -> Path:
+        return Path(self._environment.get("GITHUB_WORKSPACE") or ".").absolute()
 
 
 def _check(ctx: click.Context, inputs: Inputs) -> int:
     code: int = ctx.invoke(
         check,
-        control=inputs.text("control") or ".",
+        control=inputs.control,
         cache_dir=None,
         output=str(Output.TEXT),
         no_color=True,
@@ -129,7 +152,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
 def _settings(inputs: Inputs) -> "Settings":
     from reconciler.run import Settings
 
-    settings = Settings(inputs.text("control") or ".")
+    settings = Settings(inputs.control)
     return with_consent(settings, inputs.number("allow-deletes"), inputs.text("shard"))
 
 

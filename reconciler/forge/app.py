@@ -1,6 +1,7 @@
 """GitHub App installation tokens: signed with the App's key, renewed before they end."""
 
 import threading
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,7 +13,9 @@ from reconciler.policy import WriteLimits
 _RENEW_BEFORE_S = 600
 _LIFE_S = 540
 _BACK_S = 60
-_PERMISSIONS = {"contents": "write", "pull_requests": "write", "issues": "write", "metadata": "read"}
+PERMISSIONS = {"contents": "write", "pull_requests": "write", "issues": "write", "metadata": "read"}
+CHECK_PERMISSIONS = {"checks": "read", "statuses": "read"}
+"""Asked for only where approval waits for checks: an App that lacks a permission gets no token at all."""
 
 
 class App(NamedTuple):
@@ -33,10 +36,17 @@ class AppToken:
     and once when the forge refuses it.
     """
 
-    def __init__(self, api: str, app: App, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        api: str,
+        app: App,
+        clock: Clock = SYSTEM_CLOCK,
+        permissions: Mapping[str, str] = PERMISSIONS,
+    ) -> None:
         self.api = api
         self.app = app
         self.clock = clock
+        self._permissions = dict(permissions)
         self._token = ""
         self._until = 0.0
         self._lock = threading.Lock()
@@ -66,7 +76,7 @@ class AppToken:
             self.api, StaticToken(self._signed()), Budget(WriteLimits(), self.clock), clock=self.clock
         )
         path = f"/app/installations/{self.app.installation_id}/access_tokens"
-        reply = transport.write("POST", path, {"permissions": _PERMISSIONS}, repeatable=True)
+        reply = transport.write("POST", path, {"permissions": self._permissions}, repeatable=True)
         try:
             self._token = str(reply.data["token"])
             self._until = datetime.fromisoformat(reply.data["expires_at"]).timestamp()

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from reconciler.errors import UnavailableError
 from reconciler.forge import gitea, github, gitlab
-from reconciler.forge.app import App, AppToken
+from reconciler.forge.app import CHECK_PERMISSIONS, PERMISSIONS, App, AppToken
 from reconciler.forge.base import Forge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.http import Authorization, StaticToken, Transport
@@ -122,7 +122,9 @@ class Forges:
             host = urlsplit(rule.prefix).netloc
             api = (forge.api if forge else "") or github.default_api(host)
             app = App(rule.app_id, rule.installation_id, _read_key(rule, self._environment))
-            self._apps[rule] = AppToken(api, app, self.clock)
+            waits = any(approval.checks for approval in self._policy.approvals)
+            permissions = PERMISSIONS | (CHECK_PERMISSIONS if waits else {})
+            self._apps[rule] = AppToken(api, app, self.clock, permissions)
         return self._apps[rule]
 
 

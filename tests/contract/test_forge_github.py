@@ -13,12 +13,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from reconciler.errors import ConflictError, UnavailableError
 from reconciler.forge.app import App, AppToken
 from reconciler.forge.budget import Budget, Clock
+from reconciler.forge.choose import Forges
 from reconciler.forge.faults import classify
 from reconciler.forge.github import DOCUMENTS, GitHub
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.remote import RemoteForge
 from reconciler.inventory import PullRequest
-from reconciler.policy import WriteLimits
+from reconciler.policy import ApprovalRule, CredentialRule, ForgeKind, ForgeRule, Policy, WriteLimits
 from tests.support.forges.bench import HEADS, NAME, SimulatorBench, simulated
 from tests.support.forges.schema import VARIABLE, validator
 
@@ -74,6 +75,22 @@ def test_an_app_proves_itself_and_its_token_is_renewed(tmp_path: Path, key: rsa.
         bench.simulator.clock.sleep(3001)
         forge.list_pulls()
         assert bench.simulator.tokens == 2
+
+
+@pytest.mark.parametrize("checks", [(), ("build",)])
+def test_app_asks_for_checks_only_where_approval_waits_for_them(
+    tmp_path: Path, key: rsa.RSAPrivateKey, checks: tuple[str, ...]
+) -> None:
+    rule = CredentialRule("https://github.com/", app_id="12", installation_id="34", app_key_env="KEY")
+    with simulated("github", tmp_path) as bench:
+        forge = ForgeRule("https://github.com/", ForgeKind.GITHUB, bench.simulator.api)
+        policy = Policy(forges=(forge,), credentials=(rule,), approvals=(ApprovalRule(checks=checks),))
+        forges = Forges(Clock(bench.simulator.clock.now, bench.simulator.clock.sleep))
+        forges.configure(policy, lambda _: None, {"KEY": pem(key)})
+
+        forges.app_credential(rule)
+
+        assert ({"checks", "statuses"} <= bench.simulator.permissions.keys()) == bool(checks)
 
 
 def test_a_token_that_is_revoked_mid_run_is_renewed_once(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:

@@ -90,6 +90,7 @@ def _run(
             "GITHUB_OUTPUT": str(out),
             "GITHUB_STEP_SUMMARY": str(summary),
             "RUNNER_TEMP": str(job.temporary),
+            "GITHUB_WORKSPACE": str(job.workspace),
             **job.environment,
             **{name: _fill(str(value), context) for name, value in step.get("env", {}).items()},
         },

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.forges.server import Answer, Hosted, Pull, Simulator
@@ -15,6 +15,9 @@ class GitHubSimulator(Simulator):
     no_drafts: bool = False
     tokens: int = 0
     documents: Any = None
+
+    permissions: dict[str, str] = field(default_factory=dict)
+    """What the newest installation token was asked for."""
 
     def authorized(self, authorization: str, path: str) -> bool:
         return path.endswith("/access_tokens") or super().authorized(authorization, path)
@@ -76,6 +79,7 @@ class GitHubSimulator(Simulator):
             return self._graphql(body)
         if path.endswith("/access_tokens"):
             self.tokens += 1
+            self.permissions = body["permissions"]
             self.token = f"{self.token.partition('#')[0]}#{self.tokens}"
             until = self.stamp(self.clock.now() + 3600)
             return Answer(
@@ -150,9 +154,9 @@ class GitHubSimulator(Simulator):
 
     def _open(self, hosted: Hosted, body: Any) -> Answer:
         head, base = hosted.ref(body["head"]), hosted.ref(body["base"])
-        for field, oid in (("head", head), ("base", base)):
+        for name, oid in (("head", head), ("base", base)):
             if oid is None:
-                return _invalid("", "invalid", field)
+                return _invalid("", "invalid", name)
         if body.get("draft") and self.no_drafts:
             return _invalid("Draft pull requests are not supported in this repository.", "custom")
         if len(body.get("body") or "") > 65_536:
