@@ -6,7 +6,7 @@ from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.expand.authored import is_paused
 from reconciler.expand.owners import set_key, variant_key
 from reconciler.expand.variants import Desired
-from reconciler.ids import GroupKind, ObjectName, group_of
+from reconciler.ids import GroupKind, ObjectKey, ObjectName, group_of
 from reconciler.inventory import Inventory, Sourced
 from reconciler.reasons import Reason
 from reconciler.state import PackageVariantRecord
@@ -99,6 +99,10 @@ class Evidence:
         if not selects or ObjectName(pvs.key.namespace, record.repository) in self._inventory.repositories:
             return None
         control, snapshot = self._inventory.control, self._inventory.snapshot
+        if ObjectKey(GROUP, "Repository", pvs.key.namespace, record.repository) in self._stalled:
+            return Kept(
+                Reason.OWNER_STALLED, f"Repository {pvs.key.namespace}/{record.repository} is stalled"
+            )
         if control.broken:
             return Kept(Reason.MANIFEST_UNREADABLE, "A file that did not parse may hold the Repository")
         if snapshot.present and not snapshot.is_complete(_REPOSITORIES, pvs.key.namespace):

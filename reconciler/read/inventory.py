@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from reconciler.api.keys import check_keys
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.config import FILE, parse_configuration
@@ -256,6 +257,7 @@ def _registrations_of(snapshot: Snapshot, policy: Policy) -> Iterator[Registrati
         for one in objects:
             key = ObjectName(one.namespace or policy.default_namespace, one.name)
             parsed = parse_model(Repository, {k: v for k, v in one.body.items() if k != "status"})
+            parsed = check_keys(kind, one.body) or parsed
             if isinstance(parsed, Repository):
                 yield Sourced(key, parsed, Source(one.location, snapshot.time))
                 continue

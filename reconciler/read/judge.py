@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.api.keys import check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.validation import Fault, parse_model
 from reconciler.errors import Location, Problem
@@ -56,8 +57,10 @@ def judge_object(found: FoundObject, default_namespace: str) -> Judged:
     if key is None:
         return Judged(None, None, source, (problem,) if problem else (), broken=place.path)
     parsed = parse_model(reader.model, {k: v for k, v in value.items() if k != "status"})
-    if isinstance(parsed, tuple):
-        return Judged(key, None, source, tuple(_problem(fault, place, key) for fault in parsed))
+    # What a misspelt safety annotation asks for is not known: its owner stalls, and nothing moves.
+    faults = parsed if isinstance(parsed, tuple) else check_keys(key.kind, value)
+    if isinstance(parsed, tuple) or faults:
+        return Judged(key, None, source, tuple(_problem(fault, place, key) for fault in faults))
     return Judged(key, parsed, source)
 
 

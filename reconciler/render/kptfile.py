@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from reconciler.api.keys import check_keys
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
 from reconciler.ids import normalise_url
 from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
@@ -28,6 +29,8 @@ def stamp_kptfile(
     metadata: dict[str, Any] = {"annotations": {LOCATION: location, OWNER: owner}}
     if name is not None:
         metadata = {"name": name, **metadata}
+    if blocked := _unreadable_key(files):
+        return blocked
     own = {"metadata": metadata}
     return _edit(files, lambda value: _sets(value, {**own, **(_upstream(pin, value) if pin else {})}))
 
@@ -48,6 +51,20 @@ def _upstream(pin: Pin, kptfile: dict[str, Any]) -> dict[str, Any]:
         keeps = same and isinstance(repo, str) and normalise_url(repo) in known
         blocks[name] = {"repo": repo if keeps else pin.address, **block}
     return {name: {"type": "git", "git": block} for name, block in blocks.items()}
+
+
+def _unreadable_key(files: Files) -> Blocked | None:
+    """Return why nothing may be made of a package whose Kptfile has a key of ours that means nothing."""
+    try:
+        documents = load_documents(files[KPTFILE].data, PACKAGE_LIMITS) if KPTFILE in files else ()
+    except YamlError:
+        return None
+    value = documents[0].value if documents else None
+    faults = check_keys("Kptfile", value) if isinstance(value, dict) else ()
+    if not faults:
+        return None
+    first = faults[0]
+    return Blocked(first.reason, f"The Kptfile: {first.message}", first.hint)
 
 
 def _edit(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Files | Blocked:

@@ -1,11 +1,15 @@
 """Adapters: the manifests of four ecosystems, as they are, into one model."""
 
+from collections.abc import Iterator, Mapping
+
+from reconciler.api.keys import DEPENDENCY, INSTALLATION, check_keys, check_mapping
+from reconciler.api.validation import Fault
 from reconciler.dependencies.dialects import carvel, crossplane
 from reconciler.dependencies.dialects.carvel import read_carvel, read_package
 from reconciler.dependencies.dialects.crossplane import read_crossplane, read_lock, read_meta
 from reconciler.dependencies.dialects.kpt import package_id, read_kpt, version_of
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
-from reconciler.dependencies.dialects.reading import Document, Reading
+from reconciler.dependencies.dialects.reading import Document, Notes, Reading, named
 from reconciler.ids import group_of
 from reconciler.inventory import Source
 
@@ -33,6 +37,11 @@ def read_manifest(document: Document, source: Source) -> Reading | None:
     "Package" is a word of many APIs: the group of apiVersion decides, and for Porter's
     Installation, which has none, its schemaType.
     """
+    if faults := tuple(_key_faults(document)):
+        notes = Notes(source, named(document))
+        for fault in faults:
+            notes.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
+        return notes.reading()
     if document.get("schemaType") == "Installation":
         return read_installation(document, source)
     group = group_of(str(document.get("apiVersion") or ""))
@@ -41,3 +50,13 @@ def read_manifest(document: Document, source: Source) -> Reading | None:
     if group in crossplane.GROUPS:
         return read_crossplane(document, source)
     return None
+
+
+def _key_faults(document: Document) -> Iterator[Fault]:
+    """Yield what is wrong with the keys under our prefix: of metadata, or of Porter's `custom`."""
+    if document.get("schemaType") == INSTALLATION:
+        custom = document.get("custom")
+        if isinstance(custom, Mapping):
+            yield from check_mapping(INSTALLATION, ("custom",), custom)
+    elif group_of(str(document.get("apiVersion") or "")) in GROUPS:
+        yield from check_keys(DEPENDENCY, document)

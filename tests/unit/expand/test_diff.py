@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.expand import SetDiff, diff_variants, expand
-from reconciler.ids import GroupKind, ObjectName
+from reconciler.ids import GroupKind, ObjectKey, ObjectName
 from reconciler.inventory import Inventory
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.reasons import Reason
@@ -104,6 +104,14 @@ def paused(inventory: Inventory) -> Inventory:
     return replace(inventory, sets=(stopped,))
 
 
+def selected_by_repository() -> Inventory:
+    """Return a set over repositories that was applied."""
+    selector = {"repositorySelector": {}, "template": {"downstream": {"package": "web"}}}
+    inventory = world(package_set(targets=[selector]))
+    assert expand(inventory).variants
+    return replace(inventory, records=record_all(inventory))
+
+
 STALE = snapshot(*CLUSTERS[1:], taken=1)
 KEEPS = [
     Kept("the set is stalled", replace(applied(), sets=(package_set(targets=[{}]),)), Reason.OWNER_STALLED),
@@ -116,6 +124,15 @@ KEEPS = [
         "its file did not parse",
         all_gone(replace(applied(), control=replace(applied().control, broken=frozenset({"sets.yaml"})))),
         Reason.MANIFEST_UNREADABLE,
+    ),
+    Kept(
+        "the repository that a set no longer selects is stalled",
+        replace(
+            selected_by_repository(),
+            repositories={},
+            stalled=frozenset({ObjectKey("config.porch.kpt.dev", "Repository", "default", "edge")}),
+        ),
+        Reason.OWNER_STALLED,
     ),
     Kept("the run is suspended", all_gone(applied(policy=Policy(suspend=True))), Reason.PAUSED),
     Kept("the set is paused", without(paused(applied()), "c0"), Reason.PAUSED),

@@ -1,5 +1,7 @@
 """Stamping a Kptfile: what is written, and what must not be."""
 
+import pytest
+
 from reconciler.api.kptfile import KPTFILE
 from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import Commit
@@ -114,3 +116,25 @@ def test_a_package_without_or_with_a_broken_kptfile_is_blocked() -> None:
 
         assert isinstance(found, Blocked)
         assert found.reason is Reason.INVALID_PACKAGE
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason", "hint"),
+    [
+        ("reconciler.dev/on-conflict: theirs", Reason.INVALID_ANNOTATION, "Known here:"),
+        ("reconciler.dev/on-conflicts: local", Reason.UNKNOWN_ANNOTATION, "reconciler.dev/on-conflict?"),
+        ("reconciler.dev/paused: yes", Reason.UNKNOWN_ANNOTATION, ""),
+    ],
+)
+def test_an_unreadable_annotation_of_ours_blocks_the_package(
+    annotation: str, reason: Reason, hint: str
+) -> None:
+    text = BEFORE.replace('{local: "true"}', f"{{{annotation}}}")
+
+    blocked = stamp_kptfile(
+        a_package(text), name="web", pin=PIN, owner="fleet/default/web", location="edge/web"
+    )
+
+    assert isinstance(blocked, Blocked)
+    assert blocked.reason is reason
+    assert hint in blocked.hint

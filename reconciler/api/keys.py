@@ -1,0 +1,145 @@
+"""The annotations and labels under our prefix: which there are, on which kinds, with which values."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from reconciler.api.validation import Fault, suggest
+from reconciler.reasons import Reason
+
+PREFIX = "reconciler.dev/"
+DEPENDENCY = "a manifest of dependencies"
+"""Manifests of Carvel, Crossplane and Porter, which share their keys."""
+INSTALLATION = "Installation"
+CRD = "CustomResourceDefinition"
+RESOURCE = "a resource of a package"
+
+_VARIANT, _SET, _REPOSITORY, _KPTFILE = "PackageVariant", "PackageVariantSet", "Repository", "Kptfile"
+_PLACES = (("metadata", "annotations"), ("metadata", "labels"))
+_SPEC_PLACES = (("spec", "annotations"), ("spec", "labels"))
+
+Check = Callable[[Any], bool]
+
+
+class Key(NamedTuple):
+    """One key: the kinds that may have it, and what its value must be (`expects` for people)."""
+
+    name: str
+    kinds: frozenset[str]
+    accepts: Check
+    expects: str
+    words: tuple[str, ...] = ()
+
+
+def _of_words(name: str, kinds: set[str], *words: str) -> Key:
+    quoted = " or ".join(f'"{word}"' for word in words)
+    return Key(PREFIX + name, frozenset(kinds), words.__contains__, quoted, words)
+
+
+def _matching(name: str, kinds: set[str], pattern: str, expects: str) -> Key:
+    compiled = re.compile(pattern)
+    return Key(
+        PREFIX + name,
+        frozenset(kinds),
+        lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None,
+        expects,
+    )
+
+
+def _text(name: str, kinds: set[str]) -> Key:
+    return Key(PREFIX + name, frozenset(kinds), lambda value: isinstance(value, str), "a text")
+
+
+_CHOICE = r"(upstream|local|ask|fail)"
+_FIELDS = rf"\s*[^=;]+=\s*{_CHOICE}\s*(;\s*[^=;]+=\s*{_CHOICE}\s*)*;?\s*"
+
+KEYS: Mapping[str, Key] = {
+    key.name: key
+    for key in (
+        _of_words("paused", {_VARIANT, _SET, _REPOSITORY}, "true", "false"),
+        _matching("allow-deletes", {_SET}, "[0-9]{1,9}", 'a whole number in quotes, such as "12"'),
+        _text("cel-extensions", {_SET}),
+        _text("retry", {_VARIANT}),
+        _of_words("on-conflict", {_VARIANT, _KPTFILE, RESOURCE}, "ask", "upstream", "local", "fail"),
+        _matching(
+            "on-conflict-fields",
+            {_VARIANT, _KPTFILE},
+            _FIELDS,
+            "patterns of fields with a choice each, such as spec.replicas=local;spec.*=upstream",
+        ),
+        _matching(
+            "follow-moved-tag", {_VARIANT}, r"\s*[0-9a-f]{7,40}\s*", "a commit, at least seven digits of it"
+        ),
+        _text("service-account", {_VARIANT}),
+        _text("requested-by", {_VARIANT}),
+        _text("cluster", {_REPOSITORY, DEPENDENCY, INSTALLATION}),
+        _text("environment", {_REPOSITORY}),
+        _of_words("unavailable", {_REPOSITORY}, "fail", "warn"),
+        Key(
+            f"{PREFIX}dependencies",
+            frozenset({_REPOSITORY, INSTALLATION}),
+            lambda value: value is False or isinstance(value, str | dict),
+            "the path of a package on a Repository; a mapping of aliases, or false, on an Installation",
+        ),
+        _text("owner", {_VARIANT, _KPTFILE, DEPENDENCY}),
+        _text("location", {_KPTFILE}),
+        _text("needed-by", {DEPENDENCY}),
+        _text("take-over", {DEPENDENCY}),
+        _text("withdrawn", {DEPENDENCY}),
+        _of_words("retain", {DEPENDENCY}, "true", "false"),
+        _of_words("prune-orphaned-crds", {DEPENDENCY}, "true", "false"),
+        Key(
+            f"{PREFIX}prune-dependencies",
+            frozenset({DEPENDENCY, INSTALLATION}),
+            lambda value: isinstance(value, bool) or value in ("true", "false"),
+            'true or false ("true" or "false" as an annotation)',
+        ),
+        Key(
+            f"{PREFIX}external",
+            frozenset({INSTALLATION}),
+            lambda value: isinstance(value, bool),
+            "true or false",
+        ),
+        _text("version-strategy", {INSTALLATION}),
+        _text("merge-keys", {CRD}),
+    )
+}
+"""Every key under our prefix; `docs/manifests.md` has the same table."""
+
+
+def check_keys(kind: str, value: Mapping[str, Any]) -> tuple[Fault, ...]:
+    """Return what is wrong with the keys under our prefix on one object: total, in the order of the object.
+
+    A key that is unknown, or unknown on this kind, and a value that means nothing are faults: a safety
+    annotation that is misspelt must not be the same as none.
+    """
+    places = (*_PLACES, *_SPEC_PLACES) if kind == _VARIANT else _PLACES
+    return tuple(fault for place in places for fault in _check_place(kind, value, place))
+
+
+def check_mapping(kind: str, place: tuple[str, ...], found: Mapping[Any, Any]) -> Iterator[Fault]:
+    """Yield what is wrong with the keys under our prefix in one mapping, which stands at `place`."""
+    for name, value in found.items():
+        if not isinstance(name, str) or not name.startswith(PREFIX):
+            continue
+        key, path = KEYS.get(name), (*place, name)
+        if key is None or kind not in key.kinds:
+            here = (each.name for each in KEYS.values() if kind in each.kinds)
+            message = f"{name} is unknown on {_called(kind)}"
+            yield Fault(path, Reason.UNKNOWN_ANNOTATION, message, suggest(name, here), of_key=True)
+        elif not key.accepts(value):
+            message = f"{name} must be {key.expects}, but is {str(value)[:60]!r}"
+            hint = suggest(str(value), key.words) if key.words else f"Write {key.expects}."
+            yield Fault(path, Reason.INVALID_ANNOTATION, message, hint)
+
+
+def _check_place(kind: str, value: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[Fault]:
+    found: Any = value
+    for step in place:
+        found = found.get(step) if isinstance(found, Mapping) else None
+    if isinstance(found, Mapping):
+        yield from check_mapping(kind, place, found)
+
+
+def _called(kind: str) -> str:
+    return kind if kind.startswith("a ") else f"a {kind}"

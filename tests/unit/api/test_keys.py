@@ -1,0 +1,146 @@
+"""Keys under our prefix: the table is complete, and what means nothing is a fault."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.api.keys import DEPENDENCY, INSTALLATION, KEYS, PREFIX, check_keys, check_mapping
+from reconciler.reasons import Reason
+
+PROJECT = Path(__file__).parents[3]
+NO_KEYS = {"reconciler.dev/v1alpha1"}
+
+
+def keys_in(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w.@/-])reconciler\.dev/[a-z][a-z0-9-]*", text)) - NO_KEYS
+
+
+def test_the_table_has_every_key_that_the_code_names() -> None:
+    code = (PROJECT / "reconciler").rglob("*.py")
+    named = set[str]().union(*(keys_in(path.read_text(encoding="utf-8")) for path in code))
+
+    assert named - KEYS.keys() == set()
+
+
+def test_the_manual_has_every_key_of_the_table() -> None:
+    manual = (PROJECT / "docs" / "manifests.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1] for line in manual.splitlines() if line.startswith("| `reconciler.dev/")}
+
+    assert rows == KEYS.keys()
+
+
+@pytest.mark.parametrize("value", ["yes", "True", "TRUE", "", " true", "1"])
+@pytest.mark.parametrize("kind", ["PackageVariant", "PackageVariantSet", "Repository"])
+def test_paused_is_true_or_false_and_nothing_else(kind: str, value: str) -> None:
+    (fault,) = check_keys(kind, {"metadata": {"annotations": {"reconciler.dev/paused": value}}})
+
+    assert fault.reason is Reason.INVALID_ANNOTATION
+    assert fault.path == ("metadata", "annotations", "reconciler.dev/paused")
+    assert not fault.of_key
+    assert fault.message == f'reconciler.dev/paused must be "true" or "false", but is {value!r}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("PackageVariant", "paused", "true"),
+        ("PackageVariant", "paused", "false"),
+        ("PackageVariant", "retry", "anything"),
+        ("PackageVariant", "on-conflict", "upstream"),
+        ("PackageVariant", "on-conflict-fields", "spec.replicas=local;spec.template.*=upstream"),
+        ("PackageVariant", "on-conflict-fields", "spec.replicas = local; "),
+        ("PackageVariant", "follow-moved-tag", "3f8a91c"),
+        ("PackageVariantSet", "allow-deletes", "12"),
+        ("PackageVariantSet", "allow-deletes", "0"),
+        ("Repository", "unavailable", "warn"),
+        ("Repository", "dependencies", "deep/dependencies"),
+        ("Kptfile", "on-conflict", "fail"),
+        (DEPENDENCY, "prune-dependencies", "false"),
+    ],
+)
+def test_what_means_something_is_no_fault(kind: str, name: str, value: str) -> None:
+    assert check_keys(kind, {"metadata": {"annotations": {f"{PREFIX}{name}": value}}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("PackageVariant", "on-conflict", "theirs"),
+        ("Kptfile", "on-conflict", "ours"),
+        ("PackageVariant", "on-conflict-fields", "spec.replicas"),
+        ("PackageVariant", "on-conflict-fields", "spec.replicas=theirs"),
+        ("PackageVariant", "on-conflict-fields", "spec.replicas=local,spec.x=upstream"),
+        ("PackageVariant", "follow-moved-tag", "3f8a91"),
+        ("PackageVariant", "follow-moved-tag", "latest"),
+        ("PackageVariantSet", "allow-deletes", "-1"),
+        ("PackageVariantSet", "allow-deletes", "all"),
+        ("PackageVariantSet", "allow-deletes", "1.5"),
+        ("Repository", "unavailable", "ignore"),
+        (DEPENDENCY, "prune-dependencies", "no"),
+        (DEPENDENCY, "prune-orphaned-crds", "True"),
+    ],
+)
+def test_a_value_that_means_nothing_is_a_fault(kind: str, name: str, value: str) -> None:
+    (fault,) = check_keys(kind, {"metadata": {"annotations": {f"{PREFIX}{name}": value}}})
+
+    assert fault.reason is Reason.INVALID_ANNOTATION
+    assert fault.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hint"),
+    [
+        ("PackageVariant", "pause", "Did you mean reconciler.dev/paused?"),
+        ("PackageVariant", "on-conflicts", "Did you mean reconciler.dev/on-conflict?"),
+        ("PackageVariantSet", "allow-delete", "Did you mean reconciler.dev/allow-deletes?"),
+        ("Repository", "unavailble", "Did you mean reconciler.dev/unavailable?"),
+    ],
+)
+@pytest.mark.parametrize("place", ["annotations", "labels"])
+def test_an_unknown_key_names_the_one_that_was_meant(kind: str, name: str, hint: str, place: str) -> None:
+    (fault,) = check_keys(kind, {"metadata": {place: {f"{PREFIX}{name}": "true"}}})
+
+    assert (fault.reason, fault.of_key, fault.hint) == (Reason.UNKNOWN_ANNOTATION, True, hint)
+    assert fault.path == ("metadata", place, f"{PREFIX}{name}")
+
+
+def test_a_key_of_another_kind_is_unknown() -> None:
+    (fault,) = check_keys("PackageVariantSet", {"metadata": {"annotations": {"reconciler.dev/retry": "1"}}})
+
+    assert fault.message == "reconciler.dev/retry is unknown on a PackageVariantSet"
+
+
+def test_annotations_that_a_variant_gives_to_its_package_are_checked_too() -> None:
+    spec = {"annotations": {"reconciler.dev/service-accont": "x"}, "labels": {"team": "a"}}
+
+    (fault,) = check_keys("PackageVariant", {"metadata": {}, "spec": spec})
+
+    assert fault.hint == "Did you mean reconciler.dev/service-account?"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": {"annotations": None}},
+        {"metadata": {"annotations": []}},
+        {"metadata": {"annotations": {"example.com/paused": "yes", 1: "x"}}},
+        {"metadata": "text"},
+    ],
+)
+def test_keys_of_others_and_no_keys_are_no_faults(value: dict[str, object]) -> None:
+    assert check_keys("PackageVariant", value) == ()
+
+
+def test_porters_custom_fields_are_checked_with_their_types() -> None:
+    custom = {
+        "reconciler.dev/dependencies": False,
+        "reconciler.dev/external": "yes",
+        "reconciler.dev/extern": True,
+    }
+
+    faults = list(check_mapping(INSTALLATION, ("custom",), custom))
+
+    assert [fault.path[-1] for fault in faults] == ["reconciler.dev/external", "reconciler.dev/extern"]
