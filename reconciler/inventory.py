@@ -14,7 +14,7 @@ from reconciler.lock import UpstreamLock
 from reconciler.objects import Files
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.snapshot import Snapshot
-from reconciler.state import PackageVariantRecord, SetRecord
+from reconciler.state import NOTHING_REFUSED, PackageVariantRecord, RefusedDeletionsRecord, SetRecord
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]
@@ -316,13 +316,12 @@ class TreeAt(NamedTuple):
 class Inventory:
     """The world as one run sees it.
 
-    Order-free: every mapping may be in any order, every tuple is sorted by identity. `pulls` is
-    keyed by normalised URL. `trees` are packages at commits that no package revision names: the
-    upstreamLocks of downstream packages, tags of whole repositories, branches that variants follow,
-    locked commits; `times` are committer times of the latter, in seconds. `locks` are the pins that
-    were applied last, `reviewed` the lock on main, None where pins are not reviewed. `documents` are
-    manifests of the dependency dialects, `index` those of the package index. `images` are the digests
-    of function images that the state branch locks; the policy has them already.
+    Order-free: mappings may be in any order, tuples are sorted by identity. `pulls` is keyed by URL.
+    `trees` are packages at commits that no package revision names: the upstreamLocks of downstream
+    packages, tags of whole repositories, branches that variants follow, locked commits; `times` are
+    committer times of the latter, in seconds. `locks` are the pins that were applied last, `reviewed` the
+    lock on main, None where pins are not reviewed. `documents` are manifests of the dependency dialects,
+    `index` those of the package index. `images` are the digests of function images in the lock.
     """
 
     policy: Policy
@@ -334,6 +333,7 @@ class Inventory:
     snapshot: Snapshot = field(default_factory=Snapshot)
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
+    refused: RefusedDeletionsRecord = NOTHING_REFUSED
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)

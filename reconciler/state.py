@@ -14,6 +14,8 @@ VARIANTS_DIRECTORY = "packagevariants"
 SETS_DIRECTORY = "packagevariantsets"
 WANTED_LOCK = "lock.json"
 """The path of the record of the lock that was wanted last, where locks are reviewed."""
+REFUSED_DELETIONS = "deletions.json"
+"""The path of the record of deletions that were refused and wait for consent."""
 
 FUNCTIONS = "Functions"
 """How a reason starts why a package is not ready because of its functions."""
@@ -124,7 +126,40 @@ class WantedLockRecord(_Record):
     tree: str
 
 
-def record_bytes(record: PackageVariantRecord | SetRecord | WantedLockRecord) -> bytes:
+class RefusedPackage(_Record):
+    """A package whose deletion was refused after its variant moved; there were `of` owned packages then."""
+
+    url: str
+    path: str
+    of: int
+
+
+class RefusedVariant(_Record):
+    """A variant whose deletion was refused; there were `of` variants then."""
+
+    namespace: str
+    name: str
+    of: int
+
+
+class RefusedDeletionsRecord(_Record):
+    """The deletions that were refused and wait for consent, each with how many there were of its kind.
+
+    What leaves in the meantime makes no refused deletion small enough to go without consent.
+    """
+
+    api_version: str = SCHEMA
+    kind: str = "RefusedDeletionsRecord"
+    variants: tuple[RefusedVariant, ...] = ()
+    packages: tuple[RefusedPackage, ...] = ()
+
+
+NOTHING_REFUSED = RefusedDeletionsRecord()
+
+
+def record_bytes(
+    record: PackageVariantRecord | SetRecord | WantedLockRecord | RefusedDeletionsRecord,
+) -> bytes:
     """Return the record's canonical bytes: sorted keys, two-space indent, final newline. Deterministic."""
     data = record.model_dump(mode="json", by_alias=True)
     return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -32,6 +32,7 @@ from reconciler.plan.observed import status_after, status_owners
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.state import (
+    REFUSED_DELETIONS,
     SETS_DIRECTORY,
     WANTED_LOCK,
     PackageVariantRecord,
@@ -162,7 +163,8 @@ def _shared_branches(
     def mine(path: str) -> bool:
         if path in plan.record_owners:
             return plan.record_owners[path] not in others
-        return path in plan.records or is_lock_file(path) or path.startswith(f"{SETS_DIRECTORY}/")
+        common = path in plan.records or path == REFUSED_DELETIONS
+        return common or is_lock_file(path) or path.startswith(f"{SETS_DIRECTORY}/")
 
     state = Branch(state_ref(policy.instance), known.state, plan.records, "Record what was applied\n")
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")

@@ -1,11 +1,11 @@
 """The set diff: PackageVariants that should exist against the records of those that do."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.expand.evidence import Evidence
-from reconciler.expand.guard import Refused, guard_deletions
+from reconciler.expand.guard import Refused, guard_deletions, refused_variants
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Inventory
@@ -35,7 +35,8 @@ class SetDiff:
 
     A `delete` is a wish: the record leaves only when its effect is observed downstream (D3).
     A `transfer` is a record whose downstream another desired variant takes over. `refused` are
-    the deletions that the guard turned into `keep`.
+    the deletions that the guard turned into `keep`. `waiting` are all that were refused, now or before,
+    each with how many variants there were when it was first refused.
     """
 
     create: tuple[VariantChange, ...] = ()
@@ -44,6 +45,7 @@ class SetDiff:
     transfer: tuple[VariantChange, ...] = ()
     keep: tuple[VariantChange, ...] = ()
     refused: tuple[Refused, ...] = ()
+    waiting: Mapping[ObjectName, int] = field(default_factory=dict)
 
 
 def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
@@ -79,7 +81,23 @@ def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
         transfer=tuple(transfer),
         keep=tuple(sorted(kept, key=lambda change: change.key)),
         refused=guarded.refused,
+        waiting=dict(_waiting(guarded.refused, kept, wanted, inventory)),
     )
+
+
+def _waiting(
+    refused: Iterable[Refused],
+    kept: Iterable[VariantChange],
+    wanted: Container[ObjectName],
+    inventory: Inventory,
+) -> Iterator[tuple[ObjectName, int]]:
+    """Yield the refused deletions; one that is also kept for another reason is not forgotten meanwhile."""
+    before = refused_variants(inventory)
+    for change in kept:
+        if change.key in before and change.key not in wanted:
+            yield change.key, before[change.key]
+    for refusal in refused:
+        yield from ((key, before.get(key, refusal.of)) for key in refusal.keys)
 
 
 def spec_data(variant: DesiredVariant) -> dict[str, Any]:

@@ -11,20 +11,23 @@ from reconciler.expand.owners import ALLOW_DELETES
 from reconciler.expand.variants import Desired
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory
+from reconciler.policy import DeletionGuard
 from reconciler.reasons import Reason
 from reconciler.state import PackageVariantRecord
 
 _DELETE = "delete"
+WAITING = "which was refused before and waits for consent"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Deletions that nobody consented to: what they owned is kept."""
+    """Deletions that nobody consented to: what they owned is kept. There were `of` variants then."""
 
     reason: Reason
     message: str
     hint: str
     keys: tuple[ObjectName, ...] = ()
+    of: int = 0
 
     @property
     def consent(self) -> str:
@@ -35,6 +38,18 @@ class Refused:
 def deletion_consent(keys: Iterable[tuple[str, ...]]) -> str:
     """Return the checksum of a set of deletions: the same whatever commit consents to it. Order-free."""
     return hashlib.sha256(orjson.dumps(sorted(list(key) for key in keys))).hexdigest()
+
+
+def why_too_many(deletions: int, owned: int, guard: DeletionGuard) -> str:
+    """Return why so many deletions are too many, to follow their arithmetic; empty if they are not.
+
+    The count may be reached and the share may be reached; only more is too many.
+    """
+    if deletions > guard.count:
+        return f"more than {guard.count}"
+    if owned >= guard.minimum and deletions > guard.share * owned:
+        return f"{deletions / owned:.0%} is over {guard.share:.0%}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +71,16 @@ def guard_deletions(
     variants, or `deletions.allowed` of the policy, for everything. A variant with deletion policy
     orphan deletes nothing and is not counted, but an emptied set keeps it too. A checksum in
     `consents` of the configuration allows exactly the deletions that it was made of.
+
+    What was refused once stays refused until somebody consents, whatever left meanwhile: it is measured
+    against what there was when it was refused.
     """
-    allowed = inventory.policy.deletions.allowed
-    if len(doomed) <= allowed:
+    if not doomed:
         return Guarded()
+    allowed = inventory.policy.deletions.allowed
+    if allowed and sum(record.deletion_policy == _DELETE for record in doomed) <= allowed:
+        return Guarded()
+    before = refused_variants(inventory)
     consents = _consents(inventory)
     by_set: dict[ObjectName, list[PackageVariantRecord]] = defaultdict(list)
     for record in doomed:
@@ -67,16 +88,23 @@ def guard_deletions(
     refused: list[Refused] = []
     unconsented: list[PackageVariantRecord] = []
     for owner, records in sorted(by_set.items()):
-        if owner.name and len(records) <= consents.get(owner, 0):
+        deletes = [r for r in records if r.deletion_policy == _DELETE or r.key in before]
+        is_emptied = bool(owner.name) and desired.targets.get(owner) == 0
+        if owner.name and len(records if is_emptied else deletes) <= consents.get(owner, 0):
             continue
-        if owner.name and desired.targets.get(owner) == 0:
-            refused.append(_emptied(owner, records))
+        if is_emptied:
+            refused.append(_emptied(owner, records, len(inventory.records)))
         else:
-            unconsented += [record for record in records if record.deletion_policy == _DELETE]
-    refused += _too_many(unconsented, inventory)
+            unconsented += deletes
+    refused += _too_many(unconsented, before, inventory)
     refused = [one for one in refused if one.consent not in inventory.policy.consents]
     kept = {key: one.message for one in refused for key in one.keys}
     return Guarded(kept, tuple(refused))
+
+
+def refused_variants(inventory: Inventory) -> Mapping[ObjectName, int]:
+    """Return the variants whose deletion was refused, each with how many variants there were then."""
+    return {ObjectName(one.namespace, one.name): one.of for one in inventory.refused.variants}
 
 
 def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
@@ -88,25 +116,25 @@ def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
     return found
 
 
-def _emptied(owner: ObjectName, records: Sequence[PackageVariantRecord]) -> Refused:
+def _emptied(owner: ObjectName, records: Sequence[PackageVariantRecord], owned: int) -> Refused:
     message = f"PackageVariantSet {owner} selects nothing any more; it had {len(records)} variants"
     hint = f'To delete them, annotate the set with {ALLOW_DELETES}: "{len(records)}".'
-    return Refused(Reason.DELETION_GUARD, message, hint, _keys(records))
+    return Refused(Reason.DELETION_GUARD, message, hint, _keys(records), owned)
 
 
-def _too_many(records: Sequence[PackageVariantRecord], inventory: Inventory) -> Iterable[Refused]:
-    guard = inventory.policy.deletions
-    deletes, owned = len(records), len(inventory.records)
-    share = deletes / owned if owned else 0.0
-    arithmetic = f"{deletes} of {owned} PackageVariants would be deleted"
-    if deletes > guard.count:
-        message = f"{arithmetic}, more than {guard.count}"
-    elif owned >= guard.minimum and share > guard.share:
-        message = f"{arithmetic}, {share:.0%} is over {guard.share:.0%}"
-    else:
+def _too_many(
+    records: Sequence[PackageVariantRecord], before: Mapping[ObjectName, int], inventory: Inventory
+) -> Iterable[Refused]:
+    again = [record for record in records if record.key in before]
+    owned = max([len(inventory.records), *(before[record.key] for record in again)])
+    why = why_too_many(len(records), owned, inventory.policy.deletions)
+    refused = records if why else again
+    if not refused:
         return
-    hint = f'Annotate the set with {ALLOW_DELETES}: "{deletes}", or allow the deletions in the configuration.'
-    yield Refused(Reason.DELETION_GUARD, message, hint, _keys(records))
+    message = f"{len(refused)} of {owned} PackageVariants would be deleted, {why or WAITING}"
+    consent = f'{ALLOW_DELETES}: "{len(refused)}"'
+    hint = f"Annotate the set with {consent}, or allow the deletions in the configuration."
+    yield Refused(Reason.DELETION_GUARD, message, hint, _keys(refused), owned)
 
 
 def _keys(records: Iterable[PackageVariantRecord]) -> tuple[ObjectName, ...]:

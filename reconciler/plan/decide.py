@@ -46,16 +46,16 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     """
     world = build_world(inventory, desired, resolution, rendered)
     decisions = tuple(decide(target, world) for target in world.targets)
-    guarded, refusals = guard_changes(world, [decision.change for decision in decisions])
-    changes = approve_changes(world, group_changes(world, guarded))
+    guarded = guard_changes(world, [decision.change for decision in decisions])
+    changes = approve_changes(world, group_changes(world, guarded.changes))
     found = [problem for decision in decisions for problem in decision.problems]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
     plan = Plan(
         changes=changes,
         problems=tuple(sorted(set(problems))),
-        refusals=refusals,
+        refusals=guarded.refusals,
         conditions=plan_conditions(world, changes),
-        records=plan_records(world, changes),
+        records=plan_records(world, changes, guarded.waiting),
         record_owners=record_owners(world, changes),
         world=world,
     )

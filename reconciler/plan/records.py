@@ -1,6 +1,7 @@
 """The files of the state branch as they are once the plan is applied (D3)."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
@@ -15,9 +16,13 @@ from reconciler.resolve.locked import lock_pin, upstream_data
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import (
+    REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
     OpenConflict,
     PackageVariantRecord,
+    RefusedDeletionsRecord,
+    RefusedPackage,
+    RefusedVariant,
     SetRecord,
     record_bytes,
     record_path,
@@ -36,11 +41,13 @@ _UNDECIDED = frozenset(
 )
 
 
-def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
+def plan_records(
+    world: World, changes: Iterable[Change], refused: Mapping[PackageKey, int] = MappingProxyType({})
+) -> dict[str, bytes]:
     """Return every record after the plan: new and changed ones, and old ones that must stay.
 
     A record leaves only when nothing that its variant owns is left; it stays while its package
-    cannot be looked at.
+    cannot be looked at. `refused` are the packages whose deletion waits for consent.
     """
     records = dict(world.inventory.records)
     locks: dict[ObjectName, UpstreamLock | None] = dict(world.inventory.locks)
@@ -62,9 +69,23 @@ def plan_records(world: World, changes: Iterable[Change]) -> dict[str, bytes]:
         for lock in locks.values()
         if lock and _has_lock(lock, world, records)
     }
+    files |= _refused_deletions(world.diff.waiting, refused)
     if world.inventory.images:
         files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(world.inventory.images))
     return dict(sorted(files.items()))
+
+
+def _refused_deletions(
+    variants: Mapping[ObjectName, int], packages: Mapping[PackageKey, int]
+) -> dict[str, bytes]:
+    """Return the file of the deletions that were refused; none where nothing waits for consent."""
+    if not variants and not packages:
+        return {}
+    record = RefusedDeletionsRecord(
+        variants=tuple(RefusedVariant(**key._asdict(), of=of) for key, of in sorted(variants.items())),
+        packages=tuple(RefusedPackage(**key._asdict(), of=of) for key, of in sorted(packages.items())),
+    )
+    return {REFUSED_DELETIONS: record_bytes(record)}
 
 
 def _has_lock(lock: UpstreamLock, world: World, records: Container[ObjectName]) -> bool:

@@ -100,6 +100,7 @@ def read_inventory(
         snapshot=snapshot,
         records=state.records,
         set_records=state.set_records,
+        refused=state.refused,
         pulls=said.pulls,
         trees=found.trees,
         times=found.times,

@@ -14,11 +14,14 @@ from reconciler.policy import Limits
 from reconciler.read.files import FoundFile, Objects, Walk
 from reconciler.reasons import Reason
 from reconciler.state import (
+    NOTHING_REFUSED,
+    REFUSED_DELETIONS,
     SCHEMA,
     SETS_DIRECTORY,
     VARIANTS_DIRECTORY,
     WANTED_LOCK,
     PackageVariantRecord,
+    RefusedDeletionsRecord,
     SetRecord,
     WantedLockRecord,
 )
@@ -39,6 +42,7 @@ class State:
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     wanted_lock: Oid | None = None
+    refused: RefusedDeletionsRecord = NOTHING_REFUSED
     problems: tuple[Problem, ...] = ()
 
 
@@ -77,6 +81,7 @@ def read_state(objects: Objects, commit: Oid | None, limits: Limits) -> State:
         set_records=records(SETS_DIRECTORY, SetRecord),
         locks=records(UPSTREAMS_DIRECTORY, UpstreamLock),
         wanted_lock=_wanted_lock(objects, commit, limits, problems),
+        refused=_refused_deletions(objects, commit, limits, problems),
         problems=tuple(sorted(problems)),
     )
 
@@ -89,6 +94,18 @@ def _wanted_lock(objects: Objects, commit: Oid, limits: Limits, problems: list[P
     data = objects.blob(oid, limits.manifest_bytes)
     record = _record(WANTED_LOCK, data, WantedLockRecord, problems)
     return Oid(record.tree) if record else None
+
+
+def _refused_deletions(
+    objects: Objects, commit: Oid, limits: Limits, problems: list[Problem]
+) -> RefusedDeletionsRecord:
+    oid = objects.blob_at(commit, REFUSED_DELETIONS)
+    if oid is None:
+        return NOTHING_REFUSED
+    objects.ensure([oid])
+    data = objects.blob(oid, limits.manifest_bytes)
+    record = _record(REFUSED_DELETIONS, data, RefusedDeletionsRecord, problems)
+    return record or NOTHING_REFUSED
 
 
 def _files(

@@ -46,7 +46,13 @@ from reconciler.read.index import read_header
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, resolve
 from reconciler.snapshot import Snapshot
-from reconciler.state import PackageVariantRecord, SetRecord
+from reconciler.state import (
+    NOTHING_REFUSED,
+    REFUSED_DELETIONS,
+    PackageVariantRecord,
+    RefusedDeletionsRecord,
+    SetRecord,
+)
 
 MAIN = "refs/heads/main"
 NAMESPACE = "default"
@@ -136,6 +142,7 @@ class ModelWorld:
     records: dict[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: dict[ObjectName, SetRecord] = field(default_factory=dict)
     locks: dict[ObjectName, UpstreamLock] = field(default_factory=dict)
+    refused: RefusedDeletionsRecord = NOTHING_REFUSED
     reviewed: ReviewedLock | None = None
     state: dict[str, bytes] = field(default_factory=dict)
     status: dict[str, bytes] = field(default_factory=dict)
@@ -244,6 +251,7 @@ class ModelWorld:
             snapshot=Snapshot(),
             records={key: self.records[key] for key in self._order(sorted(self.records))},
             set_records=self.set_records,
+            refused=self.refused,
             pulls={r.url: tuple(r.pulls) for r in self.repositories.values()},
             trees=dict(self._trees()),
             times={oid: one.time for r in self.repositories.values() for oid, one in r.commits.items()},
@@ -303,6 +311,8 @@ class ModelWorld:
 
     def _read_state(self) -> None:
         self.records, self.set_records, self.locks = {}, {}, {}
+        refused = self.state.get(REFUSED_DELETIONS, b"{}")
+        self.refused = RefusedDeletionsRecord.model_validate_json(refused)
         for path, data in self.state.items():
             if path.startswith("packagevariants/"):
                 record = PackageVariantRecord.model_validate_json(data)
