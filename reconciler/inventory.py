@@ -190,8 +190,9 @@ class RepositoryView:
     """A registered Repository and what its Git repository held.
 
     `url` is normalised (the identity); `remote` is what git is called with. `packages` is keyed
-    by the full path F and excludes directories of more specific views (D19). An unavailable
-    repository has `problem` set and no content, and nothing about it may be concluded.
+    by the full path F and excludes directories of more specific views (D19). `directories` and
+    `files` are what main has outside of packages, by full path. An unavailable repository has
+    `problem` set and no content, and nothing about it may be concluded.
     """
 
     key: ObjectName
@@ -205,6 +206,8 @@ class RepositoryView:
     unavailable: OnUnavailable = OnUnavailable.FAIL
     head: Commit | None = None
     packages: Mapping[str, PackageState] = field(default_factory=dict)
+    directories: Mapping[str, Oid] = field(default_factory=dict, repr=False)
+    files: frozenset[str] = field(default=frozenset(), repr=False)
     branches: Mapping[str, Commit] = field(default_factory=dict)
     tags: Mapping[str, Commit] = field(default_factory=dict)
     groups: tuple[GroupBranch, ...] = ()

@@ -59,9 +59,14 @@ def is_uncertain(owner: ObjectName, world: World) -> bool:
 
 
 def _exists(target: Target, variant: DesiredVariant, what: str, hint: str) -> Denied:
-    if cluster := cluster_of(variant.key):
-        hint = f"Annotate the Repository of cluster {cluster} with another path: {PLACE}."
+    hint = place_hint(variant) or hint
     message = f"Package {target.package.path} in repository {target.view.key.name} {what}"
     location = variant.source.at("spec", "downstream", "package")
     problem = Problem(location, Reason.PACKAGE_EXISTS, message, hint, subject_of(variant))
     return Denied(Reason.PACKAGE_EXISTS, message, problem)
+
+
+def place_hint(variant: DesiredVariant) -> str:
+    """Return how to move what is generated for a cluster to another path, "" for any other package."""
+    cluster = cluster_of(variant.key)
+    return f"Annotate the Repository of cluster {cluster} with another path: {PLACE}." if cluster else ""

@@ -20,7 +20,9 @@ _ENSURED = "successfully ensured downstream package variant"
 _UNREAD = "its repository could not be read"
 _UNENSURED = frozenset(
     {
+        Reason.NESTED_PACKAGE,
         Reason.PACKAGE_EXISTS,
+        Reason.PATH_TAKEN,
         Reason.DUPLICATE_DOWNSTREAM,
         Reason.HELD_BACK,
         Reason.LOCK_PENDING,

@@ -14,6 +14,7 @@ from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.groups import group_changes
 from reconciler.plan.messages import upstream_label
+from reconciler.plan.neighbours import find_obstacle, index_neighbours, refuse_blocked_refs
 from reconciler.plan.observed import plan_status
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, record_owners
@@ -45,10 +46,12 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     made of the world after its own application keeps everything (law 1).
     """
     world = build_world(inventory, desired, resolution, rendered)
+    world = replace(world, neighbours=index_neighbours(world))
     decisions = tuple(decide(target, world) for target in world.targets)
     guarded = guard_changes(world, [decision.change for decision in decisions])
     changes = approve_changes(world, group_changes(world, guarded.changes))
-    found = [problem for decision in decisions for problem in decision.problems]
+    changes, blocked = refuse_blocked_refs(changes, world)
+    found = [*blocked, *(problem for decision in decisions for problem in decision.problems)]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
     plan = Plan(
         changes=changes,
@@ -80,10 +83,11 @@ def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
         return Decision(replace(change, reason=Reason.PAUSED, message="Paused by annotation"))
     if resolved is None:
         return Decision(_publishing(_unresolved(change, target, variant, world), target, world))
-    claim = claim_package(target, variant, world)
+    claim = find_obstacle(target, variant, world) or claim_package(target, variant, world)
     if isinstance(claim, Denied):
         problems = (claim.problem,) if claim.problem else ()
-        return Decision(replace(change, reason=claim.reason, message=claim.message), problems)
+        op = Op.KEEP if target.package.exists else Op.BLOCK
+        return Decision(replace(change, op=op, reason=claim.reason, message=claim.message), problems)
     old, new = upstream_labels(resolved)
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, world.rendered.variants[variant.key], world, claim)

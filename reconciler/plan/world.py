@@ -1,7 +1,8 @@
 """What the plan decides about: every package in scope, whose it is, and which variants want it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from reconciler.api.porch import GROUP
 from reconciler.expand import Desired, DesiredVariant, SetDiff, diff_variants
@@ -13,6 +14,9 @@ from reconciler.render.rendered import Rendered
 from reconciler.resolve.downstreams import Wanted, find_view, wanted_packages
 from reconciler.resolve.ownership import find_owner, is_merged, our_drafts
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
+
+if TYPE_CHECKING:
+    from reconciler.plan.neighbours import Neighbours
 
 ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
@@ -64,6 +68,7 @@ class World:
     gone: Mapping[ObjectName, VariantChange]
     waiting: Mapping[ObjectName, str]
     proposed_deletions: ProposedDeletions
+    neighbours: Mapping[str, "Neighbours"] = field(default_factory=dict)
 
     def is_stalled(self, variant: ObjectName) -> bool:
         """Whether the variant is one that we could not understand."""

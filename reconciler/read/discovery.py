@@ -1,6 +1,7 @@
 """Packages out of refs and trees: where each one stands on main, in drafts and at tags."""
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
@@ -36,16 +37,28 @@ class FoundRef(NamedTuple):
     package: Found
 
 
-def find_packages(
-    mirror: Mirror, tree: Oid, directory: str, is_excluded: Callable[[str], bool]
-) -> Iterator[Found]:
-    """Yield the packages below a directory of a tree, in no order.
+class Survey(NamedTuple):
+    """A branch below one directory: its packages, the directories outside of them, and what else has a path.
+
+    `files` are all entries outside of packages that are no directories, or that are refused.
+    """
+
+    packages: tuple[Found, ...] = ()
+    directories: Mapping[str, Oid] = MappingProxyType({})
+    files: frozenset[str] = frozenset()
+
+
+def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Callable[[str], bool]) -> Survey:
+    """Return the packages below a directory of a tree, and what stands beside them.
 
     A directory with a Kptfile is a package and is not descended. What `is_excluded` belongs to
     another view; refused names are passed over, since no package of anybody can be there.
 
     Source: porch pkg/externalrepo/git, package_tree.go, DiscoverPackagesInTree.
     """
+    packages: list[Found] = []
+    directories: dict[str, Oid] = {}
+    files: set[str] = {above} if (above := _find_file_above(mirror, tree, directory)) else set()
     start = mirror.subtree(tree, directory)
     pending = [(directory, start)] if start else []
     while pending:
@@ -53,15 +66,36 @@ def find_packages(
         entries = mirror.entries(oid)
         kptfile = next((e for e in entries if e.name == KPTFILE and e.mode != Mode.TREE), None)
         if kptfile and path:
-            yield Found(path, oid, kptfile.oid)
+            packages.append(Found(path, oid, kptfile.oid))
             continue
         if path and any(not refusal.name for refusal in mirror.refusals(oid)):
-            yield Found(path, oid, None)
+            packages.append(Found(path, oid, None))
             continue
+        directories[path] = oid
+        inside = f"{path}/" if path else ""
+        files.update(f"{inside}{e.name}" for e in entries if e.mode != Mode.TREE)
+        files.update(f"{inside}{refusal.name}" for refusal in mirror.refusals(oid))
         if path.count("/") >= DEEPEST:
             continue
-        below = ((f"{path}/{e.name}" if path else e.name, e.oid) for e in entries if e.mode == Mode.TREE)
+        below = ((f"{inside}{e.name}", e.oid) for e in entries if e.mode == Mode.TREE)
         pending += [(inner, tree) for inner, tree in below if not is_excluded(inner)]
+    return Survey(tuple(packages), directories, frozenset(files))
+
+
+def _find_file_above(mirror: Mirror, tree: Oid, directory: str) -> str:
+    """Return the file that stands where a directory or one of its parents should be, "" if none does."""
+    parent = tree
+    path = ""
+    for name in directory.split("/") if directory else ():
+        entry = next((e for e in mirror.judged(parent) if e.name == name), None)
+        path = f"{path}/{name}" if path else name
+        if entry is None:
+            return ""
+        below = mirror.subtree(parent, name)
+        if below is None:
+            return path
+        parent = below
+    return ""
 
 
 def find_refs(mirror: Mirror, wanted: Callable[[str], bool]) -> Iterator[FoundRef]:

@@ -9,7 +9,7 @@ from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, Draft, MainRevision, PackageRevision, PackageState
 from reconciler.layout import deletion_ref
 from reconciler.policy import Policy
-from reconciler.read.discovery import Found, FoundRef, annotated_workspaces, published_revision
+from reconciler.read.discovery import Found, FoundRef, Survey, annotated_workspaces, published_revision
 from reconciler.read.drafts import read_draft
 from reconciler.read.index import HeaderIndex
 from reconciler.read.untagged import find_untagged
@@ -20,8 +20,13 @@ class Material:
     """What was found for one view: main's head, the packages on it, the refs that name packages."""
 
     head: CommitData | None
-    mains: tuple[Found, ...]
+    survey: Survey
     refs: tuple[FoundRef, ...]
+
+    @property
+    def mains(self) -> tuple[Found, ...]:
+        """The packages on main."""
+        return self.survey.packages
 
     def kptfiles(self) -> Iterator[Oid | None]:
         """Yield the Kptfiles whose headers the view shows: those on main and in drafts."""

@@ -12,7 +12,7 @@ from reconciler.ids import ObjectName
 from reconciler.inventory import Commit, RepositoryView, Sourced
 from reconciler.layout import HEADS, TAGS
 from reconciler.policy import OnUnavailable, Policy
-from reconciler.read.discovery import FoundRef, find_packages, find_refs
+from reconciler.read.discovery import FoundRef, Survey, find_refs, survey_packages
 from reconciler.read.groups import find_groups
 from reconciler.read.index import HeaderIndex
 from reconciler.read.packages import Material, read_packages
@@ -117,7 +117,16 @@ def _read_views(
         head = branches.get(view.branch)
         packages = read_packages(mirror, material, policy, index)
         standing = tuple(group.branch for group in groups)
-        yield replace(view, head=head, packages=packages, branches=branches, tags=tags, groups=standing)
+        yield replace(
+            view,
+            head=head,
+            packages=packages,
+            directories=material.survey.directories,
+            files=material.survey.files,
+            branches=branches,
+            tags=tags,
+            groups=standing,
+        )
 
 
 def _material(
@@ -126,8 +135,8 @@ def _material(
     tip = mirror.refs().get(HEADS + view.branch)
     head = mirror.commit(tip) if tip else None
     others = homes - {view.directory}
-    mains = find_packages(mirror, head.tree, view.directory, others.__contains__) if head else ()
-    return Material(head, tuple(mains), tuple(found))
+    survey = survey_packages(mirror, head.tree, view.directory, others.__contains__) if head else Survey()
+    return Material(head, survey, tuple(found))
 
 
 def _home(path: str, homes: frozenset[str]) -> str | None:

@@ -152,3 +152,150 @@ def test_existing_package_keeps_a_name_that_porch_would_refuse(tmp_path: Path) -
     fleet = make_fleet(tmp_path / "w", {"mine": manifest}, existing)
 
     assert fleet.ops() == {"My_App": "adopt Adopted"}
+
+
+def test_parent_of_foreign_packages_is_refused(tmp_path: Path) -> None:
+    foreign = {"top/in/Kptfile": kptfile("in"), "top/in/object.yaml": OBJECT}
+    fleet = make_fleet(
+        tmp_path / "w", {"top": variant("top", "top"), "good": variant("good", "good")}, foreign
+    )
+
+    (problem,) = fleet.plan()["problems"]
+    applied = fleet.run("apply")
+
+    assert problem["message"] == (
+        'package path "top" conflicts with existing package "top/in": packages cannot be nested'
+    )
+    assert applied.code == 3
+    assert fleet.ops()["top"] == "block NestedPackage"
+    assert fleet.ops()["good"] == "keep UpToDate"
+    assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/good/packagevariant-1"]
+
+
+@pytest.mark.parametrize("existing", ["main", "draft"])
+def test_child_of_existing_package_is_refused(tmp_path: Path, existing: str) -> None:
+    foreign = {"a/Kptfile": kptfile("a")}
+    fleet = make_fleet(
+        tmp_path / "w", {"child": variant("child", "a/b")}, foreign if existing == "main" else {}
+    )
+    if existing == "draft":
+        Repo(fleet.edge).commit(foreign, branch="drafts/a/theirs", start="main")
+
+    (problem,) = fleet.plan()["problems"]
+
+    assert problem["message"] == (
+        'package path "a/b" conflicts with existing package "a": packages cannot be nested'
+    )
+    assert fleet.run("apply").code == 3
+    assert fleet.ops()["a/b"] == "block NestedPackage"
+
+
+def test_two_new_packages_that_nest_are_both_refused_and_one_of_them_suffices(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"grp": variant("grp", "grp"), "m": variant("m", "grp/m")})
+
+    assert fleet.ops() == {"grp": "block NestedPackage", "grp/m": "block NestedPackage"}
+    assert [p["location"]["path"] for p in fleet.plan()["problems"]] == [
+        "manifests/grp.yaml",
+        "manifests/m.yaml",
+    ]
+
+    fleet.write({"grp": None})
+    assert fleet.run("apply").code == 0
+    assert fleet.run("approve", "edge/grp/m").code == 0
+    assert fleet.ops() == {"grp/m": "keep UpToDate"}
+
+
+def test_package_may_move_below_its_own_path_once_the_old_one_is_deleted(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"grp": variant("grp", "grp")})
+    fleet.run("apply")
+    fleet.run("approve", "edge/grp")
+    fleet.run("apply")
+    fleet.write({"grp": variant("grp", "grp/m")})
+
+    moved = fleet.run("apply", "--allow-deletes", "1")
+    assert moved.code == 3, moved
+    assert fleet.ops() == {"grp": "keep DeletionProposed", "grp/m": "block NestedPackage"}
+    assert fleet.run("approve", "edge/grp").code == 0
+    assert fleet.run("apply").code == 0
+    assert fleet.ops() == {"grp/m": "keep UpToDate"}
+
+
+def test_draft_that_leaves_with_the_plan_is_no_neighbour(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"grp": variant("grp", "grp")})
+    fleet.run("apply")
+    fleet.write({"grp": variant("grp", "grp/m")})
+
+    assert fleet.run("apply", "--allow-deletes", "1").code == 0
+    assert fleet.ops() == {"grp/m": "keep UpToDate"}
+    assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/grp/m/packagevariant-1"]
+
+
+@pytest.mark.parametrize("package", ["notes", "notes/web"])
+def test_file_on_main_in_the_way_is_told_and_siblings_proceed(tmp_path: Path, package: str) -> None:
+    manifests = {"bad": variant("bad", package), "good": variant("good", "good")}
+    fleet = make_fleet(tmp_path / "w", manifests, {"notes": "mine\n"})
+
+    assert fleet.run("apply").code == 3
+    assert fleet.ops() == {"good": "keep UpToDate", package: "block PathTaken"}
+    assert fleet.plan()["problems"][0]["location"]["line"] == 13
+
+
+def test_directory_without_a_kptfile_is_not_taken_without_adoption(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")}, {"web/README.md": "mine\n"})
+
+    assert fleet.run("apply").code == 3
+    assert fleet.ops() == {"web": "block PackageExists"}
+
+
+@pytest.mark.parametrize("name", ["drafts", "drafts/web"])
+def test_branch_in_the_way_of_drafts_is_told_once_at_the_repository(tmp_path: Path, name: str) -> None:
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web"), "db": variant("db", "db")})
+    Repo(fleet.edge).point(f"refs/heads/{name}", Repo(fleet.edge).oid("main"))
+
+    (problem,) = fleet.plan()["problems"]
+    applied = fleet.run("apply")
+
+    assert problem["location"]["path"] == "manifests/repository-edge.yaml"
+    assert f"Branch {name} of repository edge" in problem["message"]
+    assert applied.code == 3, applied
+    blocked = {"db", "web"} if name == "drafts" else {"web"}
+    assert {path for path, op in fleet.ops().items() if op == "block PathTaken"} == blocked
+
+
+def test_branch_called_reconciler_keeps_a_deletion_from_being_proposed(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")})
+    fleet.run("apply")
+    fleet.run("approve", "edge/web")
+    Repo(fleet.edge).point("refs/heads/reconciler", Repo(fleet.edge).oid("main"))
+    fleet.write({"web": None})
+
+    applied = fleet.run("apply", "--allow-deletes", "1")
+
+    assert applied.code == 3, applied
+    assert fleet.ops() == {"web": "block PathTaken"}
+
+
+def test_tag_in_the_way_of_revisions_is_told_before_the_first_draft(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")})
+    Repo(fleet.edge).tag("web")
+
+    assert fleet.run("apply").code == 3
+    assert fleet.ops() == {"web": "block PathTaken"}
+
+
+def test_path_in_the_directory_of_another_repository_is_refused(tmp_path: Path) -> None:
+    fleet = make_fleet(
+        tmp_path / "w", {"web": variant("web", "team/web")}, {"team/web/Kptfile": kptfile("web")}
+    )
+    team = repository("edge").replace("name: edge\n", "name: team\n", 1) + "    directory: team\n"
+    fleet.write({"repository-team": team})
+
+    (problem,) = fleet.plan()["problems"]
+
+    assert problem["message"] == 'package path "team/web" lies in the directory of Repository default/team'
+
+
+def test_paths_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")}, {"Web/Kptfile": kptfile("Web")})
+
+    assert fleet.ops()["web"] == "block NestedPackage"

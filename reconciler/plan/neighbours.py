@@ -1,0 +1,223 @@
+"""Obstacles to a new package: other packages, files, directories and refs that are in its way (D24)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from reconciler.errors import Problem
+from reconciler.expand import DesiredVariant
+from reconciler.ids import PackageKey
+from reconciler.inventory import RepositoryView
+from reconciler.layout import HEADS, TAGS, is_within, next_revision, tag_ref
+from reconciler.package_paths import BRANCH_DIRECTORIES, PathIndex, RefIndex, nested_message
+from reconciler.plan.changes import Change, Op
+from reconciler.plan.claims import ADOPT_EXISTING, Denied, place_hint
+from reconciler.plan.deletions import decide_unwanted
+from reconciler.plan.world import Target, World
+from reconciler.reasons import Reason
+from reconciler.resolve.downstreams import find_view
+from reconciler.resolve.upstreams import subject_of
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """What one Git repository holds already, indexed for questions about new packages.
+
+    `existing` are packages on main or in drafts, except those that leave with this plan; `planned`
+    are those that variants want and that do not exist yet.
+    """
+
+    existing: PathIndex
+    planned: PathIndex
+    refs: RefIndex
+
+
+def index_neighbours(world: World) -> Mapping[str, Neighbours]:
+    """Return the neighbours of new packages by repository URL; a repository without new ones has none."""
+    urls = {target.key.url for target in world.targets if _is_new(target) and target.key in world.wanted}
+    return {url: _neighbours(url, world) for url in urls}
+
+
+def _neighbours(url: str, world: World) -> Neighbours:
+    targets = [target for target in world.targets if target.key.url == url]
+    leaving = {t.key.path for t in targets if t.key not in world.wanted and _leaves(t, world)}
+    views = list(world.inventory.views_of(url))
+    existing = {path for view in views for path, package in view.packages.items() if package.exists}
+    planned = {key.path for key in world.wanted if key.url == url} - existing
+    return Neighbours(PathIndex(existing - leaving), PathIndex(planned), index_refs(views))
+
+
+def index_refs(views: list[RepositoryView]) -> RefIndex:
+    """Return the branches and tags of one repository, of which every view knows all."""
+    first = next((view for view in views if view.is_available), None)
+    if first is None:
+        return RefIndex(())
+    return RefIndex.of_branches_and_tags(first.branches, first.tags)
+
+
+def find_obstacle(target: Target, variant: DesiredVariant, world: World) -> Denied | None:
+    """Return why a variant cannot have a package at its path, None if nothing is in the way.
+
+    A package that is on main stays where it is: whatever came near it later is the intruder.
+    """
+    outside = _outside_of_view(target, variant, world)
+    if outside is not None or not _is_new(target):
+        return outside
+    obstacles = (
+        *_nested(target, variant, world),
+        *_files(target, variant),
+        *_tags(target, variant, world),
+        *_directories(target, variant),
+    )
+    return obstacles[0] if obstacles else None
+
+
+def _is_new(target: Target) -> bool:
+    return target.package.main_tree is None
+
+
+def _leaves(target: Target, world: World) -> bool:
+    """Whether a package that nobody wants is gone once the plan is applied: untouched drafts, not on main."""
+    return _is_new(target) and target.owner is not None and decide_unwanted(target, world).op is Op.DELETE
+
+
+def _outside_of_view(target: Target, variant: DesiredVariant, world: World) -> Denied | None:
+    """Refuse a path in the directory of a more specific Repository: its packages are that one's."""
+    named = find_view(variant, world.inventory)
+    if named is None:
+        return None
+    path = target.key.path
+    for view in world.inventory.views_of(target.key.url):
+        if len(view.directory) <= len(named.directory):
+            break
+        if is_within(path, view.directory):
+            message = f'package path "{path}" lies in the directory of Repository {view.key}'
+            hint = "Name that Repository in spec.downstream.repo, or choose another downstream package."
+            return _denied(Reason.PATH_TAKEN, message, hint, variant)
+    return None
+
+
+def _nested(target: Target, variant: DesiredVariant, world: World) -> Iterator[Denied]:
+    path, neighbours = target.key.path, world.neighbours.get(target.key.url)
+    if neighbours is None:
+        return
+    hint = place_hint(variant) or "Choose another downstream package."
+    existing = neighbours.existing.find_nested(path)
+    if existing is not None:
+        yield _denied(Reason.NESTED_PACKAGE, nested_message(path, existing), hint, variant)
+    clash = neighbours.existing.find_case_clash(path)
+    if clash is not None:
+        message = f'package path "{path}" differs from "{clash}" in upper and lower case only'
+        yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
+    planned = neighbours.planned.find_nested(path) if path in neighbours.planned else None
+    if planned is not None:
+        rivals = world.wanted[PackageKey(target.key.url, planned)]
+        names = " and ".join(f"{rival.key} ({rival.source.location})" for rival in rivals)
+        message = (
+            f'package path "{path}" conflicts with package "{planned}" of PackageVariant {names}: '
+            "packages cannot be nested"
+        )
+        yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
+
+
+def _files(target: Target, variant: DesiredVariant) -> Iterator[Denied]:
+    segments = target.key.path.split("/")
+    for count in range(1, len(segments) + 1):
+        path = "/".join(segments[:count])
+        if path in target.view.files:
+            where = f"branch {target.view.branch} of repository {target.view.key.name}"
+            message = f'package path "{target.key.path}" cannot be a directory: "{path}" is a file on {where}'
+            hint = place_hint(variant) or "Remove the file, or choose another downstream package."
+            yield _denied(Reason.PATH_TAKEN, message, hint, variant)
+
+
+def _tags(target: Target, variant: DesiredVariant, world: World) -> Iterator[Denied]:
+    """Refuse a path whose revisions could never be tagged."""
+    neighbours = world.neighbours.get(target.key.url)
+    number = next_revision(revision.revision for revision in target.package.published)
+    blocker = neighbours.refs.find_blocker(tag_ref(target.key.path, number)) if neighbours else ""
+    if blocker:
+        name = blocker.removeprefix(TAGS)
+        message = f'package path "{target.key.path}" cannot have tags: tag {name} is in the way of v{number}'
+        hint = place_hint(variant) or "Delete or rename the tag, or choose another downstream package."
+        yield _denied(Reason.PATH_TAKEN, message, hint, variant)
+
+
+def _directories(target: Target, variant: DesiredVariant) -> Iterator[Denied]:
+    if target.key.path not in target.view.directories:
+        return
+    message = f"Directory {target.key.path} in repository {target.view.key.name} exists without a Kptfile"
+    hint = place_hint(variant) or (
+        f"Set spec.adoptionPolicy to {ADOPT_EXISTING} to keep its files in the package, "
+        "or choose another downstream package."
+    )
+    if variant.spec.adoption_policy != ADOPT_EXISTING:
+        yield _denied(Reason.PACKAGE_EXISTS, message, hint, variant)
+
+
+def _denied(reason: Reason, message: str, hint: str, variant: DesiredVariant) -> Denied:
+    location = variant.source.at("spec", "downstream", "package")
+    return Denied(reason, message, Problem(location, reason, message, hint, subject_of(variant)))
+
+
+# Refs
+
+
+def refuse_blocked_refs(
+    changes: tuple[Change, ...], world: World
+) -> tuple[tuple[Change, ...], list[Problem]]:
+    """Return the changes without those whose refs Git cannot create, and a problem for each blocking ref.
+
+    Git keeps refs as files: a branch called `drafts` makes every branch below `drafts/` impossible.
+    """
+    indexes: dict[str, RefIndex] = {}
+    found: list[Change] = []
+    problems: dict[tuple[str, str], Problem] = {}
+    for change in changes:
+        url = change.package.url
+        if change.writes and url not in indexes:
+            indexes[url] = index_refs(list(world.inventory.views_of(url)))
+        blocker = _blocker(change, indexes[url]) if change.writes else ""
+        if not blocker:
+            found.append(change)
+            continue
+        problem = _blocked_problem(world.inventory.repositories[change.repository], blocker)
+        problems[url, blocker] = problem
+        found.append(_without_effects(change, problem.message))
+    return tuple(found), list(problems.values())
+
+
+def _blocker(change: Change, index: RefIndex) -> str:
+    """Return the ref that makes a new ref of a change impossible, "" if none does."""
+    going = {write.ref for write in change.writes if getattr(write, "to", "") is None}
+    for write in change.writes:
+        if write.expect is None and write.ref not in going:
+            blocker = index.find_blocker(write.ref)
+            if blocker and blocker not in going:
+                return blocker
+    return ""
+
+
+def _blocked_problem(view: RepositoryView, blocker: str) -> Problem:
+    kind, name = ("Tag", blocker.removeprefix(TAGS)) if blocker.startswith(TAGS) else ("Branch", blocker)
+    name = name.removeprefix(HEADS)
+    below = (
+        f"branches below {name}/" if name in BRANCH_DIRECTORIES else f"refs below {name}/, or of that name"
+    )
+    message = f"{kind} {name} of repository {view.key.name} makes {below} impossible"
+    hint = f"Rename or delete {kind.lower()} {name}; drafts, proposals and deletions need such names."
+    return Problem(view.source.at("spec", "git"), Reason.PATH_TAKEN, message, hint, f"Repository {view.key}")
+
+
+def _without_effects(change: Change, message: str) -> Change:
+    return replace(
+        change,
+        op=Op.BLOCK,
+        reason=Reason.PATH_TAKEN,
+        message=message,
+        after=change.before,
+        writes=(),
+        pull=None,
+        close=(),
+        approve=None,
+        ready=False,
+    )
