@@ -28,6 +28,7 @@ class Reason(StrEnum):
     DUPLICATE_KEY = "DuplicateKey"
     DUPLICATE_OBJECT = "DuplicateObject"
     DUPLICATE_PACKAGE = "DuplicatePackage"
+    FOREIGN_DRAFT = "ForeignDraft"
     HELD_BACK = "HeldBack"
     INHERITED_DIFFERENTLY = "InheritedDifferently"
     INVALID_ANNOTATION = "InvalidAnnotation"

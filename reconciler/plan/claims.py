@@ -5,24 +5,29 @@ from dataclasses import dataclass
 from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectName
+from reconciler.inventory import Draft
+from reconciler.layout import short_branch
 from reconciler.plan.changes import Op
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.ownership import is_foreign, may_stand_behind
+from reconciler.resolve.downstreams import ADOPT_EXISTING
+from reconciler.resolve.ownership import is_foreign, is_merged, may_stand_behind
 from reconciler.resolve.places import PLACE
 from reconciler.resolve.upstreams import subject_of
-
-ADOPT_EXISTING = "adoptExisting"
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """Why a variant must leave the package alone; a problem if its manifest is to blame."""
+    """Why a variant must leave the package alone; a problem if its manifest is to blame.
+
+    `waits` tells that people must finish something first.
+    """
 
     reason: Reason
     message: str
     problem: Problem | None = None
+    waits: bool = False
 
 
 def claim_package(target: Target, variant: DesiredVariant, world: World) -> Op | Denied:
@@ -43,6 +48,11 @@ def claim_package(target: Target, variant: DesiredVariant, world: World) -> Op |
 
 def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op | Denied:
     package = target.package
+    if variant.spec.adoption_policy == ADOPT_EXISTING and (draft := _foreign_draft(target)):
+        message = f"A draft of other people is open: {short_branch(draft.ref)}. Merge or delete it first"
+        return Denied(Reason.FOREIGN_DRAFT, message, waits=True)
+    if target.draft is None and package.main_tree is None and package.path in target.view.directories:
+        return Op.ADOPT
     if not package.exists or (package.main_tree is None and target.draft is not None):
         return Op.CREATE
     if is_foreign(package.main_header, package.path, world.inventory.policy.instance):
@@ -51,6 +61,14 @@ def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op 
         return Op.ADOPT if package.main_tree is not None else Op.CREATE
     hint = f"Set spec.adoptionPolicy to {ADOPT_EXISTING}, or choose another downstream package."
     return _exists(target, variant, "exists and is not ours", hint)
+
+
+def _foreign_draft(target: Target) -> Draft | None:
+    """Return an unmerged draft of other people: adopting the package would open a second one."""
+    ours = {draft.ref for draft in target.drafts}
+    package = target.package
+    foreign = (draft for draft in package.drafts if draft.ref not in ours)
+    return next((draft for draft in foreign if not is_merged(draft, package, target.pulls)), None)
 
 
 def is_uncertain(owner: ObjectName, world: World) -> bool:

@@ -24,6 +24,7 @@ _UNENSURED = frozenset(
         Reason.PACKAGE_EXISTS,
         Reason.PATH_TAKEN,
         Reason.DUPLICATE_DOWNSTREAM,
+        Reason.FOREIGN_DRAFT,
         Reason.HELD_BACK,
         Reason.LOCK_PENDING,
         Reason.NOT_OURS,

@@ -87,7 +87,8 @@ def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
     if isinstance(claim, Denied):
         problems = (claim.problem,) if claim.problem else ()
         op = Op.KEEP if target.package.exists else Op.BLOCK
-        return Decision(replace(change, op=op, reason=claim.reason, message=claim.message), problems)
+        told = replace(change, op=op, reason=claim.reason, message=claim.message, waits=claim.waits)
+        return Decision(told, problems)
     old, new = upstream_labels(resolved)
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, world.rendered.variants[variant.key], world, claim)

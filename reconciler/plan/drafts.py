@@ -67,7 +67,7 @@ def draft_message(target: Target, resolved: ResolvedVariant, workspace: str) -> 
     """Return the message of a draft's commit, with the task that Porch would have recorded."""
     path, pin = target.package.path, resolved.pin
     new = _upstream_name(pin)
-    if resolved.local is None:
+    if target.package.main_tree is None:
         return commit_message(CLONE, path, workspace, clone_task(new))
     latest = target.package.latest
     source = revision_name(target.view, path, latest.workspace if latest else target.view.branch)

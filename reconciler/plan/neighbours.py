@@ -10,11 +10,11 @@ from reconciler.inventory import RepositoryView
 from reconciler.layout import HEADS, TAGS, is_within, next_revision, tag_ref
 from reconciler.package_paths import BRANCH_DIRECTORIES, PathIndex, RefIndex, nested_message
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.claims import ADOPT_EXISTING, Denied, place_hint
+from reconciler.plan.claims import Denied, place_hint
 from reconciler.plan.deletions import decide_unwanted
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
-from reconciler.resolve.downstreams import find_view
+from reconciler.resolve.downstreams import ADOPT_EXISTING, find_view
 from reconciler.resolve.upstreams import subject_of
 
 

@@ -9,8 +9,9 @@ from reconciler.functions.pipeline import RunPipelines, run_pipeline
 from reconciler.ids import Oid
 from reconciler.inventory import Draft, Inventory, RepositoryView
 from reconciler.objects import Files, tree_id
-from reconciler.policy import FunctionPolicy, OnConflict
+from reconciler.policy import FunctionPolicy, OnConflict, Strategy
 from reconciler.reasons import Reason
+from reconciler.render.adoption import find_nearest_base
 from reconciler.render.conflicts import conflict_policy, recorded_conflicts
 from reconciler.render.context import ensure_context
 from reconciler.render.functions import run_functions
@@ -171,7 +172,7 @@ def _update(
     if base is None and resolved.lost_base:
         return _base_not_found(resolved.lost_base)
     if base is None:
-        return _Draught(local, notes=("There was no upstreamLock: the content was taken as it is",))
+        return _adopt(resolved, contents, local, fallback)
     if base.tree == pin.tree:
         return _Draught(local)
     original, upstream = strip_ownership(contents[base.tree]), strip_ownership(contents[pin.tree])
@@ -183,6 +184,43 @@ def _update(
     return _three_way(original, upstream, local, policy, new_upstream=_reference(pin))
 
 
+def _adopt(
+    resolved: ResolvedVariant, contents: Contents, local: Files, fallback: OnConflict
+) -> _Draught | Blocked:
+    """Merge upstream into a package without upstreamLock: nothing of it is lost, new files arrive.
+
+    The lock that is written next says that the package holds the pinned revision, so all that
+    this revision adds must be there.
+    """
+    nearest = find_nearest_base(resolved.candidates, contents, local)
+    upstream = strip_ownership(contents[resolved.pin.tree])
+    original = nearest.files if nearest else {}
+    if KPTFILE in original:
+        stripped = strip_ownership(original)
+        if isinstance(stripped, Blocked):
+            return stripped
+        original = stripped
+    if isinstance(upstream, Blocked):
+        return upstream
+    policy = conflict_policy(local, resolved.variant.annotations, fallback)
+    merged = _three_way(
+        original,
+        upstream,
+        local,
+        policy,
+        new_upstream=_reference(resolved.pin),
+        strategy=Strategy.RESOURCE_MERGE,
+    )
+    if isinstance(merged, Blocked):
+        return merged
+    told = (
+        f"compared with {nearest.pin.ref}, the nearest published revision"
+        if nearest
+        else "nothing to compare"
+    )
+    return replace(merged, notes=(f"There was no upstreamLock: {told}", *merged.notes))
+
+
 def _three_way(
     original: Files,
     upstream: Files,
@@ -190,10 +228,13 @@ def _three_way(
     policy: ConflictPolicy,
     *,
     new_upstream: UpstreamRef | None = None,
+    strategy: Strategy | None = None,
 ) -> _Draught | Blocked:
     sides = with_identifiers(original, upstream, local)
     try:
-        updated = update_package(*sides, on_conflict=policy, new_upstream=new_upstream)
+        updated = update_package(
+            *sides, strategy=strategy, on_conflict=policy, new_upstream=new_upstream
+        )
     except UpdateRefused as refused:
         return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
     return _Draught(updated.files, updated.conflicts, updated.notes)

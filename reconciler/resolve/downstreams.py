@@ -7,6 +7,8 @@ from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Inventory, RepositoryView
 
+ADOPT_EXISTING = "adoptExisting"
+
 Wanted = Mapping[PackageKey, tuple[DesiredVariant, ...]]
 """The variants that want each package, sorted; where there are several, they contest it."""
 

@@ -31,6 +31,9 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     else:
         yield here, resolved.local
         yield from update_trees(resolved.base, pin)
+        if resolved.base is None and not resolved.lost_base:
+            yield pin.package.url, pin.tree
+            yield from ((base.package.url, base.tree) for base in resolved.candidates)
     draft = resolved.draft
     if draft is not None and draft.touched:
         yield here, draft.tree

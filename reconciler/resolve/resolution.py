@@ -50,6 +50,7 @@ class ResolvedVariant:
     there. `moved` says how its numbered
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
+    `candidates` are the revisions that a package without upstreamLock may have been made from.
     """
 
     variant: DesiredVariant
@@ -68,6 +69,7 @@ class ResolvedVariant:
     moved: str = ""
     asked_from: Oid | None = None
     offers: Pin | None = None
+    candidates: tuple[Pin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

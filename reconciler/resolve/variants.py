@@ -7,9 +7,9 @@ from reconciler.api.porch import GROUP, Downstream
 from reconciler.errors import Problem
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectKey, Oid, PackageKey
-from reconciler.inventory import Draft, Inventory, PackageState
-from reconciler.resolve.bases import Sources, find_base, index_sources
-from reconciler.resolve.downstreams import wanted_packages
+from reconciler.inventory import Draft, Inventory, PackageState, RepositoryView
+from reconciler.resolve.bases import Sources, find_base, find_candidates, index_sources
+from reconciler.resolve.downstreams import ADOPT_EXISTING, wanted_packages
 from reconciler.resolve.locked import choose_pin
 from reconciler.resolve.moved import find_moved_tag
 from reconciler.resolve.needs import collect_needs
@@ -98,7 +98,11 @@ def resolve_variant(
     draft_base, _ = find_base(draft_header, pin, record, inventory, lookups.sources)
     pin = _steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, path)
+    local = package.main_tree or adopted_directory(variant, view, path)
+    candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
     facts = input_facts(variant, view, where, pin, inventory, objects=lookups.objects)
+    if candidates:
+        facts["candidates"] = [candidate.tree for candidate in candidates]
     inputs = inputs_digest(facts)
     resolved = ResolvedVariant(
         variant=variant,
@@ -107,7 +111,7 @@ def resolve_variant(
         pin=pin,
         base=base,
         lost_base=lost,
-        local=package.main_tree,
+        local=local,
         draft=draft,
         draft_base=draft_base,
         inputs=inputs,
@@ -116,8 +120,14 @@ def resolve_variant(
         asked_from=_asked_from(draft, record),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,
+        candidates=candidates,
     )
     return replace(resolved, settled=find_settled(resolved, record))
+
+
+def adopted_directory(variant: DesiredVariant, view: RepositoryView, path: str) -> Oid | None:
+    """Return the directory without a Kptfile that a variant asks to make its package of, if there is one."""
+    return view.directories.get(path) if variant.spec.adoption_policy == ADOPT_EXISTING else None
 
 
 def _steady(pin: Pin, variant: DesiredVariant, base: Pin | None) -> Pin:

@@ -299,3 +299,74 @@ def test_paths_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
     fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")}, {"Web/Kptfile": kptfile("Web")})
 
     assert fleet.ops()["web"] == "block NestedPackage"
+
+
+def test_adopted_directory_keeps_every_file_and_gets_the_package(tmp_path: Path) -> None:
+    edge = {"web/README.md": "mine\n", "web/object.yaml": OBJECT.replace("small", "large")}
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web", adoptionPolicy="adoptExisting")}, edge)
+
+    assert fleet.ops() == {"web": "adopt Adopted"}
+    assert fleet.run("apply").code == 0
+    assert fleet.run("approve", "edge/web").code == 0
+
+    files = fleet.files()
+    assert {path: files[path] for path in edge} == edge
+    assert "upstreamLock" in files["web/Kptfile"]
+    fleet.run("apply")
+    assert fleet.ops() == {"web": "keep UpToDate"}
+
+
+def test_adoption_waits_for_a_draft_of_other_people(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web", adoptionPolicy="adoptExisting")})
+    edge = Repo(fleet.edge)
+    edge.commit({"web/Kptfile": kptfile("web")}, branch="drafts/web/theirs", start="main")
+
+    assert fleet.run("apply").code == 7
+    assert fleet.ops() == {"web": "keep ForeignDraft"}
+    assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/web/theirs"]
+
+    edge.merge("drafts/web/theirs", how="squash")
+    edge.delete("refs/heads/drafts/web/theirs")
+    assert fleet.ops() == {"web": "adopt Adopted"}
+
+
+def deployment(image: str, replicas: int) -> str:
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: app
+spec:
+  replicas: {replicas}
+  template:
+    spec:
+      containers:
+      - name: main
+        image: {image}
+"""
+
+
+def test_adopted_copy_without_a_lock_gets_all_of_the_new_revision_and_no_conflict(tmp_path: Path) -> None:
+    edge = {"web/Kptfile": kptfile("web"), "web/app.yaml": deployment("app:1", 5), "web/mine.yaml": OBJECT}
+    manifest = variant("web", "web", adoptionPolicy="adoptExisting")
+    fleet = make_fleet(tmp_path / "w", {"web": manifest.replace("revision: 1", "revision: 3")}, edge)
+    blueprints = Repo(fleet.root / "blueprints.git")
+    for number in (2, 3, 4):  # revision 2 is what people copied
+        files = {"app/object.yaml": None} if number == 2 else {f"app/new-{number}.yaml": OBJECT}
+        blueprints.commit({**files, "app/app.yaml": deployment(f"app:{number - 1}", 1)})
+        blueprints.tag(f"app/v{number}")
+
+    assert fleet.run("apply").code == 0
+    (change,) = fleet.plan()["changes"]
+    assert (change["reason"], change["conflicts"]) == ("UpToDate", [])
+    assert fleet.run("approve", "edge/web").code == 0
+    adopted = fleet.files()
+    assert adopted["web/app.yaml"] == deployment("app:2", 5)
+    assert adopted["web/mine.yaml"] == OBJECT
+    assert "web/new-3.yaml" in adopted
+    assert "ref: app/v3" in adopted["web/Kptfile"]
+
+    fleet.write({"web": manifest.replace("revision: 1", "revision: 4")})
+    assert fleet.run("apply").code == 0
+    assert fleet.run("approve", "edge/web").code == 0
+    assert fleet.files()["web/app.yaml"] == deployment("app:3", 5)

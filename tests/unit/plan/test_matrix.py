@@ -65,7 +65,7 @@ def expected(adoption: str, deletion: str, life: str, cause: str) -> Op:
         return Op.CREATE
     if adoption == "adoptNone":
         return Op.KEEP
-    return Op.ADOPT if life == "theirs-published" else Op.CREATE
+    return Op.ADOPT if life == "theirs-published" else Op.KEEP
 
 
 class ClusterWorld(ModelWorld):
