@@ -159,6 +159,18 @@ class MainRevision:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionBranch:
+    """Our branch that proposes to delete a package: its tip, and the package where it left main.
+
+    `foreign` tells whether commits of others stand on it.
+    """
+
+    tip: Commit
+    base_tree: Oid | None = None
+    foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PackageState:
     """One package of one repository view: main, drafts, published revisions.
 
@@ -171,7 +183,7 @@ class PackageState:
     drafts: tuple[Draft, ...] = ()
     published: tuple[PackageRevision, ...] = ()
     untagged: tuple[MainRevision, ...] = ()
-    deletion_ref: str = ""
+    deletion: DeletionBranch | None = None
 
     @property
     def exists(self) -> bool:

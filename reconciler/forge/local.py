@@ -12,6 +12,7 @@ from reconciler.forge.approval import (
     parse_head,
 )
 from reconciler.forge.groups import proposed_packages
+from reconciler.forge.merge_checks import check_inside, check_new_package
 from reconciler.forge.record import PullRecord
 from reconciler.forge.staging import Staging
 from reconciler.git.messages import approve_message, delete_message
@@ -144,10 +145,13 @@ class LocalForge:
     def _publication(self, pack: Pack, record: PullRecord, path: str, workspace: str) -> Merging:
         """Publish a draft: Porch's commit with two parents, the tag, and no draft any more."""
         refs, head = self.mirror.refs(), Oid(record.head_oid)
-        main = self._unmoved_base(record, path)
         files = self.mirror.subtree(head, path)
         if files is None:
             raise RefusedError(f"{record.head} holds no package {path}")
+        base = refs.get(f"{HEADS}{record.base}")
+        if base is not None:
+            check_new_package(self.mirror, base, files, path)
+        main = self._unmoved_base(record, path)
         time = max(self.mirror.commit(c).committer.time for c in (main, head))
         number = next_revision(path, refs)
         tree = pack.graft(self.mirror.commit(main).tree, path, files)
@@ -161,11 +165,11 @@ class LocalForge:
         return Merging(commit, time, updates)
 
     def _removal(self, pack: Pack, record: PullRecord, path: str) -> Merging:
-        """Approve a deletion: the package leaves the base; its tags are history and stay."""
+        """Approve a deletion: the package leaves the base as the head shows it; its tags stay."""
         refs, head = self.mirror.refs(), Oid(record.head_oid)
         main = self._unmoved_base(record, path)
         time = max(self.mirror.commit(c).committer.time for c in (main, head))
-        tree = pack.patch_tree(self.mirror.commit(main).tree, path, None)
+        tree = pack.graft(self.mirror.commit(main).tree, path, self.mirror.subtree(head, path))
         who = Signature(self.policy.name, self.policy.email, time)
         commit = pack.commit(tree, (main,), who, who, delete_message(path))
         beside = f"{HEADS}{DELETION_PROPOSED}{path}/"
@@ -214,13 +218,19 @@ class LocalForge:
         fork = self.mirror.merge_base(main, Oid(record.head_oid))
         before = self.mirror.subtree(fork, path) if fork else None
         self._check_unmoved(record, path, main, before)
+        if fork is not None:
+            check_inside(self.mirror, fork, Oid(record.head_oid), path, record.head)
         return main
 
     def _check_unmoved(self, record: PullRecord, path: str, main: Oid, before: Oid | None) -> None:
         if self.mirror.subtree(main, path) != before:
+            deletes = isinstance(parse_head(record.head), DeletionHead)
+            then = (
+                "it proposes the deletion anew, with" if deletes else "it merges that change into the draft"
+            )
             raise RefusedError(
                 f"{path} changed on {record.base} since pull request {record.number} was made",
-                hint="Run `reconciler apply`: it merges that change into the draft.",
+                hint=f"Run `reconciler apply`: {then}{' that change in it' if deletes else ''}.",
             )
 
     def _now(self, act: Callable[[Staging], tuple[T, list[RefUpdate]]]) -> T:

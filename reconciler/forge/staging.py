@@ -167,6 +167,10 @@ class Staging:
         head = self._head(record)
         if head is None:
             hint = "Ask for it again: reconciler.dev/retry on its variant, with another value."
+            if isinstance(parse_head(record.head), DeletionHead):
+                hint = (
+                    "Write its PackageVariant again, apply, and remove it again: that proposes the deletion."
+                )
             raise RefusedError(f"Branch {record.head} of pull request {number} is gone", hint=hint)
         rival = self.find_open(record.head)
         if rival is not None:

@@ -48,6 +48,8 @@ def claim_package(target: Target, variant: DesiredVariant, world: World) -> Op |
 
 def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op | Denied:
     package = target.package
+    if is_foreign(package.main_header, package.path, world.inventory.policy.instance):
+        return _exists(target, variant, "is owned by another instance", "Choose another downstream package.")
     if variant.spec.adoption_policy == ADOPT_EXISTING and (draft := _foreign_draft(target)):
         message = f"A draft of other people is open: {short_branch(draft.ref)}. Merge or delete it first"
         return Denied(Reason.FOREIGN_DRAFT, message, waits=True)
@@ -55,8 +57,6 @@ def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op 
         return Op.ADOPT
     if not package.exists or (package.main_tree is None and target.draft is not None):
         return Op.CREATE
-    if is_foreign(package.main_header, package.path, world.inventory.policy.instance):
-        return _exists(target, variant, "is owned by another instance", "Choose another downstream package.")
     if variant.spec.adoption_policy == ADOPT_EXISTING:
         return Op.ADOPT if package.main_tree is not None else Op.CREATE
     hint = f"Set spec.adoptionPolicy to {ADOPT_EXISTING}, or choose another downstream package."

@@ -108,29 +108,49 @@ def _propose(target: Target, world: World, change: Change) -> Change:
     pull = latest_pull(target, head)
     standing = view.branches.get(head)
     if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, world)):
-        message = (
-            f"The pull request #{pull.number} of its deletion was closed. Remove {path} from {view.branch} "
-            "to delete it, or declare its variant again to keep it up to date"
-        )
-        op = Op.CLOSE if change.writes else Op.KEEP
-        return replace(change, op=op, reason=Reason.REJECTED, message=message, waits=True)
+        return _declined(target, world, change, pull)
     is_open = pull is not None and pull.state is PullState.OPEN
-    if standing is not None:
-        wanted = None if is_open else _deletion_pull(target, head)
+    wanted = None if is_open else _deletion_pull(target, head)
+    if standing is not None and not _is_outdated(target):
         op = Op.DELETE if wanted or change.writes else Op.KEEP
         return replace(change, op=op, reason=Reason.DELETION_PROPOSED, pull=wanted)
     if view.head is None:
         return change
+    renewed = standing is not None
     removal = WriteRemoval(
         ref=ref,
-        expect=None,
+        expect=standing.oid if standing else None,
         onto=view.head.oid,
         path=path,
         message=removal_message(path),
-        time=_removal_time(world),
+        time=max(_removal_time(world), view.head.time if renewed else 0),
     )
+    if renewed:
+        message = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
+        change = replace(change, reason=Reason.DELETION_PROPOSED, message=message)
     writes = (*change.writes, removal, *_porch_marker(target))
-    return replace(change, op=Op.DELETE, after=None, writes=writes, pull=_deletion_pull(target, head))
+    return replace(change, op=Op.DELETE, after=None, writes=writes, pull=wanted)
+
+
+def _is_outdated(target: Target) -> bool:
+    """Whether the package changed on main since its deletion was proposed, and nobody else wrote there.
+
+    Such a proposal cannot be approved: its pull request does not list what it would remove.
+    """
+    deletion = target.package.deletion
+    return deletion is not None and not deletion.foreign and deletion.base_tree != target.package.main_tree
+
+
+def _declined(target: Target, world: World, change: Change, pull: PullRequest) -> Change:
+    """Keep a package whose deletion people declined; the branches of the proposal go."""
+    message = (
+        f"The pull request #{pull.number} of its deletion was closed. "
+        f"Remove {target.package.path} from {target.view.branch} "
+        "to delete it, or declare its variant again to keep it up to date"
+    )
+    writes = (*change.writes, *_deletion_refs(target, world))
+    op = Op.CLOSE if writes else Op.KEEP
+    return replace(change, op=op, reason=Reason.REJECTED, message=message, writes=writes)
 
 
 def _was_proposed(change: Change, world: World) -> bool:

@@ -4,7 +4,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
-from reconciler.inventory import Commit, Draft
+from reconciler.inventory import Commit, DeletionBranch, Draft
 from reconciler.policy import CommitPolicy
 from reconciler.read.discovery import FoundRef
 
@@ -37,6 +37,24 @@ def read_draft(
         written=mirror.subtree(newest.oid, named.path) if newest else None,
         foreign=bool(foreign),
         foreign_time=max((c.committer.time for c in foreign), default=0),
+    )
+
+
+def read_deletion(
+    mirror: Mirror, ref: str, main: Oid | None, path: str, ours: CommitPolicy
+) -> DeletionBranch | None:
+    """Return the branch that proposes to delete a package, None if there is none."""
+    oid = mirror.refs().get(ref)
+    tip = mirror.find_commit(oid) if oid else None
+    if oid is None or tip is None:
+        return None
+    base = mirror.merge_base(main, oid) if main else None
+    merged = mirror.ancestry(main) if main else frozenset()
+    own = (mirror.commit(each) for each in mirror.walk(oid, merged))
+    return DeletionBranch(
+        tip=Commit(oid, tip.committer.time),
+        base_tree=mirror.subtree(base, path) if base else None,
+        foreign=any(not is_ours(commit, ours) for commit in own),
     )
 
 

@@ -10,7 +10,7 @@ from reconciler.inventory import Commit, Draft, MainRevision, PackageRevision, P
 from reconciler.layout import deletion_ref
 from reconciler.policy import Policy
 from reconciler.read.discovery import Found, FoundRef, Survey, annotated_workspaces, published_revision
-from reconciler.read.drafts import read_draft
+from reconciler.read.drafts import read_deletion, read_draft
 from reconciler.read.index import HeaderIndex
 from reconciler.read.untagged import find_untagged
 
@@ -61,7 +61,7 @@ def read_packages(
             drafts=tuple(sorted(drafts.get(path, ()), key=lambda d: d.ref)),
             published=tuple(sorted(tags.get(path, ()), key=lambda r: (r.revision, r.ref))),
             untagged=untagged.get(path, ()),
-            deletion_ref=_deletion_ref(mirror, policy, path),
+            deletion=read_deletion(mirror, deletion_ref(policy.instance, path), main, path, policy.commits),
         )
         for path in sorted({*mains, *drafts, *tags})
     }
@@ -101,11 +101,6 @@ def _untagged(
 def _latest(tags: Mapping[str, list[PackageRevision]], path: str) -> Oid | None:
     latest = PackageState(path, published=tuple(tags.get(path, ()))).latest
     return latest.tree if latest else None
-
-
-def _deletion_ref(mirror: Mirror, policy: Policy, path: str) -> str:
-    ref = deletion_ref(policy.instance, path)
-    return ref if ref in mirror.refs() else ""
 
 
 def _is_draft(found: FoundRef) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from reconciler.api.kptfile import PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
+from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import PackageContext
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
@@ -15,6 +15,7 @@ from reconciler.render.update.chunks import Document, split_documents
 
 NAME = "name"
 PACKAGE_PATH = "package-path"
+_NAME = PACKAGE_CONTEXT_NAME.encode()
 
 _NEW = f"""\
 apiVersion: v1
@@ -45,26 +46,44 @@ def ensure_context(
         return files
     name = package.rpartition("/")[2]
     own = {NAME: name, PACKAGE_PATH: package} if deployment else {}
-    file = files.get(PACKAGE_CONTEXT_FILE) or File.of(f"{_NEW}  name: {name}\n".encode())
-    edited = _edit(file, {**own, **data}, removed)
-    return edited if isinstance(edited, Blocked) else {**files, PACKAGE_CONTEXT_FILE: edited}
+    path = _context_file(files)
+    file = files.get(path) or File.of(f"{_NEW}  name: {name}\n".encode())
+    edited = _edit(path, file, {**own, **data}, removed)
+    return edited if isinstance(edited, Blocked) else {**files, path: edited}
 
 
-def _edit(file: File, data: Mapping[str, str], removed: tuple[str, ...]) -> File | Blocked:
+def _context_file(files: Files) -> str:
+    """Return the file of the package context: Porch's, unless only another file of the package has one.
+
+    A second ConfigMap of that name would make the package invalid. Sub-packages have their own.
+    """
+    if PACKAGE_CONTEXT_FILE in files:
+        return PACKAGE_CONTEXT_FILE
+    inner = tuple(path.removesuffix(KPTFILE) for path in files if path.endswith(f"/{KPTFILE}"))
+    for path in sorted(files):
+        if path.startswith(inner) or not path.endswith((".yaml", ".yml")) or _NAME not in files[path].data:
+            continue
+        chunked = split_documents(files[path])
+        if chunked is not None and _find(chunked.documents) is not None:
+            return path
+    return PACKAGE_CONTEXT_FILE
+
+
+def _edit(path: str, file: File, data: Mapping[str, str], removed: tuple[str, ...]) -> File | Blocked:
     chunked = split_documents(file)
     if chunked is None:
-        return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{PACKAGE_CONTEXT_FILE} is no YAML that can be edited")
+        return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{path} is no YAML that can be edited")
     context = _find(chunked.documents)
     if context is None:
         return Blocked(
             Reason.CONTEXT_NOT_INJECTED,
-            f"{PACKAGE_CONTEXT_FILE} has no ConfigMap named {PACKAGE_CONTEXT_NAME}",
-            f"Add it to {PACKAGE_CONTEXT_FILE}, or delete that file and it is made anew.",
+            f"{path} has no ConfigMap named {PACKAGE_CONTEXT_NAME}",
+            f"Add it to {path}, or delete that file and it is made anew.",
         )
     try:
         return edit_file(file, _edits(context.data, data, removed), index=context.index)
     except YamlError as error:
-        return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{PACKAGE_CONTEXT_FILE} cannot be edited: {error}")
+        return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{path} cannot be edited: {error}")
 
 
 def _edits(context: Any, data: Mapping[str, str], removed: tuple[str, ...]) -> Iterator[Edit]:

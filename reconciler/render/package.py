@@ -232,9 +232,7 @@ def _three_way(
 ) -> _Draught | Blocked:
     sides = with_identifiers(original, upstream, local)
     try:
-        updated = update_package(
-            *sides, strategy=strategy, on_conflict=policy, new_upstream=new_upstream
-        )
+        updated = update_package(*sides, strategy=strategy, on_conflict=policy, new_upstream=new_upstream)
     except UpdateRefused as refused:
         return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
     return _Draught(updated.files, updated.conflicts, updated.notes)

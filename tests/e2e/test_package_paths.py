@@ -370,3 +370,79 @@ def test_adopted_copy_without_a_lock_gets_all_of_the_new_revision_and_no_conflic
     assert fleet.run("apply").code == 0
     assert fleet.run("approve", "edge/web").code == 0
     assert fleet.files()["web/app.yaml"] == deployment("app:3", 5)
+
+
+def published(tmp_path: Path, edge: Mapping[str, str] | None = None) -> Fleet:
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")}, edge)
+    for command in (("apply",), ("approve", "edge/web"), ("apply",)):
+        assert fleet.run(*command).code == 0
+    return fleet
+
+
+def test_change_on_main_under_an_open_deletion_renews_the_proposal(tmp_path: Path) -> None:
+    fleet = published(tmp_path)
+    fleet.write({"web": None})
+    fleet.run("apply", "--allow-deletes", "1")
+    Repo(fleet.edge).commit({"web/mine.yaml": OBJECT, "web/sub/Kptfile": kptfile("sub")})
+
+    refused = fleet.run("approve", "edge/web")
+    assert refused.code == 4
+    assert "it proposes the deletion anew" in refused.out
+
+    applied = fleet.run("apply", "--allow-deletes", "1")
+    assert applied.code == 0, applied
+    assert fleet.ops() == {"web": "keep DeletionProposed"}
+    assert "web/mine.yaml" not in fleet.files("reconciler/fleet/delete/web")
+    assert fleet.run("approve", "edge/web").code == 0
+    assert fleet.files() == {"README.md": "edge\n"}
+
+
+def test_file_that_a_person_restores_in_a_deletion_stays(tmp_path: Path) -> None:
+    fleet = published(tmp_path)
+    fleet.write({"web": None})
+    fleet.run("apply", "--allow-deletes", "1")
+    Repo(fleet.edge).commit({"web/keep.yaml": OBJECT}, branch="reconciler/fleet/delete/web")
+    fleet.run("apply", "--allow-deletes", "1")
+
+    assert fleet.run("approve", "edge/web").code == 0
+
+    assert fleet.files() == {"README.md": "edge\n", "web/keep.yaml": OBJECT}
+
+
+def test_declined_deletion_leaves_no_branches_and_waits_for_nobody(tmp_path: Path) -> None:
+    fleet = published(tmp_path)
+    fleet.write({"web": None})
+    fleet.run("apply", "--allow-deletes", "1")
+    assert fleet.run("pr", "close", "edge#2").code == 0
+
+    assert fleet.run("apply", "--allow-deletes", "1").code == 0
+
+    assert fleet.ops() == {"web": "keep Rejected"}
+    assert [n for n in refs(fleet.edge) if "elet" in n] == []
+    assert fleet.run("apply", "--allow-deletes", "1").code == 0
+
+
+def test_draft_does_not_remove_a_package_that_others_made_inside_it(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"top": variant("top", "top")})
+    fleet.run("apply")
+    Repo(fleet.edge).commit({"top/in/Kptfile": kptfile("in"), "top/in/object.yaml": OBJECT})
+
+    refused = fleet.run("approve", "edge/top")
+
+    assert refused.code == 4
+    assert 'package path "top" conflicts with existing package "top/in"' in refused.out
+    assert fleet.run("apply").code == 3
+    assert "top/in/object.yaml" in fleet.files()
+
+
+def test_draft_that_changes_other_files_too_is_not_approved(tmp_path: Path) -> None:
+    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")})
+    fleet.run("apply")
+    branch = fleet.draft_branch("edge", "web")
+    Repo(fleet.edge).commit({"README.md": "changed\n"}, branch=branch)
+    fleet.run("apply")
+
+    refused = fleet.run("approve", "edge/web")
+
+    assert refused.code == 4
+    assert "also changes README.md, outside of package web" in refused.out

@@ -107,3 +107,19 @@ def test_the_context_is_found_among_several_documents() -> None:
 
     assert not isinstance(made, Blocked)
     assert made[PACKAGE_CONTEXT_FILE].data.decode() == text.replace("1x", "2x")
+
+
+def test_context_in_another_file_is_edited_and_none_is_added() -> None:
+    context = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: old\n"
+    files = {
+        "all.yaml": File.of(context),
+        "sub/Kptfile": File.of(b"kind: Kptfile\n"),
+        "sub/a.yaml": File.of(context),
+    }
+
+    made = ensure_context(files, deployment=True, package="web", spec=None)
+
+    assert not isinstance(made, Blocked)
+    assert made.keys() == files.keys()
+    assert b"name: web" in made["all.yaml"].data
+    assert made["sub/a.yaml"].data == context
