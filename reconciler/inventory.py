@@ -319,6 +319,15 @@ class ReviewedLock:
     problems: tuple[Problem, ...] = ()
 
 
+class RecordedStatus(NamedTuple):
+    """Where the last run saw a package: phase, since when in seconds, on which branch, and why."""
+
+    phase: str
+    since: int = 0
+    head: str = ""
+    message: str = ""
+
+
 class TreeAt(NamedTuple):
     """A package path at one commit of a repository."""
 
@@ -337,6 +346,7 @@ class Inventory:
     committer times of the latter, in seconds. `locks` are the pins that were applied last, `reviewed` the
     lock on main, None where pins are not reviewed. `documents` are manifests of the dependency dialects,
     `index` those of the package index. `images` are the digests of function images in the lock.
+    `statuses` are those that the last run recorded of the packages of variants.
     """
 
     policy: Policy
@@ -349,6 +359,7 @@ class Inventory:
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
     refused: RefusedDeletionsRecord = NOTHING_REFUSED
+    statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)

@@ -51,6 +51,7 @@ class Reason(StrEnum):
     NOT_DESIRED = "NotDesired"
     NOT_FOUND = "NotFound"
     NOT_OURS = "NotOurs"
+    NOT_READY = "NotReady"
     NO_MATCHING_TARGETS = "NoMatchingTargets"
     ORPHANED = "Orphaned"
     OWNERSHIP_CONFLICT = "OwnershipConflict"

@@ -11,11 +11,11 @@ import orjson
 from reconciler.apply.dashboard import Board
 from reconciler.apply.gate import check_applicable
 from reconciler.apply.plan import apply_changes
-from reconciler.apply.state import read_branch
 from reconciler.apply.target import Target
 from reconciler.dependencies.decider import PLAIN, Wishes
 from reconciler.dependencies.moves import pin_moves
 from reconciler.dependencies.status import owners_in, status_files
+from reconciler.errors import Exit, Problem
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
@@ -24,6 +24,7 @@ from reconciler.plan.changes import Effect, Outcome, Plan
 from reconciler.plan.checksum import with_checksum
 from reconciler.plan.decide import plan_changes
 from reconciler.plan.moves import with_moves
+from reconciler.plan.observed import current_status
 from reconciler.plan.reviewed import with_lock
 from reconciler.plan.shard import WHOLE, Shard, keep_shard
 from reconciler.read.contents import fetch_contents
@@ -33,7 +34,7 @@ from reconciler.read.inventory import read_inventory
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.package import Contents, render_packages
 from reconciler.render.rendered import Rendered
-from reconciler.report.summary import Names
+from reconciler.report.summary import Names, exits_of
 from reconciler.resolve import Closed, Resolution, close
 from reconciler.resolve.deliveries import Deliveries, find_deliveries, join_deliveries
 from reconciler.runtime.pipelines import open_pipelines
@@ -185,13 +186,22 @@ def _with_locks(plan: Plan, closed: Closed, inventory: Inventory) -> Plan:
     )
 
 
-def read_status(settings: Settings) -> list[dict[str, Any]]:
-    """Return what the status branch says of every owner, sorted by kind and name."""
-    world = read_world(settings)
-    known = world.inventory.control
-    files = read_branch(world.mirrors.open(known.remote), known.status, world.inventory.policy.limits)
-    said = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
-    return [dict(owner) for value in said for owner in owners_in(value)]
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What every owner came to, sorted by kind and name; what is wrong; and the classes of exit."""
+
+    owners: list[dict[str, Any]]
+    problems: tuple[Problem, ...] = ()
+    exits: frozenset[Exit] = frozenset()
+
+
+def read_status(settings: Settings) -> Status:
+    """Return where every package stands and the conditions of its owner, as the world is now."""
+    plan = make_plan(settings).plan
+    files = current_status(plan)
+    values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
+    owners = [dict(owner) for value in values for owner in owners_in(value)]
+    return Status(owners, plan.problems, exits_of(plan))
 
 
 def open_mirrors(settings: Settings) -> Mirrors:

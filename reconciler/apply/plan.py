@@ -85,7 +85,8 @@ def apply_changes(
     with stopping.recording():
         text = board.text(plan, results, targets) if board else ""
         told = board.write(text) if board else Result()
-        status = {**status_after(plan, _redacted(done.unfinished)), **(board.files(text) if board else {})}
+        status = status_after(plan, _redacted(done.unfinished), done.opened)
+        status |= board.files(text) if board else {}
         last = joined([told, _branches(replace(plan, status=status), inventory, control, done)])
     _tell(last.effects, narrate)
     everything = joined([done, last])

@@ -117,10 +117,12 @@ def _some(named: list[Found], text: str, known: Iterable[str]) -> list[Found]:
     raise UsageError(f"There is no pull request {text}", hint=suggest(text, known))
 
 
-def suggest(text: str, known: Iterable[str]) -> str:
-    """Return a hint that names what comes closest."""
+def suggest(
+    text: str, known: Iterable[str], *, otherwise: str = "`reconciler pr list` shows what there is."
+) -> str:
+    """Return a hint that names what comes closest, or else where to look."""
     close = get_close_matches(text, sorted(set(known)), n=3)
-    return f"Did you mean {' or '.join(close)}?" if close else "`reconciler pr list` shows what there is."
+    return f"Did you mean {' or '.join(close)}?" if close else otherwise
 
 
 def _names(found: Found) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`status`: the conditions that the last apply recorded."""
+"""`status`: where every package stands, since when and in which pull request, and its conditions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,11 +7,13 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import Exit
+from reconciler.errors import Exit, UsageError
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.run import Settings
+
+HEADS = ("KIND", "NAME", "STATUS", "SINCE", "PULL REQUEST", "STALLED", "READY", "REASON", "MESSAGE")
 
 
 @click.command()
@@ -19,51 +21,100 @@ if TYPE_CHECKING:
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def status(settings: "Settings", output: str, names: Sequence[str], *, no_color: bool) -> Exit:
-    r"""Show the conditions of every PackageVariant, set and package of a cluster, as last applied.
+    r"""Show where every package stands, since when and in which pull request, and its conditions.
 
-    They are read from the status branch of the control repository; nothing is computed anew.
-    Exits 3 when something is stalled.
+    A package is published, in review, not ready, in conflict, rejected, paused, held back, pending or
+    stalled; docs/reasons.md explains each.
+    Everything is looked at as it is now, in the repositories and on the forges; nothing is written.
+    Exits 3 when something is stalled, 5 when a repository cannot be read.
 
     \b
     Examples:
       reconciler status
       reconciler status default/edge-nginx         one owner, by namespace and name
+      reconciler status edge-east/nginx            or by its package
       reconciler status dev/shop/db.io             one package of a cluster
       reconciler status -o json
     """
     from reconciler.report.json import listing
+    from reconciler.report.text import problem_lines
     from reconciler.run import read_status
 
-    owners = [owner for owner in read_status(settings) if not names or _name(owner) in names]
+    observed = read_status(settings)
+    owners = _chosen(observed.owners, names)
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
-        printer.value(listing("Status", owners))
+        from reconciler.report.json import problem_value
+
+        value = listing("Status", owners)
+        printer.value({**value, "problems": [problem_value(p) for p in observed.problems]})
     else:
         printer.lines(_table(owners))
+        if not names:
+            printer.lines(problem_lines(observed.problems, paint=printer.paint))
     stalled = any(_condition(owner, "Stalled").get("status") == "True" for owner in owners)
-    return Exit.INVALID_INPUT if stalled else Exit.DONE
+    exits = set(observed.exits) | ({Exit.INVALID_INPUT} if stalled else set())
+    return _exit(exits, chosen=bool(names), stalled=stalled)
+
+
+def _exit(exits: set[Exit], *, chosen: bool, stalled: bool) -> Exit:
+    """Return 5 if a repository could not be read, 3 if something is stalled; of chosen owners only theirs."""
+    from reconciler.errors import worst
+
+    if chosen:
+        return Exit.INVALID_INPUT if stalled else Exit.DONE
+    return worst(exits & {Exit.INVALID_INPUT, Exit.UNAVAILABLE})
+
+
+def _chosen(owners: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the owners of these names, all without any.
+
+    Raises:
+        UsageError: A name is nobody's.
+    """
+    from reconciler.cli.selection import suggest
+
+    known = {name for owner in owners for name in _names(owner)}
+    for name in names:
+        if name not in known:
+            hint = suggest(name, known, otherwise="`reconciler status` shows every owner.")
+            raise UsageError(f"There is no PackageVariant, set or package of a cluster {name}", hint=hint)
+    return [owner for owner in owners if not names or not _names(owner).isdisjoint(names)]
+
+
+def _names(owner: Mapping[str, Any]) -> set[str]:
+    """Return the names that an owner answers to: its own, and that of its package."""
+    package = owner.get("package") or {}
+    own = f"{package['repository']}/{package['name']}" if package.get("repository") else _name(owner)
+    return {_name(owner), own}
 
 
 def _table(owners: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not owners:
-        yield "Nothing was recorded yet: run `reconciler apply`."
+        yield "There is no PackageVariant and no PackageVariantSet, and no package of ours is left."
         return
-    shown = [("KIND", "NAME", "STALLED", "READY", "REASON", "MESSAGE"), *map(_row, owners)]
-    widths = [max(len(row[i]) for row in shown) for i in range(5)]
+    shown = [HEADS, *map(_row, owners)]
+    last = len(HEADS) - 1
+    widths = [max(len(row[i]) for row in shown) for i in range(last)]
     for row in shown:
-        yield "  ".join([*(c.ljust(w) for c, w in zip(row[:5], widths, strict=True)), row[5]]).rstrip()
+        yield "  ".join([*(c.ljust(w) for c, w in zip(row[:last], widths, strict=True)), row[last]]).rstrip()
 
 
 def _row(owner: Mapping[str, Any]) -> tuple[str, ...]:
     stalled, ready = _condition(owner, "Stalled"), _condition(owner, "Ready")
+    package = owner.get("package") or {}
     telling = stalled if stalled.get("status") == "True" else ready
+    pull = package.get("pullRequest") or {}
     cells = (
         owner.get("kind", ""),
         _name(owner),
-        stalled.get("status", "Unknown"),
-        ready.get("status", "Unknown"),
-        telling.get("reason", ""),
-        telling.get("message", ""),
+        package.get("phase", ""),
+        (package.get("since") or "")[:10],
+        pull.get("url") or (f"{package.get('repository')}#{pull['number']}" if pull else ""),
+        stalled.get("status", ""),
+        ready.get("status", ""),
+        package.get("reason") or telling.get("reason", ""),
+        package.get("message") or telling.get("message", ""),
     )
     return tuple(terminal(str(cell)) for cell in cells)
 

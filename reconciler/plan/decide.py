@@ -19,6 +19,7 @@ from reconciler.plan.observed import plan_status
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.safety import guard_changes
+from reconciler.plan.unread import with_unread_repositories
 from reconciler.plan.world import Target, World, build_world
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
@@ -53,6 +54,7 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     changes, blocked = refuse_blocked_refs(changes, world)
     found = [*blocked, *(problem for decision in decisions for problem in decision.problems)]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
+    problems = with_unread_repositories(problems, inventory)
     plan = Plan(
         changes=changes,
         problems=tuple(sorted(set(problems))),
@@ -212,4 +214,9 @@ def _exits(plan: Plan, inventory: Inventory) -> Iterator[Exit]:
 
 
 def _is_unavailable(views: Iterable[RepositoryView]) -> bool:
-    return any(not v.is_available and v.unavailable is OnUnavailable.FAIL for v in views)
+    return any(
+        view.problem is not None
+        and view.problem.reason == Reason.REPOSITORY_UNAVAILABLE
+        and view.unavailable is OnUnavailable.FAIL
+        for view in views
+    )

@@ -1,6 +1,7 @@
 """The files of the status branch, computed from what the effects of a run left behind (D23)."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -10,24 +11,70 @@ from reconciler.api.porch import GROUP
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Change, Plan, Unfinished
 from reconciler.plan.conditions import plan_conditions
+from reconciler.plan.phases import Opened, PackageStatus, Phase, package_statuses
 from reconciler.plan.world import World
 
 DIRECTORY = "conditions"
 
 
-def status_after(plan: Plan, unfinished: Mapping[PackageKey, Unfinished]) -> dict[str, bytes]:
-    """Return the files of the status branch after a run that left these packages unfinished. Pure."""
-    if plan.world is None or not unfinished:
+def status_after(
+    plan: Plan, unfinished: Mapping[PackageKey, Unfinished], opened: Opened | None = None
+) -> dict[str, bytes]:
+    """Return the files of the status branch as a run leaves them. Pure.
+
+    Args:
+        plan: What the run was to do.
+        unfinished: The packages of which some effect is missing, and why.
+        opened: The pull requests that the run opened or updated.
+    """
+    if plan.world is None:
         return dict(plan.status)
     conditions = plan_conditions(plan.world, plan.changes, unfinished)
-    return {**plan.status, **plan_status(plan.world, conditions)}
+    statuses = package_statuses(plan.world, plan.changes, unfinished, opened)
+    return {**plan.status, **plan_status(plan.world, conditions, statuses)}
 
 
-def plan_status(world: World, conditions: Mapping[ObjectKey, tuple[Condition, ...]]) -> dict[str, bytes]:
-    """Return the files of the status branch: what each owner's manifest came to. No times."""
+def current_status(plan: Plan) -> dict[str, bytes]:
+    """Return the files of the status branch as the world is now, before any effect of the plan.
+
+    Of an effect that failed in the last run and is still to be done, its words are kept.
+    """
+    return status_after(plan, _nothing_done(plan))
+
+
+def current_statuses(plan: Plan) -> tuple[PackageStatus, ...]:
+    """Return where every package of ours stands now, before any effect of the plan; sorted."""
+    if plan.world is None:
+        return ()
+    found = package_statuses(plan.world, plan.changes, _nothing_done(plan))
+    return tuple(sorted(found, key=lambda s: (s.variant or ("", ""), s.package or ("", ""))))
+
+
+def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:
+    recorded = plan.world.inventory.statuses if plan.world else {}
+    found = {}
+    for change in plan.changes:
+        if change.pending:
+            last = recorded.get(change.variant) if change.variant else None
+            was_pending = last is not None and last.phase == Phase.PENDING
+            found[change.package] = Unfinished(last.message if last and was_pending else "", left=True)
+    return found
+
+
+def plan_status(
+    world: World,
+    conditions: Mapping[ObjectKey, tuple[Condition, ...]],
+    statuses: Iterable[PackageStatus] = (),
+) -> dict[str, bytes]:
+    """Return the files of the status branch: what became of each owner and its package.
+
+    A variant that is gone is listed while anything of it is left.
+    """
     variants = {v.key: v for v in world.desired.variants}
+    packages = {ObjectKey(GROUP, "PackageVariant", *s.variant): s for s in statuses if s.variant}
     files = {}
-    for key, found in sorted(conditions.items()):
+    for key in sorted({*conditions, *packages}):
+        found = conditions.get(key, ())
         value: dict[str, Any] = {
             "kind": key.kind,
             "namespace": key.namespace,
@@ -38,8 +85,27 @@ def plan_status(world: World, conditions: Mapping[ObjectKey, tuple[Condition, ..
         if key.kind == "PackageVariant" and variant is not None:
             value["labels"] = variant.spec.labels or {}
             value["annotations"] = variant.spec.annotations or {}
+        if key in packages:
+            status = packages[key]
+            value["package"] = status_value(status)
+            value["downstreamTargets"] = [{"name": status.revision}] if status.revision else []
         files[_path(key)] = _json(value)
     return files
+
+
+def status_value(status: PackageStatus) -> dict[str, Any]:
+    """Return where a package stands as a JSON value."""
+    since = datetime.fromtimestamp(status.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if status.since else None
+    return {
+        "phase": str(status.phase),
+        "since": since,
+        "repository": status.repository.name if status.repository else "",
+        "name": status.name,
+        "head": status.head,
+        "pullRequest": {"number": status.pull, "url": status.url} if status.pull else None,
+        "reason": status.reason,
+        "message": status.message,
+    }
 
 
 def status_owners(plan: Plan) -> dict[str, PackageKey]:

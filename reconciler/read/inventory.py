@@ -14,7 +14,15 @@ from reconciler.forge.choose import Forges
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
-from reconciler.inventory import Control, Inventory, RepositoryView, ReviewedLock, Source, Sourced
+from reconciler.inventory import (
+    Control,
+    Inventory,
+    RecordedStatus,
+    RepositoryView,
+    ReviewedLock,
+    Source,
+    Sourced,
+)
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
@@ -27,6 +35,7 @@ from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, state_ref, status_ref
+from reconciler.read.status import read_statuses
 from reconciler.read.trees import Trees, read_trees
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
@@ -101,6 +110,7 @@ def read_inventory(
         records=state.records,
         set_records=state.set_records,
         refused=state.refused,
+        statuses=written.statuses,
         pulls=said.pulls,
         trees=found.trees,
         times=found.times,
@@ -131,6 +141,7 @@ class _Written(NamedTuple):
 
     tip: Oid | None
     state: State
+    statuses: Mapping[ObjectName, RecordedStatus]
     images: Images
     folders: IndexFolders
     reviewed: ReviewedLock | None
@@ -144,11 +155,13 @@ class _Written(NamedTuple):
 
 
 def _read_written(opened: OpenControl, policy: Policy) -> _Written:
-    tip = opened.mirror.refs().get(state_ref(policy.instance))
+    refs = opened.mirror.refs()
+    tip = refs.get(state_ref(policy.instance))
     state = read_state(opened.mirror, tip, policy.limits)
     return _Written(
         tip=tip,
         state=state,
+        statuses=read_statuses(opened.mirror, refs.get(status_ref(policy.instance)), policy.limits),
         images=read_images(opened.mirror, tip, policy.limits.manifest_bytes),
         folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits),
         reviewed=read_reviewed(opened, policy, state.wanted_lock),

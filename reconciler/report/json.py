@@ -20,10 +20,12 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
+from reconciler.plan.observed import status_value
+from reconciler.plan.phases import PackageStatus
 from reconciler.report.conflicts import shown_note
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
-from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes
+from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes, statuses_of
 
 API_VERSION = "reconciler.dev/v1alpha1"
 
@@ -41,6 +43,7 @@ def listing(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str, Any]:
     """Return the plan as a JSON value; every exit class is listed, whatever the process exits with."""
+    statuses = statuses_of(plan)
     return {
         "apiVersion": API_VERSION,
         "kind": "Plan",
@@ -48,7 +51,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "checksum": plan.checksum,
         "empty": plan.is_empty,
         "summary": {str(op): count for op, count in count_ops(plan).items()},
-        "changes": [change_value(change, names) for change in sorted_changes(plan)],
+        "changes": [change_value(c, names, statuses.get(c.package)) for c in sorted_changes(plan)],
         "problems": [problem_value(problem) for problem in plan.problems],
         "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
         "notes": list(plan.notes),
@@ -68,7 +71,7 @@ def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
     }
 
 
-def change_value(change: Change, names: Names) -> dict[str, Any]:
+def change_value(change: Change, names: Names, status: PackageStatus | None = None) -> dict[str, Any]:
     """Return one package's change as a JSON value."""
     return {
         "op": str(change.op),
@@ -84,6 +87,7 @@ def change_value(change: Change, names: Names) -> dict[str, Any]:
         "upstream": {"from": change.upstream_from, "to": change.upstream_to},
         "group": change.group,
         "approve": change.approve._asdict() if change.approve else None,
+        "status": status_value(status) if status else None,
         "pending": change.pending,
         "waits": change.waits,
         "writes": [_write_value(write) for write in change.writes],

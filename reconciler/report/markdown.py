@@ -22,6 +22,7 @@ from reconciler.report.summary import (
     count_ops,
     detail,
     sorted_changes,
+    statuses_of,
     summary_line,
     upstream_text,
 )
@@ -49,8 +50,14 @@ _SENTENCES = {
 def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
     """Return the plan as a job summary: what changes, what is wrong, the checksum."""
     changes = [c for c in sorted_changes(plan) if c.op is not Op.KEEP or c.waits or c.unready]
+    statuses = statuses_of(plan)
     rows = [
-        {"op": str(c.op), "name": names.of(c), "reason": str(c.reason), "detail": detail(c)[:LONGEST]}
+        {
+            "op": str(c.op),
+            "name": names.of(c),
+            "reason": str(c.reason),
+            "detail": detail(c, statuses.get(c.package))[:LONGEST],
+        }
         for c in changes[:ROWS]
     ]
     return fill(

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from reconciler.dependencies.moves import PinMove
 from reconciler.errors import Exit, worst
-from reconciler.ids import ObjectName
+from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
+from reconciler.plan.observed import current_statuses
+from reconciler.plan.phases import PackageStatus, Phase
 from reconciler.reasons import Reason
 
 _VERBS = {
@@ -59,7 +62,8 @@ def sorted_changes(plan: Plan) -> list[Change]:
 
 def summary_line(plan: Plan) -> str:
     """Return the counts and the checksum in one line, e.g. `3 to create, 9 kept (checksum …)`."""
-    counts = [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items()]
+    counts = [f"{count} {_VERBS[op]}" for op, count in count_ops(plan).items() if op is not Op.KEEP]
+    counts += _kept(plan)
     waiting = sum(change.waits for change in plan.changes)
     if waiting:
         counts.append(f"{waiting} waiting for people")
@@ -76,10 +80,39 @@ def summary_line(plan: Plan) -> str:
     return f"{head}{what} (checksum {plan.checksum})" if plan.checksum else f"{head}{what}"
 
 
-def detail(change: Change) -> str:
+def statuses_of(plan: Plan) -> dict[PackageKey, PackageStatus]:
+    """Return where every package of ours stands before the plan is applied."""
+    return {status.package: status for status in current_statuses(plan) if status.package}
+
+
+def _kept(plan: Plan) -> list[str]:
+    """Return how many packages stay as they are and where they stand: `2 kept (1 in review, 1 published)`."""
+    kept = [change.package for change in plan.changes if change.op is Op.KEEP]
+    statuses = statuses_of(plan)
+    phases = Counter(statuses[package].phase for package in kept if package in statuses)
+    where = ", ".join(f"{phases[phase]} {phase}" for phase in Phase if phases[phase])
+    return [f"{len(kept)} kept{f' ({where})' if where else ''}"] if kept else []
+
+
+def status_text(status: PackageStatus) -> str:
+    """Return where a package stands in a few words: `in review since 2026-01-31, #3`; "" if published."""
+    if status.phase is Phase.PUBLISHED:
+        return ""
+    since = f" since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
+    return f"{status.phase}{since}{f', #{status.pull}' if status.pull else ''}"
+
+
+def detail(change: Change, status: PackageStatus | None = None) -> str:
     """Return what else a row should say: upstream revisions, why, what is not ready, who has to act."""
     unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
-    parts = [upstream_text(change), change.message, unready, "waits for a person" if change.waits else ""]
+    stands = status_text(status) if status and change.op is Op.KEEP else ""
+    parts = [
+        upstream_text(change),
+        stands,
+        change.message,
+        unready,
+        "waits for a person" if change.waits else "",
+    ]
     return "; ".join(part for part in parts if part)
 
 

@@ -15,6 +15,7 @@ from reconciler.report.summary import (
     detail,
     move_text,
     sorted_changes,
+    statuses_of,
     summary_line,
     upstream_text,
 )
@@ -41,7 +42,7 @@ def plan_lines(plan: Plan, names: Names, *, paint: Paint = plain, quiet: bool = 
     Deterministic: the order is that of operation, repository and path. `quiet` leaves the table out.
     """
     if not quiet:
-        yield from _table(sorted_changes(plan), names, paint)
+        yield from _table(plan, names, paint)
         yield from (f"pin: {terminal(move_text(move))}" for move in plan.moves)
         yield from proposal_lines(plan.lock)
         yield from (f"note: {terminal(note)}" for note in plan.notes)
@@ -150,10 +151,13 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     return f"{paint('failed:', Colour.RED)} {tried} {place}: {terminal(effect.error)}"
 
 
-def _table(changes: list[Change], names: Names, paint: Paint) -> Iterator[str]:
+def _table(plan: Plan, names: Names, paint: Paint) -> Iterator[str]:
+    changes = sorted_changes(plan)
     if not changes:
         return
-    rows = [(c.op, terminal(names.of(c)), c.reason, terminal(detail(c))) for c in changes]
+    statuses = statuses_of(plan)
+    details = (terminal(detail(c, statuses.get(c.package))) for c in changes)
+    rows = [(c.op, terminal(names.of(c)), c.reason, text) for c, text in zip(changes, details, strict=True)]
     heads = ("CHANGE", "PACKAGE", "REASON", "DETAIL")
     widths = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(heads[:3])]
 

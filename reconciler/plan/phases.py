@@ -1,0 +1,274 @@
+"""The word for every package of ours: where it stands, since when, and in which pull request (D23)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.expand import DesiredVariant
+from reconciler.ids import ObjectName, PackageKey
+from reconciler.inventory import PullRequest
+from reconciler.layout import deletion_ref, short_branch
+from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteDraft, WriteGroup, WriteRemoval
+from reconciler.plan.conditions import missing_text
+from reconciler.plan.outputs import asked_text
+from reconciler.plan.world import Target, World, newest_pull
+from reconciler.reasons import Reason
+from reconciler.resolve.ownership import package_name
+from reconciler.state import is_failure
+
+Opened = Mapping[tuple[str, str], PullRequest]
+"""The pull requests that a run opened or updated, by URL and head."""
+
+
+class Phase(StrEnum):
+    """Where a package stands, as reports say it; docs/reasons.md has the table."""
+
+    PUBLISHED = "published"
+    IN_REVIEW = "in review"
+    NOT_READY = "not ready"
+    CONFLICT = "conflict"
+    REJECTED = "rejected"
+    PAUSED = "paused"
+    HELD_BACK = "held back"
+    PENDING = "pending"
+    STALLED = "stalled"
+
+
+_BY_REASON = {
+    Reason.PAUSED: Phase.PAUSED,
+    Reason.REJECTED: Phase.REJECTED,
+    Reason.MERGE_CONFLICT: Phase.CONFLICT,
+    Reason.PIPELINE_FAILED: Phase.NOT_READY,
+    Reason.LOCK_PENDING: Phase.PENDING,
+    **dict.fromkeys(
+        (
+            Reason.DELETION_GUARD,
+            Reason.DEPENDENTS_UNKNOWN,
+            Reason.HELD_BACK,
+            Reason.MANIFEST_UNREADABLE,
+            Reason.OWNER_UNKNOWN,
+            Reason.SNAPSHOT_INCOMPLETE,
+            Reason.SNAPSHOT_STALE,
+            Reason.STILL_NEEDED,
+            Reason.UPSTREAM_TAG_MOVED,
+        ),
+        Phase.HELD_BACK,
+    ),
+    **dict.fromkeys(
+        (
+            Reason.DUPLICATE_DOWNSTREAM,
+            Reason.NOT_OURS,
+            Reason.OWNER_STALLED,
+            Reason.PACKAGE_EXISTS,
+        ),
+        Phase.STALLED,
+    ),
+}
+"""Phases that the reason for keeping a package decides alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackageStatus:
+    """Where one package stands.
+
+    `since` is a committer time in seconds, never the clock: that of the commit that brought the
+    package there, or what the last run recorded for the same phase and branch; 0 is unknown. `head`
+    is the branch that waits, `revision` the PackageRevision as Porch calls it, "" for none.
+    """
+
+    phase: Phase
+    variant: ObjectName | None = None
+    package: PackageKey | None = None
+    repository: ObjectName | None = None
+    name: str = ""
+    since: int = 0
+    head: str = ""
+    pull: int = 0
+    url: str = ""
+    reason: str = ""
+    message: str = ""
+    revision: str = ""
+
+
+class _Word(NamedTuple):
+    phase: Phase
+    reason: str = ""
+    message: str = ""
+
+
+def package_statuses(
+    world: World,
+    changes: Iterable[Change],
+    unfinished: Mapping[PackageKey, Unfinished],
+    opened: Opened | None = None,
+) -> Iterator[PackageStatus]:
+    """Yield where every package of ours stands after the effects, and every variant without a package.
+
+    Pure and order-free. A package that is gone, or that nobody of this instance owns, has no status.
+
+    Args:
+        world: What was read.
+        changes: The changes of the plan.
+        unfinished: The packages of which some effect is missing; all others have all of theirs.
+        opened: The pull requests that the run opened.
+    """
+    targets = {target.key: target for target in world.targets}
+    told: set[ObjectName] = set()
+    for change in changes:
+        status = _status(change, targets[change.package], world, unfinished.get(change.package), opened or {})
+        if status is not None:
+            told |= {status.variant} if status.variant else set()
+            yield _with_record(status, world)
+    placed = {v.key for variants in world.wanted.values() for v in variants}
+    for variant in world.desired.variants:
+        if variant.key not in told:
+            yield _with_record(_unplaced(variant, world, placed=variant.key in placed), world)
+
+
+def _unplaced(variant: DesiredVariant, world: World, *, placed: bool) -> PackageStatus:
+    """Return the status of a variant whose package nothing is known of."""
+    subject = f"PackageVariant {variant.key}"
+    problem = next((p for p in world.resolution.problems if p.subject == subject), None)
+    reason = str(problem.reason) if problem else str(Reason.DUPLICATE_DOWNSTREAM if placed else "Error")
+    message = problem.message if problem else ""
+    time = variant.source.time
+    return PackageStatus(Phase.STALLED, variant.key, since=time, reason=reason, message=message)
+
+
+def _status(
+    change: Change, target: Target, world: World, missing: Unfinished | None, opened: Opened
+) -> PackageStatus | None:
+    head = _head(change, target, world, missing)
+    word = _word(change, target, world, missing, head)
+    if change.variant is None or word is None:
+        return None
+    pull = opened.get((target.key.url, head)) or newest_pull(target.pulls, head) if head else None
+    return PackageStatus(
+        phase=word.phase,
+        variant=change.variant,
+        package=change.package,
+        repository=change.repository,
+        name=package_name(target.view, change.package.path),
+        since=_since(word.phase, change, target, world, head),
+        head=head,
+        pull=pull.number if pull else 0,
+        url=pull.url if pull else "",
+        reason=word.reason,
+        message=word.message,
+        revision=_revision(change, target, world, missing, head),
+    )
+
+
+def _word(
+    change: Change, target: Target, world: World, missing: Unfinished | None, head: str
+) -> _Word | None:
+    """Return the phase with why; None if nothing of the package is left."""
+    if missing is not None:
+        return _Word(Phase.PENDING, "", missing_text(change, missing))
+    return _obstructed(change) or _settled(change, target, world, head)
+
+
+def _obstructed(change: Change) -> _Word | None:
+    """Return what keeps the package from going on; None for nothing."""
+    reason, phase = str(change.reason), _BY_REASON.get(change.reason)
+    if change.op is Op.BLOCK:
+        return _Word(phase or Phase.STALLED, reason, change.message)
+    if change.op is Op.KEEP and phase is not None and phase is not Phase.CONFLICT:
+        return _Word(phase, reason, change.message)
+    if change.conflicts:
+        return _Word(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(len(change.conflicts)))
+    if change.unready:
+        failed = any(map(is_failure, change.unready))
+        known = Reason.PIPELINE_FAILED if failed else Reason.NOT_READY
+        return _Word(Phase.NOT_READY, str(known), "; ".join(change.unready))
+    return _Word(Phase.HELD_BACK, reason, change.message) if change.waits else None
+
+
+def _settled(change: Change, target: Target, world: World, head: str) -> _Word | None:
+    if head:
+        return _Word(Phase.IN_REVIEW, *_review(change, target, world))
+    if target.package.main_tree is not None or change.approve is not None:
+        return _Word(Phase.PUBLISHED)
+    return None
+
+
+def _review(change: Change, target: Target, world: World) -> tuple[str, str]:
+    """Return what is reviewed where it is no content: a deletion, or a package that is let go."""
+    if target.key in world.wanted:
+        return "", ""
+    if change.reason is Reason.ORPHANED:
+        return str(Reason.ORPHANED), ""
+    return str(Reason.DELETION_PROPOSED), ""
+
+
+def _head(change: Change, target: Target, world: World, missing: Unfinished | None) -> str:
+    """Return the branch that waits for people after the effects, "" for none."""
+    draft = short_branch(target.draft.ref) if target.draft else ""
+    proposal = short_branch(deletion_ref(world.inventory.policy.instance, target.package.path))
+    standing = proposal if proposal in target.view.branches and target.key not in world.wanted else ""
+    if missing is not None and not missing.pushed:
+        return draft or standing
+    if change.approve is not None and missing is None:
+        return ""
+    if change.group:
+        return change.group
+    for write in change.writes:
+        if isinstance(write, WriteDraft | WriteRemoval):
+            return short_branch(write.ref)
+    gone = {short_branch(w.ref) for w in change.writes if isinstance(w, MoveRef) and w.to is None}
+    return next((name for name in (draft, standing) if name and name not in gone), "")
+
+
+def _since(phase: Phase, change: Change, target: Target, world: World, head: str) -> int:
+    """Return the time of the newest input that brought the package there, in seconds."""
+    inventory = world.inventory
+    variant = world.variants.get(change.variant) if change.variant else None
+    if phase in {Phase.STALLED, Phase.PAUSED}:
+        return variant.source.time if variant else inventory.control.commit.time
+    if phase is Phase.PUBLISHED:
+        return _published_time(change, target)
+    written = [w.time for w in change.writes if isinstance(w, WriteDraft | WriteGroup | WriteRemoval)]
+    if written:
+        return max(written)
+    if target.draft is not None:
+        return target.draft.tip.time
+    standing = target.view.branches.get(head)
+    return standing.time if standing else inventory.control.commit.time
+
+
+def _published_time(change: Change, target: Target) -> int:
+    package, head = target.package, target.view.head
+    newest = head.time if head else 0
+    if change.approve is not None and target.draft is not None:
+        return max(newest, target.draft.tip.time)
+    times = [state.commit.time for state in package.published if state.tree == package.main_tree]
+    times += [state.commit.time for state in package.untagged if state.tree == package.main_tree]
+    return max(times, default=newest)
+
+
+def _revision(change: Change, target: Target, world: World, missing: Unfinished | None, head: str) -> str:
+    """Return the name of the PackageRevision that the variant is about, as Porch composes it."""
+    pushed = missing is None or missing.pushed
+    written = next((w for w in change.writes if isinstance(w, WriteDraft)), None) if pushed else None
+    if written is not None:
+        workspace = written.ref.rpartition("/")[2]
+    elif target.draft is not None and head == short_branch(target.draft.ref):
+        workspace = target.draft.workspace
+    else:
+        made = world.resolution.publications.get(target.key, ()) if pushed else ()
+        numbered = [r for r in (*target.package.published, *made) if r.revision > 0]
+        latest = max(numbered, key=lambda r: r.revision, default=None)
+        workspace = latest.workspace if latest else ""
+    name = package_name(target.view, target.package.path).replace("/", ".")
+    return f"{target.view.key.name}.{name}.{workspace}" if workspace else ""
+
+
+def _with_record(status: PackageStatus, world: World) -> PackageStatus:
+    """Keep the recorded time where the package stands as it did, on the same branch."""
+    recorded = world.inventory.statuses.get(status.variant) if status.variant else None
+    if recorded is None or (recorded.phase, recorded.head) != (status.phase, status.head):
+        return status
+    if status.phase is Phase.PUBLISHED or not recorded.since:
+        return status
+    return replace(status, since=recorded.since)

@@ -1,0 +1,195 @@
+"""`status` says of every package where it stands, since when, and in which pull request."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.errors import Exit
+from tests.support.git import Repo
+from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.world import World, git
+
+LATER = 1_767_300_000
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    write_world(tmp_path / "w", ("edge-1",))
+    return World(tmp_path / "w")
+
+
+def change(world: World, files: Mapping[str, str | None]) -> None:
+    Repo(world.control, time=LATER).commit(files)
+
+
+def package(world: World, name: str = "default/web-edge-1") -> dict[str, Any]:
+    """Return where the package of one variant stands."""
+    (owner,) = json.loads(world.run("status", name, "-o", "json").out)["items"]
+    return dict(owner["package"])
+
+
+def phase(world: World, name: str = "default/web-edge-1") -> str:
+    return str(package(world, name)["phase"])
+
+
+def test_package_goes_from_pending_over_review_to_published(world: World) -> None:
+    assert phase(world) == "pending"
+
+    world.run("apply")
+    reviewed = package(world)
+    assert reviewed["phase"] == "in review"
+    assert reviewed["pullRequest"] == {"number": 2, "url": ""}
+    assert reviewed["head"] == "drafts/web/packagevariant-1"
+    assert reviewed["since"].startswith("2026-01-01T")
+
+    world.run("approve", "edge-1/web")
+    assert phase(world) == "published"
+    world.run("apply")
+    assert phase(world) == "published"
+    assert package(world)["pullRequest"] is None
+
+
+def test_closed_pull_request_is_rejected(world: World) -> None:
+    world.run("apply")
+    world.run("pr", "close", "edge-1/web")
+
+    found = package(world)
+
+    assert (found["phase"], found["reason"], found["pullRequest"]["number"]) == ("rejected", "Rejected", 2)
+
+
+def test_paused_variant_is_paused(world: World) -> None:
+    world.run("apply")
+    note = '  annotations:\n    reconciler.dev/paused: "true"\n'
+    paused = variant("edge-1", "web").replace("  namespace: default\n", f"  namespace: default\n{note}", 1)
+    change(world, {manifest("edge-1", "web"): paused})
+
+    assert phase(world) == "paused"
+    (owner,) = json.loads(world.run("status", "default/web-edge-1", "-o", "json").out)["items"]
+    assert {c["type"]: c["status"] for c in owner["conditions"]}["Ready"] == "Unknown"
+
+
+def test_missing_upstream_is_stalled(world: World) -> None:
+    change(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=9)})
+
+    said = world.run("status")
+
+    assert said.code == Exit.INVALID_INPUT
+    assert re.search(r"PackageVariant +default/web-edge-1 +stalled ", said.out)
+    assert phase(world) == "stalled"
+
+
+def test_declined_push_is_pending_with_the_words_of_the_hook(world: World) -> None:
+    hook = world.root / "edge-1.git" / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho 'frozen until Monday' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    world.run("apply")
+
+    found = package(world)
+
+    assert found["phase"] == "pending"
+    assert "frozen until Monday" in found["message"]
+    assert "frozen until Monday" in world.run("status").out
+
+
+def test_deletion_in_review_and_deletion_without_consent_stay_listed(world: World) -> None:
+    world.run("apply")
+    for name in ("web", "db"):
+        world.run("approve", f"edge-1/{name}")
+    world.run("apply")
+    change(world, {manifest("edge-1", "web"): None})
+    world.run("apply")
+    assert package(world) | {"since": "", "head": "", "pullRequest": None} == {
+        "phase": "in review",
+        "since": "",
+        "repository": "edge-1",
+        "name": "web",
+        "head": "",
+        "pullRequest": None,
+        "reason": "DeletionProposed",
+        "message": "",
+    }
+
+    guard = "  deletions:\n    count: 0\n"
+    configuration = git(world.control, "show", "main:reconciler.yaml")
+    change(world, {"reconciler.yaml": configuration + guard, manifest("edge-1", "db"): None})
+    world.run("apply")
+    found = package(world, "default/db-edge-1")
+    assert (found["phase"], found["reason"]) == ("held back", "DeletionGuard")
+
+
+def test_unknown_name_is_refused_with_a_suggestion(world: World) -> None:
+    said = world.run("status", "default/wep-edge-1")
+
+    assert said.code == Exit.USAGE
+    assert "default/wep-edge-1" in said.err
+    assert "Did you mean default/web-edge-1" in said.err
+
+
+def test_fleet_without_variants_says_so(world: World) -> None:
+    change(world, {manifest("edge-1", name): None for name in ("web", "db")})
+
+    said = world.run("status")
+
+    assert said.code == Exit.DONE
+    assert "There is no PackageVariant" in said.out
+
+
+def test_downstream_targets_name_package_revisions_as_porch_does(world: World) -> None:
+    world.run("apply")
+
+    (owner,) = json.loads(world.run("status", "edge-1/web", "-o", "json").out)["items"]
+
+    assert owner["downstreamTargets"] == [{"name": "edge-1.web.packagevariant-1"}]
+
+
+def test_recorded_status_is_what_the_next_run_observes(world: World) -> None:
+    world.run("apply")
+    world.run("approve", "edge-1/web")
+    world.run("apply")
+    world.run("apply")
+    path = "conditions/packagevariants/default/web-edge-1.json"
+    recorded = json.loads(git(world.control, "show", f"reconciler/fleet/status:{path}"))
+
+    said = world.run("status", "default/web-edge-1", "-o", "json", cache="another")
+    (owner,) = json.loads(said.out)["items"]
+
+    assert owner == recorded
+
+
+def test_age_survives_an_update_of_the_draft_and_ends_with_its_pull_request(world: World) -> None:
+    world.run("apply")
+    before = package(world)["since"]
+    change(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    world.run("apply")
+    assert package(world)["since"] == before
+
+    world.run("approve", "edge-1/web")
+    world.run("apply")
+    assert package(world)["since"] != before
+
+
+def test_plan_says_what_waits_for_review(world: World) -> None:
+    world.run("apply")
+
+    said = world.run("plan")
+
+    assert re.search(r"keep +edge-1/web +UpToDate +web/v1; in review since 2026-01-01, #2", said.out)
+    assert "2 kept (2 in review)" in said.out
+    changes = json.loads(world.run("plan", "-o", "json").out)["changes"]
+    (row,) = [change for change in changes if change["name"] == "edge-1/web"]
+    assert row["status"]["phase"] == "in review"
+
+
+def test_unreadable_repository_is_told_by_status_too(world: World) -> None:
+    change(world, {"manifests/repositories/spare.yaml": repository("spare")})
+
+    said = world.run("status")
+
+    assert said.code == Exit.UNAVAILABLE
+    assert "manifests/repositories/spare.yaml:" in said.out
