@@ -1,7 +1,7 @@
 """The check of a proposed change: both sides read at one moment, planned, and compared. Writes nothing."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -9,12 +9,20 @@ from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.expand import Desired, SetDiff, diff_variants, expand
 from reconciler.expand.assumed import assume_upstreams
 from reconciler.git.repository import Mirror
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.inventory import Inventory
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
 from reconciler.plan.lock_effect import lock_files
-from reconciler.policy import OnUnavailable, Policy, find_rule, govern
-from reconciler.read.inventory import Reading, read_inventory, read_policy
+from reconciler.policy import OnUnavailable, Policy
+from reconciler.read.control import is_merged
+from reconciler.read.governance import (
+    Reading,
+    govern_with,
+    judge_with,
+    read_merged_policy,
+    read_policy,
+)
+from reconciler.read.inventory import read_inventory
 from reconciler.read.proposal import Proposal, open_proposal
 from reconciler.reasons import Reason
 from reconciler.report.summary import Names
@@ -31,7 +39,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found, and the policy of the base: None if that has none that can be read.
+    """What a check found, and the policy that governs: None if no merged one can be read.
 
     With `unavailable` a repository could not be read that must be readable, so that a later check may
     find more.
@@ -66,16 +74,24 @@ def check_proposal(
     mirrors = open_mirrors(settings)
     mirrors.hold()
     proposal = open_proposal(settings.control, mirrors, base=base, head=head)
-    trusted = _trusted(proposal)
+    trusted = _merged_policy(proposal)
+    control = proposal.base.mirror
+    is_base_merged = is_merged(control, proposal.base.commit.oid)
+    compares = _base_policy(proposal) is not None
 
     def read(reading: Reading) -> World:
         shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
         return World(read_inventory(settings.control, mirrors, os.environ, shown), mirrors)
 
     def read_both() -> tuple[World | None, World]:
-        before = read(Reading(proposal.base)) if trusted else None
-        judge = _judge(trusted, proposal, before)
-        return before, read(Reading(proposal.head, _governed(trusted), judge))
+        at_base = Reading(proposal.base, govern_with(trusted))
+        if not is_base_merged:
+            at_base = replace(at_base, judge=judge_with(trusted, control))
+        before = read(at_base) if compares else None
+        # What the merged base registers is read wherever it is, so only what head adds is refused.
+        views = before.inventory.repositories.values() if before and is_base_merged else ()
+        judge = judge_with(trusted, control, {view.url for view in views})
+        return before, read(Reading(proposal.head, govern_with(trusted), judge))
 
     merged, proposed = read_both()
     unread = _unread(merged, proposed)
@@ -95,49 +111,32 @@ def check_proposal(
         branch=proposal.branch,
         unavailable=deep and OnUnavailable.FAIL in unread.values(),
         notes=proposed.inventory.notes,
-        control=proposal.base.mirror,
+        control=control,
         trusted=trusted,
     )
 
 
-# What the base decides
+# What the merged configuration decides
 
 
-def _trusted(proposal: Proposal) -> Policy | None:
-    """Return the policy of the base, None if it has none that can be read: then nothing is trusted."""
+def _merged_policy(proposal: Proposal) -> Policy | None:
+    """Return the policy that governs: of the default branch, whatever branch the change is for.
+
+    A branch that somebody proposes into, and the commit that a change starts from, are the proposer's
+    choice. A working copy without a remote has no default branch: there the base governs.
+    """
+    control = proposal.base.mirror
+    if control.is_local and not control.open().is_bare:
+        return _base_policy(proposal)
+    return read_merged_policy(control, os.environ)
+
+
+def _base_policy(proposal: Proposal) -> Policy | None:
+    """Return the policy of the base, None if none can be read: there is nothing to compare then."""
     try:
         return read_policy(proposal.base, os.environ)
     except ConfigurationError:
         return None
-
-
-def _governed(trusted: Policy | None) -> Callable[[Policy], Policy]:
-    return lambda policy: govern(trusted or Policy(instance=policy.instance), policy)
-
-
-def _judge(
-    trusted: Policy | None, proposal: Proposal, merged: World | None
-) -> Callable[[RepositoryView], Problem | None]:
-    """Refuse to go where the base does not go: a change must not choose whom a runner talks to.
-
-    What the base registers it goes to, by whatever address, so only what head adds is judged.
-    """
-    registered = {view.url for view in merged.inventory.repositories.values()} if merged else set()
-    control = proposal.base.mirror
-    home = control.url.partition("/")[0]
-    policy = trusted or Policy()
-
-    def judge(view: RepositoryView) -> Problem | None:
-        same_host = view.url.partition("/")[0] == home and (control.is_local or home)
-        named = find_rule(policy.credentials, view.remote) or find_rule(policy.forges, view.remote)
-        if view.url in registered or same_host or named:
-            return None
-        where = view.source.at("spec", "git", "repo")
-        message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"
-        hint = "Name its prefix in spec.credentials or spec.forges first, or merge without this comparison."
-        return Problem(where, Reason.REPOSITORY_REFUSED, message, hint, f"Repository {view.key}")
-
-    return judge
 
 
 def _renamed(trusted: Policy | None, proposal: Proposal) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.apply.directory import write_directory
+from reconciler.apply.gate import Checkout, check_merged
 from reconciler.apply.locks import is_overtaken, write_locks
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.reviewed import lock_change
@@ -109,6 +110,7 @@ def lock_fleet(settings: Settings, wishes: Wishes = PLAIN, pinning: Pinning = NO
 
     Raises:
         UsageError: A person names something that there is not, or wants it written where nobody could.
+        RefusedError: The commit is not merged, and its lock would be written for everybody.
     """
     locking, overtaken = _lock_once(settings, wishes, pinning)
     for _ in range(MOST_TRIES):
@@ -122,11 +124,13 @@ def _lock_once(settings: Settings, wishes: Wishes, pinning: Pinning) -> tuple[Lo
     world = read_lock_world(settings)
     locking = decide_lock(world, wishes, pinning)
     inventory, control = world.inventory, world.mirrors.open(world.inventory.control.remote)
+    copy = _working_copy(settings)
+    if locking.wanted is None or copy is None:
+        check_merged(Checkout.of(inventory.control), control.head_branch)
     if locking.wanted is None:
         result = write_locks(inventory, control, locking.decision.files, locking.chosen)
         outcome = Outcome(result.effects, result.exits)
         return replace(locking, outcome=outcome), is_overtaken(inventory, control, result)
-    copy = _working_copy(settings)
     if copy is not None:
         return replace(locking, written=tuple(_write(copy, locking.wanted, inventory))), False
     if pinning or wishes != PLAIN:

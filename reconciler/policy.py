@@ -344,4 +344,6 @@ def govern(trusted: Policy, proposed: Policy) -> Policy:
     Whoever may propose a change must not choose which credentials are used and for whom, what is
     executed, or how much a check may take: those come from what was merged.
     """
-    return replace(trusted, **{name: getattr(proposed, name) for name in PROPOSED})
+    chosen = {name: getattr(proposed, name) for name in PROPOSED}
+    steps = min(trusted.resolution.steps, proposed.resolution.steps)
+    return replace(trusted, **chosen | {"resolution": replace(proposed.resolution, steps=steps)})

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from reconciler.apply.dashboard import Board
-from reconciler.apply.gate import check_applicable
+from reconciler.apply.gate import Checkout, check_applicable, check_merged
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.target import Target
 from reconciler.dependencies.decider import PLAIN, Wishes
@@ -28,8 +28,10 @@ from reconciler.plan.observed import current_status
 from reconciler.plan.reviewed import with_lock
 from reconciler.plan.shard import WHOLE, Shard, keep_shard
 from reconciler.read.contents import fetch_contents
+from reconciler.read.control import OpenControl, open_control
 from reconciler.read.credentials import control_credential
 from reconciler.read.dependencies import read_dependencies
+from reconciler.read.governance import govern_reading
 from reconciler.read.inventory import read_inventory
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.package import Contents, render_packages
@@ -93,17 +95,40 @@ class Planned:
         return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
 
 
-def read_world(settings: Settings, forges: Forges | None = None) -> World:
-    """Read everything that a run may know. Writes nothing."""
+def read_world(settings: Settings, forges: Forges | None = None, *, writes: bool = False) -> World:
+    """Read everything that a run may know. Writes nothing.
+
+    Args:
+        settings: What to read.
+        forges: Where pull requests are read.
+        writes: The caller is going to write: an unmerged commit is refused before anything else is read.
+
+    Raises:
+        RefusedError: The commit is not merged, and `writes`.
+    """
     forges = forges or Forges(shard=settings.shard)
     mirrors = open_mirrors(settings)
-    inventory = read_inventory(settings.control, mirrors, os.environ, forges=forges)
+    opened = open_control(settings.control, mirrors)
+    if writes:
+        _check_merged(opened)
+    reading = govern_reading(opened, os.environ)
+    inventory = read_inventory(settings.control, mirrors, os.environ, reading, forges)
     return World(_with_consent(inventory, settings.allow_deletes), mirrors, forges)
 
 
-def make_plan(settings: Settings, forges: Forges | None = None) -> Planned:
-    """Compute what every package should be, and what it takes. Writes nothing."""
-    return plan_world(read_world(settings, forges), settings.shard)
+def _check_merged(opened: OpenControl) -> None:
+    mirror = opened.mirror
+    checkout = Checkout(mirror.remote, opened.commit.oid, opened.branch, published=opened.published)
+    check_merged(checkout, mirror.head_branch)
+
+
+def make_plan(settings: Settings, forges: Forges | None = None, *, to_apply: bool = False) -> Planned:
+    """Compute what every package should be, and what it takes. Writes nothing.
+
+    Raises:
+        RefusedError: The commit is not merged, and the plan is to be applied.
+    """
+    return plan_world(read_world(settings, forges, writes=to_apply), settings.shard)
 
 
 def plan_world(world: World, shard: Shard = WHOLE) -> Planned:

@@ -1,6 +1,9 @@
 """What must not be applied: a plan that nobody reviewed, or one of an unmerged commit."""
 
+from typing import NamedTuple
+
 from reconciler.errors import RefusedError
+from reconciler.ids import Oid
 from reconciler.inventory import Control
 from reconciler.plan.changes import Plan
 
@@ -16,10 +19,24 @@ def check_applicable(plan: Plan, *, checksum: str, control: Control, default_bra
             f"The plan now is {plan.checksum}, not the one that was reviewed",
             hint="Something changed since: review the plan above, then pass its checksum.",
         )
-    check_merged(control, default_branch)
+    check_merged(Checkout.of(control), default_branch)
 
 
-def check_merged(control: Control, default_branch: str) -> None:
+class Checkout(NamedTuple):
+    """What of the control repository a run reads; `published` tells whether others have the commit."""
+
+    remote: str
+    commit: Oid
+    branch: str
+    published: bool
+
+    @classmethod
+    def of(cls, control: Control) -> "Checkout":
+        """Return what was read of the control repository."""
+        return cls(control.remote, control.commit.oid, control.branch, control.published)
+
+
+def check_merged(checkout: Checkout, default_branch: str) -> None:
     """Refuse what the control repository's default branch does not hold (D17).
 
     A working copy may be on no branch, as in many build jobs; its commit must be merged all the same.
@@ -27,13 +44,13 @@ def check_merged(control: Control, default_branch: str) -> None:
     Raises:
         RefusedError: Another branch is checked out, or a commit that was not pushed or not merged.
     """
-    if control.branch and default_branch and control.branch != default_branch:
+    if checkout.branch and default_branch and checkout.branch != default_branch:
         raise RefusedError(
-            f"Branch {control.branch} is not the default branch {default_branch} of the control repository",
+            f"Branch {checkout.branch} is not the default branch {default_branch} of the control repository",
             hint="Merge it first; `reconciler plan` shows what it would do.",
         )
-    if not control.published:
+    if not checkout.published:
         raise RefusedError(
-            f"Commit {control.commit.oid} is not on branch {default_branch} of {control.remote}",
-            hint="Push it, or merge it first.",
+            f"Commit {checkout.commit} is not on branch {default_branch} of {checkout.remote}",
+            hint="Push it, or merge it first; `reconciler plan` shows what it would do.",
         )

@@ -136,7 +136,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
         check_event(os.environ)
     detailed = inputs.flag("detailed-exitcode")
     printer = make_printer(colour=False)
-    planned = make_plan(_settings(inputs))
+    planned = make_plan(_settings(inputs), to_apply=apply)
     show_plan(printer, planned, Output.TEXT)
     outcome = None
     try:

@@ -59,7 +59,7 @@ def apply(
 
     check_event(os.environ)
     printer = make_printer(colour=not no_color)
-    planned = make_plan(with_consent(settings, allow_deletes, shard))
+    planned = make_plan(with_consent(settings, allow_deletes, shard), to_apply=True)
     form = Output(output)
     if form is Output.TEXT:
         show_plan(printer, planned, form, quiet=quiet)

@@ -62,7 +62,7 @@ def approve(
 
     if bool(names) == every:
         raise UsageError("Name packages, or pass --all", hint="`reconciler pr list` shows what is open.")
-    world = read_world(settings)
+    world = read_world(settings, writes=True)
     found = list_found(world)
     chosen = [f for name in names for f in find_or_open(world, found, name)]
     if every:

@@ -71,7 +71,7 @@ def check(
 
     Reads the proposed commit and the one it starts from, plans both, and says what merging adds:
     which PackageVariants, which packages, which problems. Credentials, what is executed and limits
-    come from the base. What a shallow checkout lacks is fetched. In a GitHub workflow it annotates
+    come from the default branch. What a shallow checkout lacks is fetched. In a GitHub workflow it annotates
     files, writes the job summary and sets outputs. See docs/check.md.
 
     \b

@@ -82,7 +82,7 @@ def merge(settings: "Settings", output: str, name: str, *, no_color: bool) -> Ex
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
-    found = find_pulls(list_found(read_world(settings)), name)
+    found = find_pulls(list_found(read_world(settings, writes=True)), name)
     printer = make_printer(colour=not no_color)
     merged = [(one, one.forge.merge(one.pull.number, expect=one.pull.head_oid)) for one in found]
     if output == Output.JSON:
@@ -103,7 +103,7 @@ def close(settings: "Settings", output: str, name: str, comment: str, *, no_colo
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
-    found = find_pulls(list_found(read_world(settings)), name)
+    found = find_pulls(list_found(read_world(settings, writes=True)), name)
     printer = make_printer(colour=not no_color)
     for one in found:
         one.forge.reject(one.pull.number, comment=comment)
@@ -124,7 +124,7 @@ def reopen(settings: "Settings", output: str, name: str, *, no_color: bool) -> E
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
-    found = find_pulls(list_found(read_world(settings)), name)
+    found = find_pulls(list_found(read_world(settings, writes=True)), name)
     printer = make_printer(colour=not no_color)
     for one in found:
         one.forge.reopen(one.pull.number)

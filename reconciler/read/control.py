@@ -58,6 +58,27 @@ def open_control(control: str, mirrors: Mirrors) -> OpenControl:
     return OpenControl(mirror, mirror, _commit(mirror, tip), branch, published=True)
 
 
+def find_default_tip(mirror: Mirror) -> Oid | None:
+    """Return what the default branch of a repository names, None if it has none yet.
+
+    Raises:
+        UnavailableError: It cannot be reached.
+    """
+    branch = mirror.head_branch
+    return mirror.refs().get(HEADS + branch) if branch else None
+
+
+def is_merged(mirror: Mirror, oid: Oid) -> bool:
+    """Tell whether the default branch of a repository holds a commit, now or further back."""
+    tip = find_default_tip(mirror)
+    return tip is not None and (oid == tip or oid in mirror.ancestry(tip))
+
+
+def open_commit(mirror: Mirror, oid: Oid) -> OpenControl:
+    """Open a commit that is merged in the shared repository."""
+    return OpenControl(mirror, mirror, _commit(mirror, oid), "", published=True)
+
+
 def _open_copy(copy: WorkingCopy, mirrors: Mirrors) -> OpenControl:
     if copy.commit is None:
         hint = "Commit something first; `reconciler init` writes the first files."

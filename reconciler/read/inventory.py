@@ -1,17 +1,15 @@
 """The whole inventory of a run: configuration, manifests, snapshot, state, repositories, pull requests."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.api.keys import check_keys
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
-from reconciler.config import FILE, parse_configuration
-from reconciler.errors import ConfigurationError, Location, Problem, UnavailableError
+from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.forge.choose import Forges
-from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import (
@@ -28,6 +26,7 @@ from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
 from reconciler.read.files import is_below
 from reconciler.read.forges import Answers, ask_forges
+from reconciler.read.governance import Reading, govern_reading, read_policy
 from reconciler.read.images import Images, read_images, with_images
 from reconciler.read.index_folders import IndexFolders, read_index_folders
 from reconciler.read.locks import read_reviewed
@@ -40,24 +39,9 @@ from reconciler.read.trees import Trees, read_trees
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 
-CONFIG_VARIABLE = "RECONCILER_CONFIG"
 _STATE = re.compile(r"refs/heads/reconciler/([^/]+)/state")
 
 Registration = Sourced[Repository]
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How one side of a proposed change is read, where it is not simply the control repository's HEAD.
-
-    `govern` returns the policy that counts, given the one that stands there; `judge` says why a
-    repository must not be read; without `deep` no repository is read, only what manifests say.
-    """
-
-    at: OpenControl
-    govern: Callable[[Policy], Policy] = lambda policy: policy
-    judge: Callable[[RepositoryView], Problem | None] = lambda _: None
-    deep: bool = True
 
 
 def read_inventory(
@@ -83,7 +67,7 @@ def read_inventory(
         ConfigurationError: There is no configuration, or it cannot be trusted.
         UnavailableError: The control repository cannot be reached.
     """
-    reading = reading or Reading(open_control(control, mirrors))
+    reading = reading or govern_reading(open_control(control, mirrors), environment)
     forges = forges or Forges()
     opened = reading.at
     policy = _authorised(reading, mirrors, forges, environment)
@@ -99,6 +83,7 @@ def read_inventory(
         found = read_trees(manifests, said.views, mirrors, state, said.reviewed)
     unread = tuple(_unread(opened, policy, manifests, state))
     problems = (*declared.problems, *snapshot.problems, *written.problems, *said.problems, *unread)
+    notes = (*reading.notes, *said.notes, *manifests.notes)
     return Inventory(
         policy=policy,
         control=_control(opened, policy, written.tip, manifests, unread),
@@ -122,7 +107,10 @@ def read_inventory(
         index=written.folders.documents,
         images=written.images.lock.images,
         problems=tuple(sorted(set(problems))),
-        notes=(*said.notes, *manifests.notes, *_notes(said.views, opened, policy, written.tip)),
+        notes=(
+            *notes,
+            *_notes(said.views, opened, policy, written.tip),
+        ),
     )
 
 
@@ -188,36 +176,6 @@ def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _
     )
     wrong = (one for one in found if isinstance(one, Problem))
     return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *wrong))
-
-
-def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
-    """Return the policy of the control repository at the commit that was opened.
-
-    Raises:
-        ConfigurationError: There is no configuration, or it cannot be trusted.
-    """
-    path = environment.get(CONFIG_VARIABLE) or FILE
-    blob = opened.objects.blob_at(opened.commit.oid, path)
-    data = None
-    if blob is not None:
-        opened.objects.ensure([blob])
-        try:
-            data = opened.objects.blob(blob, Policy().limits.manifest_bytes)
-        except PackageRefusedError as error:
-            message = f"The configuration was not read: {error.why}"
-            raise ConfigurationError(message, location=Location(path)) from error
-    policy = parse_configuration(data, path, environment)
-    return _with_reviewed_images(opened, policy) if policy.lock.is_reviewed else policy
-
-
-def _with_reviewed_images(opened: OpenControl, policy: Policy) -> Policy:
-    """Return the policy with the digests that main locks: like the policy, they say which code may run."""
-    images = read_images(opened.objects, opened.commit.oid, policy.limits.manifest_bytes)
-    if images.problem is not None:
-        raise ConfigurationError(
-            images.problem.message, location=images.problem.location, hint=images.problem.hint
-        )
-    return with_images(policy, images.lock)
 
 
 def _notes(
