@@ -12,6 +12,7 @@ from reconciler.objects import Files, tree_id
 from reconciler.policy import FunctionPolicy, OnConflict, Strategy
 from reconciler.reasons import Reason
 from reconciler.render.adoption import find_nearest_base
+from reconciler.render.baseline import RenderedSides, Update, merge_sides, render_sides
 from reconciler.render.conflicts import conflict_policy, recorded_conflicts
 from reconciler.render.context import ensure_context
 from reconciler.render.functions import run_functions
@@ -21,7 +22,7 @@ from reconciler.render.pipeline import add_functions
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
-from reconciler.render.update.identifiers import add_identifiers, with_identifiers
+from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.ignore import ignored_paths
 from reconciler.render.update.settle import policy_at
 from reconciler.resolve.needs import has_main_moved, variant_trees
@@ -55,13 +56,15 @@ def render_packages(
     Pure, order-free, isolated: what blocks one package blocks no other. A tree that `contents`
     does not hold could not be read; only the packages that need it are blocked.
     """
-    made = [make_variant(resolved, contents, inventory) for resolved in resolution.variants]
+    run = run or _builtins(inventory.policy.functions)
+    sides = render_sides(resolution.variants, contents, run)
+    made = [make_variant(resolved, contents, inventory, sides) for resolved in resolution.variants]
     fresh = {(each.variant, False): each.fresh for each in made}
     merged = {(each.variant, True): each.merged for each in made if each.merged is not None}
     contexts = {each.variant.key: _context_step(each, inventory) for each in resolution.variants}
     done = run_functions(
         {**fresh, **merged},
-        run or _builtins(inventory.policy.functions),
+        run,
         lambda key, files: contexts[key[0]](files),
     )
     return Rendered(
@@ -79,7 +82,9 @@ def _builtins(policy: FunctionPolicy) -> RunPipelines:
     return lambda packages: [run_pipeline(files, (), policy, hidden=ignored_paths) for files in packages]
 
 
-def make_variant(resolved: ResolvedVariant, contents: Contents, inventory: Inventory) -> RenderedVariant:
+def make_variant(
+    resolved: ResolvedVariant, contents: Contents, inventory: Inventory, sides: RenderedSides
+) -> RenderedVariant:
     """Make one variant's package but for its functions; nothing is made of what a record already tells."""
     time = input_time(resolved, inventory)
     key = resolved.variant.key
@@ -89,11 +94,12 @@ def make_variant(resolved: ResolvedVariant, contents: Contents, inventory: Inven
     if missing:
         return RenderedVariant(key, _unread(missing, resolved), time=time)
     local = contents[resolved.local] if resolved.local is not None else None
-    fresh = _make(resolved, contents, inventory, local, resolved.base)
+    making = _Making(resolved, contents, sides, inventory.policy.on_conflict)
+    fresh = _make(making, inventory, local)
     draft = resolved.draft
     if draft is None or not draft.touched:
         return RenderedVariant(key, fresh, time=time)
-    return RenderedVariant(key, fresh, _into_draft(draft, resolved, contents, inventory), time)
+    return RenderedVariant(key, fresh, _into_draft(draft, making, inventory), time)
 
 
 def render_release(release: Release, contents: Contents) -> Package | Blocked:
@@ -144,17 +150,22 @@ def unread(tree: Oid) -> Blocked:
     return Blocked(Reason.INVALID_PACKAGE, f"Tree {tree} of the package could not be read")
 
 
-def _make(
-    resolved: ResolvedVariant,
-    contents: Contents,
-    inventory: Inventory,
-    local: Files | None,
-    base: Pin | None,
-) -> Package | Blocked:
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """What one variant's package is made from; `fallback` decides conflicts where nothing else does."""
+
+    resolved: ResolvedVariant
+    contents: Contents
+    sides: RenderedSides
+    fallback: OnConflict
+
+
+def _make(making: _Making, inventory: Inventory, local: Files | None) -> Package | Blocked:
+    resolved = making.resolved
     if local is None:
-        start = _clone(resolved, contents)
+        start = _clone(resolved, making.contents)
     else:
-        start = _update(resolved, contents, local, base, inventory.policy.on_conflict)
+        start = _update(making, local, resolved.local, resolved.base)
     if isinstance(start, Blocked):
         return start
     return _mutate(start, resolved, inventory)
@@ -165,14 +176,14 @@ def _clone(resolved: ResolvedVariant, contents: Contents) -> _Draught | Blocked:
     return files if isinstance(files, Blocked) else _Draught(add_identifiers(files))
 
 
-def _update(
-    resolved: ResolvedVariant, contents: Contents, local: Files, base: Pin | None, fallback: OnConflict
-) -> _Draught | Blocked:
+def _update(making: _Making, local: Files, tree: Oid | None, base: Pin | None) -> _Draught | Blocked:
+    """Bring the pinned upstream into `local`, which is made from the package at `tree`."""
+    resolved, contents = making.resolved, making.contents
     pin = resolved.pin
     if base is None and resolved.lost_base:
         return _base_not_found(resolved.lost_base)
     if base is None:
-        return _adopt(resolved, contents, local, fallback)
+        return _adopt(making, local)
     if base.tree == pin.tree:
         return _Draught(local)
     original, upstream = strip_ownership(contents[base.tree]), strip_ownership(contents[pin.tree])
@@ -180,18 +191,19 @@ def _update(
         return original
     if isinstance(upstream, Blocked):
         return upstream
-    policy = conflict_policy(local, resolved.variant.annotations, fallback)
-    return _three_way(original, upstream, local, policy, new_upstream=_reference(pin))
+    policy = conflict_policy(local, resolved.variant.annotations, making.fallback)
+    rendered = making.sides.get(Update(base.tree, pin.tree, tree)) if tree is not None else None
+    sides = merge_sides(original, upstream, local, rendered)
+    return _three_way(*sides, policy, new_upstream=_reference(pin))
 
 
-def _adopt(
-    resolved: ResolvedVariant, contents: Contents, local: Files, fallback: OnConflict
-) -> _Draught | Blocked:
+def _adopt(making: _Making, local: Files) -> _Draught | Blocked:
     """Merge upstream into a package without upstreamLock: nothing of it is lost, new files arrive.
 
     The lock that is written next says that the package holds the pinned revision, so all that
     this revision adds must be there.
     """
+    resolved, contents = making.resolved, making.contents
     nearest = find_nearest_base(resolved.candidates, contents, local)
     upstream = strip_ownership(contents[resolved.pin.tree])
     original = nearest.files if nearest else {}
@@ -202,11 +214,9 @@ def _adopt(
         original = stripped
     if isinstance(upstream, Blocked):
         return upstream
-    policy = conflict_policy(local, resolved.variant.annotations, fallback)
+    policy = conflict_policy(local, resolved.variant.annotations, making.fallback)
     merged = _three_way(
-        original,
-        upstream,
-        local,
+        *merge_sides(original, upstream, local, None),
         policy,
         new_upstream=_reference(resolved.pin),
         strategy=Strategy.RESOURCE_MERGE,
@@ -230,26 +240,30 @@ def _three_way(
     new_upstream: UpstreamRef | None = None,
     strategy: Strategy | None = None,
 ) -> _Draught | Blocked:
-    sides = with_identifiers(original, upstream, local)
     try:
-        updated = update_package(*sides, strategy=strategy, on_conflict=policy, new_upstream=new_upstream)
+        updated = update_package(
+            original,
+            upstream,
+            local,
+            strategy=strategy,
+            on_conflict=policy,
+            new_upstream=new_upstream,
+        )
     except UpdateRefused as refused:
         return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
     return _Draught(updated.files, updated.conflicts, updated.notes)
 
 
-def _into_draft(
-    draft: Draft, resolved: ResolvedVariant, contents: Contents, inventory: Inventory
-) -> Package | Blocked:
+def _into_draft(draft: Draft, making: _Making, inventory: Inventory) -> Package | Blocked:
     """Bring upstream, mutations and what main gained into a draft that people committed to.
 
     What waited for an answer in it waits on until a person edits the draft, or the policy answers:
     no later merge may bury a question.
     """
-    fallback = inventory.policy.on_conflict
-    policy = conflict_policy(contents[draft.tree], resolved.variant.annotations, fallback)
+    resolved, contents = making.resolved, making.contents
+    policy = conflict_policy(contents[draft.tree], resolved.variant.annotations, making.fallback)
     asked = _unanswered(draft, policy, inventory.records.get(resolved.variant.key))
-    begun = _answer(_Draught(contents[draft.tree], asked), policy, resolved, contents)
+    begun = _answer(_Draught(contents[draft.tree], asked), policy, making, draft.tree)
     files, waiting = begun.files, begun.conflicts
     start: _Draught | Blocked = begun
     if has_main_moved(resolved) and draft.base_tree and resolved.local:
@@ -259,7 +273,7 @@ def _into_draft(
         )
     if isinstance(start, Blocked):
         return start
-    updated = _update(resolved, contents, start.files, resolved.draft_base, fallback)
+    updated = _update(making, start.files, draft.tree, resolved.draft_base)
     if isinstance(updated, Blocked):
         return updated
     places = {(c.path, c.resource, c.field): c for c in (*start.conflicts, *updated.conflicts)}
@@ -276,13 +290,12 @@ def _unanswered(
     return tuple(c for c in waiting if policy_at(policy, c.field, policy.default) is not OnConflict.LOCAL)
 
 
-def _answer(
-    start: _Draught, policy: ConflictPolicy, resolved: ResolvedVariant, contents: Contents
-) -> _Draught:
+def _answer(start: _Draught, policy: ConflictPolicy, making: _Making, tree: Oid) -> _Draught:
     """Take upstream's value of the conflicts that a policy gives to it by now, and nothing else of it.
 
     Merged again is what they came with: whatever else both sides have since is local's.
     """
+    resolved, contents = making.resolved, making.contents
     settled = {c.field for c in start.conflicts if _is_upstreams(c, policy)}
     if not settled or resolved.asked_from is None:
         return start
@@ -291,7 +304,9 @@ def _answer(
     if isinstance(original, Blocked) or isinstance(upstream, Blocked):
         return start
     only = ConflictPolicy(OnConflict.LOCAL, {escape(name): OnConflict.UPSTREAM for name in settled})
-    merged = _three_way(original, upstream, start.files, only)
+    rendered = making.sides.get(Update(resolved.asked_from, resolved.pin.tree, tree))
+    original, upstream, local = merge_sides(original, upstream, start.files, rendered)
+    merged = _three_way(original, upstream, local, only)
     if isinstance(merged, Blocked):
         return start
     left = tuple(c for c in start.conflicts if not _is_upstreams(c, policy))

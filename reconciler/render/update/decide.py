@@ -102,6 +102,10 @@ def _is_deleted(base: Placed, local: Placed, settings: Settings, ledger: Ledger)
         return True
     if settings.like_kpt:
         return False
+    # Identifiers of a package that was made without them stand elsewhere than a function left them.
+    same = is_same(root_of(base.document.tree), root_of(local.document.tree))
+    if same and sorted(_lines(base.document)) == sorted(_lines(local.document)):
+        return True
     return _settle(base, None, local, ledger, "DeletedUpstream")
 
 

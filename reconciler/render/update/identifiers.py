@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from reconciler.krm.merge import UPSTREAM_IDENTIFIER, Identity, Node, has_merge_comment, root_of
+from reconciler.krm.merge import UPSTREAM_IDENTIFIER, Identity, Node, has_merge_comment, identity_of, root_of
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.objects import File, Files
 from reconciler.render.update.chunks import Document, split_documents
@@ -36,10 +36,44 @@ def add_identifiers(files: Files, only: Files | None = None) -> Files:
     return {**files, **marked}
 
 
-def with_identifiers(original: Files, upstream: Files, local: Files) -> Sides:
-    """Return the three sides of an update with identifiers, so that none of them counts as an edit."""
+def with_identifiers(original: Files, upstream: Files, local: Files, known: Files | None = None) -> Sides:
+    """Return the three sides of an update with identifiers, so that none of them counts as an edit.
+
+    `known` is the original as its pipeline renders it: a resource of local without a merge comment that
+    has a name in there gets the comment from there.
+    """
     shared = {**original, **upstream}
-    return Sides(add_identifiers(original), add_identifiers(upstream), add_identifiers(local, shared))
+    named = {path: _named_alike(file, known.get(path)) for path, file in local.items()} if known else local
+    return Sides(add_identifiers(original), add_identifiers(upstream), add_identifiers(named, shared))
+
+
+def _named_alike(file: File, rendered: File | None) -> File:
+    if rendered is None or b"kpt-merge" not in rendered.data:
+        return file
+    ours, theirs = split_documents(file), split_documents(rendered)
+    if ours is None or theirs is None:
+        return file
+    comments = {_written(d): d.comment for d in theirs.documents if has_merge_comment(d.comment)}
+    texts = [
+        marker + (text if document is None else _with_comment(document, comments.get(_written(document), "")))
+        for marker, text, document in ours.chunks
+    ]
+    data = (ours.encoding_mark + "".join(texts)).encode()
+    return file if data == file.data else File.of(data, file.mode)
+
+
+def _with_comment(document: Document, comment: str) -> str:
+    if not comment or document.comment:
+        return document.text
+    try:
+        return edit_tree(document.tree, (SetLineComment(("metadata",), comment),)).text
+    except YamlError:
+        return document.text
+
+
+def _written(document: Document) -> Identity:
+    """Return the identity of a document by its own name, whatever its comment says."""
+    return identity_of(root_of(document.tree))
 
 
 @lru_cache(maxsize=_CACHED_FILES)

@@ -1,0 +1,143 @@
+"""What a package's own pipeline makes of its upstream is no local edit: no update of it is a conflict."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from reconciler.api.porch import Downstream, Function, PackageVariantSpec, Pipeline, Upstream
+from reconciler.objects import Files
+from reconciler.plan.changes import Change, Op
+from tests.support.identifiers import without_identifiers
+from tests.support.model import MAIN, ModelWorld, blueprint
+
+CATALOG = "gcr.io/kpt-fn/"
+APP = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"
+    "data:\n  color: {color} # kpt-set: ${{color}}\n  size: s\n"
+)
+
+PIPELINES: dict[str, list[dict[str, Any]]] = {
+    "ensure-name-substring": [
+        {"image": f"{CATALOG}ensure-name-substring:v0.2.0", "configMap": {"append": "-edge"}}
+    ],
+    "set-namespace": [{"image": f"{CATALOG}set-namespace:v0.4.1", "configMap": {"namespace": "shop"}}],
+    "set-labels": [{"image": f"{CATALOG}set-labels:v0.2.0", "configMap": {"team": "web"}}],
+    "apply-setters": [{"image": f"{CATALOG}apply-setters:v0.2.0", "configMap": {"color": "violet"}}],
+}
+PIPELINES["all of them"] = [function for functions in PIPELINES.values() for function in functions]
+
+
+def spec(revision: int, functions: list[dict[str, Any]]) -> PackageVariantSpec:
+    mutators = [
+        Function.model_validate({**function, "name": f"f{i}"}) for i, function in enumerate(functions)
+    ]
+    return PackageVariantSpec(
+        upstream=Upstream(repo="blueprints", package="web", revision=revision),
+        downstream=Downstream(repo="edge", package="web"),
+        pipeline=Pipeline(mutators=mutators),
+    )
+
+
+def app(name: str = "app", color: str = "red") -> str:
+    return APP.format(name=name, color=color)
+
+
+def start(functions: list[dict[str, Any]], before: Mapping[str, str], after: Mapping[str, str]) -> ModelWorld:
+    """Publish two revisions upstream and the package of the first one downstream."""
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge", deployment=True)
+    for number, files in enumerate((before, after), start=1):
+        world.publish("blueprints", "web", blueprint("web", **files), number)
+    world.variants["web"] = spec(1, functions)
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    world.run()
+    return world
+
+
+def update(world: ModelWorld, functions: list[dict[str, Any]]) -> tuple[Change, Files]:
+    """Ask for the second revision, and see that the run after it writes nothing."""
+    world.variants["web"] = spec(2, functions)
+    plan = world.run()
+    assert world.plan().is_empty
+    (change,) = plan.changes
+    return change, world.repositories["edge"].at(world.drafts("edge")[0]).packages["web"]
+
+
+def text(files: Files, path: str) -> str:
+    return without_identifiers(files[path].data.decode())
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_an_update_through_a_pipeline_is_no_conflict(name: str) -> None:
+    before = {"a_yaml": app(), "b_yaml": f"{app('one')}---\n{app('two')}"}
+    after = {
+        "a_yaml": app().replace("size: s", "size: m"),
+        "b_yaml": f"{app('one', 'green')}---\n{app('two')}",
+    }
+    world = start(PIPELINES[name], before, after)
+
+    change, files = update(world, PIPELINES[name])
+
+    assert (change.op, change.conflicts, change.unready) == (Op.UPDATE, (), ())
+    assert "size: m" in text(files, "a.yaml")
+    fresh = start(PIPELINES[name], after, after).repositories["edge"].at(MAIN).packages["web"]
+    assert {p: f.data for p, f in files.items() if p != "Kptfile"} == {
+        p: f.data for p, f in fresh.items() if p != "Kptfile"
+    }
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_resource_that_upstream_removed_goes(name: str) -> None:
+    before = {"a_yaml": f"{app('stays')}---\n{app('goes')}", "gone_yaml": app("gone")}
+    world = start(PIPELINES[name], before, {"a_yaml": app("stays")})
+
+    change, files = update(world, PIPELINES[name])
+
+    assert change.conflicts == ()
+    assert "gone.yaml" not in files
+    assert "goes" not in text(files, "a.yaml")
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_a_persons_edit_of_what_upstream_removed_is_still_asked_about(name: str) -> None:
+    world = start(PIPELINES[name], {"a_yaml": app(), "gone_yaml": app("gone")}, {"a_yaml": app()})
+    there = world.repositories["edge"].at(MAIN).packages["web"]["gone.yaml"].data.decode()
+    world.edit("edge", "web", {"gone.yaml": there.replace("size: s", "size: mine")})
+    world.run()
+
+    change, files = update(world, PIPELINES[name])
+
+    assert [(c.path, c.field, c.upstream) for c in change.conflicts] == [("gone.yaml", "", None)]
+    assert "size: mine" in text(files, "gone.yaml")
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_packages_from_before_get_identifiers_with_their_next_update(name: str) -> None:
+    world = start(PIPELINES[name], {"a_yaml": app()}, {"a_yaml": app().replace("size: s", "size: m")})
+    there = world.repositories["edge"].at(MAIN).packages["web"]
+    plain = {p: without_identifiers(f.data.decode()) for p, f in there.items() if p != "Kptfile"}
+    world.edit("edge", "web", plain)
+    untouched = world.run()
+    assert all("kpt-merge" not in text for text in plain.values())
+    assert not world.drafts("edge"), [c.message for c in untouched.changes]
+
+    change, files = update(world, PIPELINES[name])
+
+    assert change.conflicts == ()
+    assert files["a.yaml"].data.decode().count("# kpt-merge: /app\n") == 1
+    assert files["a.yaml"].data.decode().count("kind: ConfigMap") == 1
+
+
+def test_the_package_context_survives_a_renaming_function() -> None:
+    functions = PIPELINES["ensure-name-substring"]
+    world = start(functions, {"a_yaml": app()}, {"a_yaml": app(color="blue")})
+
+    change, files = update(world, functions)
+
+    assert change.conflicts == ()
+    assert "\n  name: kptfile.kpt.dev\n" in text(files, "package-context.yaml")
+    assert "\n  package-path: web\n" in text(files, "package-context.yaml")
+    assert "\n  name: app-edge\n" in text(files, "a.yaml")
