@@ -12,6 +12,93 @@ _FIELD = re.compile(
 )
 
 
+_NAME: Mapping[str, Any] = {"value": None, "fromField": None}
+_SELECTOR: Mapping[str, Any] = {"matchLabels": {}, "matchExpressions": None}
+_TARGET: Mapping[str, Any] = {
+    "package": {"repo": None, "name": None},
+    "repositories": _SELECTOR,
+    "objects": {
+        "selectors": [
+            {
+                "apiVersion": None,
+                "kind": None,
+                "name": None,
+                "namespace": None,
+                "labelSelector": _SELECTOR,
+                "labels": _SELECTOR,
+                "annotations": None,
+            }
+        ],
+        "repoName": _NAME,
+    },
+    "packageName": {"baseName": _NAME, "namePrefix": _NAME, "nameSuffix": _NAME},
+}
+_SHAPE: Mapping[str, Any] = {
+    "apiVersion": None,
+    "kind": None,
+    "metadata": {},
+    "status": None,
+    "spec": {
+        "upstream": {"package": {"repo": None, "name": None}, "revision": None, "ref": None, "tag": None},
+        "targets": [_TARGET],
+        "adoptionPolicy": None,
+        "deletionPolicy": None,
+        "labels": {},
+        "annotations": {},
+    },
+}
+"""The fields of v1alpha1 that have a translation; None stands for any value, {} for any keys."""
+
+
+def untranslated_fields(document: Mapping[str, Any]) -> list[str]:
+    """Return the paths of fields that `migrate_set` would lose or take for something else.
+
+    These are fields that v1alpha1 does not have, and selectors that say nothing: where v1alpha1
+    selected by them, v1alpha2 would select everything.
+    """
+    spec = _mapping(document.get("spec"))
+    upstream = _mapping(spec.get("upstream"))
+    both = [
+        f"spec.upstream.{key}" for key in ("ref", "tag") if upstream.get(key) and upstream.get("revision")
+    ]
+    strange = [*_strange(document, _SHAPE, ""), *both]
+    empty = _selecting_nothing(_sequence(spec.get("targets")))
+    return [*strange, *(path for path in empty if not any(lost.startswith(path) for lost in strange))]
+
+
+def _strange(value: Any, shape: Any, path: str) -> Iterator[str]:
+    """Yield the paths at which a value has another shape; null says nothing, so nothing is lost."""
+    if shape is None or value is None:
+        return
+    if shape == {}:
+        if not isinstance(value, Mapping):
+            yield path
+    elif isinstance(shape, list):
+        if not isinstance(value, list):
+            yield path
+            return
+        for index, item in enumerate(value):
+            yield from _strange(item, shape[0], f"{path}[{index}]")
+    elif not isinstance(value, Mapping):
+        yield path
+    else:
+        for key, child in value.items():
+            where = f"{path}.{key}" if path else str(key)
+            if key not in shape:
+                yield where
+            else:
+                yield from _strange(child, shape[key], where)
+
+
+def _selecting_nothing(targets: list[Any]) -> Iterator[str]:
+    for index, target in enumerate(map(_mapping, targets)):
+        where = f"spec.targets[{index}]"
+        if "repositories" in target and not target["repositories"]:
+            yield f"{where}.repositories"
+        elif not any(True for _ in _targets(target, {}, [])):
+            yield where
+
+
 def migrate_set(document: Mapping[str, Any]) -> str:
     """Return the v1alpha2 manifest that says the same, as YAML. Total.
 

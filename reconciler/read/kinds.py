@@ -8,13 +8,15 @@ from typing import Any
 from reconciler.api import porch
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import suggest
+from reconciler.api.validation import parse_model, suggest
 from reconciler.dependencies.dialects import GROUPS
-from reconciler.expand.migration import migrate_set
+from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.ids import GroupKind, group_of
 from reconciler.reasons import Reason
 
 _CLOSE = 0.85
+_SHOWN = 5
+"""How many fields a hint names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,18 @@ class Misfit:
 
 
 def _migrate_set(value: Mapping[str, Any]) -> str:
-    """Return how a set of the version that no Porch serves any more is written today."""
+    """Return how a set of the version that no Porch serves any more is written today.
+
+    The hint is a whole manifest only if that says the same.
+    """
+    current = {key: field for key, field in value.items() if key != "status"}
+    current["apiVersion"] = porch.PACKAGE_VARIANT_SET
+    if isinstance(parse_model(PackageVariantSet, current), PackageVariantSet):
+        return f"Its fields are those of {porch.PACKAGE_VARIANT_SET}: change its apiVersion."
+    if lost := untranslated_fields(value):
+        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        fields = ", ".join(lost[:_SHOWN])
+        return f"Write it as {porch.PACKAGE_VARIANT_SET}, by hand: {fields}{more} cannot be translated."
     return f"Write it as {porch.PACKAGE_VARIANT_SET}:\n{migrate_set(value)}"
 
 

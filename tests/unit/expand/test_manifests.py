@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant, PackageVariantSet
 from reconciler.cel import Environment
 from reconciler.expand import expand
 from reconciler.expand.manifests import to_manifest
-from reconciler.expand.migration import migrate_set
+from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.expand.validation import check_set, validate_set
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits
@@ -88,6 +90,34 @@ def test_an_old_set_is_translated_into_a_valid_one() -> None:
         ],
     }
     assert text.startswith("# v1alpha2 selects only in the namespace of the set and by labels: namespace")
+
+
+@pytest.mark.parametrize(
+    ("spec", "lost"),
+    [
+        (OLD["spec"], []),
+        (
+            {"targets": [{"repositorySelector": {"matchLabels": {"a": "b"}}}]},
+            ["spec.targets[0].repositorySelector"],
+        ),
+        ({"targets": [{"repositories": [{"name": "edge"}]}]}, ["spec.targets[0].repositories"]),
+        ({"targets": [{"repositories": {}}]}, ["spec.targets[0].repositories"]),
+        ({"targets": [{"repositories": {"tier": "edge"}}]}, ["spec.targets[0].repositories.tier"]),
+        ({"targets": [{"objects": {"selectors": []}}]}, ["spec.targets[0]"]),
+        ({"upstream": {"repo": "r", "package": "p"}}, ["spec.upstream.package", "spec.upstream.repo"]),
+        (
+            {"upstream": {"package": {"repo": "r", "name": "p"}, "revision": "v1", "ref": "x"}},
+            ["spec.upstream.ref"],
+        ),
+        (
+            {"targets": [{"package": {"repo": "edge"}, "template": {"injectors": [{"name": "x"}]}}]},
+            ["spec.targets[0].template"],
+        ),
+    ],
+)
+def test_fields_without_translation_are_named(spec: dict[str, Any], lost: list[str]) -> None:
+    assert set(lost) <= set(untranslated_fields({**OLD, "spec": spec}))
+    assert bool(lost) == bool(untranslated_fields({**OLD, "spec": spec}))
 
 
 def test_whatever_is_given_something_is_printed() -> None:

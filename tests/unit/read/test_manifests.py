@@ -227,7 +227,30 @@ BAD = [
         13,
         Reason.UNSUPPORTED_VERSION,
         "config.porch.kpt.dev/v1alpha1 is not supported",
-        "Write it as config.porch.kpt.dev/v1alpha2",
+        "Write it as config.porch.kpt.dev/v1alpha2:\napiVersion: ",
+        "PackageVariantSet platform/web",
+    ),
+    Bad(
+        "a set of the old version with the fields of the new one",
+        SET.replace("v1alpha2", "v1alpha1")
+        + "  targets:\n  - repositorySelector:\n      matchLabels: {a: b}\n",
+        1,
+        13,
+        Reason.UNSUPPORTED_VERSION,
+        "config.porch.kpt.dev/v1alpha1 is not supported",
+        "Its fields are those of config.porch.kpt.dev/v1alpha2: change its apiVersion.",
+        "PackageVariantSet platform/web",
+    ),
+    Bad(
+        "a set of the old version with fields of both",
+        SET.replace("v1alpha2", "v1alpha1")
+        + "  adoptionPolicy: adoptExisting\n  targets:\n  - repositorySelector:\n      matchLabels: {a: b}\n",
+        1,
+        13,
+        Reason.UNSUPPORTED_VERSION,
+        "config.porch.kpt.dev/v1alpha1 is not supported",
+        "Write it as config.porch.kpt.dev/v1alpha2, by hand: "
+        "spec.targets[0].repositorySelector cannot be translated.",
         "PackageVariantSet platform/web",
     ),
     Bad(
