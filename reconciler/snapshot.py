@@ -42,6 +42,9 @@ class Snapshot:
     holds (apiVersion, kind). `taken` is when the oldest complete list was made, `time` when the
     snapshot last changed in Git, both in seconds. `versions` are those of what the cluster runs, by
     name. `problems` are its files that are not understood.
+
+    The snapshot of a control repository also holds those of single clusters, in `clusters`: each is
+    read from a directory of its own and says nothing about any other. `path` is its directory.
     """
 
     present: bool = False
@@ -54,6 +57,28 @@ class Snapshot:
     cluster: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    clusters: Mapping[str, "Snapshot"] = field(default_factory=dict)
+    path: str = ""
+
+    def of(self, cluster: str) -> "Snapshot":
+        """Return what is known of a cluster: its own snapshot, else the one that stands for all.
+
+        That is the one at the root. Where every snapshot has a directory, a cluster without one is
+        unknown: its snapshot is not `present`, and has its name.
+        """
+        own = self.clusters.get(cluster)
+        if own is not None:
+            return own
+        if not self.clusters or (self.present and self.cluster not in self.clusters):
+            return self
+        return Snapshot(cluster=cluster, path=f"{self.path}/{cluster}")
+
+    def exactly(self, cluster: str) -> "Snapshot":
+        """Return the snapshot of this cluster and of no other; one that names no cluster is of each."""
+        found = self.of(cluster)
+        if found.present and found.cluster in ("", cluster):
+            return found
+        return Snapshot(cluster=cluster, path=f"{self.path}/{cluster}")
 
     def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:
         """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""

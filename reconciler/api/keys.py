@@ -59,6 +59,12 @@ KEYS: Mapping[str, Key] = {
         _of_words("paused", {_VARIANT, _SET, _REPOSITORY}, "true", "false"),
         _matching("allow-deletes", {_SET}, "[0-9]{1,9}", 'a whole number in quotes, such as "12"'),
         _text("cel-extensions", {_SET}),
+        _matching(
+            "clusters",
+            {_SET},
+            r"\s*[a-z0-9][-a-z0-9.]*\s*(,\s*[a-z0-9][-a-z0-9.]*\s*)*",
+            "names of clusters, separated by commas, such as edge-1,edge-2",
+        ),
         _text("retry", {_VARIANT}),
         _of_words("on-conflict", {_VARIANT, _KPTFILE, RESOURCE}, "ask", "upstream", "local", "fail"),
         _matching(

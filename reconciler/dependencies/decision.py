@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from reconciler.dependencies.decider import PLAIN, Decider, Wishes, names_of
 from reconciler.dependencies.establish import Before
 from reconciler.dependencies.fleet import Memo, outdated
+from reconciler.dependencies.hints import name_cluster
 from reconciler.dependencies.invariants import breaches, breaches_of_step, generation_breach
 from reconciler.dependencies.lockfile import (
     LOCKS_DIRECTORY,
@@ -293,9 +294,13 @@ class _Run:
         )
         after = Locked(lock, one.found.resolution)
         check(old, after, is_sound=one.is_sound)
-        explanations = one.solution.explanations
+        problems = tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in one.problems)
+        explanations = tuple(
+            replace(e, hints=tuple(name_cluster(hint, world.cluster) for hint in e.hints))
+            for e in one.solution.explanations
+        )
         decided = ScopeDecision(world.cluster, old, after, explanations, finished=not one.is_open)
-        return decided, one.problems, (*one.solution.warnings, *one.found.warnings)
+        return decided, problems, (*one.solution.warnings, *one.found.warnings)
 
     def retire(self, old: Locked, *, keeps: bool) -> ScopeDecision:
         """Return what is left of a cluster where nobody asks for a package: what must stay, or nothing."""

@@ -6,7 +6,7 @@ from reconciler.dependencies.model import ApiNeed, Candidate, InterfaceNeed, Nee
 from reconciler.dependencies.question import Demand, Fact, FactKind, Question
 from reconciler.dependencies.versions import doubts
 from reconciler.dependencies.versions.doubts import only_prereleases, only_with_build
-from reconciler.dependencies.world import World
+from reconciler.dependencies.world import Presence, World
 
 _OF_KIND = {
     FactKind.DOWNGRADE: (
@@ -25,6 +25,18 @@ _OF_KIND = {
     FactKind.CYCLE: "Ask for a version of one of them that does not need the others",
     FactKind.PLATFORM: "Upgrade the cluster, or ask for a version that supports it",
 }
+
+
+_UNSEEN = (
+    "Nothing is known of what cluster CLUSTER serves: import its snapshot with "
+    "`reconciler snapshot import --cluster CLUSTER --api-resources FILE`"
+)
+"""Names no cluster: what is decided for one may be decided for another; see `name_cluster`."""
+
+
+def name_cluster(hint: str, cluster: str) -> str:
+    """Return a hint with the name of the cluster that it is for."""
+    return hint.replace(_UNSEEN, _UNSEEN.replace("CLUSTER", cluster))
 
 
 def hints(world: World, question: Question, facts: tuple[Fact, ...]) -> tuple[str, ...]:
@@ -76,6 +88,8 @@ def _about_need(world: World, need: Need, demand: Demand) -> Iterator[str]:
                     {str(g) for c in _all(world) for g in c.provides if g.group_kind == need.gvk.group_kind}
                 )
                 kin += sorted(str(g) for g in world.presence.apis if g.group_kind == need.gvk.group_kind)
+                if not kin and world.presence == Presence():
+                    yield _UNSEEN
                 yield f"There is {', '.join(kin)}" if kin else f"No known package brings {need.gvk}"
         case InterfaceNeed():
             makers = sorted({c.id.name for c in _all(world) if any(i.id == need.id for i in c.interfaces)})

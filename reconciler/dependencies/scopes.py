@@ -37,13 +37,9 @@ class Fleet:
     @property
     def only(self) -> str:
         """The cluster of a manifest that names none: the snapshot's, else the only one there is, else ""."""
-        if self.snapshot.cluster:
+        if len(self.snapshot.clusters) <= 1 and self.snapshot.cluster:
             return self.snapshot.cluster
         return next(iter(self.environments)) if len(self.environments) == 1 else ""
-
-    def shows(self, cluster: str) -> bool:
-        """Tell whether the snapshot is of this cluster; one that names none is of every cluster."""
-        return self.snapshot.present and self.snapshot.cluster in ("", cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +166,7 @@ def _worlds(
     for cluster, scope in sorted(scopes.items()):
         installs = tuple(several[0] for _, several in sorted(scope.installs.items()) if len(several) == 1)
         if cluster and installs:
-            offered = packages_of(fleet.snapshot, installs) if fleet.shows(cluster) else ()
+            offered = packages_of(fleet.snapshot.exactly(cluster), installs)
             own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
                 catalogues[own] = catalogue([*sorted(own, key=str), *shared])
@@ -183,13 +179,14 @@ def _world(
 ) -> World:
     environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
     choices = replace(fleet.choices, defaults=index.defaults_of(cluster, environment).effective())
-    if not fleet.shows(cluster):
+    snapshot = fleet.snapshot.exactly(cluster)
+    if not snapshot.present:
         return World(installs, own, choices=choices, cluster=cluster)
-    presence = presence_of(fleet.snapshot, ours=installs)
+    presence = presence_of(snapshot, ours=installs)
     standing = {found.id for found in presence.installations}
-    chosen = (one for one in chosen_before(fleet.snapshot) if one.id not in standing)
+    chosen = (one for one in chosen_before(snapshot) if one.id not in standing)
     pins = imported_pins(chosen, own)
-    observed = revisions_of(fleet.snapshot)
+    observed = revisions_of(snapshot)
     return World(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
 
 

@@ -5,10 +5,12 @@ from typing import NamedTuple
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.expand.authored import is_paused
 from reconciler.expand.owners import set_key, variant_key
+from reconciler.expand.targets import named_clusters
 from reconciler.expand.variants import Desired
 from reconciler.ids import GroupKind, ObjectKey, ObjectName, group_of
 from reconciler.inventory import Inventory, Sourced
 from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord
 
 _REPOSITORIES = GroupKind(GROUP, "Repository")
@@ -75,13 +77,22 @@ class Evidence:
             selector = target.object_selector
             if selector is None or selector.api_version == REPOSITORY:
                 continue
-            snapshot = self._inventory.snapshot
             kind = GroupKind(group_of(selector.api_version or ""), selector.kind or "")
-            if not snapshot.is_complete(kind, pvs.key.namespace):
-                message = f"The snapshot does not list {kind} in {pvs.key.namespace} completely"
-                return Kept(Reason.SNAPSHOT_INCOMPLETE, message)
-            if self._is_stale():
-                return Kept(Reason.SNAPSHOT_STALE, "The snapshot is older than snapshot.maxAge")
+            for cluster in named_clusters(pvs.manifest) or ("",):
+                if kept := self._why_absence_in(cluster, kind, pvs.key.namespace):
+                    return kept
+        return None
+
+    def _why_absence_in(self, cluster: str, kind: GroupKind, namespace: str) -> Kept | None:
+        """Return why an object that is not in a cluster's snapshot may be there; "" is the main one."""
+        snapshot = self._inventory.snapshot
+        snapshot = snapshot.exactly(cluster) if cluster else snapshot
+        of_cluster = f" of cluster {cluster}" if cluster else ""
+        if not snapshot.is_complete(kind, namespace):
+            message = f"The snapshot{of_cluster} does not list {kind} in {namespace} completely"
+            return Kept(Reason.SNAPSHOT_INCOMPLETE, message)
+        if self._is_stale(snapshot):
+            return Kept(Reason.SNAPSHOT_STALE, f"The snapshot{of_cluster} is older than snapshot.maxAge")
         return None
 
     def _why_repository_counts(
@@ -110,8 +121,8 @@ class Evidence:
             return Kept(Reason.SNAPSHOT_INCOMPLETE, message)
         return None
 
-    def _is_stale(self) -> bool:
-        snapshot, control = self._inventory.snapshot, self._inventory.control
+    def _is_stale(self, snapshot: Snapshot) -> bool:
+        control = self._inventory.control
         heads = [view.head.time for view in self._inventory.repositories.values() if view.head]
         newest = max([control.commit.time, snapshot.time, *heads])
         taken = snapshot.time if snapshot.taken is None else snapshot.taken

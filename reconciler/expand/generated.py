@@ -12,7 +12,7 @@ from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.owners import EXTENSIONS, Asked, Candidate, set_key
 from reconciler.expand.rendering import Rendered, Renderer, RenderError, missing_repository
-from reconciler.expand.targets import Context, UnrollError, Visible, unroll
+from reconciler.expand.targets import Context, UnrollError, Visible, named_clusters, unroll
 from reconciler.expand.upstream import describe_missing, find_upstream
 from reconciler.expand.validation import check_set, validate_set, validate_variant
 from reconciler.expand.validation.extra import check_name
@@ -75,7 +75,13 @@ class _Set:
             return self.stall(self.missing_upstream(view))
         try:
             contexts = unroll(
-                self.spec, Visible(self.pvs.key.namespace, self.repositories, self.inventory.snapshot)
+                self.spec,
+                Visible(
+                    self.pvs.key.namespace,
+                    self.repositories,
+                    self.inventory.snapshot,
+                    named_clusters(self.pvs.manifest),
+                ),
             )
         except UnrollError as error:
             return self.stall(error.finding)

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reconciler.api.meta import LabelSelector
-from reconciler.api.porch import REPOSITORY, ObjectSelector, PackageVariantSetSpec, Target, VariantTemplate
+from reconciler.api.porch import (
+    REPOSITORY,
+    ObjectSelector,
+    PackageVariantSet,
+    PackageVariantSetSpec,
+    Target,
+    VariantTemplate,
+)
 from reconciler.errors import Location
 from reconciler.expand.findings import Finding
 from reconciler.expand.selectors import SelectorError, compile_selector
@@ -14,6 +21,10 @@ from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot, SnapshotObject
 
+CLUSTERS = "reconciler.dev/clusters"
+"""Annotation of a set: the clusters in whose snapshots its object selectors look, separated by commas."""
+CLUSTER = "reconciler.dev/cluster"
+"""Annotation that objects of such sets have in expressions: the cluster that they are in."""
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
@@ -26,10 +37,16 @@ class Selected(NamedTuple):
     annotations: Mapping[str, str]
     location: Location
     time: int = 0
+    cluster: str = ""
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{where} ({self.location})"
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """Where it stands among what its selector selects: by name, as in Porch."""
+        return self.name, self.namespace, self.cluster
 
     def as_input(self) -> Mapping[str, Any]:
         """Return the value of a CEL variable: metadata only, by Porch's reasons of safety."""
@@ -61,11 +78,21 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What a set may see: the Repositories of its namespace and the snapshot. Nothing of other namespaces."""
+    """What a set may see: the Repositories of its namespace and the snapshot. Nothing of other namespaces.
+
+    `clusters` are those whose objects it selects; empty for the ones of the snapshot itself.
+    """
 
     namespace: str
     repositories: Mapping[str, RepositoryView]
     snapshot: Snapshot
+    clusters: tuple[str, ...] = ()
+
+
+def named_clusters(pvs: PackageVariantSet) -> tuple[str, ...]:
+    """Return the clusters whose objects a set selects, sorted; none where it does not say."""
+    text = (pvs.metadata.annotations or {}).get(CLUSTERS, "")
+    return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
 
 class UnrollError(Exception):
@@ -137,19 +164,23 @@ def _objects(selector: ObjectSelector, path: FieldPath, visible: Visible) -> Ite
     if (api_version, kind) == (REPOSITORY, "Repository"):
         yield from _named(_repositories(visible), selector.name)
         return
-    if not is_served(visible.snapshot, api_version, kind, visible.namespace):
-        raise UnrollError(_no_match(api_version, kind, path, visible.snapshot))
-    found = visible.snapshot.of_kind(api_version, kind)
-    mine = (item for item in found if item.namespace in {visible.namespace, ""})
-    yield from _named((_selected(item, visible.snapshot.time) for item in mine), selector.name)
+    for cluster in visible.clusters or ("",):
+        snapshot = visible.snapshot.exactly(cluster) if cluster else visible.snapshot
+        if not is_served(snapshot, api_version, kind, visible.namespace):
+            raise UnrollError(_no_match(api_version, kind, path, snapshot))
+        found = snapshot.of_kind(api_version, kind)
+        mine = (item for item in found if item.namespace in {visible.namespace, ""})
+        yield from _named((_selected(item, snapshot.time, cluster) for item in mine), selector.name)
 
 
 def _named(objects: Iterator[Selected], name: str | None) -> Iterator[Selected]:
     return (item for item in objects if not name or item.name == name)
 
 
-def _selected(item: SnapshotObject, time: int) -> Selected:
-    return Selected(item.name, item.namespace, item.labels, item.annotations, item.location, time)
+def _selected(item: SnapshotObject, time: int, cluster: str) -> Selected:
+    """Return what is seen of an object; its annotation says which cluster it is in, where that is asked."""
+    notes = {**item.annotations, CLUSTER: cluster} if cluster else item.annotations
+    return Selected(item.name, item.namespace, item.labels, notes, item.location, time, cluster)
 
 
 def _filter(objects: Iterator[Selected], selector: LabelSelector, path: FieldPath) -> tuple[Selected, ...]:
@@ -157,7 +188,7 @@ def _filter(objects: Iterator[Selected], selector: LabelSelector, path: FieldPat
         matches = compile_selector(selector)
     except SelectorError as error:
         raise UnrollError(Finding((*path, *error.field), str(error))) from error
-    return tuple(sorted((item for item in objects if matches(item.labels)), key=lambda item: item[:2]))
+    return tuple(sorted((item for item in objects if matches(item.labels)), key=lambda item: item.order))
 
 
 def is_served(snapshot: Snapshot, api_version: str, kind: str, namespace: str) -> bool:
@@ -185,10 +216,22 @@ def _defines(spec: Mapping[str, Any], group: str, kind: str) -> bool:
 
 
 def _no_match(api_version: str, kind: str, path: FieldPath, snapshot: Snapshot) -> Finding:
-    hint = (
-        "Install the kind's CustomResourceDefinition, or list the kind when importing the snapshot."
-        if snapshot.present
-        else "Publish a snapshot of the cluster: an objectSelector selects nothing without one."
-    )
+    hint = _no_match_hint(snapshot, GroupKind(group_of(api_version), kind))
     message = f'no matches for kind "{kind}" in version "{api_version}"'
     return Finding(path, message, Reason.NO_MATCHING_TARGETS, hint)
+
+
+def _no_match_hint(snapshot: Snapshot, kind: GroupKind) -> str:
+    if snapshot.present:
+        return (
+            f"Install the CustomResourceDefinition of {kind} in the cluster, or list the kind when the "
+            f"snapshot is imported: --kinds {kind}."
+        )
+    if snapshot.clusters:
+        names = ",".join(sorted(snapshot.clusters))
+        return f"Say in which clusters it selects: annotate the set with {CLUSTERS}: {names}"
+    of_cluster = f" --cluster {snapshot.cluster}" if snapshot.cluster else ""
+    return (
+        f"There is no snapshot in {snapshot.path}: import one with "
+        f"`reconciler snapshot import{of_cluster} --kinds {kind}`."
+    )

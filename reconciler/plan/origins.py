@@ -10,6 +10,7 @@ from reconciler.inventory import Inventory
 from reconciler.objects import Files
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, injected_field
+from reconciler.render.package import cluster_snapshot
 from reconciler.render.pipeline import function_name
 from reconciler.render.points import find_points
 from reconciler.resolve.deliveries import cluster_of
@@ -115,8 +116,9 @@ class _Story:
 
     def injection(self) -> Iterator[Origin]:
         injectors, namespace = self.variant.spec.injectors or (), self.variant.key.namespace
+        snapshot = cluster_snapshot(self.resolved, self.inventory)
         for point in find_points(self.files):
-            filling = choose_source(point, injectors, self.inventory.snapshot, namespace)
+            filling = choose_source(point, injectors, snapshot, namespace)
             name = f"{point.resource.get('kind')}/{point.resource['metadata'].get('name')}"
             found = filling.source
             if found is None:

@@ -4,7 +4,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
@@ -60,8 +60,10 @@ class _Objects:
 def read_snapshot(objects: Objects, commit: Oid, policy: Policy) -> Snapshot:
     """Return the snapshot below the policy's path; one without `present` if there is none.
 
-    Every file is read for itself: one that is not understood is a problem of the snapshot and makes
-    it `unreadable`, so that nothing counts as absent, while its other objects are there.
+    A directory with a snapshot.yaml is the snapshot of the cluster that it is called after; if there is
+    just one and nothing beside it, it also stands for all that name no cluster. Every file is read for
+    itself: one that is not understood is a problem of its snapshot and makes that `unreadable`, so that
+    nothing counts as absent there, while its other objects are there.
 
     Raises:
         UnavailableError: The control repository cannot be read.
@@ -69,31 +71,93 @@ def read_snapshot(objects: Objects, commit: Oid, policy: Policy) -> Snapshot:
     path = policy.snapshot_path
     tree = objects.subtree(commit, path) if path else None
     if tree is None:
-        return Snapshot()
+        return Snapshot(path=path)
+    walked = list(Walk(SUFFIXES, depth=policy.limits.path_depth).below(objects, tree, path))
+    objects.ensure(file.oid for file in walked if isinstance(file, FoundFile))
+    homes = {directory: _inside(walked, directory) for directory in _cluster_directories(walked, path)}
+    beside = [file for file in walked if not any(file in inside for inside in homes.values())]
+    times = objects.last_touched(commit, [path, *homes])
     with _no_collection():
-        found, header = _read_files(objects, tree, path, policy)
-        kinds = found.by_kind()
+        clusters = {
+            directory.rpartition("/")[2]: _read_cluster(objects, inside, directory, policy, times)
+            for directory, inside in homes.items()
+        }
+        if not beside and len(clusters) == 1:
+            root = next(iter(clusters.values()))
+        elif beside or not clusters:
+            root = _read_one(objects, beside, path, policy, times)
+        else:
+            root = Snapshot(path=path)
+    problems = {*root.problems, *(problem for one in clusters.values() for problem in one.problems)}
+    return replace(root, clusters=clusters, path=path, problems=tuple(sorted(problems)))
+
+
+def _cluster_directories(walked: Iterable[FoundFile | Unread], path: str) -> list[str]:
+    """Return the directories of single clusters: where one has a header, all that are called like clusters.
+
+    A directory that lost its header must not become everybody's. Directories of kinds begin with a
+    capital letter, as kinds do.
+    """
+    below = [file.path.removeprefix(f"{path}/").split("/") for file in walked]
+    if not any(parts[1:] == [FILE] for parts in below):
+        return []
+    return sorted({f"{path}/{parts[0]}" for parts in below if parts[1:] and not parts[0][:1].isupper()})
+
+
+def _inside(walked: Iterable[FoundFile | Unread], directory: str) -> list[FoundFile | Unread]:
+    return [file for file in walked if file.path.startswith(f"{directory}/")]
+
+
+def _read_cluster(
+    objects: Objects,
+    walked: Iterable[FoundFile | Unread],
+    path: str,
+    policy: Policy,
+    times: Mapping[str, int],
+) -> Snapshot:
+    """Return the snapshot in a cluster's directory; of another cluster's, absence says nothing."""
+    found = _read_one(objects, walked, path, policy, times)
+    name = path.rpartition("/")[2]
+    if found.cluster in ("", name):
+        return replace(found, cluster=name)
+    message = f"This is the snapshot of cluster {found.cluster}, in the directory of cluster {name}"
+    problem = Problem(
+        Location(f"{path}/{FILE}"), Reason.INVALID_SNAPSHOT, message, f"Import it into {found.cluster}/."
+    )
+    return replace(found, cluster=name, unreadable=True, problems=(*found.problems, problem))
+
+
+def _read_one(
+    objects: Objects,
+    walked: Iterable[FoundFile | Unread],
+    path: str,
+    policy: Policy,
+    times: Mapping[str, int],
+) -> Snapshot:
+    found, header = _read_files(objects, walked, path, policy)
+    kinds = found.by_kind()
     complete, wrong = _complete(header, kinds)
-    problems = (*header.problems, *(found.problems or wrong))
     return Snapshot(
         present=True,
         objects=kinds,
         complete=complete,
         served=header.served,
         taken=_oldest(header),
-        time=objects.last_touched(commit, [path]).get(path, 0),
+        time=times.get(path, 0),
         unreadable=bool(found.problems),
         cluster=header.cluster,
         versions=header.versions,
-        problems=tuple(sorted(problems)),
+        problems=tuple(sorted((*header.problems, *(found.problems or wrong)))),
+        path=path,
     )
 
 
-def _read_files(objects: Objects, tree: Oid, path: str, policy: Policy) -> tuple[_Objects, Header]:
+def _read_files(
+    objects: Objects, walked: Iterable[FoundFile | Unread], path: str, policy: Policy
+) -> tuple[_Objects, Header]:
     limits = policy.limits
-    walked = list(Walk(SUFFIXES, depth=limits.path_depth).below(objects, tree, path))
+    walked = tuple(walked)
     files = sorted(f for f in walked if isinstance(f, FoundFile))
-    objects.ensure(file.oid for file in files)
     found, header = _Objects(), Header()
     for file in walked:
         if isinstance(file, Unread):

@@ -114,9 +114,18 @@ def choose_source(
     """Choose the object of the first injector that fits the point and names one in the namespace."""
     if not injectors:
         return Filling(point, error="no injectors defined")
+    if not snapshot.present and snapshot.cluster:
+        return Filling(point, error=f"there is no snapshot of cluster {snapshot.cluster} in {snapshot.path}")
     api_version, kind = str(point.resource.get("apiVersion", "")), str(point.resource.get("kind", ""))
     if snapshot.served is not None and (api_version, kind) not in snapshot.served:
         return Filling(point, error=f"the cluster has no schema for {api_version}.{kind}")
+    return _chosen_object(point, injectors, snapshot, namespace)
+
+
+def _chosen_object(
+    point: InjectionPoint, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
+) -> Filling:
+    api_version, kind = str(point.resource.get("apiVersion", "")), str(point.resource.get("kind", ""))
     objects = {o.name: o for o in snapshot.of_kind(api_version, kind) if o.namespace == namespace}
     if not objects:
         return Filling(point, error=f"no in-cluster resources of type {api_version}.{kind}")

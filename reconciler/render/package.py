@@ -28,6 +28,7 @@ from reconciler.render.update.settle import policy_at
 from reconciler.resolve.needs import has_main_moved, variant_trees
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant
+from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord
 
 Contents = Mapping[Oid, Files]
@@ -113,8 +114,13 @@ def render_release(release: Release, contents: Contents) -> Package | Blocked:
 def input_time(resolved: ResolvedVariant, inventory: Inventory) -> int:
     """Return the newest committer time of a variant's inputs, in seconds; never the clock (law 5)."""
     variant = resolved.variant
-    injected = [inventory.snapshot.time] if variant.spec.injectors else []
+    injected = [cluster_snapshot(resolved, inventory).time] if variant.spec.injectors else []
     return max([*variant.times, variant.source.time, resolved.pin.commit.time, *injected])
+
+
+def cluster_snapshot(resolved: ResolvedVariant, inventory: Inventory) -> Snapshot:
+    """Return the snapshot of the cluster that a variant's downstream repository belongs to."""
+    return inventory.snapshot.of(inventory.repositories[resolved.view].cluster)
 
 
 def known_package(tree: Oid, record: PackageVariantRecord) -> Package:
@@ -326,7 +332,8 @@ def _mutate(start: _Draught, resolved: ResolvedVariant, inventory: Inventory) ->
             return changed
         files = changed
     variant = resolved.variant
-    injected = inject_config(files, variant.spec.injectors or (), inventory.snapshot, variant.key.namespace)
+    snapshot = cluster_snapshot(resolved, inventory)
+    injected = inject_config(files, variant.spec.injectors or (), snapshot, variant.key.namespace)
     if isinstance(injected, Blocked):
         return injected
     context = resolved.variant.spec.package_context

@@ -53,7 +53,7 @@ def input_facts(
         "deployment": view.deployment,
         "upstream": [*pin.package, pin.repo, pin.ref, pin.revision, pin.commit.oid, pin.tree],
         "spec": {name: spec[name] for name in kept if name in spec},
-        "objects": _injected(variant, inventory.snapshot, objects),
+        "objects": _injected(variant, inventory.snapshot.of(view.cluster), objects),
     }
     if inventory.policy.on_conflict is not OnConflict.ASK:
         policies["default"] = inventory.policy.on_conflict
@@ -128,6 +128,8 @@ def _injected(variant: DesiredVariant, snapshot: Snapshot, objects: ObjectIndex)
     """Return identity and digest of every object that an injector of the variant may name."""
     if not variant.spec.injectors:
         return []
+    if not snapshot.present and snapshot.cluster:
+        return [snapshot.path]
     namespace = variant.key.namespace
     found = _named(variant, objects)
     kinds = [[o.api_version, o.kind] for o in objects.get(ObjectName(namespace, ""), ())]

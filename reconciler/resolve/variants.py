@@ -1,5 +1,6 @@
 """Resolution: every desired variant meets its upstream, its downstream and its base."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,7 +44,7 @@ def resolve(inventory: Inventory, desired: Desired) -> Resolution:
     publications = find_publications(wanted, desired, inventory)
     releases = tuple(find_releases(wanted, desired, inventory))
     inventory = foresee(publications, inventory)
-    lookups = Lookups(index_objects(inventory.snapshot), index_sources(inventory))
+    lookups = Lookups(_index_clusters(inventory), index_sources(inventory))
     waiting: list[WaitingVariant] = []
     for variant in sorted(desired.variants, key=lambda v: v.key):
         outcome = resolve_variant(variant, inventory, lookups)
@@ -71,10 +72,23 @@ def variant_key(variant: DesiredVariant) -> ObjectKey:
 
 
 class Lookups(NamedTuple):
-    """What every variant asks, indexed once."""
+    """What every variant asks, indexed once; objects by the cluster of a downstream repository."""
 
-    objects: ObjectIndex
+    objects: Mapping[str, ObjectIndex]
     sources: Sources
+
+
+def _index_clusters(inventory: Inventory) -> dict[str, ObjectIndex]:
+    """Return the objects of each cluster; clusters without a snapshot of their own share one index."""
+    shared: ObjectIndex | None = None
+    found: dict[str, ObjectIndex] = {}
+    for cluster in {view.cluster for view in inventory.repositories.values()}:
+        if cluster in inventory.snapshot.clusters:
+            found[cluster] = index_objects(inventory.snapshot.clusters[cluster])
+        else:
+            shared = index_objects(inventory.snapshot.of(cluster)) if shared is None else shared
+            found[cluster] = shared
+    return found
 
 
 def resolve_variant(
@@ -100,7 +114,7 @@ def resolve_variant(
     where = PackageKey(view.url, path)
     local = package.main_tree or adopted_directory(variant, view, path)
     candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
-    facts = input_facts(variant, view, where, pin, inventory, objects=lookups.objects)
+    facts = input_facts(variant, view, where, pin, inventory, objects=lookups.objects[view.cluster])
     if candidates:
         facts["candidates"] = [candidate.tree for candidate in candidates]
     inputs = inputs_digest(facts)
@@ -116,7 +130,7 @@ def resolve_variant(
         draft_base=draft_base,
         inputs=inputs,
         facts=told_facts(facts, inputs, record),
-        objects=named_objects(variant, lookups.objects),
+        objects=named_objects(variant, lookups.objects[view.cluster]),
         asked_from=_asked_from(draft, record),
         moved=find_moved_tag((draft_header, package.main_header), pin, variant),
         offers=choice.offers,

@@ -182,7 +182,7 @@ def test_a_config_map_keeps_its_data(world: Make) -> None:
 def test_no_snapshot_is_not_an_empty_one(world: Make) -> None:
     made = world({"a.yaml": "", "snapshot/README.md": "hello"})
 
-    assert read(made, Policy(snapshot_path="elsewhere")) == Snapshot()
+    assert read(made, Policy(snapshot_path="elsewhere")) == Snapshot(path="elsewhere")
     empty = read(made)
     assert (empty.present, empty.objects, empty.problems) == (True, {}, ())
     assert not empty.is_complete(KIND, "default")
