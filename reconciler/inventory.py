@@ -269,7 +269,8 @@ class Control:
     """The control repository: where manifests, snapshot and state come from.
 
     `readable` is False if any manifest path could not be read at all; `broken` are the files
-    that did not parse, or are not read any more: what their manifests owned is kept. `published`
+    that did not parse, or are not read any more: what their manifests owned is kept. `removed` are
+    files that declared a recorded variant and are gone, with the commit that removed each. `published`
     tells whether `commit` is on the branch as everybody else has it.
     """
 
@@ -281,6 +282,7 @@ class Control:
     status: Oid | None = None
     readable: bool = True
     broken: frozenset[str] = frozenset()
+    removed: Mapping[str, Oid] = field(default_factory=dict)
     published: bool = True
 
 

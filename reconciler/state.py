@@ -52,7 +52,8 @@ class PackageVariantRecord(_Record):
     """One PackageVariant as last applied: our finalizer (D3).
 
     It leaves only when its deletion or orphaning is observed downstream. `manifest` is the
-    file that declared it (the set's file for a generated one), `set_name` the set or "".
+    file that declared it (the set's file for a generated one), `set_name` the set or "", `target` the
+    kind and name of the object that the set selected for it, if any.
     `inputs` is a digest of all that its package was rendered from, `local_tree` the package on
     main that it was rendered onto ("" for none) and `output_tree` the result: where all three
     still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
@@ -74,6 +75,7 @@ class PackageVariantRecord(_Record):
     uid: str
     manifest: str
     set_name: str = ""
+    target: str = ""
     requested_by: tuple[str, ...] = ()
     url: str
     path: str

@@ -4,6 +4,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.expand.absence import explain_absence
 from reconciler.expand.evidence import Evidence
 from reconciler.expand.guard import Refused, guard_deletions, refused_variants
 from reconciler.expand.variants import Desired, DesiredVariant
@@ -142,7 +143,11 @@ def _settle(
                 VariantChange(record.key, Reason.OWNER_CHANGED, message, record=record, successor=heir)
             )
         else:
-            delete.append(VariantChange(record.key, Reason.NOT_DESIRED, record=record))
+            delete.append(
+                VariantChange(
+                    record.key, Reason.NOT_DESIRED, explain_absence(record, inventory), record=record
+                )
+            )
     return transfer, keep, delete
 
 

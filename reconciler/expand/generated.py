@@ -127,6 +127,7 @@ class _Set:
             spec=rendered.spec,
             source=self.pvs.source,
             set_key=self.pvs.key,
+            target=self.target_object(context),
             paused=self.paused or is_paused(view.manifest.metadata),
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
@@ -134,6 +135,15 @@ class _Set:
         )
         place = PackageKey(view.url, view.full_path(package))
         return Candidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
+
+    def target_object(self, context: Context) -> str:
+        """Return kind and name of the object that a target selected; "" where it names repositories."""
+        if context.selected is None:
+            return ""
+        selector = (self.spec.targets or ())[context.number].object_selector
+        kind = (selector.kind if selector else "") or "Repository"
+        name = ObjectName(context.selected.namespace or self.pvs.key.namespace, context.selected.name)
+        return f"{kind} {name}" if context.selected.namespace or not selector else f"{kind} {name.name}"
 
     def check(self, name: str, spec: PackageVariantSpec, context: Context) -> None:
         """Refuse a variant that Porch would create and then fail.

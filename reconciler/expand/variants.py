@@ -16,6 +16,7 @@ class DesiredVariant:
 
     `spec` is valid and has its defaults filled in. `source` is the manifest to blame and
     `times` are committer times of its own inputs (manifest, target object), in seconds.
+    `target` is the kind and name of the object that its set selected, if any.
     `requested_by` are the ways from other variants to one that is there because they need it.
     """
 
@@ -24,6 +25,7 @@ class DesiredVariant:
     spec: PackageVariantSpec
     source: Source
     set_key: ObjectName | None = None
+    target: str = ""
     paused: bool = False
     times: tuple[int, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)

@@ -186,6 +186,10 @@ class Database(ABC):
         """Return for each path the committer time of the commit that last touched it, in one walk."""
         return history.last_touched(self, self.changed_paths, commit, paths)
 
+    def last_touching(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, Oid]:
+        """Return for each path the commit that last touched it, in one walk."""
+        return history.last_touching(self, self.changed_paths, commit, paths)
+
     def changed_paths(self, old: Oid | None, new: Oid | None, paths: Iterable[str]) -> set[str]:
         """Return those of `paths` at which two trees differ; equal directories are not descended."""
         if old == new:

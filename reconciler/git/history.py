@@ -77,12 +77,19 @@ def merge_base(log: Log, main: Container[Oid], tip: Oid) -> Oid | None:
 def last_touched(
     log: Log, changed: Callable[[Oid, Oid, Iterable[str]], set[str]], tip: Oid, paths: Iterable[str]
 ) -> dict[str, int]:
-    """Return the committer time of the commit that last touched each path, in one walk.
+    """Return the committer time of the commit that last touched each path."""
+    return {path: _time(log, oid) for path, oid in last_touching(log, changed, tip, paths).items()}
+
+
+def last_touching(
+    log: Log, changed: Callable[[Oid, Oid, Iterable[str]], set[str]], tip: Oid, paths: Iterable[str]
+) -> dict[str, Oid]:
+    """Return the commit that last touched each path, in one walk.
 
     A merge touched a path only if its content there equals none of its parents'. Where history
     ends (its root, or a shallow clone) the last commit there is, counts.
     """
-    times: dict[str, int] = {}
+    commits: dict[str, Oid] = {}
     pending: dict[Oid, set[str]] = {tip: set(paths)}
     heap = [(-_time(log, tip), tip)]
     while heap:
@@ -100,8 +107,8 @@ def last_touched(
             if same:
                 pending.setdefault(parent.oid, set()).update(same)
                 heapq.heappush(heap, (-parent.committer.time, parent.oid))
-        times.update(dict.fromkeys(here, commit.committer.time))
-    return times
+        commits.update(dict.fromkeys(here, commit.oid))
+    return commits
 
 
 def _time(log: Log, oid: Oid) -> int:

@@ -19,6 +19,7 @@ from reconciler.plan.messages import (
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.downstreams import is_paused
 from reconciler.resolve.ownership import find_owner, package_name
 from reconciler.resolve.releases import ORPHAN
@@ -43,6 +44,7 @@ def decide_unwanted(target: Target, world: World) -> Change:
     if kept is not None:
         reason, message = kept
         return replace(change, reason=reason, message=message)
+    change = replace(change, message=_cause(owner, world))
     if _policy(owner, world) == ORPHAN:
         return _release(target, world, change)
     return _delete(target, world, change)
@@ -73,6 +75,14 @@ def _why_kept(owner: ObjectName, world: World) -> tuple[Reason, str] | None:
     if change is not None:
         return None if change.reason is Reason.NOT_DESIRED else (change.reason, change.message)
     return Reason.OWNER_UNKNOWN, f"No record of PackageVariant {owner}: nothing proves that it was deleted"
+
+
+def _cause(owner: ObjectName, world: World) -> str:
+    """Return what is gone that the package was made for."""
+    if cluster := cluster_of(owner):
+        return f"Nothing is generated for cluster {cluster} any more"
+    gone = world.gone.get(owner)
+    return gone.message if gone else f"PackageVariant {owner} has another downstream now"
 
 
 def _policy(owner: ObjectName, world: World) -> str:

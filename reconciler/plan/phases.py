@@ -198,8 +198,8 @@ def _review(change: Change, target: Target, world: World) -> tuple[str, str]:
     if target.key in world.wanted:
         return "", ""
     if change.reason is Reason.ORPHANED:
-        return str(Reason.ORPHANED), ""
-    return str(Reason.DELETION_PROPOSED), ""
+        return str(Reason.ORPHANED), change.message
+    return str(Reason.DELETION_PROPOSED), change.message
 
 
 def _head(change: Change, target: Target, world: World, missing: Unfinished | None) -> str:
@@ -253,7 +253,7 @@ def _revision(change: Change, target: Target, world: World, missing: Unfinished 
     written = next((w for w in change.writes if isinstance(w, WriteDraft)), None) if pushed else None
     if written is not None:
         workspace = written.ref.rpartition("/")[2]
-    elif target.draft is not None and head == short_branch(target.draft.ref):
+    elif target.draft is not None and (change.approve or head == short_branch(target.draft.ref)):
         workspace = target.draft.workspace
     else:
         made = world.resolution.publications.get(target.key, ()) if pushed else ()

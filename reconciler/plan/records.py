@@ -141,6 +141,7 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         uid=variant.uid,
         manifest=variant.source.location.path,
         set_name=variant.set_key.name if variant.set_key else "",
+        target=variant.target,
         requested_by=variant.requested_by,
         url=resolved.downstream.url,
         path=resolved.downstream.path,

@@ -35,6 +35,10 @@ class Objects(Protocol):
         """Return a blob's bytes, looking at its size first."""
         ...
 
+    def last_touching(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, Oid]:
+        """Return for each path the commit that last touched it."""
+        ...
+
     def last_touched(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, int]:
         """Return for each path the committer time of the commit that last touched it."""
         ...

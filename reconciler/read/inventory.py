@@ -86,7 +86,7 @@ def read_inventory(
     notes = (*reading.notes, *said.notes, *manifests.notes)
     return Inventory(
         policy=policy,
-        control=_control(opened, policy, written.tip, manifests, unread),
+        control=_control(opened, policy, written, manifests, unread),
         variants=manifests.variants,
         sets=manifests.sets,
         stalled=manifests.stalled,
@@ -205,7 +205,7 @@ def _other_instances(opened: OpenControl, policy: Policy, state: Oid | None) -> 
 
 
 def _control(
-    opened: OpenControl, policy: Policy, state: Oid | None, manifests: Manifests, unread: Iterable[Problem]
+    opened: OpenControl, policy: Policy, written: _Written, manifests: Manifests, unread: Iterable[Problem]
 ) -> Control:
     mirror = opened.mirror
     return Control(
@@ -213,12 +213,21 @@ def _control(
         remote=mirror.remote,
         commit=opened.commit,
         branch=opened.branch,
-        state=state,
+        state=written.tip,
         status=mirror.refs().get(status_ref(policy.instance)),
         readable=True,
         broken=manifests.broken | {problem.location.path for problem in unread},
+        removed=_removed(opened, manifests, written.state),
         published=opened.published,
     )
+
+
+def _removed(opened: OpenControl, manifests: Manifests, state: State) -> Mapping[str, Oid]:
+    """Return the files that declared what was applied and are gone, with the commit that removed each."""
+    declared = {r.manifest for r in state.records.values()} | {r.manifest for r in state.set_records.values()}
+    at = opened.commit.oid
+    gone = [path for path in sorted(declared - manifests.files) if opened.objects.blob_at(at, path) is None]
+    return opened.objects.last_touching(at, gone) if gone else {}
 
 
 def _registrations_of(snapshot: Snapshot, policy: Policy) -> Iterator[Registration | Problem]:

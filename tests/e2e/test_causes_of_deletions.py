@@ -1,0 +1,106 @@
+"""A deletion names its cause, the object, manifest or target that left, wherever it is told."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.small_world import manifest, write_world
+from tests.support.world import World, build_world, git
+
+WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
+
+
+def commit(world: World, files: Mapping[str, str | None]) -> str:
+    return str(Repo(world.control, time=1_767_300_000).commit(files))
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> World:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    world.run("apply")
+    for name in ("web", "db"):
+        world.run("approve", f"edge-1/{name}")
+    world.run("apply")
+    return world
+
+
+def test_removed_manifest_is_named_with_its_commit(published: World) -> None:
+    path = manifest("edge-1", "web")
+    removed = commit(published, {path: None})
+    commit(published, {"README.md": "Nothing to do with it.\n"})
+    cause = f"{path}, which declared PackageVariant default/web-edge-1, was removed in commit {removed}"
+
+    assert re.search(rf"delete +edge-1/web +NotDesired +{cause}", published.run("plan").out)
+    published.run("apply")
+
+    assert cause in published.run("pr", "show", "edge-1/web").out
+    assert cause in published.run("explain", "edge-1/web").out
+    assert cause in published.run("status").out
+
+
+def test_manifest_that_declares_something_else_is_named(published: World) -> None:
+    path = manifest("edge-1", "web")
+    other = git(published.control, "show", f"main:{manifest('edge-1', 'db')}")
+    commit(published, {path: other, manifest("edge-1", "db"): None})
+
+    assert f"{path} does not declare PackageVariant default/web-edge-1 any more" in published.run("plan").out
+
+
+SET = """\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata:
+  name: web
+  namespace: default
+spec:
+  upstream: {repo: blueprints, package: web, revision: 1}
+  targets:
+"""
+
+
+@pytest.mark.parametrize(
+    ("targets", "others", "cause"),
+    [
+        (
+            "  - repositories: [{name: edge-1, packageNames: [a, b]}]\n",
+            "  - repositories: [{name: edge-1, packageNames: [b]}]\n",
+            "PackageVariantSet default/web has no target for edge-1/a any more",
+        ),
+        (
+            "  - repositorySelector: {matchLabels: {tier: edge}}\n",
+            "  - repositorySelector: {matchLabels: {tier: core}}\n",
+            "PackageVariantSet default/web does not select Repository default/edge-1 any more",
+        ),
+    ],
+)
+def test_target_that_left_the_set_is_named(tmp_path: Path, targets: str, others: str, cause: str) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    registered = git(world.control, "show", "main:manifests/repositories/edge-1.yaml")
+    label = "  labels: {tier: edge}\n"
+    labelled = registered.replace("  namespace: default\n", f"  namespace: default\n{label}")
+    singles = {manifest("edge-1", name): None for name in ("web", "db")}
+    files = {"manifests/repositories/edge-1.yaml": labelled, "manifests/set.yaml": SET + targets}
+    commit(world, {**singles, **files})
+    world.run("apply")
+    commit(world, {"manifests/set.yaml": SET + others})
+
+    said = world.run("plan", "--allow-deletes", "9")
+
+    assert cause in said.out
+
+
+def test_object_that_left_the_snapshot_is_named(tmp_path: Path) -> None:
+    world = build_world(WORLDS / "02-object-selector", tmp_path / "w")
+    world.run("apply")
+    header = git(world.control, "show", "main:snapshot/snapshot.yaml").replace("count: 3", "count: 2")
+    commit(world, {"snapshot/clusters/cluster-1.yaml": None, "snapshot/snapshot.yaml": header})
+
+    said = world.run("plan", "--allow-deletes", "9")
+
+    cause = "Cluster default/cluster-1, which PackageVariantSet default/web selected"
+    assert f"{cause}, is not in the snapshot any more" in said.out
