@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check image bench structure fix golden docs mutants fuzz lock clean
+.PHONY: demo test check image bench structure fix golden docs mutants fuzz soak lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -54,6 +54,9 @@ mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
 
 fuzz: $(VENV)/.installed  ## The differential tests, ten times as long
 	RECONCILER_FUZZ=10 $(RUN)python -m pytest -q tests/property
+
+soak: $(VENV)/.installed  ## Lives of drawn fleets for MINUTES minutes (120), from random seeds; prints what replays a failure
+	RECONCILER_SOAK_MINUTES=$(or $(MINUTES),120) RECONCILER_LIVES=0 $(RUN)python -m pytest -q -s -p no:xdist tests/property/test_combination_machine.py
 
 LOCKED := --universal --generate-hashes --no-header --no-emit-index-url
 

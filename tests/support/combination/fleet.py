@@ -18,6 +18,8 @@ from tests.support.git import Repo, make_repository
 KINDS = "Site.example.com,Team.example.com"
 STATE = (f"refs/heads/reconciler/{INSTANCE}/state", f"refs/heads/reconciler/{INSTANCE}/status")
 
+FOREIGN = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: foreign\ninfo:\n  description: {token}\n"
+
 
 class Result(NamedTuple):
     """What a command printed, and its exit code."""
@@ -107,13 +109,13 @@ class Fleet:
         start = f"{directory}/" if directory else ""
         files: dict[str, str] = {}
         for neighbour in self.spec.neighbours:
-            token = self.ledger.next("f")
             what, _, path = neighbour.partition(":")
+            if any(f"{start}{path}/".startswith(f"{p}/") or p.startswith(f"{start}{path}/") for p in files):
+                continue  # a file and a directory at one path: the first stays
+            token = self.ledger.next("f")
             match what:
                 case "package":
-                    files[f"{start}{path}/Kptfile"] = (
-                        f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {token}\n"
-                    )
+                    files[f"{start}{path}/Kptfile"] = FOREIGN.format(token=token)
                     self.ledger.guard(token, repository, f"{start}{path}", "Kptfile")
                 case "files":
                     files[f"{start}{path}/mine.txt"] = f"{token}\n"

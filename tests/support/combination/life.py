@@ -12,8 +12,8 @@ from typing import Any
 
 from tests.faults.world import Runner
 from tests.support.combination import oracles, trees
-from tests.support.combination.fleet import Fleet, Pull, Result
-from tests.support.combination.ledger import tokens_in
+from tests.support.combination.fleet import FOREIGN, Fleet, Pull, Result
+from tests.support.combination.ledger import Token, tokens_in
 from tests.support.combination.spec import FleetSpec
 from tests.support.combination.steps import STEPS
 
@@ -51,11 +51,16 @@ class Life:
         self.count += 1
         self.history.append((name, dict(arguments)))
         self.results, self.answered, self.touched_files = [], set(), set()
+        before = self.observation
         STEPS[name].do(self, **arguments)
-        self.settle()
+        self.settle(before if name in ("edit_draft", "answer_conflict", "look") else None)
 
-    def settle(self) -> None:
-        """Run until nothing is left to do, disturbed first if a step asked for it; check everything."""
+    def settle(self, earlier: oracles.Observation | None = None) -> None:
+        """Run until nothing is left to do, disturbed first if a step asked for it; check everything.
+
+        Args:
+            earlier: What was seen before an edit of a draft, which answers what it touches alone.
+        """
         self._disturb()
         before, locks = self.fleet.all_refs(), self.fleet.locks()
         applied = self.command("apply", "-o", "json")
@@ -64,6 +69,8 @@ class Life:
         again = self.command("apply", "-o", "json")
         self.observation = oracles.Observation(read(again), read(status), self.results)
         self.violations += oracles.check_everything(self.fleet, self.observation)
+        if earlier is not None:
+            self.violations += oracles.check_answers(earlier, self.observation, self.touched_files)
         if applied.code not in (2, 5):
             changed = before != after or locks != self.fleet.locks()
             self.violations += oracles.check_checksum(read(applied), read(again), has_effects=changed)
@@ -162,6 +169,7 @@ class Life:
             ledger.touched.discard(key)
             ledger.forgiven = {f for f in ledger.forgiven if f[:2] != key}
             return
+        self._adopt(repository, pull.package)
         whole = oracles.conflict_files(self.observation, *key)
         for token in sorted(lost & ledger.people.keys()):
             if token not in listed and ledger.people[token].file not in whole:
@@ -172,6 +180,15 @@ class Life:
         ledger.forgive(*key, (listed | lost) - tokens_in(after))
         if whole:
             ledger.forgive(*key, self._upstream_tokens(*key) - tokens_in(after))
+
+    def _adopt(self, repository: str, path: str) -> None:
+        """Let what an adopted package brought be a person's part of it from now on."""
+        ledger = self.fleet.ledger
+        for text, token in list(ledger.foreign.items()):
+            inside = token.repository == repository and f"{token.package}/".startswith(f"{path}/")
+            if inside and oracles.is_adopted(self.fleet, token):
+                ledger.people[text] = Token(text, repository, path, token.file)
+                del ledger.foreign[text]
 
     def _upstream_tokens(self, repository: str, path: str) -> set[bytes]:
         wanted: set[bytes] = set()
@@ -231,7 +248,7 @@ class Life:
             return
         token = self.fleet.ledger.next("f")
         file = {"package": f"{full}/Kptfile", "files": f"{full}/mine.txt"}.get(what, full)
-        kptfile = f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {token}\n"
+        kptfile = FOREIGN.format(token=token)
         repo.commit({file: kptfile if what == "package" else f"{token}\n"}, message="Mine too\n")
         self.fleet.ledger.guard(token, repository, full, file.removeprefix(f"{full}/"))
 

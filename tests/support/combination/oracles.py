@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,7 +108,9 @@ def is_adopted(fleet: Fleet, token: Token) -> bool:
     return any(
         variant.repository == token.repository and variant.adoption == "adoptExisting"
         for variant in fleet.spec.variants
-        if token.package in [fleet.full(variant.repository, path) for path in variant.paths]
+        if f"{token.package}/".startswith(
+            tuple(f"{fleet.full(variant.repository, path)}/" for path in variant.paths)
+        )
     )
 
 
@@ -232,6 +234,24 @@ def check_conflicts_have_causes(fleet: Fleet, observation: Observation) -> Itera
         if change["conflicts"] and key not in fleet.ledger.touched and key not in adopting:
             fields = [(c["path"], c["field"]) for c in change["conflicts"]]
             yield f"{key} has conflicts that no person caused: {fields[:5]}"
+
+
+def check_answers(
+    before: Observation, after: Observation, touched: Collection[tuple[str, str, str]]
+) -> Iterator[str]:
+    """An edit of a draft answers conflicts in the files that it touches, and no others."""
+    for gone in sorted(_open_conflicts(before) - _open_conflicts(after)):
+        repository, path, file, field = gone
+        if (repository, path, file) not in touched:
+            yield f"the conflict {file} {field} of {repository}:{path} is gone without an answer"
+
+
+def _open_conflicts(observation: Observation) -> set[tuple[str, str, str, str]]:
+    return {
+        (change["repository"]["name"], change["package"]["path"], conflict["path"], conflict["field"])
+        for change in observation.plan.get("changes", ())
+        for conflict in change["conflicts"]
+    }
 
 
 def check_status(fleet: Fleet, observation: Observation) -> Iterator[str]:

@@ -109,6 +109,17 @@ def test_conflict_that_nobody_caused_is_seen(life: Life) -> None:
     violated(oracles.check_conflicts_have_causes, life, "no person caused")
 
 
+def test_conflict_that_an_edit_elsewhere_closes_is_seen(life: Life) -> None:
+    conflict = {"path": "deploy.yaml", "field": "spec.replicas", "upstream": "1", "local": "2"}
+    change = life.observation.plan["changes"][1]
+    before = Observation({"changes": [{**change, "conflicts": [conflict]}]}, {})
+    after = Observation({"changes": [{**change, "conflicts": []}]}, {})
+    place = (change["repository"]["name"], change["package"]["path"])
+
+    assert len(list(oracles.check_answers(before, after, {(*place, "README.md")}))) == 1
+    assert list(oracles.check_answers(before, after, {(*place, "deploy.yaml")})) == []
+
+
 def test_draft_that_is_not_there_is_seen(life: Life) -> None:
     life.fleet.repo("edge-1").delete(f"refs/heads/{DRAFT}")
 

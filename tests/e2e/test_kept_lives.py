@@ -1,0 +1,132 @@
+"""Lives that once violated a promise, kept: every check of the combination machine after each step."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.combination.fleet import Fleet
+from tests.support.combination.life import Life
+from tests.support.combination.spec import FleetSpec, VariantSpec
+
+SETTINGS = "config/settings.yaml"
+DRAFT = {"repository": "edge-1", "head": "drafts/web/packagevariant-1"}
+MAIN = {"repository": "edge-1", "path": "web"}
+Steps = list[tuple[str, dict[str, Any]]]
+
+
+def value(line: str, file: str = SETTINGS) -> dict[str, str]:
+    return {"kind": "value", "file": file, "line": line}
+
+
+def bump(*edits: dict[str, str]) -> tuple[str, dict[str, Any]]:
+    return "bump", {"package": "web", "edits": list(edits), "stable": True, "follow": True}
+
+
+MERGED: Steps = [("merge", {**DRAFT, "how": "merge"})]
+NOTE = {"kind": "note", "file": "README.md", "line": ""}
+COLOR = value("  color: red")
+
+
+def play(root: Path, steps: Steps, *, variant: dict[str, Any] | None = None, **fleet: Any) -> Life:
+    """Play steps on a fleet of one variant."""
+    spec = FleetSpec(variants=[VariantSpec("web", "web", "edge-1", ["web"], **(variant or {}))], **fleet)
+    life = Life(Fleet(root / "w", spec).build())
+    life.settle()
+    for name, arguments in steps:
+        life.play(name, arguments)
+    life.end()
+    return life
+
+
+def test_nested_foreign_package_stays_on_main(tmp_path: Path) -> None:
+    play(tmp_path, [("approve_all", {})], neighbours=["package:web/inner"])
+
+
+@pytest.mark.parametrize("adoption", ["adoptNone", "adoptExisting"])
+def test_directory_of_a_person_keeps_its_files(tmp_path: Path, adoption: str) -> None:
+    play(tmp_path, [("approve_all", {})], variant={"adoption": adoption}, neighbours=["files:web"])
+
+
+def test_plain_file_in_the_way_stalls_its_variant_alone(tmp_path: Path) -> None:
+    play(tmp_path, [("approve_all", {})], neighbours=["file:web"])
+
+
+def test_declined_push_leaves_no_condition_true(tmp_path: Path) -> None:
+    play(tmp_path, [("decline_the_next_push", {"repository": "edge-1"}), bump(COLOR)])
+
+
+def test_first_push_that_is_declined_leaves_no_condition_true(tmp_path: Path) -> None:
+    added = {"name": "db", "package": "db", "repository": "edge-1", "paths": ["db"]}
+    life = play(tmp_path, [])
+    life.declined = "edge-1"
+    life.play("add_variant", {"variant": added})
+
+
+@pytest.mark.parametrize("step", ["delete_branch", "close"])
+def test_rejected_package_is_not_ready(tmp_path: Path, step: str) -> None:
+    play(tmp_path, [(step, DRAFT)])
+
+
+@pytest.mark.xfail(reason="an edit of one file still answers the conflicts of others", strict=False)
+def test_note_in_another_file_answers_no_conflict(tmp_path: Path) -> None:
+    draft = {**DRAFT, "head": "drafts/web/packagevariant-3"}
+    play(
+        tmp_path,
+        [
+            *MERGED,
+            ("edit_main", {**MAIN, "edit": COLOR}),
+            bump(COLOR),
+            ("edit_draft", {**draft, "edit": NOTE}),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("reconciler.dev/paused", "yes"),
+        ("reconciler.dev/pause", "true"),
+        ("reconciler.dev/on-conflict", "theirs"),
+        ("reconciler.dev/onconflict", "local"),
+    ],
+)
+def test_annotation_that_means_nothing_is_a_problem(tmp_path: Path, key: str, text: str) -> None:
+    play(tmp_path, [("annotate", {"name": "web", "annotations": {key: text}}), bump(COLOR)])
+
+
+def test_checksum_covers_a_pull_request_that_is_missing(tmp_path: Path) -> None:
+    play(tmp_path, [("lose_a_pull_request", DRAFT)])
+
+
+@pytest.mark.parametrize("pipeline", ["setters", "rename", "namespace", "labels", "search", "starlark"])
+@pytest.mark.parametrize("policy", ["ask", "upstream"])
+def test_pipeline_causes_no_conflict(tmp_path: Path, pipeline: str, policy: str) -> None:
+    edits = bump(COLOR, value("  strategy: rolling", "deploy.yaml"))
+    play(tmp_path, [*MERGED, edits], variant={"pipeline": pipeline, "policy": policy})
+
+
+@pytest.mark.parametrize("form", ["yaml", "json", "ndjson", "import"])
+def test_object_of_a_snapshot_is_injected(tmp_path: Path, form: str) -> None:
+    change = ("change_site", {"site": "north", "present": True})
+    variant = {"injection": True}
+    life = play(tmp_path, [change], variant=variant, snapshot=form)
+    life.play("choose_injection", {"name": "web", "injection": False})
+
+
+@pytest.mark.parametrize("repository", ["catalog", "edge-1", "edge-2"])
+def test_repository_that_is_away_is_told(tmp_path: Path, repository: str) -> None:
+    play(tmp_path, [("hide_a_repository", {"repository": repository})])
+
+
+@pytest.mark.xfail(
+    reason="a resource that a person removed stays away without a word under `upstream`", strict=False
+)
+def test_upstream_policy_drops_nothing_without_a_word(tmp_path: Path) -> None:
+    removed = {"kind": "remove", "file": "service.yaml", "line": ""}
+    changed = value("  type: ClusterIP", "service.yaml")
+    play(
+        tmp_path,
+        [*MERGED, ("edit_main", {**MAIN, "edit": removed}), bump(changed)],
+        variant={"policy": "upstream"},
+    )

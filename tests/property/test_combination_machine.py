@@ -1,0 +1,81 @@
+"""Lives of drawn fleets on real repositories: what single tests keep apart is combined at random.
+
+A life is a drawn fleet and drawn steps of people, upstream authors, clusters and failing machines;
+after each step runs settle, and every oracle of tests/support/combination/oracles.py is asked. The
+driver is written by hand and not with hypothesis: a trace holds each step's arguments as JSON, so
+that it can be kept as a case and replayed on a later version, lives are tests of their own that
+several processes share, and `make soak` plays them for hours. A failure prints its trace, shortened;
+`RECONCILER_TRACE=FILE` replays one.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.faults.world import Runner
+from tests.support.combination.draw import draw_fleet
+from tests.support.combination.life import ViolationError, draw_life, replay
+from tests.support.combination.shrink import same_violation, shrink
+from tests.support.notes import note
+
+FIRST = 500
+SEEDS = range(FIRST, FIRST + int(os.environ.get("RECONCILER_LIVES", "9")))
+STEPS = 15
+SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))
+TRACE = os.environ.get("RECONCILER_TRACE", "")
+SHRINK_S = float(os.environ.get("RECONCILER_SHRINK_SECONDS", "60"))
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    made = Runner(tmp_path_factory.mktemp("runner") / "points")
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_life_keeps_every_promise(seed: int, runner: Runner) -> None:
+    live(seed, runner)
+
+
+@pytest.mark.skipif(not TRACE, reason="RECONCILER_TRACE names no file")
+def test_trace_of_the_environment_keeps_every_promise(runner: Runner, tmp_path: Path) -> None:
+    replay(json.loads(Path(TRACE).read_text()), tmp_path / "w", runner)
+
+
+@pytest.mark.skipif(not SOAK_MINUTES, reason="`make soak` plays lives for hours")
+def test_soak_keeps_every_promise(runner: Runner) -> None:
+    end = time.monotonic() + 60 * SOAK_MINUTES
+    failures = []
+    lives = 0
+    while time.monotonic() < end:
+        seed = int.from_bytes(os.urandom(4))
+        lives += 1
+        try:
+            live(seed, runner)
+        except pytest.fail.Exception as failure:
+            failures.append(seed)
+            print(f"seed {seed}: {failure}", flush=True)
+    note(f"soak: {lives} lives, {len(failures)} violated a promise {failures}")
+    assert not failures
+
+
+def live(seed: int, runner: Runner) -> None:
+    """Play one life; fail with a trace that replays it."""
+    root = Path(tempfile.mkdtemp(prefix="machine-"))
+    random = Random(seed)
+    try:
+        draw_life(random, root / "w", draw_fleet(random), STEPS, runner)
+    except ViolationError as violation:
+        told, trace = violation.args
+        trace = shrink(trace, same_violation(told, runner), seconds=SHRINK_S)
+        pytest.fail(f"{told}\nseed {seed}, replay with RECONCILER_TRACE:\n{json.dumps(trace)}", pytrace=False)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
