@@ -145,6 +145,7 @@ def _scheme(remote: str) -> str:
 class Limits:
     """Bounds on every input; each one is a setting."""
 
+    read_seconds: int = 300
     manifest_bytes: int = 1 << 20
     snapshot_file_bytes: int = 256 << 20
     package_file_bytes: int = 16 << 20

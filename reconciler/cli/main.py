@@ -1,5 +1,6 @@
 """The command line: which commands there are, and the one place where errors become exit codes."""
 
+import errno
 import gc
 import os
 import platform
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import click
 
 from reconciler import __version__
-from reconciler.errors import Exit, ReconcilerError
+from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import stopping
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
@@ -46,6 +47,18 @@ COMMANDS = {
     "demo": Command("demo", "Write a small world of real Git repositories to try things on."),
 }
 """In the order of `--help`. A command is registered when its module exists: there are no stubs."""
+_LIMIT_ERRORS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EROFS,
+        errno.EIO,
+        errno.ENOMEM,
+    }
+)
 COLLECT = (200_000, 20, 100)
 """When Python looks for cycles: a run is made of values that live to its end, and walking all of them
 again and again took a quarter of its time."""
@@ -140,9 +153,20 @@ def invoke(arguments: Sequence[str]) -> int:
     except SystemExit:
         # So click leaves when the reader of our output left (`plan | head`): nothing more can be said.
         return 141
+    except OSError as error:
+        return _explain(_limit_error(error) or error, redactor)
     except Exception as error:  # noqa: BLE001 - the one boundary of the process
         return _explain(error, redactor)
     return int(code or Exit.DONE)
+
+
+def _limit_error(error: OSError) -> UnavailableError | None:
+    """Return a full disk or a limit of the process as what it is, None for any other error."""
+    if error.errno not in _LIMIT_ERRORS:
+        return None
+    where = f"{error.filename}: " if error.filename else ""
+    hint = "Check the disk and the limits of the process (`ulimit -n`, `ulimit -f`), then run again."
+    return UnavailableError(f"This machine is at its limits: {where}{error.strerror}", hint=hint)
 
 
 def _explain(error: Exception, redactor: Redactor) -> int:

@@ -19,6 +19,8 @@ from reconciler.git.urls import Credential
 CONFIG = Path(__file__).with_name("git.config")
 KNOWN_HOSTS = Path(__file__).with_name("known_hosts")
 DEFAULT_TIMEOUT_S = 600.0
+_SILENT_S = 60
+"""How long an HTTP server may send nothing at all: git's own keep it alive every five seconds."""
 _LISTEN_S = 0.5
 """How often a process that takes its time is asked whether it should go on."""
 
@@ -41,6 +43,15 @@ _FIXED = {
 _ALWAYS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=yes"
 _HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$GIT_USER" "$GIT_SECRET"; }; f'
+
+
+_LOCAL_TROUBLE = ("No space left", "Disk quota", "File too large", "Too many open files", "died of signal 25",
+                  "Read-only file system", "Cannot allocate memory")  # fmt: skip
+"""What git prints if this machine is at its limits, not the remote."""
+
+
+class SilentError(UnavailableError):
+    """A git process did not end in time: whoever it talks to does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +124,11 @@ def run_git(
         raise UnavailableError("The git command was not found", hint="Install git 2.34 or later.")
     command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
     command += [f"--git-dir={directory}"] if directory else []
-    with effect(f"git {arguments[0]}"):
+    name = _subcommand(arguments)
+    with effect(f"git {name}"):
         _started.add()
         process = _start([*command, *arguments], environment(os.environ, credential), with_input=bool(stdin))
-        return _communicate(process, stdin, timeout_s, finish=arguments[0] == "push")
+        return _communicate(process, stdin, timeout_s, finish=name == "push")
 
 
 def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b"") -> bytes:
@@ -131,6 +143,21 @@ def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b""
     return ran.out
 
 
+def slow_options(seconds: float) -> tuple[str, ...]:
+    """Return the options by which git gives up an HTTP server that sends nothing for this long."""
+    return ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={max(1, int(min(seconds, _SILENT_S)))}")
+
+
+def is_too_slow(text: str) -> bool:
+    """Tell whether git gave a server up because it sent nothing."""
+    return "Operation too slow" in text or "timed out" in text
+
+
+def is_local_trouble(text: str) -> bool:
+    """Tell whether git complains of the disk or the limits of this machine."""
+    return any(words in text for words in _LOCAL_TROUBLE)
+
+
 def last_line(text: str) -> str:
     """Return the line of git's complaint that says most: the last `fatal:` or `error:`, else the last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -138,16 +165,29 @@ def last_line(text: str) -> str:
     return (telling or lines or ["no message"])[-1]
 
 
+def _subcommand(arguments: Sequence[str]) -> str:
+    """Return the subcommand after options of git itself, each of which is `-c` and a value."""
+    skip = next((n for n in range(0, len(arguments), 2) if arguments[n] != "-c"), 0)
+    return arguments[skip]
+
+
 def _start(command: list[str], env: dict[str, str], *, with_input: bool) -> subprocess.Popen[bytes]:
-    """Start a process in a group of its own: a signal to ours does not reach it."""
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE if with_input else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=env,
-        start_new_session=True,
-    )
+    """Start a process in a group of its own: a signal to ours does not reach it.
+
+    Raises: UnavailableError if this process is at its limits.
+    """
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE if with_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            start_new_session=True,
+        )
+    except OSError as error:
+        hint = "Raise the limits of the process (`ulimit -n`, `ulimit -u`) or its memory."
+        raise UnavailableError(f"git cannot be started: {error.strerror}", hint=hint) from error
 
 
 def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, *, finish: bool) -> Ran:
@@ -159,7 +199,7 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
                 out, err = process.communicate(timeout=_LISTEN_S)
             except subprocess.TimeoutExpired:
                 if time.monotonic() > until:
-                    raise UnavailableError(f"git did not answer within {timeout_s:.0f} s") from None
+                    raise SilentError(f"git did not answer within {timeout_s:.0f} s") from None
                 if not finish:
                     stopping.check()
             else:

@@ -273,8 +273,13 @@ class Database(ABC):
             if size > max_bytes:
                 raise PackageRefusedError("", f"it has {size} bytes, more than {max_bytes}")
             return bytes(self.open().odb.read(key)[1])
-        except NO_OBJECT as error:
+        except (KeyError, ValueError) as error:
             raise UnavailableError(f"Object {oid} is not in {self.remote}") from error
+        except pygit2.GitError as error:
+            message = f"Object {oid} of {self.remote} cannot be read in {self.open().path}: {error}"
+            raise UnavailableError(
+                message, hint="Run again: what is damaged in the cache is made anew."
+            ) from error
 
 
 def open_repository(path: Path) -> pygit2.Repository:

@@ -1,5 +1,6 @@
 """One repository as a run sees it: its refs at one moment, and every object they reach, read in place."""
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -8,28 +9,46 @@ from pathlib import Path
 import pygit2
 
 from reconciler.errors import UnavailableError
-from reconciler.git.command import last_line, run_git
+from reconciler.git.command import (
+    SilentError,
+    is_local_trouble,
+    is_too_slow,
+    last_line,
+    run_git,
+    slow_options,
+)
 from reconciler.git.commits import CommitData
-from reconciler.git.database import NO_OBJECT, Database, objects_directory, open_repository
+from reconciler.git.database import NO_OBJECT, Database, open_repository
 from reconciler.git.files import PackageRefusedError
+from reconciler.git.integrity import find_damage
 from reconciler.git.mirror import (
+    CACHE_HINT,
     MANY_PACKS,
     Place,
+    attach,
     count_packs,
+    create_empty,
     create_mirror,
+    discard_mirror,
     drop_old_packs,
     locked,
+    record_packs,
     recover_locks,
+    replace_mirror,
+    restore_settings,
+    write_alternates,
 )
 from reconciler.git.seal import UNSEALED, Seal
 from reconciler.git.urls import Credential, parse_remote
 from reconciler.ids import Oid
+from reconciler.policy import Limits
 
 __all__ = ["CommitData", "Mirror", "Mirrors", "PackageRefusedError", "open_repository"]
 
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")
 _AT_ONCE = 16
+DEFAULT_READ_S = float(Limits().read_seconds)
 
 
 class Mirror(Database):
@@ -49,6 +68,8 @@ class Mirror(Database):
         self.remote = place.remote.address
         self._snapshot: dict[str, Oid] | None = None
         self._unpeeled: dict[str, Oid] = {}
+        self._silent: UnavailableError | None = None
+        self.read_s = DEFAULT_READ_S
 
     @property
     def is_local(self) -> bool:
@@ -143,8 +164,8 @@ class Mirror(Database):
             repository = open_repository(directory)
         except pygit2.GitError as error:
             raise UnavailableError(f"{directory} is not a Git repository that can be read") from error
-        if self.is_local and self.place.directory.is_dir():
-            repository.odb.add_disk_alternate(str(self.place.directory / "objects"))
+        if self.is_local and self.place.directory.exists():
+            attach(self.place, repository)
         return repository
 
     def attach_store(self) -> Path:
@@ -157,31 +178,86 @@ class Mirror(Database):
             create_mirror(self.place)
         if self.is_local:
             drop_old_packs(directory)
-            alternates = directory / "objects" / "info" / "alternates"
-            wanted = f"{objects_directory(self._repository)}\n"
-            if not alternates.is_file() or alternates.read_text() != wanted:
-                alternates.write_text(wanted)
+            write_alternates(self.place, self._repository)
             self._repository.odb.add_disk_alternate(str(directory / "objects"))
         return directory
 
     def _fetch_remote(self) -> None:
-        create_mirror(self.place)
-        options = ["--prune", "--no-tags", "--force", "--filter=blob:none", "--no-write-fetch-head"]
-        with locked(self.place.directory):
-            recover_locks(self.place.directory)
-            self._ask(["fetch", *options, "origin", *_REFSPECS])
-            if count_packs(self.place.directory) > MANY_PACKS:
-                run_git(["gc", "--quiet"], directory=self.place.directory)
+        """Fetch into the mirror; one that is damaged is made anew, once."""
+        directory = self.place.directory
+        with locked(directory):
+            if directory.exists() and find_damage(directory):
+                discard_mirror(directory)
+            is_new = not directory.exists()
+            create_mirror(self.place)
+            restore_settings(self.place)
+            recover_locks(directory)
+            try:
+                self._fetch_refs(directory)
+            except UnavailableError:
+                if is_new or not self._answers():
+                    raise
+                self._rebuild()
+            if count_packs(directory) > MANY_PACKS:
+                run_git(["gc", "--quiet"], directory=directory)
+            record_packs(directory)
 
-    def _ask(self, arguments: list[str], stdin: bytes = b"") -> bytes:
+    def _fetch_refs(self, directory: Path) -> None:
+        options = ["--prune", "--no-tags", "--force", "--filter=blob:none", "--no-write-fetch-head"]
+        self._ask(["fetch", *options, "origin", *_REFSPECS], directory=directory)
+
+    def _answers(self) -> bool:
+        """Tell whether the remote lists its refs: then a fetch that fails may be the fault of the mirror."""
+        if self._silent is not None:
+            return False
+        try:
+            self._ask(["ls-remote", "--quiet", "--", self.remote, "HEAD"])
+        except UnavailableError:
+            return False
+        return True
+
+    def _rebuild(self) -> None:
+        """Fetch into a new mirror; the old one stays if that fails too: then the remote is to blame."""
+        fresh = create_empty(self.place)
+        try:
+            self._fetch_refs(fresh)
+            replace_mirror(self.place, fresh)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _ask(self, arguments: list[str], stdin: bytes = b"", directory: Path | None = None) -> bytes:
+        """Ask the remote.
+
+        Raises: UnavailableError if it refuses, or does not answer in time; then it is not asked again.
+        """
         place = self.place
-        directory = place.directory if place.directory.is_dir() else None
-        ran = run_git(
-            arguments, directory=directory, stdin=stdin, remote=self.remote, credential=place.credential
-        )
+        if self._silent is not None:
+            raise self._silent
+        where = directory or (place.directory if place.directory.is_dir() else None)
+        try:
+            ran = run_git(
+                [*slow_options(self.read_s), *arguments],
+                directory=where,
+                stdin=stdin,
+                remote=self.remote,
+                credential=place.credential,
+                timeout_s=self.read_s,
+            )
+        except SilentError as error:
+            self._silent = self._too_slow(f"no answer within {self.read_s:.0f} s")
+            raise self._silent from error
+        if ran.code and is_local_trouble(ran.err):
+            raise UnavailableError(f"Cannot write to {where}: {last_line(ran.err)}", hint=CACHE_HINT)
+        if ran.code and is_too_slow(ran.err):
+            self._silent = self._too_slow(last_line(ran.err))
+            raise self._silent
         if ran.code:
             raise UnavailableError(f"Cannot read {self.remote}: {last_line(ran.err)}")
         return ran.out
+
+    def _too_slow(self, why: str) -> UnavailableError:
+        hint = "Check the server and the network, or raise limits.readSeconds."
+        return UnavailableError(f"Cannot read {self.remote}: {why}", hint=hint)
 
     def _read_refs(self) -> None:
         snapshot: dict[str, Oid] = {}
@@ -221,6 +297,7 @@ class Mirrors:
         self._base = base
         self._credentials = credentials
         self._seal = UNSEALED
+        self._read_s = DEFAULT_READ_S
         self._mirrors: dict[str, Mirror] = {}
         self._held: dict[str, UnavailableError | None] | None = None
 
@@ -231,6 +308,12 @@ class Mirrors:
     def authenticate(self, credentials: Callable[[str], Credential | None]) -> None:
         """Answer with these credentials from now on: a configuration is read before it can name them."""
         self._credentials = credentials
+
+    def limit_reads(self, seconds: float) -> None:
+        """Wait at most this long for one answer of a remote, also in what is open already."""
+        self._read_s = seconds
+        for mirror in self._mirrors.values():
+            mirror.read_s = seconds
 
     def seal(self, seal: Seal) -> None:
         """Finish every commit like this from now on, also in what is open already."""
@@ -249,6 +332,7 @@ class Mirrors:
         if mirror is None:
             place = Place.of(self.cache_dir, parsed, self._credentials(parsed.address))
             mirror = self._mirrors[parsed.url] = Mirror(place, self._seal)
+            mirror.read_s = self._read_s
         elif parsed.path and mirror.place.remote.path and not _same(parsed.path, mirror.place.remote.path):
             hint = "Rename one of them."
             message = f"{parsed.path} and {mirror.remote} are two repositories with one identity"

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
+from reconciler.digest import checked, with_digest
 from reconciler.errors import UnavailableError
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
@@ -79,7 +80,7 @@ class HeaderIndex:
         with suppress(OSError):
             self._kept.parent.mkdir(parents=True, exist_ok=True)
             with NamedTemporaryFile(dir=self._kept.parent, delete=False) as file:
-                file.write(data)
+                file.write(with_digest(data))
             Path(file.name).replace(self._kept)
 
     def header(self, oid: Oid | None) -> KptfileHeader:
@@ -88,9 +89,9 @@ class HeaderIndex:
 
 
 def _load(kept: Path) -> dict[Oid, Any]:
-    """Return the headers that a file keeps, none unless this reader wrote it."""
+    """Return the headers that a file keeps, none unless this reader wrote it and it is whole."""
     try:
-        found = orjson.loads(kept.read_bytes())
+        found = orjson.loads(checked(kept.read_bytes()) or b"")
         return found["headers"] if found["reader"] == READER else {}
     except (OSError, ValueError, TypeError, KeyError):
         return {}

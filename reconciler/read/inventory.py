@@ -120,6 +120,7 @@ def _authorised(reading: Reading, mirrors: Mirrors, forges: Forges, environment:
     find = find_credentials(policy, environment, forges.app_credential)
     forges.configure(policy, find, environment)
     mirrors.authenticate(find)
+    mirrors.limit_reads(float(policy.limits.read_seconds))
     mirrors.seal(find_seal(policy.commits, environment))
     return policy
 

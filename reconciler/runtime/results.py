@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from reconciler.digest import checked, with_digest
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.wire import parse_results, result_value
 
@@ -28,11 +29,11 @@ class ResultStore:
         self._has_grown = False
 
     def find(self, facts: Any) -> bytes | None:
-        """Return what is kept for these facts, None if that is nothing."""
+        """Return what is kept for these facts, None if that is nothing or is damaged."""
         if self._directory is None:
             return None
         with suppress(OSError):
-            return self._path(self._directory, facts).read_bytes()
+            return checked(self._path(self._directory, facts).read_bytes())
         return None
 
     def keep(self, facts: Any, data: bytes) -> None:
@@ -43,7 +44,7 @@ class ResultStore:
             self._directory.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(dir=self._directory)
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                file.write(with_digest(data))
             Path(name).replace(self._path(self._directory, facts))
             self._has_grown = True
 
