@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from reconciler.ids import normalise_url
 
@@ -216,11 +216,20 @@ class DeliveryPolicy:
     shared_namespace: str = "default"
 
 
+class Author(NamedTuple):
+    """The author of commits to the packages below a directory of a repository."""
+
+    directory: str
+    name: str
+    email: str
+
+
 @dataclass(frozen=True, slots=True)
 class CommitPolicy:
-    """How our commits are made; the email is how we recognise them later.
+    """How our commits are made; the committer is how we recognise them later.
 
-    `signing_key_env` and `signing_key_file` say where the key is, never what it is.
+    `signing_key_env` and `signing_key_file` say where the key is, never what it is. `authors` are those
+    that Repositories name, the most specific directory first.
     """
 
     name: str = "Package Reconciler"
@@ -229,6 +238,13 @@ class CommitPolicy:
     signing_key_env: str = ""
     signing_key_file: str = ""
     sign_off: bool = False
+    authors: tuple[Author, ...] = ()
+
+    def author(self, path: str) -> tuple[str, str]:
+        """Return name and email of the author of a commit to what stands at `path`."""
+        inside = (a for a in self.authors if not a.directory or f"{path}/".startswith(f"{a.directory}/"))
+        found = next(inside, None)
+        return (found.name, found.email) if found else (self.name, self.email)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.inventory import Inventory
+from reconciler.plan.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome, Plan
 from reconciler.plan.checksum import with_checksum
 from reconciler.plan.decide import plan_changes
@@ -173,10 +174,13 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
         planned.plan, checksum=checksum, control=inventory.control, default_branch=control.head_branch
     )
     mirrors = {view.url: world.mirrors.open(view.remote) for view in views if view.is_available}
+    commits = {url: repository_commits(inventory.views_of(url), policy.commits) for url in mirrors}
     if planned.plan.lock is not None:
         mirrors[inventory.control.url] = control
     targets = {
-        url: Target(mirror, world.forges.of(mirror), policy.commits, planned.names, policy.labels)
+        url: Target(
+            mirror, world.forges.of(mirror), commits.get(url, policy.commits), planned.names, policy.labels
+        )
         for url, mirror in mirrors.items()
     }
     whole = planned.plan.elsewhere is None

@@ -37,8 +37,8 @@ def _target(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> O
         case WriteGroup():
             return _commit(write, _group_tree(write, mirror, pack), pack, policy)
         case StartBranch():
-            who = Signature(policy.name, policy.email, write.time)
-            return pack.commit(pack.files(write.files), (), who, who, write.message)
+            author, committer = _people(policy, "", write.time)
+            return pack.commit(pack.files(write.files), (), author, committer, write.message)
         case WriteRemoval():
             tree = pack.patch_tree(mirror.commit(write.onto).tree, write.path, None)
             return _commit(write, tree, pack, policy)
@@ -80,5 +80,11 @@ def _base(write: WriteDraft | WriteGroup, mirror: Mirror, pack: Pack) -> Oid:
 def _commit(
     write: WriteDraft | WriteGroup | WriteRemoval, tree: Oid, pack: Pack, policy: CommitPolicy
 ) -> Oid:
-    who = Signature(policy.name, policy.email, write.time)
-    return pack.commit(tree, (write.onto,), who, who, write.message)
+    path = write.parts[0].path if isinstance(write, WriteGroup) else write.path
+    author, committer = _people(policy, path, write.time)
+    return pack.commit(tree, (write.onto,), author, committer, write.message)
+
+
+def _people(policy: CommitPolicy, path: str, time: int) -> tuple[Signature, Signature]:
+    """Return the author and the committer of a commit to what stands at `path`."""
+    return Signature(*policy.author(path), time), Signature(policy.name, policy.email, time)

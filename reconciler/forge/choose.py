@@ -1,6 +1,6 @@
 """Which forge keeps the pull requests of a repository, as whom, within which budget."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,8 +14,10 @@ from reconciler.forge.local import LocalForge
 from reconciler.forge.remote import Dialect, RemoteForge
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
+from reconciler.inventory import RepositoryView
+from reconciler.plan.authors import repository_commits
 from reconciler.plan.shard import WHOLE, Shard
-from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
+from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 
 Find = Callable[[str], Credential | None]
 
@@ -50,10 +52,18 @@ class Forges:
         self._transports: dict[tuple[str, str], Transport] = {}
         self._apps: dict[CredentialRule, AppToken] = {}
         self._forges: dict[str, Forge] = {}
+        self._commits: dict[str, CommitPolicy] = {}
 
     def configure(self, policy: Policy, find: Find, environment: Mapping[str, str]) -> None:
         """Take the configuration; `find` answers with the credential for an address."""
         self._policy, self._find, self._environment = policy, find, environment
+
+    def sign(self, views: Iterable[RepositoryView]) -> None:
+        """Take whom commits name as their author, from the registrations of each repository."""
+        by_url: dict[str, list[RepositoryView]] = {}
+        for view in views:
+            by_url.setdefault(view.url, []).append(view)
+        self._commits = {url: repository_commits(v, self._policy.commits) for url, v in by_url.items()}
 
     def of(self, mirror: Mirror) -> Forge:
         """Return the forge of a repository: what the longest matching rule says, else the repository itself.
@@ -88,7 +98,7 @@ class Forges:
     def _make(self, mirror: Mirror) -> Forge:
         rule = find_rule(self._policy.forges, mirror.remote)
         if rule is None or rule.kind is ForgeKind.LOCAL:
-            return LocalForge(mirror, self._policy.commits)
+            return LocalForge(mirror, self._commits.get(mirror.url, self._policy.commits))
         transport = self._transport(rule, mirror.url)
         name = mirror.url.partition("/")[2]
         return RemoteForge(_DIALECTS[rule.kind](transport, name), transport, self._policy.instance)

@@ -155,8 +155,8 @@ class LocalForge:
         time = max(self.mirror.commit(c).committer.time for c in (main, head))
         number = next_revision(path, refs)
         tree = pack.graft(self.mirror.commit(main).tree, path, files)
-        who = Signature(self.policy.name, self.policy.email, time)
-        commit = pack.commit(tree, (main, head), who, who, approve_message(path, workspace, number))
+        author, committer = self._people(path, time)
+        commit = pack.commit(tree, (main, head), author, committer, approve_message(path, workspace, number))
         updates = [
             RefUpdate(f"{HEADS}{record.base}", main, commit),
             RefUpdate(tag_ref(path, number), None, commit),
@@ -170,8 +170,8 @@ class LocalForge:
         main = self._unmoved_base(record, path)
         time = max(self.mirror.commit(c).committer.time for c in (main, head))
         tree = pack.graft(self.mirror.commit(main).tree, path, self.mirror.subtree(head, path))
-        who = Signature(self.policy.name, self.policy.email, time)
-        commit = pack.commit(tree, (main,), who, who, delete_message(path))
+        author, committer = self._people(path, time)
+        commit = pack.commit(tree, (main,), author, committer, delete_message(path))
         beside = f"{HEADS}{DELETION_PROPOSED}{path}/"
         gone = [ref for ref in refs if ref in record.head_refs or ref.startswith(beside)]
         updates = [RefUpdate(ref, refs[ref], None) for ref in sorted(gone)]
@@ -183,8 +183,8 @@ class LocalForge:
         main = self._unmoved_base(record, path)
         time = max(self.mirror.commit(c).committer.time for c in (main, head))
         tree = pack.graft(self.mirror.commit(main).tree, path, self.mirror.subtree(head, path))
-        who = Signature(self.policy.name, self.policy.email, time)
-        commit = pack.commit(tree, (main, head), who, who, f"{record.title}\n")
+        author, committer = self._people(path, time)
+        commit = pack.commit(tree, (main, head), author, committer, f"{record.title}\n")
         gone = [RefUpdate(ref, refs[ref], None) for ref in record.head_refs if ref in refs]
         return Merging(commit, time, [RefUpdate(f"{HEADS}{record.base}", main, commit), *gone])
 
@@ -200,11 +200,17 @@ class LocalForge:
             self._check_unmoved(record, path, main, before)
             tree = pack.graft(tree, path, after)
         time = max(self.mirror.commit(c).committer.time for c in (main, head))
-        who = Signature(self.policy.name, self.policy.email, time)
+        author, committer = self._people(next(iter(packages), ""), time)
         message = f"Approving {len(packages)} packages\n"
-        commit = pack.commit(tree, (main, head), who, who, message)
+        commit = pack.commit(tree, (main, head), author, committer, message)
         gone = [RefUpdate(ref, refs[ref], None) for ref in record.head_refs if ref in refs]
         return Merging(commit, time, [RefUpdate(f"{HEADS}{record.base}", main, commit), *gone])
+
+    def _people(self, path: str, time: int) -> tuple[Signature, Signature]:
+        """Return the author and the committer of a commit to what stands at `path`."""
+        return Signature(*self.policy.author(path), time), Signature(
+            self.policy.name, self.policy.email, time
+        )
 
     def _unmoved_base(self, record: PullRecord, path: str) -> Oid:
         """Return the base's head, if the package there is still what the proposal was made from.

@@ -71,16 +71,6 @@ def delete_message(path: str) -> str:
     return f"Delete {path}\n"
 
 
-def commit_author(author: str, email: str, fallback: tuple[str, str]) -> tuple[str, str]:
-    """Return name and email of a commit's author, from a Repository's `git.author` and `git.email`.
-
-    An email alone is the name too; neither is the `fallback`.
-
-    Source: porch pkg/externalrepo/git, git.go, commit authors.
-    """
-    return (author or email, email) if author or email else fallback
-
-
 def parse_annotations(message: str) -> tuple[Annotation, ...]:
     """Return the annotations of a commit message in their order; malformed ones are left out. Total."""
     found = []

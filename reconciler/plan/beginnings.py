@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.objects import File, Signature, commit_bytes, object_id, tree_id
+from reconciler.plan.authors import repository_commits
 from reconciler.plan.changes import StartBranch
 
 _README = {"README.md": File.of(b"Created by reconciler\n")}
@@ -22,8 +23,9 @@ def start_branch(view: RepositoryView, inventory: Inventory) -> Iterator[StartBr
         return
     views = [v for v in inventory.views_of(view.url) if v.branch == view.branch]
     time = min(v.source.time for v in views)
-    policy = inventory.policy.commits
-    who = Signature(policy.name, policy.email, time)
+    commits = repository_commits(inventory.views_of(view.url), inventory.policy.commits)
+    author = Signature(*commits.author(""), time)
+    committer = Signature(commits.name, commits.email, time)
     message = f"Initial commit: Creating {view.branch} branch\n"
-    oid = object_id("commit", commit_bytes(tree_id(_README), (), who, who, message))
+    oid = object_id("commit", commit_bytes(tree_id(_README), (), author, committer, message))
     yield StartBranch(f"refs/heads/{view.branch}", _README, oid, message, time)

@@ -10,6 +10,7 @@ import orjson
 from reconciler.dependencies.decision import Decision
 from reconciler.inventory import Inventory, PullRequest
 from reconciler.lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
+from reconciler.plan.authors import repository_commits
 from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup
 from reconciler.policy import CommitPolicy
 
@@ -43,7 +44,7 @@ def plan_effects(plan: Plan, inventory: Inventory, decision: Decision) -> dict[s
             address = addresses.get(change.package.url, change.package.url)
             by_address.setdefault(address, []).append(change)
     effects: dict[str, Any] = {
-        address: _repository_effects(changes, inventory.policy.commits)
+        address: _repository_effects(changes, _commits_of(changes, inventory))
         for address, changes in by_address.items()
     }
     locks = dict(_decided_locks(plan, inventory, decision))
@@ -70,8 +71,20 @@ def _repository_effects(changes: Iterable[Change], commits: CommitPolicy) -> dic
         "approve": _unique(list(change.approve) for change in changes if change.approve),
     }
     if any(not isinstance(write, MoveRef) for write in writes):
-        effects["commits"] = [commits.name, commits.email, commits.sign, commits.sign_off]
+        effects["commits"] = [
+            commits.name,
+            commits.email,
+            commits.sign,
+            commits.sign_off,
+            *map(list, commits.authors),
+        ]
     return {name: value for name, value in effects.items() if value}
+
+
+def _commits_of(changes: Iterable[Change], inventory: Inventory) -> CommitPolicy:
+    urls = {change.package.url for change in changes}
+    views = (view for url in urls for view in inventory.views_of(url))
+    return repository_commits(views, inventory.policy.commits)
 
 
 def _unique(values: Iterable[list[Any]]) -> list[Any]:

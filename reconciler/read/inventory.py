@@ -76,6 +76,7 @@ def read_inventory(
     written = _read_written(opened, policy)
     policy = policy if policy.lock.is_reviewed else with_images(policy, written.images.lock)
     views = _read_views(declared.registrations, reading, mirrors, policy)
+    forges.sign(views.values())
     manifests, state = declared.manifests, written.state
     said, found = Answers(views, written.reviewed), Trees()
     if reading.deep:

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.porch import Repository
 from reconciler.errors import Location
-from reconciler.git.messages import commit_author, commit_title
+from reconciler.git.messages import commit_title
 from reconciler.git.repository import Mirrors
 from reconciler.ids import Lifecycle, ObjectName
 from reconciler.inventory import PackageState, RepositoryView, Source, Sourced
@@ -30,7 +30,8 @@ from reconciler.package_paths import (
     object_name,
     relative_package,
 )
-from reconciler.policy import Policy
+from reconciler.plan.authors import repository_commits
+from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories import read_repositories
 from tests.support.conformance import Case, root, vectors
 
@@ -118,9 +119,14 @@ def test_object_names(case: Case) -> None:
 
 @pytest.mark.parametrize("case", vectors("porch", "CommitAuthor"))
 def test_commit_author(case: Case) -> None:
-    git = case["repositoryGit"]
+    git = {"repo": "../edge.git", **case["repositoryGit"]}
+    manifest = Repository.model_validate(
+        {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "Repository", "spec": {"git": git}}
+    )
+    view = RepositoryView(ObjectName("", "edge"), "", "", "main", "", manifest, Source(Location("")))
+    ours = CommitPolicy(name="<api user name>", email="<api user email>")
 
-    name, email = commit_author(git["author"], git["email"], ("<api user name>", "<api user email>"))
+    name, email = repository_commits([view], ours).author("web")
 
     assert {"name": name, "email": email} == case["expectedAuthor"]
 
