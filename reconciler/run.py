@@ -19,6 +19,7 @@ from reconciler.errors import Exit, Problem
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
+from reconciler.ids import GroupKind, Oid
 from reconciler.inventory import Inventory
 from reconciler.plan.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome, Plan
@@ -35,11 +36,13 @@ from reconciler.read.dependencies import read_dependencies
 from reconciler.read.governance import govern_reading
 from reconciler.read.inventory import read_inventory
 from reconciler.render.delivery import render_deliveries
+from reconciler.render.needed_kinds import needed_kinds
 from reconciler.render.package import Contents, render_packages
 from reconciler.render.rendered import Rendered
 from reconciler.report.summary import Names, exits_of
 from reconciler.resolve import Closed, Resolution, close
 from reconciler.resolve.deliveries import Deliveries, find_deliveries, join_deliveries
+from reconciler.resolve.resolution import Needs
 from reconciler.runtime.pipelines import open_pipelines
 
 Narrate = Callable[[Effect], None]
@@ -154,7 +157,7 @@ def _render(world: World, closed: Closed, deliveries: Deliveries, contents: Cont
     """Return every package as it should be: those of variants, and what is generated for clusters."""
     inventory = world.inventory
     cache = world.mirrors.cache_dir / "functions"
-    definitions = [each.body for each in inventory.snapshot.of_kind(*_CRD)]
+    definitions = [each.body for each in inventory.snapshot.in_any_cluster(*_CRD)]
     with open_pipelines(inventory.policy.functions, cache, definitions) as run:
         rendered = render_packages(closed.resolution, contents, inventory, run)
     delivered = render_deliveries(deliveries.items, contents, inventory)
@@ -231,6 +234,19 @@ def read_status(settings: Settings) -> Status:
     values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
     owners = [dict(owner) for value in values for owner in owners_in(value)]
     return Status(owners, plan.problems, exits_of(plan))
+
+
+def find_needed_kinds(settings: Settings) -> tuple[GroupKind, ...]:
+    """Return the kinds whose objects this fleet reads from snapshots of clusters, sorted."""
+    world = read_world(settings)
+    variants = close_world(world).resolution.variants
+    injected = [one for one in variants if one.variant.spec.injectors]
+    trees: dict[str, set[Oid]] = {}
+    for one in injected:
+        trees.setdefault(one.pin.package.url, set()).add(one.pin.tree)
+    needs = Needs({url: frozenset(found) for url, found in trees.items()})
+    contents = fetch_contents(needs, world.mirrors, world.inventory.policy.limits)
+    return needed_kinds(world.inventory, injected, contents)
 
 
 def open_mirrors(settings: Settings) -> Mirrors:

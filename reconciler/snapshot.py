@@ -80,6 +80,15 @@ class Snapshot:
             return found
         return Snapshot(cluster=cluster, path=f"{self.path}/{cluster}")
 
+    def in_any_cluster(self, api_version: str, kind: str) -> tuple["SnapshotObject", ...]:
+        """Return the objects of a kind of all clusters; of those with one name, the first cluster's."""
+        several = (self, *(self.clusters[name] for name in sorted(self.clusters)))
+        found: dict[tuple[str, str], SnapshotObject] = {}
+        for snapshot in several:
+            for one in snapshot.of_kind(api_version, kind):
+                found.setdefault((one.namespace, one.name), one)
+        return tuple(found[key] for key in sorted(found))
+
     def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:
         """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""
         return self.objects.get((api_version, kind), ())

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from reconciler.api.snapshot import FILE
-from reconciler.errors import ConfigurationError
+from reconciler.errors import ConfigurationError, UsageError
+from reconciler.read.snapshot import parse_header
 from reconciler.read.snapshot_import import SnapshotFiles
 from reconciler.read.snapshot_objects import SUFFIXES
 
@@ -11,10 +12,44 @@ from reconciler.read.snapshot_objects import SUFFIXES
 def read_directory(directory: Path) -> dict[str, bytes]:
     """Return the snapshot files of a directory by path from it; none if it does not exist.
 
-    Links are not followed.
+    Links are not followed, and the snapshots of single clusters below are not a part of it.
     """
-    paths = (p for p in directory.rglob("*") if p.suffix in SUFFIXES and p.is_file() and not p.is_symlink())
+    others = [header.parent for header in directory.glob(f"*/{FILE}")]
+    paths = (
+        path
+        for path in directory.rglob("*")
+        if path.suffix in SUFFIXES and path.is_file() and not path.is_symlink()
+        if not any(path.is_relative_to(other) for other in others)
+    )
     return {p.relative_to(directory).as_posix(): p.read_bytes() for p in sorted(paths)}
+
+
+def find_directory(root: Path, cluster: str) -> Path:
+    """Return where the snapshot of a cluster is kept below a snapshot directory.
+
+    That is the directory itself if it has the snapshot of this cluster already, else the cluster's own
+    below it. Without a name it is the only one that there is.
+
+    Raises:
+        UsageError: The cluster must be named.
+    """
+    names = {path.parent: _cluster_name(path) for path in (root / FILE, *sorted(root.glob(f"*/{FILE}")))}
+    there = {directory: name for directory, name in names.items() if name is not None}
+    if not cluster and len(there) == 1:
+        return next(iter(there))
+    if not cluster:
+        several = f" There are {', '.join(sorted(filter(None, there.values())))}." if there else ""
+        hint = f"Name it: --cluster NAME.{several}"
+        raise UsageError("It is not said which cluster was listed", hint=hint)
+    return root if there.get(root) == cluster else root / cluster
+
+
+def _cluster_name(header: Path) -> str | None:
+    """Return the cluster of a snapshot's header, None if there is none; "" if it is not understood."""
+    try:
+        return parse_header(FILE, header.read_bytes()).cluster
+    except OSError:
+        return None
 
 
 def write_directory(directory: Path, files: SnapshotFiles) -> None:
@@ -35,4 +70,4 @@ def write_directory(directory: Path, files: SnapshotFiles) -> None:
             target.write_bytes(data)
     except OSError as error:
         message = f"{error.filename or directory} cannot be written: {error.strerror}"
-        raise ConfigurationError(message, hint="Check --output.") from error
+        raise ConfigurationError(message, hint="Check the directory, or name another with --out.") from error

@@ -1,5 +1,6 @@
 """`snapshot`: what a cluster holds, as files that plans read."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -7,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.output import make_printer
+from reconciler.cli.options import control_options
+from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot_import import KindCount
+    from reconciler.run import Settings
 
 
 @click.group()
@@ -22,12 +25,12 @@ def snapshot() -> None:
 @snapshot.command("import")
 @click.argument("files", nargs=-1, metavar="[FILE...|-]")
 @click.option(
-    "--output",
+    "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="Directory of the snapshot, in a working copy of the control repository.",
+    help="Directory of the snapshot.  [default: as configured, below it the cluster's]",
 )
-@click.option("--cluster", default="", help="Name of the cluster.  [default: as before]")
+@click.option("--output", "out", type=click.Path(file_okay=False, path_type=Path), hidden=True)
+@click.option("--cluster", default="", help="Name of the cluster that was listed.  [default: as before]")
 @click.option("--kinds", default="", help="What was asked for, as kubectl takes it: Kind.group,Kind.group,…")
 @click.option("--namespace", "-n", default="", help="The one namespace that was listed.  [default: all]")
 @click.option("--partial", is_flag=True, help="A selector left objects out: absence means nothing.")
@@ -46,8 +49,8 @@ def snapshot() -> None:
 )
 def import_(
     files: tuple[str, ...],
-    output: Path,
     *,
+    out: Path | None,
     cluster: str,
     kinds: str,
     namespace: str,
@@ -59,17 +62,18 @@ def import_(
     r"""Write what `kubectl get -A -o json|yaml` prints into the layout of a snapshot.
 
     Each imported kind is replaced whole: an object that is not in the input is gone. Name the kinds
-    with --kinds, so that one without objects is known to be empty. Data of Secrets, managed fields
-    and what kubectl applied last are dropped.
+    with --kinds, so that one without objects is known to be empty. Data of Secrets, managed fields,
+    status that nothing reads and what kubectl applied last are dropped. `reconciler snapshot kinds`
+    prints the kinds that this fleet needs.
 
     \b
     Example, as a cluster publishes its snapshot:
       kubectl get Cluster.example.com,Repository.config.porch.kpt.dev -A -o json |
-        reconciler snapshot import - --output snapshot \
+        reconciler snapshot import - --cluster management \
           --kinds Cluster.example.com,Repository.config.porch.kpt.dev
       git add snapshot && git commit -m "Snapshot" && git push
     """
-    from reconciler.apply.snapshot import read_directory, write_directory
+    from reconciler.apply.snapshot import find_directory, read_directory, write_directory
     from reconciler.policy import Limits
     from reconciler.read.api_resources import NO_RESOURCES, parse_api_resources
     from reconciler.read.snapshot import snapshot_limits
@@ -86,11 +90,66 @@ def import_(
         _versions(platforms),
     )
     inputs = [_read(name) for name in files or ("-",)]
-    planned = plan_import(inputs, read_directory(output), options, snapshot_limits(Limits()))
-    write_directory(output, planned)
+    directory = out or find_directory(_configured_directory(), cluster)
+    planned = plan_import(inputs, read_directory(directory), options, snapshot_limits(Limits()))
+    write_directory(directory, planned)
     printer = make_printer()
     printer.lines(map(_line, planned.counts))
+    printer.lines([f"written to {directory}"])
     printer.lines((f"note: {note}" for note in planned.notes), err=True)
+    return Exit.DONE
+
+
+def _configured_directory() -> Path:
+    """Return the snapshot directory of the working copy around here, as its configuration has it.
+
+    Raises:
+        UsageError: There is no working copy with a configuration here.
+    """
+    from reconciler.config import FILE, parse_configuration
+    from reconciler.git.worktree import find_working_copy
+    from reconciler.read.governance import CONFIG_VARIABLE
+
+    copy = find_working_copy(Path.cwd())
+    path = os.environ.get(CONFIG_VARIABLE) or FILE
+    try:
+        data = (copy.root / path).read_bytes() if copy else None
+    except OSError:
+        data = None
+    if copy is None or data is None:
+        hint = "Run it in a working copy of the control repository, or name the directory: --out PATH."
+        raise UsageError(f"There is no {path} here that says where the snapshot is", hint=hint)
+    directory = copy.root / parse_configuration(data, path, os.environ).snapshot_path
+    return directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
+
+
+@snapshot.command()
+@control_options
+@output_options(Output.TEXT, Output.JSON)
+def kinds(settings: "Settings", output: str, *, no_color: bool) -> Exit:
+    r"""Print the kinds that this fleet needs from its clusters, on one line as kubectl takes them.
+
+    These are the kinds that sets select, those that packages want to have injected, and, where
+    packages have dependencies, what clusters show of those.
+
+    \b
+    Example:
+      KINDS=$(reconciler snapshot kinds)
+      kubectl get "$KINDS" -A -o json | reconciler snapshot import - --cluster edge-1 --kinds "$KINDS"
+    """
+    from reconciler.report.json import listing
+    from reconciler.run import find_needed_kinds
+
+    found = find_needed_kinds(settings)
+    printer = make_printer(colour=not no_color)
+    if output == Output.JSON:
+        printer.value(listing("SnapshotKind", ({"group": kind.group, "kind": kind.kind} for kind in found)))
+    elif found:
+        printer.lines([",".join(map(str, found))])
+    else:
+        printer.lines(
+            ["note: This fleet needs no snapshot: no set selects objects, and nothing is injected"], err=True
+        )
     return Exit.DONE
 
 

@@ -259,7 +259,10 @@ def _is_complete(kind: GroupKind, lists: _Lists, options: ImportOptions) -> bool
 
 
 def _header(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> tuple[bytes, tuple[str, ...]]:
-    cluster = options.cluster or old.metadata.name or "cluster"
+    cluster = options.cluster or old.metadata.name
+    if not cluster:
+        hint = "Say which cluster was listed: --cluster NAME."
+        raise UsageError("The snapshot does not say yet which cluster it is of", hint=hint)
     if old.metadata.name and cluster != old.metadata.name:
         hint = "Import another cluster into another directory."
         raise RefusedError(

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from reconciler.dependencies.dialects import GROUPS
 from reconciler.errors import Location, Problem
+from reconciler.ids import group_of
 from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
 from reconciler.read.documents import FoundObject, parse_file
 from reconciler.reasons import Reason
@@ -106,8 +108,13 @@ def _with_int64(value: Any) -> Any:
 
 
 def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body without a Secret's data, managed fields and what kubectl applied last."""
+    """Return a body without a Secret's data, managed fields, what kubectl applied last, and idle status.
+
+    Status changes with every heartbeat; only that of installed packages is read, for its version.
+    """
     kept = dict(body)
+    if group_of(str(kept.get("apiVersion") or "")) not in GROUPS:
+        kept.pop("status", None)
     if kept.get("kind") == "Secret" and kept.get("apiVersion") == "v1":
         kept.pop("data", None)
         kept.pop("stringData", None)

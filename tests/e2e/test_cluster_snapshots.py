@@ -232,3 +232,26 @@ def test_snapshot_in_the_directory_of_another_cluster_is_a_problem(tmp_path: Pat
 
     assert said.code == 3
     assert "This is the snapshot of cluster edge-1, in the directory of cluster edge-2" in said.out + said.err
+
+
+def test_kinds_are_those_that_are_selected_and_injected(tmp_path: Path) -> None:
+    services = TEAM.replace("hr.example.com/v1", "net.example.com/v1").replace("Team", "Service")
+    files = {
+        "manifests/teams.yaml": SET.format(clusters=CLUSTERS),
+        "manifests/web.yaml": VARIANT.format(edge="edge-1"),
+    }
+    world = build(tmp_path / "w", files)
+    blueprints = Repo(tmp_path / "w/blueprints.git")
+    blueprints.commit({"web/service.yaml": services})
+    blueprints.tag("web/v1")
+
+    assert world.run("snapshot", "kinds").out == "Team.hr.example.com,Service.net.example.com\n"
+    value = json.loads(world.run("snapshot", "kinds", "--output", "json").out)
+    assert value["items"][0] == {"group": "hr.example.com", "kind": "Team"}
+
+
+def test_fleet_without_need_of_a_snapshot_is_told_so(tmp_path: Path) -> None:
+    said = build(tmp_path / "w", {}).run("snapshot", "kinds")
+
+    assert (said.code, said.out) == (0, "")
+    assert "needs no snapshot" in said.err

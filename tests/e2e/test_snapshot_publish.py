@@ -25,6 +25,7 @@ from tests.support.world import IDENTITY, git
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/snapshot.md"
 KINDS = "Cluster.example.com,Secret"
 CANARY = "Y2FuYXJ5"
+CONFIGURATION = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
 
 
 def documented() -> list[str]:
@@ -56,7 +57,8 @@ SECRET = {
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A working copy of a control repository."""
-    create_bare(tmp_path / "control.git", [Snapshot("Start", {"README.md": b"# here\n"}, 1_767_225_600)])
+    configuration = {"reconciler.yaml": CONFIGURATION.encode()}
+    create_bare(tmp_path / "control.git", [Snapshot("Start", configuration, 1_767_225_600)])
     git(tmp_path, "clone", "-q", str(tmp_path / "control.git"), str(tmp_path / "copy"))
     return tmp_path / "copy"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.apply.snapshot import read_directory, write_directory
+from reconciler.apply.snapshot import find_directory, read_directory, write_directory
 from reconciler.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.ids import GroupKind
 from reconciler.policy import Limits, Policy
@@ -39,7 +39,7 @@ def listing(*items: dict[str, Any], **more: Any) -> bytes:
 
 
 def options(time: int = T1, **more: Any) -> ImportOptions:
-    return ImportOptions(time, **more)
+    return ImportOptions(time, **{"cluster": "mgmt", **more})
 
 
 def imported(existing: Files, data: bytes, given: ImportOptions | None = None) -> tuple[Files, SnapshotFiles]:
@@ -328,3 +328,58 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "snapshot" / "link.json").symlink_to(tmp_path / "outside.json")
 
     assert read_directory(tmp_path / "snapshot") == {}
+
+
+def test_heartbeats_change_no_byte() -> None:
+    def node(beat: str) -> dict[str, Any]:
+        status = {"conditions": [{"type": "Ready", "lastHeartbeatTime": beat}]}
+        return {**obj("n", "", GroupKind("", "Node")), "status": status}
+
+    files, _ = imported({}, listing(node("2026-01-01T00:00:00Z")))
+    again, planned = imported(files, listing(node("2026-01-01T00:00:09Z")))
+
+    assert again == files
+    assert dict(planned.write) == {}
+    assert b"status" not in files["Node/_cluster.json"]
+
+
+def test_status_of_an_installed_package_is_kept() -> None:
+    install = obj("web", "default", GroupKind("packaging.carvel.dev", "PackageInstall"))
+    files, _ = imported({}, listing({**install, "status": {"version": "1.2.3"}}))
+
+    assert b'"version": "1.2.3"' in files["PackageInstall.packaging.carvel.dev/default.json"]
+
+
+def test_cluster_has_no_default_name() -> None:
+    with pytest.raises(UsageError, match="which cluster"):
+        imported({}, listing(obj("a")), ImportOptions(T1))
+
+
+def test_each_cluster_has_its_directory(tmp_path: Path) -> None:
+    def header(directory: Path, cluster: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        text = f"apiVersion: reconciler.dev/v1alpha1\nkind: Snapshot\nmetadata:\n  name: {cluster}\n"
+        (directory / "snapshot.yaml").write_text(text)
+
+    root = tmp_path / "snapshot"
+    with pytest.raises(UsageError, match="which cluster"):
+        find_directory(root, "")
+    assert find_directory(root, "edge-1") == root / "edge-1"
+    header(root / "edge-1", "edge-1")
+    assert find_directory(root, "") == root / "edge-1"
+    header(root, "mgmt")
+    assert find_directory(root, "mgmt") == root
+    assert find_directory(root, "edge-2") == root / "edge-2"
+    with pytest.raises(UsageError) as caught:
+        find_directory(root, "")
+    assert caught.value.hint == "Name it: --cluster NAME. There are edge-1, mgmt."
+
+
+def test_snapshots_of_other_clusters_are_no_part_of_the_one_at_the_root(tmp_path: Path) -> None:
+    for directory, cluster in ((tmp_path, "mgmt"), (tmp_path / "edge-1", "edge-1")):
+        planned = plan_import(
+            [("kubectl", listing(obj("a")))], read_directory(directory), options(cluster=cluster), LIMITS
+        )
+        write_directory(directory, planned)
+
+    assert sorted(read_directory(tmp_path)) == ["Cluster.example.com/default.json", "snapshot.yaml"]

@@ -1,0 +1,56 @@
+"""Which kinds of cluster objects a fleet reads: what sets select, what is injected, what is installed."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from reconciler.api.porch import REPOSITORY, InjectionSelector
+from reconciler.ids import GroupKind, Oid, group_of
+from reconciler.inventory import Inventory
+from reconciler.objects import Files
+from reconciler.render.points import find_points
+from reconciler.resolve.resolution import ResolvedVariant
+
+_CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
+
+
+def needed_kinds(
+    inventory: Inventory, injected: Iterable[ResolvedVariant], contents: Mapping[Oid, Files]
+) -> tuple[GroupKind, ...]:
+    """Return the kinds, sorted. Order-free.
+
+    Args:
+        inventory: The manifests.
+        injected: The variants with injectors.
+        contents: The upstream packages of those, as far as they can be read.
+    """
+    found = {*_selected(inventory), *_installed(inventory)}
+    for one in injected:
+        found |= set(_named(one.variant.spec.injectors or ()))
+        for point in find_points(contents.get(one.pin.tree, {})):
+            api_version, kind = point.resource.get("apiVersion"), point.resource.get("kind")
+            found.add(GroupKind(group_of(str(api_version or "")), str(kind)))
+    return tuple(sorted(found))
+
+
+def _selected(inventory: Inventory) -> Iterator[GroupKind]:
+    for pvs in inventory.sets:
+        for target in pvs.manifest.spec.targets or ():
+            selector = target.object_selector
+            if selector is not None and selector.kind and selector.api_version != REPOSITORY:
+                yield GroupKind(group_of(selector.api_version or ""), selector.kind)
+            if target.template is not None:
+                yield from _named(target.template.injectors or ())
+
+
+def _named(injectors: Iterable[InjectionSelector]) -> Iterator[GroupKind]:
+    for injector in injectors:
+        if injector.kind and injector.group is not None:
+            yield GroupKind(injector.group, injector.kind)
+
+
+def _installed(inventory: Inventory) -> Iterator[GroupKind]:
+    """Yield the kinds of the dependency manifests, and what says which APIs a cluster serves."""
+    for document in inventory.documents:
+        kind, api_version = document.value.get("kind"), document.value.get("apiVersion")
+        if kind and api_version:
+            yield GroupKind(group_of(str(api_version)), str(kind))
+            yield _CRD
