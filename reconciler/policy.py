@@ -150,6 +150,8 @@ class Limits:
     snapshot_file_bytes: int = 256 << 20
     package_file_bytes: int = 16 << 20
     package_files: int = 10_000
+    package_bytes: int = 16 << 20
+    run_bytes: int = 256 << 20
     path_depth: int = 50
     yaml_depth: int = 100
     yaml_documents: int = 10_000

@@ -236,6 +236,10 @@ class LimitSettings(_Settings):
     """Size of one file of a package, in bytes."""
     package_files: Bound = _LIMITS.package_files
     """Files of one package."""
+    package_bytes: Bound = _LIMITS.package_bytes
+    """Size of all files of one package, in bytes; an update takes about sixty times that of memory."""
+    run_bytes: Bound = _LIMITS.run_bytes
+    """Size of all packages that one run reads, in bytes; what is beyond is left as it is."""
     path_depth: Bound = _LIMITS.path_depth
     """Directories above a file."""
     yaml_depth: Bound = _LIMITS.yaml_depth

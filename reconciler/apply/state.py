@@ -16,6 +16,7 @@ from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits, Policy
 
+MOST_BYTES = 1 << 30
 MOST_FILES = 1_000_000
 """A fleet has more variants than a package has files."""
 
@@ -65,7 +66,7 @@ def read_branch(mirror: Mirror, commit: Oid | None, limits: Limits) -> dict[str,
     """
     if commit is None:
         return {}
-    roomy = replace(limits, package_files=MOST_FILES)
+    roomy = replace(limits, package_files=MOST_FILES, package_bytes=MOST_BYTES)
     try:
         files = mirror.files(mirror.commit(commit).tree, roomy)
     except PackageRefusedError as error:

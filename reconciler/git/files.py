@@ -42,7 +42,15 @@ def read_files(objects: Objects, tree: Oid, limits: Limits) -> Files:
     """
     listed = list(list_files(objects, tree, limits))
     objects.ensure({entry.oid for _, entry in listed})
-    files = {path: _read_file(objects, path, entry, limits) for path, entry in listed}
+    files: dict[str, File] = {}
+    size = 0
+    for path, entry in listed:
+        files[path] = _read_file(objects, path, entry, limits)
+        size += len(files[path].data)
+        if size > limits.package_bytes:
+            raise PackageRefusedError(
+                "", f"it has more than {limits.package_bytes} bytes (limits.packageBytes)"
+            )
     return dict(sorted(files.items()))
 
 

@@ -33,7 +33,8 @@ class Contents(Mapping[Oid, Files]):
 def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None) -> Contents:
     """Return the packages that rendering needs.
 
-    A package that is hostile, too large or out of reach is in `refused`; the others proceed.
+    A package that is hostile, too large or out of reach is in `refused`; the others proceed. So is
+    each one that would take the run beyond `limits.run_bytes`, in the order of repositories and trees.
     """
     files: dict[Oid, Files] = {}
     refused: dict[Oid, str] = {}
@@ -60,8 +61,20 @@ def _fetch(
     # One object that the server lacks fails the whole batch: then each package is fetched by itself.
     with suppress(UnavailableError):
         mirror.ensure(blobs)
+    size = sum(map(_size, files.values()))
     for tree in readable:
         try:
-            files[tree] = mirror.files(tree, limits)
+            package = mirror.files(tree, limits)
         except (PackageRefusedError, UnavailableError) as error:
             refused[tree] = str(error)
+            continue
+        if size + _size(package) > limits.run_bytes:
+            why = f"the packages of this run have more than {limits.run_bytes} bytes (limits.runBytes)"
+            refused[tree] = why
+            continue
+        size += _size(package)
+        files[tree] = package
+
+
+def _size(package: Files) -> int:
+    return sum(len(file.data) for file in package.values())

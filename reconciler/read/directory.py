@@ -25,10 +25,14 @@ def read_directory(root: Path, limits: Limits = Limits()) -> dict[str, File]:  #
     if not root.is_dir():
         raise UsageError(f"{root} is no directory")
     files: dict[str, File] = {}
+    size = 0
     for path, entry in _entries(root, "", limits):
         if len(files) >= limits.package_files:
             raise _refused(path, f"the package has more than {limits.package_files} files")
         files[path] = _read(path, entry, limits)
+        size += len(files[path].data)
+        if size > limits.package_bytes:
+            raise _refused(path, f"the package has more than {limits.package_bytes} bytes")
     return files
 
 

@@ -22,6 +22,7 @@ from reconciler.read.drafts import is_ours
 from reconciler.read.state import check_schema
 from reconciler.reasons import Reason
 
+MOST_BYTES = 1 << 30
 MOST_FILES = 1_000_000
 """A fleet has more locks than a package has files."""
 
@@ -104,7 +105,8 @@ def _files(mirror: Mirror, commit: Oid, limits: Limits) -> Files:
     if tree is None:
         return {}
     try:
-        mirror.ensure(mirror.list_blobs(tree, roomy := replace(limits, package_files=MOST_FILES)))
+        roomy = replace(limits, package_files=MOST_FILES, package_bytes=MOST_BYTES)
+        mirror.ensure(mirror.list_blobs(tree, roomy))
         return mirror.files(tree, roomy)
     except PackageRefusedError as error:
         message = f"The lock cannot be read: {error}"

@@ -1,7 +1,10 @@
 from pathlib import Path
 
+import pytest
+
 from reconciler.git.repository import Mirrors
 from reconciler.ids import Oid
+from reconciler.policy import Limits
 from reconciler.read.contents import fetch_contents
 from reconciler.resolve.resolution import Needs
 from tests.support.git import make_repository
@@ -44,3 +47,29 @@ def test_a_tree_that_two_repositories_could_give_is_read_once(tmp_path: Path) ->
 
     assert list(contents) == [tree]
     assert contents.refused == {}
+
+
+@pytest.mark.parametrize(("package_bytes", "is_read"), [(9, False), (10, True), (11, True)])
+def test_package_is_read_up_to_its_bytes(tmp_path: Path, package_bytes: int, *, is_read: bool) -> None:
+    repo = make_repository(tmp_path / "one", {"p/Kptfile": "1234", "p/d/x": "567890"})
+    mirrors = Mirrors(tmp_path / "cache")
+    tree = repo.tree("main", "p")
+    needs = Needs({mirrors.open(str(repo.path)).url: frozenset({tree})})
+
+    contents = fetch_contents(needs, mirrors, Limits(package_bytes=package_bytes))
+
+    assert (tree in contents) is is_read
+    assert ("limits.packageBytes" in contents.refused.get(tree, "")) is not is_read
+
+
+@pytest.mark.parametrize(("run_bytes", "count"), [(3, 0), (4, 1), (7, 1), (8, 2), (9, 2)])
+def test_run_reads_packages_up_to_its_bytes(tmp_path: Path, run_bytes: int, count: int) -> None:
+    repos = [make_repository(tmp_path / name, {"p/Kptfile": f"{name}."}) for name in ("one", "two")]
+    mirrors = Mirrors(tmp_path / "cache")
+    trees = {mirrors.open(str(repo.path)).url: frozenset({repo.tree("main", "p")}) for repo in repos}
+
+    contents = fetch_contents(Needs(trees), mirrors, Limits(run_bytes=run_bytes))
+
+    assert len(contents) == count
+    assert len(contents.refused) == 2 - count
+    assert all("limits.runBytes" in why for why in contents.refused.values())

@@ -1,0 +1,54 @@
+"""A full disk and few file descriptors are told, harm nothing, and the next run completes the work."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.http_git import serve
+from tests.support.small_world import write_world
+from tests.support.world import World, git
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path / "world")
+    write_world(world.root, ("edge-1", "edge-2"))
+    return world
+
+
+def limited(limit: str, command: str, control: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a shell with a limit."""
+    line = f'ulimit {limit}; exec "$@"'
+    arguments = [sys.executable, "-m", "reconciler.cli.main", command, "--control", control]
+    return subprocess.run(
+        ["bash", "-c", line, "bash", *arguments, "--cache-dir", str(cache)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("limit", ["-n 8", "-n 12", "-n 16", "-n 20", "-n 28", "-f 0", "-f 1"])
+def test_limits_of_the_process_are_told_and_harm_nothing(world: World, limit: str) -> None:
+    ran = limited(limit, "apply", str(world.control), world.root / "cache")
+
+    assert "Traceback" not in ran.stderr, ran.stderr
+    assert ran.returncode in {0, 5}, ran
+    if ran.returncode:
+        assert "hint:" in ran.stdout + ran.stderr, ran
+    assert world.run("apply").code == 0
+    assert world.run("plan").code == 0
+
+
+def test_full_disk_under_the_cache_is_not_blamed_on_the_server(world: World) -> None:
+    for repository in world.repositories():
+        git(repository, "config", "uploadpack.allowFilter", "true")
+    with serve(world.root) as server:
+        ran = limited("-f 1", "plan", f"{server.address}/control.git", world.root / "cache")
+
+        assert ran.returncode == 5, ran
+        assert "Traceback" not in ran.stderr, ran.stderr
+        assert "Cannot read http" not in ran.stdout + ran.stderr, ran
+        assert "ulimit -f" in ran.stdout + ran.stderr
