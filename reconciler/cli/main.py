@@ -16,6 +16,7 @@ import click
 from reconciler import __version__
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import stopping
+from reconciler.git.command import is_local_trouble
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 
@@ -162,11 +163,12 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def _limit_error(error: OSError) -> UnavailableError | None:
     """Return a full disk or a limit of the process as what it is, None for any other error."""
-    if error.errno not in _LIMIT_ERRORS:
+    if error.errno not in _LIMIT_ERRORS and not is_local_trouble(str(error)):  # libgit2 gives no number
         return None
     where = f"{error.filename}: " if error.filename else ""
+    what = error.strerror or str(error)
     hint = "Check the disk and the limits of the process (`ulimit -n`, `ulimit -f`), then run again."
-    return UnavailableError(f"This machine is at its limits: {where}{error.strerror}", hint=hint)
+    return UnavailableError(f"This machine is at its limits: {where}{what}", hint=hint)
 
 
 def _explain(error: Exception, redactor: Redactor) -> int:

@@ -30,7 +30,7 @@ def limited(limit: str, command: str, control: str, cache: Path) -> subprocess.C
     )
 
 
-@pytest.mark.parametrize("limit", ["-n 8", "-n 12", "-n 16", "-n 20", "-n 28", "-f 0", "-f 1"])
+@pytest.mark.parametrize("limit", ["-n 6", "-n 8", "-n 12", "-n 16", "-n 20", "-n 28", "-f 0", "-f 1"])
 def test_limits_of_the_process_are_told_and_harm_nothing(world: World, limit: str) -> None:
     ran = limited(limit, "apply", str(world.control), world.root / "cache")
 
