@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import make_repository
+from tests.support.identifiers import without_identifiers
 from tests.support.small_world import app, manifest, repository, variant
 from tests.support.world import World, git, refs
 
@@ -58,8 +59,8 @@ def test_a_run_renders_names_what_it_cannot_and_settles(world: World) -> None:
         world.root / "edge-1.git"
     ).keys()
     assert "  namespace: prod\n" in drafted(world, "good")
-    assert drafted(world, "unknown").strip() == app("unknown", 1).strip()
-    assert drafted(world, "failing").strip() == app("failing", 1).strip()
+    assert without_identifiers(drafted(world, "unknown")).strip() == app("unknown", 1).strip()
+    assert without_identifiers(drafted(world, "failing")).strip() == app("failing", 1).strip()
     assert again.code == 0, again.out + again.err
     assert world.all_refs() == before
 
