@@ -15,6 +15,7 @@ from reconciler.objects import Files
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.snapshot import Snapshot
 from reconciler.state import NOTHING_REFUSED, PackageVariantRecord, RefusedDeletionsRecord, SetRecord
+from reconciler.trailers import NO_ANSWERS, Answers
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]
@@ -95,7 +96,8 @@ class Draft:
     `written` is the package tree of our newest commit on the branch, None if none of its
     commits is ours; the draft is edited by a person iff `tree != written`. `foreign` tells
     whether commits of others stand on the branch above its base, `base_tree` is the package
-    on main where the branch left it (None: the package was not there).
+    on main where the branch left it (None: the package was not there). `answers` are what its
+    commits say about conflicts.
     """
 
     path: str
@@ -110,6 +112,7 @@ class Draft:
     written: Oid | None = None
     foreign: bool = False
     foreign_time: int = 0
+    answers: Answers = NO_ANSWERS
 
     @property
     def edited(self) -> bool:

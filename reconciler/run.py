@@ -36,8 +36,9 @@ from reconciler.read.dependencies import read_dependencies
 from reconciler.read.governance import govern_reading
 from reconciler.read.inventory import read_inventory
 from reconciler.render.delivery import render_deliveries
+from reconciler.render.merging import Contents
 from reconciler.render.needed_kinds import needed_kinds
-from reconciler.render.package import Contents, render_packages
+from reconciler.render.package import render_packages
 from reconciler.render.rendered import Rendered
 from reconciler.report.summary import Names, exits_of
 from reconciler.resolve import Closed, Resolution, close

@@ -38,7 +38,7 @@ class _Record(BaseModel):
 class OpenConflict(_Record):
     """One value that both sides changed and that waits for a person; a Secret's values are masked.
 
-    A side that deleted the value has None.
+    A side that deleted the value has None. `name` is how commit messages name it, without a Secret's marks.
     """
 
     path: str
@@ -46,6 +46,14 @@ class OpenConflict(_Record):
     field: str = ""
     upstream: str | None = ""
     local: str | None = ""
+    name: str = ""
+
+
+class AnsweredConflict(OpenConflict):
+    """A conflict that was answered: the value that the draft has, and what answered it."""
+
+    chosen: str | None = ""
+    by: str
 
 
 class PackageVariantRecord(_Record):
@@ -62,9 +70,9 @@ class PackageVariantRecord(_Record):
     `injection` says which required injection points are empty, None if the package has no points;
     `objects` are digests of the cluster objects that its injectors may name, by kind and name;
     `group` is the head of the group that its draft was last in;
-    `conflicts` wait for a person's answer, `asked_from` is the upstream tree before the one that they
-    came with, and `unready` says what else keeps the package from
-    being approved. `requested_by` says which variants need one that nobody declared; it is empty
+    `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
+    upstream tree before the one that they came with, and `unready` says what else keeps the package
+    from being approved. `requested_by` says which variants need one that nobody declared; it is empty
     for every other.
     """
 
@@ -92,6 +100,7 @@ class PackageVariantRecord(_Record):
     deletion_proposed: bool = False
     injection: str | None = None
     conflicts: tuple[OpenConflict, ...] = ()
+    answers: tuple[AnsweredConflict, ...] = ()
     asked_from: str = ""
     unready: tuple[str, ...] = ()
     objects: dict[str, str] = {}

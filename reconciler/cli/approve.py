@@ -1,6 +1,7 @@
 """`approve`: a person's yes to a draft or a deletion, on the local forge."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -12,8 +13,8 @@ from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.cli.selection import Found
-    from reconciler.inventory import Inventory
-    from reconciler.run import Settings
+    from reconciler.plan.changes import Plan
+    from reconciler.run import Settings, World
 
 
 class Approved(NamedTuple):
@@ -58,7 +59,7 @@ def approve(
     from reconciler.cli.selection import find_or_open, list_found
     from reconciler.inventory import PullState
     from reconciler.report.json import listing
-    from reconciler.run import read_world
+    from reconciler.run import plan_world, read_world
 
     if bool(names) == every:
         raise UsageError("Name packages, or pass --all", hint="`reconciler pr list` shows what is open.")
@@ -68,7 +69,8 @@ def approve(
     if every:
         chosen = [f for f in found if f.pull.state is PullState.OPEN]
     once = {one.name: one for one in chosen}.values()
-    results = [_propose(one) if propose_only else _approve(one, world.inventory) for one in once]
+    plan = cache(lambda: plan_world(world).plan)
+    results = [_propose(one) if propose_only else _approve(one, world, plan) for one in once]
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
@@ -77,12 +79,12 @@ def approve(
     return worst(result.error.exit_code for result in results if result.error)
 
 
-def _approve(found: "Found", inventory: "Inventory") -> Approved:
+def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Approved:
     from reconciler.cli.readiness import find_readiness
 
-    readiness = find_readiness(inventory, found)
+    readiness = find_readiness(world, found, plan)
     if readiness.against:
-        hint = "Make them true, or answer in the draft; `reconciler explain` says more."
+        hint = "Make them true, or answer each conflict in the draft; `reconciler explain` says how."
         error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
         return Approved(found, error=error)
     try:

@@ -168,7 +168,7 @@ def _changes(before: "Files", after: "Files") -> dict[str, list[str]]:
 def _conflict_value(conflict: "Conflict", sides: tuple["Files", ...]) -> dict[str, str | None]:
     from dataclasses import asdict
 
-    from reconciler.report.redact import MASK, holds_secret
+    from reconciler.functions.secrets import MASK, holds_secret
 
     value: dict[str, str | None] = asdict(conflict)
     if any(holds_secret(side.get(conflict.path)) for side in sides):
@@ -191,7 +191,7 @@ def _conflict_lines(conflicts: list[dict[str, str | None]]) -> list[str]:
 
 
 def _shown(file: Any) -> list[str]:
-    from reconciler.report.redact import MASK, holds_secret
+    from reconciler.functions.secrets import MASK, holds_secret
 
     if file is None:
         return []

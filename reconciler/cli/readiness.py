@@ -1,14 +1,18 @@
 """What stands against approving a draft: unmet gates, unanswered conflicts, a failed pipeline (D10, D18)."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.cli.selection import Found
+from reconciler.ids import PackageKey
 from reconciler.inventory import Draft, Inventory
 from reconciler.layout import short_branch
+from reconciler.plan.changes import ConflictNote, Plan
 from reconciler.read.index import LARGEST_KPTFILE
+from reconciler.reasons import Reason
 from reconciler.render.readiness import unmet_gates
-from reconciler.state import PackageVariantRecord
+from reconciler.run import World
 
 
 class Readiness(NamedTuple):
@@ -18,46 +22,55 @@ class Readiness(NamedTuple):
     shown: tuple[str, ...] = ()
 
 
-def find_readiness(inventory: Inventory, found: Found) -> Readiness:
+def find_readiness(world: World, found: Found, plan: Callable[[], Plan]) -> Readiness:
     """Return what is known against a pull request's head as it is now; a deletion is always ready.
 
     Gates hold where packages are deployed and are shown elsewhere. A conflict that nobody answered
-    holds everywhere: approving it would choose without saying so.
+    holds everywhere: approving it would choose without saying so. What a record does not tell of exactly
+    this draft, a plan tells: `plan` makes it, once.
 
     Source: porch pkg/cli/commands/rpkg/approve, which asks the same of every repository.
     """
     drafts = {
         draft.path: draft
-        for view in inventory.views_of(found.view.url)
+        for view in world.inventory.views_of(found.view.url)
         for package in view.packages.values()
         for draft in package.drafts
         if short_branch(draft.ref) == found.pull.head
     }
-    each = [_readiness(drafts[path], found, inventory) for path in sorted(drafts)]
+    each = [_readiness(drafts[path], found, world.inventory, plan) for path in sorted(drafts)]
     return Readiness(
         tuple(text for one in each for text in one.against), tuple(text for one in each for text in one.shown)
     )
 
 
-def _readiness(draft: Draft, found: Found, inventory: Inventory) -> Readiness:
-    record = _record_of(draft, found, inventory)
-    conflicts = tuple(_conflict(c.path, c.field) for c in record.conflicts) if record else ()
-    unmet = _gates(draft, found) + (record.unready if record else ())
-    gates = tuple(dict.fromkeys(unmet))
+def _readiness(draft: Draft, found: Found, inventory: Inventory, plan: Callable[[], Plan]) -> Readiness:
+    conflicts, unready = _known(draft, found, inventory, plan)
+    gates = tuple(dict.fromkeys(_gates(draft, found) + unready))
     if found.view.deployment:
         return Readiness(conflicts + gates)
     return Readiness(conflicts, gates)
 
 
-def _conflict(path: str, field: str) -> str:
-    return f"conflict in {path}{f' at {field}' if field else ''}"
+def _known(
+    draft: Draft, found: Found, inventory: Inventory, plan: Callable[[], Plan]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the open conflicts of a draft, and what else it is not ready for."""
+    package = PackageKey(found.view.url, draft.path)
+    several = (r for r in inventory.records.values() if (r.url, r.path) == package)
+    record = next(several, None)
+    if record is not None and record.output_tree == draft.tree and not (record.conflicts or draft.touched):
+        return (), record.unready
+    change = next((each for each in plan().changes if each.package == package), None)
+    if change is None:
+        return (), ()
+    # What is held back conflicts with an update that is not in the draft: the draft asks nothing.
+    asked = () if change.reason is Reason.HELD_BACK else change.conflicts
+    return tuple(map(_conflict, asked)), change.unready
 
 
-def _record_of(draft: Draft, found: Found, inventory: Inventory) -> PackageVariantRecord | None:
-    """Return what we recorded of exactly this content; an edited draft has answered."""
-    where = (found.view.url, draft.path, draft.tree)
-    records = inventory.records.values()
-    return next((r for r in records if (r.url, r.path, r.output_tree) == where), None)
+def _conflict(note: ConflictNote) -> str:
+    return f"conflict in {note.path}{f' at {note.field}' if note.field else ''}"
 
 
 def _gates(draft: Draft, found: Found) -> tuple[str, ...]:

@@ -9,10 +9,20 @@ from typing import Any, Final
 
 from reconciler.functions.resource import Resource
 from reconciler.functions.result import StepRun
+from reconciler.objects import File
 
 MASK: Final = "***"
 _SHORTEST: Final = 6
 """Shorter values are not masked: they would blank out ordinary words."""
+
+_SECRET_KIND = re.compile(
+    rb"""(?m)^["']?kind["']?\s*:\s*["']?Secret["']?\s*(?:#.*)?$|"kind"\s*:\s*"Secret\""""
+)
+
+
+def holds_secret(file: File | None) -> bool:
+    """Tell whether a file declares a Kubernetes Secret, so that no value of it may be shown."""
+    return file is not None and _SECRET_KIND.search(file.data) is not None
 
 
 def secret_values(resources: Iterable[Resource]) -> frozenset[str]:

@@ -86,8 +86,12 @@ def _is_ready(change: Change, target: Target, world: World) -> bool:
         return False
     if target.key not in world.wanted or change.reason not in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED}:
         return False
-    packages = [p for p in (rendered.fresh, rendered.merged) if p is not None]
-    return all(isinstance(package, Package) and package.ready for package in packages)
+    fresh, merged = rendered.fresh, rendered.merged
+    if merged is None:
+        return isinstance(fresh, Package) and fresh.ready
+    # Conflicts of a draft that people committed to are answered there, not in what we would make afresh.
+    is_made = isinstance(fresh, Package) and replace(fresh, conflicts=()).ready
+    return is_made and isinstance(merged, Package) and merged.ready and not change.conflicts
 
 
 def wanted_checks(

@@ -138,7 +138,7 @@ class Approval(NamedTuple):
 class ConflictNote(NamedTuple):
     """One value that both sides changed differently, as a reviewer will read it; Secrets are masked.
 
-    A side that deleted the value has None.
+    A side that deleted the value has None. `name` is what people write behind `Keep:`, "" where they cannot.
     """
 
     path: str
@@ -146,6 +146,25 @@ class ConflictNote(NamedTuple):
     upstream: str | None
     local: str | None
     resource: str = ""
+    name: str = ""
+
+
+class AnswerNote(NamedTuple):
+    """A conflict that was answered: what the draft has, and whether an edit, a policy or `Keep:` said so."""
+
+    path: str
+    field: str
+    upstream: str | None
+    local: str | None
+    resource: str
+    name: str
+    chosen: str | None
+    by: str
+
+    @property
+    def dropped(self) -> str | None:
+        """The side that the draft has not: local's where it has upstream's value, else upstream's."""
+        return self.local if self.chosen == self.upstream else self.upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +173,7 @@ class Change:
 
     `repository` is the view it is shown under. `after` is the package tree that the change
     results in. `writes` go in one atomic push per repository, `pull` and `close` follow.
+    `conflicts` wait for a person, `answers` do not any more.
     `waits` tells that a person must act (exit 7), `unready` what keeps the draft from being approved
     where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
     that made it in this run. `group` is the head, short, of the group that its draft is in after the
@@ -177,6 +197,7 @@ class Change:
     ready: bool = False
     close: tuple[ClosePull, ...] = ()
     conflicts: tuple[ConflictNote, ...] = ()
+    answers: tuple[AnswerNote, ...] = ()
     waits: bool = False
     unready: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

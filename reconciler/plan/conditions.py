@@ -145,7 +145,7 @@ def _ensured(change: Change, error: str, injection: str | None, unwritten: Unfin
 
 def _ready(change: Change, error: str) -> Condition:
     """Say why the package may not be approved as it is, in words that stay while the draft does."""
-    asked = asked_text(len(change.conflicts)) if change.conflicts else ""
+    asked = asked_text(change.conflicts) if change.conflicts else ""
     waiting = (change.message or str(change.reason)) if change.waits else ""
     message = error or "; ".join(change.unready) or asked or waiting
     return _condition("Ready", not message, "Error" if message else "NoErrors", message or _ENSURED)

@@ -17,12 +17,15 @@ from reconciler.plan.messages import (
     revision_name,
     upgrade_task,
     upstream_label,
+    with_lines,
 )
 from reconciler.plan.world import Target, newest_pull
 from reconciler.policy import OpenOn
+from reconciler.render.answers import conflict_choices
 from reconciler.render.rendered import Package
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.trailers import CONFLICT
 
 
 def next_workspace(target: Target) -> str:
@@ -63,8 +66,19 @@ def write_draft(
     )
 
 
-def draft_message(target: Target, resolved: ResolvedVariant, workspace: str) -> str:
-    """Return the message of a draft's commit, with the task that Porch would have recorded."""
+def draft_message(
+    target: Target, resolved: ResolvedVariant, workspace: str, package: Package | None = None
+) -> str:
+    """Return the message of a draft's commit, with the task that Porch would have recorded.
+
+    It names the conflicts of `package`: from then on a commit may answer them.
+    """
+    found = conflict_choices(package.conflicts, package.answers) if package else {}
+    lines = [f"{CONFLICT}: {name} {choice}".rstrip() for name, choice in found.items() if name]
+    return with_lines(_task_message(target, resolved, workspace), lines)
+
+
+def _task_message(target: Target, resolved: ResolvedVariant, workspace: str) -> str:
     path, pin = target.package.path, resolved.pin
     new = _upstream_name(pin)
     if target.package.main_tree is None:

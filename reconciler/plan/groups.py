@@ -1,6 +1,6 @@
 """Groups: the drafts of several packages on one branch, in one pull request (D4)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.inventory import GroupBranch, PullRequest, PullState, RepositoryView
@@ -29,6 +29,7 @@ from reconciler.plan.messages import group_message
 from reconciler.plan.world import World
 from reconciler.policy import GroupBy
 from reconciler.reasons import Reason
+from reconciler.trailers import CONFLICT, conflict_lines
 
 EMPTY = "Nothing of this group is left to propose."
 
@@ -163,9 +164,20 @@ def _write(group: Group, world: World) -> WriteGroup | None:
         expect=branch.tip.oid if branch else None,
         onto=onto,
         parts=tuple(sorted(parts, key=lambda part: part.path)),
-        message=group_message({m.target.package.path: _workspace(m) for m in named}),
+        message=group_message({m.target.package.path: _workspace(m) for m in named}, [*_conflicts(shown)]),
         time=max([*times, branch.foreign_time if branch is not None else 0]),
     )
+
+
+def _conflicts(members: Iterable[Member]) -> Iterator[str]:
+    """Yield the lines that name conflicts: of what is written now, and of what stands as we wrote it."""
+    for member in members:
+        written, draft = member.change.written, member.target.draft
+        if isinstance(written, WriteDraft):
+            yield from conflict_lines(written.message)
+        elif draft is not None:
+            found = draft.answers.asked.items()
+            yield from (f"{CONFLICT}: {name} {choice}".rstrip() for name, choice in found)
 
 
 def _part(member: Member) -> GroupPart:

@@ -1,7 +1,7 @@
 """Commit messages in Porch's form, and how people name an upstream; pure text, stable, no times."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -25,18 +25,26 @@ def commit_message(title: str, path: str, workspace: str, task: Mapping[str, Any
     return f"{title}\n\n\nkpt:{orjson.dumps(annotation).decode()}\n"
 
 
-def group_message(packages: Mapping[str, str]) -> str:
+def with_lines(message: str, lines: Sequence[str]) -> str:
+    """Return a message with lines between its title and the `kpt:` lines at its end."""
+    title, kpt = message.split("\n\n\n", 1)
+    return "\n\n".join([title, "\n".join(lines), kpt]) if lines else message
+
+
+def group_message(packages: Mapping[str, str], conflicts: Sequence[str] = ()) -> str:
     """Return the message of a commit on a group's branch: one `kpt:` line for each package, sorted.
 
     Args:
         packages: The workspace of each package by its full path.
+        conflicts: The lines that name the conflicts of the packages.
     """
     count = len(packages)
     lines = [
         f"kpt:{orjson.dumps({'package': path, 'workspaceName': packages[path], 'revision': '0'}).decode()}"
         for path in sorted(packages)
     ]
-    return "\n".join([f"Draft of {count} package{'' if count == 1 else 's'}", "", "", *lines, ""])
+    message = "\n".join([f"Draft of {count} package{'' if count == 1 else 's'}", "", "", *lines, ""])
+    return with_lines(message, sorted(conflicts))
 
 
 def relabelled(message: str, workspace: str) -> str:

@@ -1,5 +1,6 @@
 """From a rendered package to its change: keep, publish, draft, update in place, close or block."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.inventory import Draft, PullRequest, PullState
@@ -7,7 +8,7 @@ from reconciler.layout import draft_ref
 from reconciler.plan.asking import ask_key
 from reconciler.plan.beginnings import start_branch
 from reconciler.plan.causes import content_causes, upstream_causes
-from reconciler.plan.changes import Change, ConflictNote, Op
+from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op
 from reconciler.plan.drafts import (
     close_drafts,
     close_pulls,
@@ -23,7 +24,13 @@ from reconciler.plan.messages import upstream_label
 from reconciler.plan.rejection import RETRY, closed_text, find_rejection, retry_text
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
-from reconciler.render.conflicts import open_conflict, recorded_conflicts
+from reconciler.render.answers import Answer
+from reconciler.render.conflicts import (
+    answered_conflict,
+    open_conflict,
+    recorded_answers,
+    recorded_conflicts,
+)
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import cluster_of
@@ -70,7 +77,7 @@ def decide_output(case: Case, change: Change) -> Change:
     change = replace(
         change,
         after=fresh.tree,
-        ready=is_proposed(draft) and fresh.ready,
+        ready=is_proposed(draft) and (shown if isinstance(shown, Package) else fresh).ready,
         unready=shown.unready if isinstance(shown, Package) else fresh.unready,
         warnings=fresh.warnings,
     )
@@ -87,7 +94,7 @@ def _open_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Cha
     if draft.touched:
         return _touched_draft(case, change, draft, fresh)
     if draft.tree == fresh.tree:
-        return _standing_draft(case, change, draft, fresh.conflicts)
+        return _standing_draft(case, change, draft, fresh)
     if _is_better(case, draft, fresh):
         return _kept_draft(case, change, draft, fresh)
     return _written(case, change, draft, fresh)
@@ -107,7 +114,8 @@ def _kept_draft(case: Case, change: Change, draft: Draft, package: Package) -> C
     record = case.record
     failure = next(filter(is_failure, package.unready), "")
     change = replace(change, unready=record.unready if record else ())
-    change = _standing_draft(case, change, draft, recorded_conflicts(record))
+    standing = Package(draft.tree, conflicts=recorded_conflicts(record), answers=_recorded(record))
+    change = _standing_draft(case, change, draft, standing)
     message = f"{failure}; the draft stays as it was"
     return replace(change, reason=Reason.PIPELINE_FAILED, message=message, ready=False)
 
@@ -129,14 +137,14 @@ def _new_draft(case: Case, change: Change, package: Package) -> Change:
         package,
         draft=None,
         onto=onto,
-        message=draft_message(target, resolved, workspace),
+        message=draft_message(target, resolved, workspace, package),
         time=case.rendered.time,
     )
     pull = _pull(case, draft_ref(target.package.path, workspace), None)
     reason = _reason(case, None)
     op = Op.EDIT if reason is Reason.CONTENT_CHANGED else case.op
     change = replace(change, op=op, reason=reason, writes=(*start, write), pull=pull)
-    return _asking(_explained(case, change, None), package.conflicts)
+    return _asking(_explained(case, change, None), package)
 
 
 def _rejected(case: Case, change: Change, why: str) -> Change:
@@ -154,7 +162,7 @@ def _unanswered(case: Case, change: Change, conflicts: tuple[Conflict, ...]) -> 
         return change
     single, several = "A generated value stays as people set it", "generated values stay as people set them"
     message = single if len(conflicts) == 1 else f"{len(conflicts)} {several}"
-    asked = _notes(conflicts)
+    asked = tuple(note._replace(name="") for note in _notes(conflicts))
     return replace(change, reason=Reason.MERGE_CONFLICT, message=message, conflicts=asked, waits=True)
 
 
@@ -175,30 +183,30 @@ def _obsolete_draft(case: Case, change: Change, draft: Draft) -> Change:
 
 def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Change:
     """A draft with a person's commits: leave it, or append one commit with what is new on our side."""
-    if fresh.tree in (draft.written, draft.tree):
-        return _standing_draft(case, change, draft, fresh.conflicts)
     merged = case.rendered.merged
-    if merged is None:
-        return _standing_draft(case, change, draft, ())
     if isinstance(merged, Blocked):
-        return _blocked(change, merged.reason, merged.message, merged.conflicts)
-    if merged.tree == draft.tree:
-        return _standing_draft(case, change, draft, merged.conflicts)
+        is_same = fresh.tree in (draft.written, draft.tree)
+        return (
+            _standing_draft(case, change, draft, Package(draft.tree))
+            if is_same
+            else _blocked(change, merged.reason, merged.message, merged.conflicts)
+        )
+    if merged is None:
+        return _standing_draft(case, change, draft, fresh if fresh.is_known else Package(draft.tree))
+    is_asked = bool(merged.conflicts or merged.answers)
+    if merged.tree == draft.tree or (fresh.tree in (draft.written, draft.tree) and not is_asked):
+        return _standing_draft(case, change, draft, merged)
     if _is_better(case, draft, merged):
         return _kept_draft(case, change, draft, merged)
     change = replace(change, after=merged.tree, ready=change.ready and merged.ready)
     return _written(case, change, draft, merged)
 
 
-def _standing_draft(case: Case, change: Change, draft: Draft, conflicts: tuple[Conflict, ...]) -> Change:
-    """The draft says what it should: keep it, and see that its pull request is there.
-
-    A person who edits a draft answers its conflicts: what they left as it is, they chose.
-    """
+def _standing_draft(case: Case, change: Change, draft: Draft, package: Package) -> Change:
+    """The draft says what it should: keep it, and see that its pull request is there."""
     reason = Reason.DRAFT_EDITED if draft.edited else Reason.UP_TO_DATE
-    change = replace(change, op=Op.KEEP, reason=reason, after=draft.tree)
-    if conflicts and not draft.edited:
-        change = _asking(replace(change, reason=Reason.MERGE_CONFLICT), conflicts)
+    reason = Reason.MERGE_CONFLICT if package.conflicts else reason
+    change = _asking(replace(change, op=Op.KEEP, reason=reason, after=draft.tree), package)
     pull = latest_pull(case.target, draft.ref)
     if pull is not None and pull.state is PullState.OPEN:
         return _answered(case, change, draft)
@@ -211,11 +219,18 @@ def _standing_draft(case: Case, change: Change, draft: Draft, conflicts: tuple[C
 
 
 def _answered(case: Case, change: Change, draft: Draft) -> Change:
-    """Tell the pull request once that nothing is asked any more."""
-    asked = case.record.conflicts if case.record else ()
-    if not asked or change.conflicts:
+    """Tell the pull request once what was answered since it was written."""
+    record = case.record
+    if record is None:
+        return change
+    asked = tuple(each.name for each in record.conflicts), _answer_notes(_recorded(record))
+    if asked == (tuple(note.name for note in change.conflicts), change.answers):
         return change
     return replace(change, op=Op.UPDATE, pull=_pull(case, draft.ref, draft))
+
+
+def _recorded(record: PackageVariantRecord | None) -> tuple[Answer, ...]:
+    return recorded_answers(record) if record else ()
 
 
 def _written(case: Case, change: Change, draft: Draft, package: Package) -> Change:
@@ -227,13 +242,13 @@ def _written(case: Case, change: Change, draft: Draft, package: Package) -> Chan
         package,
         draft=draft,
         onto=onto,
-        message=draft_message(case.target, case.resolved, draft.workspace),
+        message=draft_message(case.target, case.resolved, draft.workspace, package),
         time=max(case.rendered.time, draft.foreign_time if draft.touched else 0),
     )
     reason = _reason(case, draft)
     op = {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE)
     change = replace(change, op=op, reason=reason, writes=(write,), pull=_pull(case, draft.ref, draft))
-    return _asking(_explained(case, change, draft), package.conflicts)
+    return _asking(_explained(case, change, draft), package)
 
 
 def _explained(case: Case, change: Change, draft: Draft | None) -> Change:
@@ -266,23 +281,39 @@ def _reason(case: Case, draft: Draft | None) -> Reason:
 _BY_OP = {Op.CREATE: Reason.NEW, Op.ADOPT: Reason.ADOPTED}
 
 
-def asked_text(count: int) -> str:
-    """Return what so many open conflicts ask of a person."""
-    values = f"{count} value{'s' if count > 1 else ''} changed on both sides"
-    return f"{values}; the draft keeps the local ones until somebody edits it or sets a policy"
+def asked_text(conflicts: Sequence[ConflictNote]) -> str:
+    """Return what open conflicts ask of a person."""
+    files = sorted({note.path for note in conflicts})
+    shown = ", ".join(files[:_SHOWN]) + (
+        f" and {len(files) - _SHOWN} more files" if len(files) > _SHOWN else ""
+    )
+    count = f"{len(conflicts)} conflict{'' if len(conflicts) == 1 else 's'} in {shown}"
+    return f"{count}. Change the values in the draft, or add `Keep:` to a commit there"
 
 
-def _asking(change: Change, conflicts: tuple[Conflict, ...]) -> Change:
-    """Return the change with the conflicts that a person must answer: its draft has the local values."""
-    if not conflicts:
+_SHOWN = 3
+
+
+def _asking(change: Change, package: Package) -> Change:
+    """Return the change with the conflicts that a person must answer, and with those that were answered."""
+    change = replace(change, answers=_answer_notes(package.answers))
+    if not package.conflicts:
         return change
-    message = "; ".join(part for part in (change.message, asked_text(len(conflicts))) if part)
-    return replace(change, message=message, conflicts=_notes(conflicts), waits=True, ready=False)
+    conflicts = _notes(package.conflicts)
+    message = "; ".join(part for part in (change.message, asked_text(conflicts)) if part)
+    return replace(change, message=message, conflicts=conflicts, waits=True, ready=False)
 
 
 def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
     found = map(open_conflict, conflicts)
-    return tuple(ConflictNote(c.path, c.field, c.upstream, c.local, c.resource) for c in found)
+    return tuple(ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name) for c in found)
+
+
+def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:
+    found = map(answered_conflict, answers)
+    return tuple(
+        AnswerNote(c.path, c.field, c.upstream, c.local, c.resource, c.name, c.chosen, c.by) for c in found
+    )
 
 
 def _blocked(change: Change, reason: Reason, message: str, conflicts: tuple[Conflict, ...]) -> Change:

@@ -177,7 +177,7 @@ def _obstructed(change: Change) -> _Word | None:
     if change.op is Op.KEEP and phase is not None and phase is not Phase.CONFLICT:
         return _Word(phase, reason, change.message)
     if change.conflicts:
-        return _Word(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(len(change.conflicts)))
+        return _Word(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(change.conflicts))
     if change.unready:
         failed = any(map(is_failure, change.unready))
         known = Reason.PIPELINE_FAILED if failed else Reason.NOT_READY

@@ -7,7 +7,7 @@ from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.lock import IMAGES_PATH, UPSTREAMS_DIRECTORY, ImagesLock, UpstreamLock, lock_bytes, lock_path
-from reconciler.plan.changes import Change, ConflictNote, Op, WriteRemoval
+from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.rejection import RETRY
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
@@ -18,6 +18,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import (
     REFUSED_DELETIONS,
     VARIANTS_DIRECTORY,
+    AnsweredConflict,
     OpenConflict,
     PackageVariantRecord,
     RefusedDeletionsRecord,
@@ -56,6 +57,11 @@ def plan_records(
         if resolved is not None and resolved.downstream == change.package and _is_applied(change):
             records[resolved.variant.key] = _record(resolved, change, world)
             locks[resolved.variant.key] = _lock(resolved, world)
+        elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
+            # What is not in a commit yet is asked all the same: an edit may answer it.
+            old, asked = records.get(resolved.variant.key), tuple(map(_open, change.conflicts))
+            if old is not None:
+                records[old.key] = old.model_copy(update={"conflicts": asked})
     for change in changes:
         old = records.get(change.variant) if change.variant else None
         if old is not None and _asks_to_delete(change, old):
@@ -159,6 +165,7 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         objects=dict(resolved.objects),
         facts=dict(resolved.facts),
         conflicts=tuple(_open(note) for note in change.conflicts),
+        answers=tuple(_answered(note) for note in change.answers),
         asked_from=_asked_from(resolved, change, world),
         unready=change.unready,
     )
@@ -182,9 +189,11 @@ def _asked_from(resolved: ResolvedVariant, change: Change, world: World) -> str:
 
 
 def _open(note: ConflictNote) -> OpenConflict:
-    return OpenConflict(
-        path=note.path, resource=note.resource, field=note.field, upstream=note.upstream, local=note.local
-    )
+    return OpenConflict(**note._asdict())
+
+
+def _answered(note: AnswerNote) -> AnsweredConflict:
+    return AnsweredConflict(**note._asdict())
 
 
 def _output(resolved: ResolvedVariant, change: Change, world: World) -> Oid | None:

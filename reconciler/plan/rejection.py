@@ -23,7 +23,8 @@ def find_rejection(
     Only what was proposed for exactly these inputs can have been rejected. What main had once is
     rejected if main went back to an older state of the package; a state that main never had, a
     person's fix of a value that we manage say, rejects nothing. What main never had is rejected if its
-    pull request was closed.
+    pull request was closed. What is generated for a cluster stays as people make it: there every other
+    state on main is a rejection.
     """
     if record is None or (record.inputs, record.output_tree) != (resolved.inputs, tree):
         return ""
@@ -32,6 +33,8 @@ def find_rejection(
     if _was_on_main(target.package, tree):
         if _went_back(target.package, tree):
             return _reverted_text(_reverting_commit(target.package, tree))
+        if cluster_of(resolved.variant.key):
+            return "People changed on main what was generated"
         # Main had it since: a pull request that was closed counts only if it proposed it onto this main.
         was_closed = was_closed and record.local_tree == (resolved.local or "")
     return closed_text(pull) if was_closed and pull is not None else ""

@@ -5,8 +5,10 @@ from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.inventory import Commit, DeletionBranch, Draft
+from reconciler.layout import is_group
 from reconciler.policy import CommitPolicy
 from reconciler.read.discovery import FoundRef
+from reconciler.trailers import read_answers
 
 
 def read_draft(
@@ -37,6 +39,7 @@ def read_draft(
         written=mirror.subtree(newest.oid, named.path) if newest else None,
         foreign=bool(foreign),
         foreign_time=max((c.committer.time for c in foreign), default=0),
+        answers=read_answers((c.message for c in reversed(own)), named.path, alone=not is_group(ref)),
     )
 
 

@@ -4,17 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.functions.secrets import MASK
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.objects import Files
 from reconciler.policy import OnConflict
+from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.update import Conflict, ConflictPolicy
-from reconciler.state import OpenConflict, PackageVariantRecord
+from reconciler.state import AnsweredConflict, OpenConflict, PackageVariantRecord
+from reconciler.trailers import without_mark
 
 ON_CONFLICT = "reconciler.dev/on-conflict"
 ON_CONFLICT_FIELDS = "reconciler.dev/on-conflict-fields"
 """`spec.replicas=local;spec.template.*=upstream`: the first pattern that matches a field decides."""
-
-MASK = "***"
 
 
 def conflict_policy(files: Files, annotations: Mapping[str, str], fallback: OnConflict) -> ConflictPolicy:
@@ -32,27 +33,57 @@ def conflict_policy(files: Files, annotations: Mapping[str, str], fallback: OnCo
 
 
 def open_conflict(conflict: Conflict) -> OpenConflict:
-    """Return a conflict as a record keeps it: nothing of a Secret ever is."""
-    hidden = conflict.resource.partition(" ")[0] == "Secret"
-    return OpenConflict(
-        path=conflict.path,
-        resource=conflict.resource,
-        field=conflict.field,
-        upstream=_masked(conflict.upstream) if hidden else conflict.upstream,
-        local=_masked(conflict.local) if hidden else conflict.local,
-    )
+    """Return a conflict as a record keeps it and people see it: nothing of a Secret ever is."""
+    return OpenConflict(**_told(conflict))
 
 
-def _masked(value: str | None) -> str | None:
-    return None if value is None else MASK
+def answered_conflict(answer: Answer) -> AnsweredConflict:
+    """Return an answer as a record keeps it and people see it: nothing of a Secret ever is."""
+    chosen = _masked(answer.chosen) if is_hidden(answer.conflict) else answer.chosen
+    return AnsweredConflict(**_told(answer.conflict), chosen=chosen, by=str(answer.by))
+
+
+def is_hidden(conflict: Conflict) -> bool:
+    """Tell whether a conflict is about a Secret, or stands in a file with one."""
+    return conflict.hidden or conflict.resource.partition(" ")[0] == "Secret"
 
 
 def recorded_conflicts(record: PackageVariantRecord | None) -> tuple[Conflict, ...]:
     """Return the conflicts that waited for a person when a variant was last applied."""
-    found = record.conflicts if record else ()
-    return tuple(
-        Conflict(c.path, c.resource, c.field, None, c.upstream, c.local, "BothChanged") for c in found
+    return tuple(_recorded(each) for each in (record.conflicts if record else ()))
+
+
+def recorded_answers(record: PackageVariantRecord) -> tuple[Answer, ...]:
+    """Return the conflicts that were answered when a variant was last applied."""
+    return tuple(Answer(_recorded(each), AnsweredBy(each.by), each.chosen) for each in record.answers)
+
+
+def recorded_by_name(record: PackageVariantRecord | None) -> Mapping[str, Conflict]:
+    """Return every conflict of a record by its name."""
+    several = (*record.conflicts, *record.answers) if record else ()
+    return {each.name: _recorded(each) for each in several if each.name}
+
+
+def _recorded(each: OpenConflict) -> Conflict:
+    return Conflict(
+        each.path, each.resource, each.field, None, each.upstream, each.local, "BothChanged", each.name
     )
+
+
+def _told(conflict: Conflict) -> dict[str, Any]:
+    hidden = is_hidden(conflict)
+    return {
+        "path": conflict.path,
+        "resource": conflict.resource,
+        "field": conflict.field,
+        "upstream": _masked(conflict.upstream) if hidden else conflict.upstream,
+        "local": _masked(conflict.local) if hidden else conflict.local,
+        "name": without_mark(conflict.name) if hidden else conflict.name,
+    }
+
+
+def _masked(value: str | None) -> str | None:
+    return None if value is None else MASK
 
 
 def _annotations(files: Files) -> Mapping[str, Any]:

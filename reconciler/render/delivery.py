@@ -9,12 +9,15 @@ from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
 from reconciler.objects import File, Files, tree_id
+from reconciler.render.answers import Sides, judge_delivery
 from reconciler.render.kptfile import stamp_kptfile
-from reconciler.render.package import Contents, input_time, known_package, unread
+from reconciler.render.merging import Contents
+from reconciler.render.package import input_time, known_package, unread
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import Delivery, delivery_trees
 from reconciler.resolve.ownership import location_text, owner_text
+from reconciler.trailers import NO_ANSWERS
 
 _NOT_NEEDED = "nobody needs it any more"
 
@@ -88,7 +91,7 @@ def _told(path: str, new: File | None, old: File) -> Iterator[Conflict]:
 
 
 def _package(delivery: Delivery, there: Files, inventory: Inventory) -> Package | Blocked:
-    resolved = delivery.resolved
+    resolved, draft = delivery.resolved, delivery.resolved.draft
     view = inventory.repositories[resolved.view]
     files, conflicts = bring(delivery.files, there, kept=delivery.emission.kept, complete=delivery.complete)
     owner = owner_text(inventory.policy.instance, resolved.variant.key)
@@ -96,7 +99,16 @@ def _package(delivery: Delivery, there: Files, inventory: Inventory) -> Package 
     stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=place)
     if isinstance(stamped, Blocked):
         return stamped
-    return Package(tree_id(stamped), stamped, conflicts=conflicts)
+    sides = Sides(
+        package=resolved.downstream.path,
+        commit=resolved.pin.commit.oid,
+        answers=draft.answers if draft is not None else NO_ANSWERS,
+        files=stamped,
+        upstream={},
+        choose=lambda _: None,
+    )
+    judged = judge_delivery(conflicts, sides)
+    return Package(tree_id(stamped), stamped, conflicts=judged.waiting, answers=judged.answers)
 
 
 def _files(tree: Oid | None, contents: Contents) -> Files:

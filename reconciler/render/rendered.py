@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.objects import Files
 from reconciler.reasons import Reason
+from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.state import functions_failed
 
@@ -15,16 +16,18 @@ class Package:
     """A rendered package: what its tree should hold.
 
     `files` is empty where `tree` was already known and nothing had to be read (`is_known`).
-    `conflicts` wait for a person, `notes` are for the reviewer, `context` tells whether the
-    package context was injected (None: nothing was asked for), `injection` which required points
-    are empty (None: it has no points). `unready` are the unmet readiness gates and whatever else
-    keeps the package from being approved, in sentences; `warnings` what its functions warned of.
+    `conflicts` wait for a person, `answers` are those that do not any more, `notes` are for the
+    reviewer, `context` tells whether the package context was injected (None: nothing was asked for),
+    `injection` which required points are empty (None: it has no points). `unready` are the unmet
+    readiness gates and whatever else keeps the package from being approved, in sentences; `warnings`
+    what its functions warned of.
     """
 
     tree: Oid
     files: Files = field(default_factory=dict)
     is_known: bool = False
     conflicts: tuple[Conflict, ...] = ()
+    answers: tuple[Answer, ...] = ()
     notes: tuple[str, ...] = ()
     context: bool | None = None
     injection: str | None = None

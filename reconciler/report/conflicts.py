@@ -4,11 +4,13 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from reconciler.plan.changes import Change, ConflictNote
+from reconciler.functions.secrets import MASK, holds_secret
+from reconciler.plan.changes import AnswerNote, Change, ConflictNote
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
 from reconciler.report.escape import cell, code, terminal
-from reconciler.report.redact import MASK, holds_secret
+from reconciler.trailers import KEEP
 
+Note = ConflictNote | AnswerNote
 DELETED = "(deleted)"
 EMPTY = "(empty)"
 LONGEST_VALUE = 80
@@ -26,15 +28,64 @@ class ConflictRow(NamedTuple):
     field: str
     upstream: str
     local: str
+    keep: str = ""
     heading: str = ""
     block: str = ""
 
 
+class AnswerRow(NamedTuple):
+    """One answered conflict of a pull request, as Markdown."""
+
+    path: str
+    resource: str
+    field: str
+    chosen: str
+    dropped: str
+    by: str
+
+
 def shown_note(change: Change, note: ConflictNote) -> ConflictNote:
     """Return a conflict as it may be shown: nothing of a Secret ever is."""
-    if change.written is None or not holds_secret(change.written.files.get(note.path)):
+    if not _is_secret(change, note.path):
         return note
     return note._replace(upstream=_masked(note.upstream), local=_masked(note.local))
+
+
+def shown_answer(change: Change, note: AnswerNote) -> AnswerNote:
+    """Return an answered conflict as it may be shown: nothing of a Secret ever is."""
+    if not _is_secret(change, note.path):
+        return note
+    upstream, local, chosen = (_masked(value) for value in (note.upstream, note.local, note.chosen))
+    return note._replace(upstream=upstream, local=local, chosen=chosen)
+
+
+def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
+    """Return an answered conflict as a JSON value."""
+    shown = shown_answer(change, note)
+    return {
+        "path": shown.path,
+        "resource": shown.resource,
+        "field": shown.field,
+        "chosen": shown.chosen,
+        "dropped": shown.dropped,
+        "by": shown.by,
+    }
+
+
+def conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
+    """Return a conflict as a JSON value; `keep` is the line that keeps the local value."""
+    value = shown_note(change, note)._asdict()
+    name = value.pop("name")
+    return {**value, "keep": keep_line(name) if name else None}
+
+
+def keep_line(name: str) -> str:
+    """Return the line of a commit message that keeps the local value of a conflict."""
+    return f"{KEEP}: {name}"
+
+
+def _is_secret(change: Change, path: str) -> bool:
+    return change.written is not None and holds_secret(change.written.files.get(path))
 
 
 def _masked(value: str | None) -> str | None:
@@ -52,14 +103,39 @@ def conflict_lines(change: Change) -> Iterator[str]:
         yield f"  conflict: {terminal(place_text(note))}"
         yield from _value_lines("upstream", note.upstream, note)
         yield from _value_lines("local", note.local, note)
+        if note.name:
+            yield f"    to keep the local value: {terminal(keep_line(note.name))}"
+    for answer in (shown_answer(change, each) for each in change.answers):
+        yield f"  answered by {_BY[answer.by]}: {terminal(place_text(answer))}"
+        yield from _value_lines("chosen", answer.chosen, answer)
+        yield from _value_lines("dropped", answer.dropped, answer)
 
 
-def place_text(note: ConflictNote) -> str:
+def change_keeps(change: Change) -> str:
+    """Return the lines of a commit message that keep the local values of a change's conflicts."""
+    return "\n".join(keep_line(note.name) for note in change.conflicts[:MOST_CONFLICTS] if note.name)
+
+
+def answer_rows(change: Change) -> list[AnswerRow]:
+    """Return the answered conflicts of a change as rows of a table, those that fit a pull request."""
+    return [_answer_row(shown_answer(change, note)) for note in change.answers[:MOST_CONFLICTS]]
+
+
+def _answer_row(note: AnswerNote) -> AnswerRow:
+    path, resource, field = (cell(text[:LONGEST_LINE]) for text in (note.path, note.resource, note.field))
+    chosen, dropped = (_cell(value, note, "not shown") for value in (note.chosen, note.dropped))
+    return AnswerRow(path, resource, field, chosen, dropped, _BY[note.by])
+
+
+_BY = {"edit": "an edit", "policy": "a policy", "keep": "Keep"}
+
+
+def place_text(note: Note) -> str:
     """Return where a conflict is: file, resource, field, as far as it has them."""
     return " ".join(part for part in (note.path, note.resource, note.field) if part)
 
 
-def _value_lines(side: str, value: str | None, note: ConflictNote) -> Iterator[str]:
+def _value_lines(side: str, value: str | None, note: Note) -> Iterator[str]:
     lines = (value or "").rstrip("\n").split("\n")
     if len(lines) == 1:
         yield f"    {side}: {terminal(lines[0]) or _absent(value, note)}"
@@ -71,19 +147,21 @@ def _value_lines(side: str, value: str | None, note: ConflictNote) -> Iterator[s
 def _row(note: ConflictNote) -> ConflictRow:
     path, resource, field = (cell(text[:LONGEST_LINE]) for text in (note.path, note.resource, note.field))
     row = ConflictRow(path, resource, field, _cell(note.upstream, note), _cell(note.local, note))
+    if note.name:
+        row = row._replace(keep=keep_line(note.name))
     if not (_is_long(note.upstream) or _is_long(note.local)):
         return row
     return row._replace(heading=code(place_text(note)[:LONGEST_LINE]), block=_difference(note))
 
 
-def _cell(value: str | None, note: ConflictNote) -> str:
+def _cell(value: str | None, note: Note, where: str = "see below") -> str:
     if _is_long(value):
         count = len((value or "").rstrip("\n").split("\n"))
-        return "see below" if count == 1 else f"{count} lines, see below"
+        return where if count == 1 else f"{count} lines, {where}"
     return cell((value or "").rstrip("\n")) or _absent(value, note)
 
 
-def _absent(value: str | None, note: ConflictNote) -> str:
+def _absent(value: str | None, note: Note) -> str:
     """Return how to show that a side has no value: in a text file an empty side lacks the lines."""
     return EMPTY if value is not None and note.resource else DELETED
 

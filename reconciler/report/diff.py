@@ -4,8 +4,8 @@ import difflib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from reconciler.functions.secrets import holds_secret
 from reconciler.objects import File, Files
-from reconciler.report.redact import holds_secret
 
 LONGEST_LINE = 300
 MOST_LINES = 200

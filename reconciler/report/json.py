@@ -11,7 +11,6 @@ from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import (
     Change,
-    ConflictNote,
     MoveRef,
     Outcome,
     Plan,
@@ -22,7 +21,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.observed import status_value
 from reconciler.plan.phases import PackageStatus
-from reconciler.report.conflicts import shown_note
+from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor
 from reconciler.report.summary import Names, count_ops, exits_of, sorted_changes, statuses_of
@@ -97,7 +96,8 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
         "warnings": list(change.warnings),
         "pins": [move_value(move) for move in change.pins],
         "close": [{"number": c.number, "head": c.head} for c in change.close],
-        "conflicts": [_conflict_value(change, note) for note in change.conflicts],
+        "conflicts": [conflict_value(change, note) for note in change.conflicts],
+        "answers": [answer_value(change, note) for note in change.answers],
     }
 
 
@@ -165,10 +165,6 @@ def _group_value(write: WriteGroup) -> dict[str, Any]:
         "packages": len(write.parts),
         "time": write.time,
     }
-
-
-def _conflict_value(change: Change, note: ConflictNote) -> dict[str, str | None]:
-    return shown_note(change, note)._asdict()
 
 
 def _exits(exits: frozenset[Exit]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan
 from reconciler.plan.compare import Comparison
 from reconciler.report import escape
 from reconciler.report.comparison import problem_sentence, rows, sentence
-from reconciler.report.conflicts import conflict_rows
+from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
 from reconciler.report.diff import MOST_FILES, FileChange
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
@@ -100,6 +100,9 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
         facts=[(name, _short(value)) for name, value in _facts(change, names) if value],
         conflicts=conflicts,
         more_conflicts=len(change.conflicts) - len(conflicts),
+        keeps="\n".join(row.keep for row in conflicts if row.keep),
+        answers=answer_rows(change),
+        more_answers=max(0, len(change.answers) - MOST_CONFLICTS),
         pins=[(m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]],
         more_pins=max(0, len(change.pins) - ROWS),
         files=[one._replace(path=_short(one.path)) for one in files[:MOST_FILES]],
@@ -132,6 +135,7 @@ def group_body(
         rows=[{key: _short(v) if isinstance(v, str) else v for key, v in row.items()} for row in rows[:ROWS]],
         more=max(0, len(rows) - ROWS),
         warnings=list(_warnings(changes, names)),
+        held=[(names.of(change), change_keeps(change)) for change in changes if change.conflicts],
     )
 
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from reconciler.objects import File
-
 MASK = "***"
 SHORTEST = 8
 """Known values shorter than this are not masked: they would blank out ordinary words."""
@@ -24,9 +22,6 @@ _PRIVATE_KEY = re.compile(
 _AUTHORIZATION = re.compile(r"(?i)\b(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)\S+")
 _HTTP_USER = re.compile(r"(?i)\b(https?://)[^/\s@]+@")
 _PASSWORD = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s@:]*:)[^/\s@]+@")
-_SECRET_KIND = re.compile(
-    rb"""(?m)^["']?kind["']?\s*:\s*["']?Secret["']?\s*(?:#.*)?$|"kind"\s*:\s*"Secret\""""
-)
 
 
 class Redactor:
@@ -66,11 +61,6 @@ class Redactor:
                 return [self.value(v) for v in value]
             case _:
                 return value
-
-
-def holds_secret(file: File | None) -> bool:
-    """Tell whether a file declares a Kubernetes Secret, so that no value of it may be shown."""
-    return file is not None and _SECRET_KIND.search(file.data) is not None
 
 
 def _spellings(value: str) -> Iterable[str]:

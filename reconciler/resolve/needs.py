@@ -38,6 +38,10 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     if draft is not None and draft.touched:
         yield here, draft.tree
         yield from update_trees(resolved.draft_base, pin)
+        if draft.answers.asked:
+            yield pin.package.url, pin.tree
+            if draft.written is not None:
+                yield here, draft.written
         if resolved.asked_from is not None:
             yield pin.package.url, resolved.asked_from
             yield pin.package.url, pin.tree

@@ -73,12 +73,17 @@ def is_foreign(header: KptfileHeader | None, path: str, instance: str) -> bool:
 
 
 def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory) -> tuple[Draft, ...]:
-    """Return the drafts of a package that this instance wrote, the newest workspace first."""
+    """Return the drafts of a package that this instance wrote, the newest workspace first.
+
+    A person who squashes, rebases or amends our commits becomes their committer: then the open pull
+    request on the branch tells that the draft is ours.
+    """
     where = PackageKey(view.url, package.path)
+    opened = {pull.head for pull in inventory.pulls.get(view.url, ()) if pull.state is PullState.OPEN}
     ours = [
         draft
         for draft in package.drafts
-        if draft.written is not None
+        if (draft.written is not None or short_branch(draft.ref) in opened)
         and workspace_number(draft.workspace)
         and find_owner(draft.header, where, inventory)
     ]

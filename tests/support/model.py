@@ -53,6 +53,7 @@ from reconciler.state import (
     RefusedDeletionsRecord,
     SetRecord,
 )
+from reconciler.trailers import read_answers
 
 MAIN = "refs/heads/main"
 NAMESPACE = "default"
@@ -169,7 +170,9 @@ class ModelWorld:
         repository.address, repository.name = repository.address or old, new
         self.repositories[new] = repository
 
-    def push(self, name: str, changes: Mapping[str, Files | None], *, ref: str = MAIN) -> Oid:
+    def push(
+        self, name: str, changes: Mapping[str, Files | None], *, ref: str = MAIN, message: str = "person"
+    ) -> Oid:
         """A person commits to a branch: packages replaced, or removed where None."""
         repository = self.repositories[name]
         packages = dict(repository.at(ref).packages)
@@ -177,7 +180,7 @@ class ModelWorld:
             packages.pop(path, None)
             if files is not None:
                 packages[path] = files
-        oid = repository.commit(packages, (repository.refs[ref],), time=self.tick(), message="person")
+        oid = repository.commit(packages, (repository.refs[ref],), time=self.tick(), message=message)
         repository.refs[ref] = oid
         return oid
 
@@ -494,6 +497,7 @@ def _draft(repository: ModelRepository, ref: str, path: str) -> Draft | None:
         written=written.tree(path) if written else None,
         foreign=bool(foreign),
         foreign_time=max((c.time for c in foreign), default=0),
+        answers=read_answers((c.message for c in reversed(own)), path, alone=True),
     )
 
 

@@ -65,7 +65,7 @@ def _merged(
         return _atomic(base, upstream, local, ledger)
     else:
         shape = _shape(data, upstream.document.data, settings)
-        judge = judge_of(settings.policy, data)
+        judge = judge_of(settings.policy, local.path, str(ours.identity), data)
         if ours.identity.name == PACKAGE_CONTEXT_NAME:
             judge = _keep_own_name(judge)
         done = merge_document(old, upstream.document.tree, ours.tree, shape=shape, judge=judge)

@@ -98,7 +98,7 @@ class _Default:
         self._data = local.value
         self._path = path
         self._ledger = ledger
-        self._work = FieldMerge(judge_of(settings.policy, self._data))
+        self._work = FieldMerge(judge_of(settings.policy, path, "Kptfile", self._data))
 
     def __call__(
         self, name: str, base: Node | None, upstream: Node | None, local: Node | None

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.krm.merge import Clash, Node, Steps, Verdict, path_text
+from reconciler.krm.merge import Clash, Node, Verdict, path_text
 from reconciler.policy import OnConflict
 from reconciler.render.update.model import Conflict, ConflictPolicy, Updated
 from reconciler.render.update.settle import annotated, judge_of, policy_at
 
-_WINNERS = {Verdict.UPSTREAM: "upstream", Verdict.LOCAL: "local"}
+_WINNERS = {Verdict.UPSTREAM: OnConflict.UPSTREAM, Verdict.LOCAL: OnConflict.LOCAL}
 
 
 @dataclass(slots=True)
@@ -19,6 +19,7 @@ class Ledger:
     policy: ConflictPolicy
     conflicts: list[Conflict] = field(default_factory=list)
     fatal: list[Conflict] = field(default_factory=list)
+    settled: list[tuple[Conflict, OnConflict]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     fallbacks: int = 0
 
@@ -34,10 +35,10 @@ class Ledger:
 
         One that a person deleted stays deleted, and one that a person changed stays, whatever the policy.
         """
-        verdict = judge_of(self.policy, data)(())
+        verdict = judge_of(self.policy, path, resource, data)(())
         if verdict is Verdict.UPSTREAM and None in sides[1:]:
             verdict = Verdict.LOCAL
-        self._record(Conflict(path, resource, "", *sides, reason), (), verdict, data)
+        self._record(Conflict(path, resource, "", *sides, reason), verdict, data)
         return verdict is Verdict.UPSTREAM
 
     def record(self, path: str, resource: str, clashes: Iterable[Clash], data: Any) -> None:
@@ -45,28 +46,34 @@ class Ledger:
         for clash in clashes:
             texts = (_text(clash.base), _text(clash.upstream), _text(clash.local))
             conflict = Conflict(path, resource, path_text(clash.path), *texts, clash.reason)
-            self._record(conflict, clash.path, clash.verdict, data)
+            self._record(conflict, clash.verdict, data)
 
     def add(self, other: "Ledger") -> None:
         """Take over what another part has to tell."""
         self.conflicts += other.conflicts
         self.fatal += other.fatal
+        self.settled += other.settled
         self.notes += other.notes
         self.fallbacks += other.fallbacks
 
     def updated(self, files: dict[str, Any]) -> Updated:
         """Return the update with everything told, in a stable order."""
         return Updated(
-            files, tuple(sorted(self.conflicts, key=_order)), tuple(sorted(self.notes)), self.fallbacks
+            files,
+            tuple(sorted(self.conflicts, key=_order)),
+            tuple(sorted(self.settled, key=lambda each: _order(each[0]))),
+            tuple(sorted(self.notes)),
+            self.fallbacks,
         )
 
-    def _record(self, conflict: Conflict, steps: Steps, verdict: Verdict, data: Any) -> None:
+    def _record(self, conflict: Conflict, verdict: Verdict, data: Any) -> None:
         if verdict is not Verdict.OPEN:
             place = ": ".join(part for part in (conflict.path, conflict.resource, conflict.field) if part)
             self.notes.append(f"{place}: both sides changed it; {_WINNERS[verdict]} wins by policy")
+            self.settled.append((conflict, _WINNERS[verdict]))
             return
         default = annotated(data) or self.policy.default
-        fails = policy_at(self.policy, path_text(steps), default) is OnConflict.FAIL
+        fails = policy_at(self.policy, conflict.place, default) is OnConflict.FAIL
         (self.fatal if fails else self.conflicts).append(conflict)
 
 

@@ -20,13 +20,18 @@ class UpstreamRef:
     commit: str = ""
 
 
+Place = tuple[str, str, str]
+"""Where a conflict is: file, resource, field."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Conflict:
     """One value that both sides changed differently, or that one side deleted and the other changed.
 
     `path` is the file, `resource` the identity of the resource in it (empty for a file that
     is no resource), `field` the way to the value (`spec.template.spec.containers[name=app].image`,
-    empty for the whole). Each side is the text of its value, None where it has none.
+    empty for the whole). Each side is the text of its value, None where it has none. `name` is how
+    commit messages name it; of one that is `hidden`, because its file holds a Secret, no value is shown.
     """
 
     path: str
@@ -36,18 +41,26 @@ class Conflict:
     upstream: str | None
     local: str | None
     reason: str
+    name: str = ""
+    hidden: bool = False
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return self.path, self.resource, self.field
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
     """A package after an update.
 
-    `conflicts` are those that still wait for a person; the ones that a policy settled are
-    told in `notes`. `fallbacks` counts the documents that no splice could express.
+    `conflicts` are those that still wait for a person, `settled` those that a policy decided, with the
+    winner; `notes` tell of these too. `fallbacks` counts the documents that no splice could express.
     """
 
     files: Files
     conflicts: tuple[Conflict, ...] = ()
+    settled: tuple[tuple[Conflict, OnConflict], ...] = ()
     notes: tuple[str, ...] = ()
     fallbacks: int = 0
 
@@ -70,10 +83,11 @@ class UpdateRefused(Exception):  # noqa: N818 - an answer about one package, not
 
 @dataclass(frozen=True, slots=True)
 class ConflictPolicy:
-    """Who wins a conflict: by field pattern, else by the resource's annotation, else `default`.
+    """Who wins a conflict: by its place, by field pattern, by the resource's annotation, else `default`.
 
     A pattern is matched against the conflict's field path; `*` stands for any text.
     """
 
     default: OnConflict = OnConflict.ASK
     fields: Mapping[str, OnConflict] = field(default_factory=dict)
+    places: Mapping[Place, OnConflict] = field(default_factory=dict)

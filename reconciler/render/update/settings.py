@@ -73,7 +73,8 @@ class Settings:
     def key(self) -> Any:
         """What a merged result depends on beside the files."""
         policy = self.policy
-        return self.mode, policy.default, tuple(policy.fields.items()), self.schemas_key
+        named = tuple(policy.fields.items()), tuple(policy.places.items())
+        return self.mode, policy.default, *named, self.schemas_key
 
 
 def schemas_of(trees: tuple[Files, ...], memory: Memory) -> tuple[Schemas, tuple[str, ...]]:

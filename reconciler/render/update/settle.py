@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.krm.merge import Judge, Steps, Verdict, path_text
 from reconciler.policy import OnConflict
-from reconciler.render.update.model import ConflictPolicy
+from reconciler.render.update.model import ConflictPolicy, Place
 
 ANNOTATION = "reconciler.dev/on-conflict"
 """On a resource: who wins its conflicts, `upstream`, `local`, `ask` or `fail`."""
@@ -14,18 +14,22 @@ ANNOTATION = "reconciler.dev/on-conflict"
 _VERDICTS = {OnConflict.UPSTREAM: Verdict.UPSTREAM, OnConflict.LOCAL: Verdict.LOCAL}
 
 
-def judge_of(policy: ConflictPolicy, resource: Any = None) -> Judge:
-    """Return who decides the conflicts of one resource, given as data, or of a file that is none."""
-    default = annotated(resource) or policy.default
+def judge_of(policy: ConflictPolicy, path: str, resource: str, data: Any = None) -> Judge:
+    """Return who decides the conflicts of one resource, given as data too, or of a file that is none."""
+    default = annotated(data) or policy.default
 
     def judge(steps: Steps) -> Verdict:
-        return _VERDICTS.get(policy_at(policy, path_text(steps), default), Verdict.OPEN)
+        choice = policy_at(policy, (path, resource, path_text(steps)), default)
+        return _VERDICTS.get(choice, Verdict.OPEN)
 
     return judge
 
 
-def policy_at(policy: ConflictPolicy, field: str, default: OnConflict) -> OnConflict:
-    """Return what holds for one field; the first pattern that matches it decides."""
+def policy_at(policy: ConflictPolicy, place: Place, default: OnConflict) -> OnConflict:
+    """Return what holds for one place, or else for its field; the first pattern that matches it decides."""
+    if place in policy.places:
+        return policy.places[place]
+    field = place[2]
     for pattern, choice in policy.fields.items():
         if fnmatchcase(field, pattern):
             return choice

@@ -5,9 +5,11 @@ from itertools import product
 
 import pytest
 
-from reconciler.errors import Exit
+from reconciler.api.porch import PackageVariantSpec
+from reconciler.errors import Exit, Location
+from reconciler.expand import DesiredVariant
 from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequest, PullState
+from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequest, PullState, Source
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.rejection import RETRY, find_rejection
 from reconciler.plan.world import Target
@@ -19,6 +21,7 @@ from tests.unit.plan.test_conflicts import app, draft, spec
 
 ANY = "*"
 CONDITIONS = {
+    "made for": ("a variant", "a cluster"),
     "proposed before": ("exactly this", "something else"),
     "main had it": ("yes", "no"),
     "main now": ("older", "newer", "absent"),
@@ -26,17 +29,18 @@ CONDITIONS = {
     "proposed onto this main": ("yes", "no"),
 }
 TABLE = {
-    # proposed before, main had it, main now, pull request, proposed onto this main
-    ("something else", ANY, ANY, ANY, ANY): "",
-    ("exactly this", "yes", "older", ANY, ANY): "reverted on main in 333333333333",
-    ("exactly this", "yes", "absent", ANY, ANY): "reverted on main",
-    ("exactly this", "yes", "newer", "closed", "yes"): "pull request #7 was closed",
-    ("exactly this", "yes", "newer", "closed", "no"): "",
-    ("exactly this", "yes", "newer", "merged", ANY): "",
-    ("exactly this", "yes", "newer", "none", ANY): "",
-    ("exactly this", "no", ANY, "closed", ANY): "pull request #7 was closed",
-    ("exactly this", "no", ANY, "merged", ANY): "",
-    ("exactly this", "no", ANY, "none", ANY): "",
+    # made for, proposed before, main had it, main now, pull request, proposed onto this main
+    (ANY, "something else", ANY, ANY, ANY, ANY): "",
+    (ANY, "exactly this", "yes", "older", ANY, ANY): "reverted on main in 333333333333",
+    (ANY, "exactly this", "yes", "absent", ANY, ANY): "reverted on main",
+    ("a variant", "exactly this", "yes", "newer", "closed", "yes"): "pull request #7 was closed",
+    ("a variant", "exactly this", "yes", "newer", "closed", "no"): "",
+    ("a variant", "exactly this", "yes", "newer", "merged", ANY): "",
+    ("a variant", "exactly this", "yes", "newer", "none", ANY): "",
+    ("a cluster", "exactly this", "yes", "newer", ANY, ANY): "people changed on main",
+    (ANY, "exactly this", "no", ANY, "closed", ANY): "pull request #7 was closed",
+    (ANY, "exactly this", "no", ANY, "merged", ANY): "",
+    (ANY, "exactly this", "no", ANY, "none", ANY): "",
 }
 KEY = PackageKey("git.example/edge", "web")
 OLD, TREE, FIX = (Oid(digit * 40) for digit in "abc")
@@ -46,6 +50,7 @@ OLD, TREE, FIX = (Oid(digit * 40) for digit in "abc")
 class Row:
     """One row of the product of all conditions."""
 
+    made: str
     proposed: str
     had: str
     now: str
@@ -57,7 +62,7 @@ ROWS = [Row(*values) for values in product(*CONDITIONS.values())]
 
 
 def expected(row: Row) -> str:
-    values = (row.proposed, row.had, row.now, row.pull, row.onto)
+    values = (row.made, row.proposed, row.had, row.now, row.pull, row.onto)
     (text,) = (
         text
         for pattern, text in TABLE.items()
@@ -87,12 +92,18 @@ def target(row: Row) -> Target:
     return Target(KEY, edge, package, pulls=(pulls,) if pulls else ())
 
 
+def desired(made: str) -> DesiredVariant:
+    name = "web" if made == "a variant" else "dependencies@dev"
+    source = Source(Location("web.yaml", 1))
+    return DesiredVariant(ObjectName("default", name), "", PackageVariantSpec(), source)
+
+
 def find(row: Row) -> str:
     goal = target(row)
     pin = Pin(KEY, "", "web/v1", 1, Commit(Oid("d" * 40), 1), TREE)
     key = ObjectName("default", "web")
     resolved = ResolvedVariant(
-        variant=None,  # type: ignore[arg-type]  # nothing of it is looked at
+        variant=desired(row.made),
         view=goal.view.key,
         downstream=KEY,
         pin=pin,
@@ -116,7 +127,7 @@ def find(row: Row) -> str:
 
 
 def test_the_table_has_every_combination_of_its_conditions_once() -> None:
-    assert len(ROWS) == 2 * 2 * 3 * 3 * 2
+    assert len(ROWS) == 2 * 2 * 2 * 3 * 3 * 2
     assert all(isinstance(expected(row), str) for row in ROWS)
 
 
@@ -130,7 +141,9 @@ def test_rejection_follows_the_table(row: Row) -> None:
 
 def test_nothing_is_rejected_without_a_record() -> None:
     goal = target(ROWS[0])
-    resolved = ResolvedVariant(None, goal.view.key, KEY, Pin(KEY, "", "", 1, Commit(OLD, 1), OLD))  # type: ignore[arg-type]
+    resolved = ResolvedVariant(
+        desired("a variant"), goal.view.key, KEY, Pin(KEY, "", "", 1, Commit(OLD, 1), OLD)
+    )
 
     assert find_rejection(goal, resolved, None, TREE) == ""
 

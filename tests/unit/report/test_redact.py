@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.functions.secrets import holds_secret
 from reconciler.objects import File
-from reconciler.report.redact import Redactor, holds_secret
+from reconciler.report.redact import Redactor
 
 SECRET = "hunter2/correct+horse battery"
 

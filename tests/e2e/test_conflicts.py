@@ -1,0 +1,325 @@
+"""Conflicts on real repositories: each is answered by itself, from plain Git, also without any state."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.git import Repo
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World, git, refs
+
+EDGE = "edge-1"
+NAME = f"{EDGE}/web"
+DATA = "apiVersion: v1\nkind: {kind}\nmetadata:\n  name: {name}\ndata:\n  a: {a}\n  b: {b}\n  note: n\n"
+
+
+def data(a: str, b: str, name: str = "one", kind: str = "ConfigMap") -> str:
+    return DATA.format(kind=kind, name=name, a=a, b=b)
+
+
+def write(copy: Path, side: str) -> None:
+    """Two resources with the same fields, so that a field path alone names no conflict."""
+    (copy / "web/one.yaml").write_text(data(f"{side}-a", f"{side}-b"))
+    (copy / "web/two.yaml").write_text(data(f"{side}-a", "same", "two"))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Three conflicts: two in `one.yaml`, one in `two.yaml`; the draft with the local values is there."""
+    write_world(tmp_path / "w", (EDGE,))
+    world = World(tmp_path / "w")
+    release(world, 3, "old")
+    world.run("apply", "--quiet")
+    assert world.run("approve", NAME).code == 0
+    with world.edit(EDGE, "Our own values") as copy:
+        write(copy, "our")
+    release(world, 4, "new")
+    assert world.run("apply", "--quiet").code == 7
+    return world
+
+
+def release(world: World, revision: int, side: str) -> None:
+    """Publish the blueprint with these values, and ask for it."""
+    with world.edit("blueprints", f"web v{revision}") as copy:
+        write(copy, side)
+    Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+    with world.edit("control", f"web v{revision}") as copy:
+        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=revision))
+
+
+def explain(world: World) -> dict[str, Any]:
+    return json.loads(world.run("explain", NAME, "-o", "json").out)
+
+
+def waiting(world: World) -> list[str]:
+    return [f"{c['path']} {c['field']}" for c in explain(world)["conflicts"]]
+
+
+def answered(world: World) -> dict[str, tuple[str, str, str]]:
+    return {
+        f"{a['path']} {a['field']}": (a["by"], a["chosen"], a["dropped"]) for a in explain(world)["answers"]
+    }
+
+
+def keeps(world: World) -> list[str]:
+    """Return the lines that the pull request spells out, as a person would copy them."""
+    body = world.run("pr", "show", NAME).out
+    return re.findall(r"^ *(Keep: .*)$", body, re.MULTILINE)
+
+
+def branch(world: World) -> str:
+    return world.draft_branch(EDGE, "web")
+
+
+def commit_keep(world: World, *lines: str) -> None:
+    """An empty commit on the draft, made with plain Git."""
+    head = f"refs/heads/{branch(world)}"
+    bare = world.root / f"{EDGE}.git"
+    message = [part for line in ("Keep our values", *lines) for part in ("-m", line)]
+    oid = git(bare, "commit-tree", f"{head}^{{tree}}", "-p", head, *message).strip()
+    git(bare, "update-ref", head, oid)
+
+
+def change(world: World, path: str, old: str, new: str) -> None:
+    with world.edit(EDGE, "Answer", branch=branch(world)) as copy:
+        text = (copy / "web" / path).read_text()
+        assert old in text
+        (copy / "web" / path).write_text(text.replace(old, new))
+
+
+def values(world: World, ref: str, name: str) -> list[str]:
+    text = git(world.root / f"{EDGE}.git", "show", f"{ref}:web/{name}.yaml")
+    return re.findall(r"^  [ab]: (.*)$", text, re.MULTILINE)
+
+
+ONE_A, ONE_B, TWO_A = "one.yaml data.a", "one.yaml data.b", "two.yaml data.a"
+
+
+def test_the_pull_request_names_each_conflict_and_how_to_answer_it(world: World) -> None:
+    body = world.run("pr", "show", NAME).out
+
+    assert len(keeps(world)) == 3
+    assert "git commit --allow-empty" in body
+    assert all(re.fullmatch(r"Keep: [\w./ -]+", line) for line in keeps(world)), "nothing for a shell"
+    assert waiting(world) == [ONE_A, ONE_B, TWO_A]
+    assert "3 conflicts in one.yaml, two.yaml" in world.run("plan").out
+
+
+def test_an_edit_elsewhere_answers_nothing(world: World) -> None:
+    change(world, "one.yaml", "note: n", "note: more")
+    with world.edit(EDGE, "A note", branch=branch(world)) as copy:
+        (copy / "web/NOTES.md").write_text("hello\n")
+
+    assert world.run("apply", "--quiet").code == 7
+    assert waiting(world) == [ONE_A, ONE_B, TWO_A]
+    said = world.run("approve", NAME)
+    assert (said.code, len(re.findall(r"conflict in \w+\.yaml", said.out))) == (4, 3)
+
+
+def test_answering_one_of_three_leaves_two_open(world: World) -> None:
+    change(world, "two.yaml", "our-a", "new-a")
+
+    assert world.run("apply", "--quiet").code == 7
+    assert waiting(world) == [ONE_A, ONE_B]
+    assert answered(world) == {TWO_A: ("edit", "new-a", "our-a")}
+    assert world.run("approve", NAME).code == 4
+
+
+def test_three_ways_to_answer_leave_nothing_open_and_stay_visible(world: World) -> None:
+    change(world, "two.yaml", "our-a", "both-a")
+    commit_keep(world, next(line for line in keeps(world) if "data.a" in line and "one.yaml" in line))
+    with world.edit("control", "b is ours") as copy:
+        text = variant(EDGE, "web", revision=4)
+        note = "  annotations:\n    reconciler.dev/on-conflict-fields: data.b=upstream\n"
+        (copy / manifest(EDGE, "web")).write_text(
+            text.replace("  namespace: default\n", f"  namespace: default\n{note}", 1)
+        )
+
+    assert world.run("apply", "--quiet").code == 0
+    assert waiting(world) == []
+    assert answered(world) == {
+        ONE_A: ("keep", "our-a", "new-a"),
+        ONE_B: ("policy", "new-b", "our-b"),
+        TWO_A: ("edit", "both-a", "new-a"),
+    }
+    body = world.run("pr", "show", NAME).out
+    assert "Answered conflicts" in body
+    assert "`our-a` | `new-a` | Keep" in body
+    assert world.run("approve", NAME).code == 0
+    assert values(world, "main", "one") == ["our-a", "new-b"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_keep_lines_of_an_empty_commit_unlock_approval(world: World, *, lost: bool) -> None:
+    commit_keep(world, *keeps(world))
+    if lost:
+        git(world.control, "update-ref", "-d", "refs/heads/reconciler/small/state")
+
+    assert world.run("apply", "--quiet").code == 0
+    assert waiting(world) == []
+    assert {by for by, _, _ in answered(world).values()} == {"keep"}
+    assert world.run("approve", NAME).code == 0
+
+
+def test_approve_sees_an_open_conflict_without_any_state(world: World) -> None:
+    git(world.control, "update-ref", "-d", "refs/heads/reconciler/small/state")
+
+    assert world.run("approve", NAME).code == 4
+
+
+def squash(world: World) -> None:
+    bare, head = world.root / f"{EDGE}.git", f"refs/heads/{branch(world)}"
+    log = git(bare, "log", "--format=%B", f"main..{head}")
+    git(
+        bare,
+        "update-ref",
+        head,
+        git(bare, "commit-tree", f"{head}^{{tree}}", "-p", "main", "-m", log).strip(),
+    )
+
+
+def rebase(world: World) -> None:
+    with world.edit(EDGE, "main moves") as copy:
+        (copy / "README.md").write_text("moved\n")
+    copy = world.root / "rebased"
+    git(world.root, "clone", "-q", str(world.root / f"{EDGE}.git"), str(copy))
+    git(copy, "checkout", "-q", branch(world))
+    git(copy, "rebase", "-q", "origin/main")
+    git(copy, "push", "-qf", "origin", "HEAD")
+    shutil.rmtree(copy)
+
+
+def merge_main(world: World) -> None:
+    with world.edit(EDGE, "main moves") as copy:
+        (copy / "README.md").write_text("moved\n")
+    copy = world.root / "updated"
+    git(world.root, "clone", "-q", str(world.root / f"{EDGE}.git"), str(copy))
+    git(copy, "checkout", "-q", branch(world))
+    git(copy, "merge", "-q", "--no-ff", "-m", "Merge main", "origin/main")
+    git(copy, "push", "-q", "origin", "HEAD")
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("rewrite", [squash, rebase, merge_main])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_answers_survive_what_people_do_to_the_branch(
+    world: World, rewrite: Callable[[World], None], *, mixed: bool
+) -> None:
+    lines = keeps(world)
+    commit_keep(world, *(lines[:1] if mixed else lines))
+    if mixed:
+        change(world, "two.yaml", "our-a", "both-a")
+    rewrite(world)
+
+    assert world.run("apply", "--quiet").code == (7 if mixed else 0)
+    assert waiting(world) == ([ONE_B] if mixed else [])
+    assert world.run("approve", NAME).code == (4 if mixed else 0)
+
+
+def test_keep_works_without_values_and_for_everything_asked_before(world: World) -> None:
+    commit_keep(world, "Keep: one.yaml v1/ConfigMap/one data.a")
+    assert waiting(world) == [ONE_B, TWO_A]
+    commit_keep(world, "Keep: all")
+    assert waiting(world) == []
+
+
+def test_a_new_upstream_value_is_a_new_conflict_and_an_old_one_stays_answered(world: World) -> None:
+    commit_keep(world, *keeps(world))
+    assert world.run("apply", "--quiet").code == 0
+    with world.edit("blueprints", "web v5") as copy:
+        (copy / "web/three.yaml").write_text(data("x", "y", "three"))
+    Repo(world.root / "blueprints.git").tag("web/v5")
+    with world.edit("control", "web v5") as copy:
+        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=5))
+    assert world.run("apply", "--quiet").code == 0
+    assert waiting(world) == []
+
+    with world.edit("blueprints", "web v6") as copy:
+        (copy / "web/one.yaml").write_text(data("newer-a", "new-b"))
+    Repo(world.root / "blueprints.git").tag("web/v6")
+    with world.edit("control", "web v6") as copy:
+        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=6))
+
+    assert world.run("apply", "--quiet").code == 7
+    assert waiting(world) == [ONE_A]
+    commit_keep(world, *keeps(world))
+    assert world.run("apply", "--quiet").code == 0
+
+
+def test_a_question_about_a_persons_own_answer_is_asked_anew(world: World) -> None:
+    change(world, "two.yaml", "our-a", "both-a")
+    world.run("apply", "--quiet")
+    release(world, 5, "newest")
+
+    assert world.run("apply", "--quiet").code == 7
+    assert [(c["upstream"], c["local"]) for c in explain(world)["conflicts"]] == [
+        ("newest-a", "our-a"),
+        ("newest-b", "our-b"),
+        ("newest-a", "both-a"),
+    ]
+    git(world.control, "update-ref", "-d", "refs/heads/reconciler/small/state")
+    world.run("apply", "--quiet")
+    assert TWO_A in waiting(world), "a lost state forgets no question"
+    change(world, "two.yaml", "both-a", "fourth-a")
+    world.run("apply", "--quiet")
+    assert waiting(world) == [ONE_A, ONE_B]
+
+
+def policy(world: World, text: str, revision: int = 4) -> None:
+    with world.edit("control", f"Policy {text}") as copy:
+        manifested = variant(EDGE, "web", revision=revision)
+        note = f"  namespace: default\n  annotations:\n    reconciler.dev/on-conflict: {text}\n"
+        (copy / manifest(EDGE, "web")).write_text(manifested.replace("  namespace: default\n", note, 1))
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_a_policy_that_changes_later_is_applied_to_what_no_person_changed(
+    world: World, *, touched: bool
+) -> None:
+    if touched:
+        change(world, "two.yaml", "our-a", "both-a")
+    for choice, side in (("upstream", "new"), ("local", "our"), ("upstream", "new")):
+        policy(world, choice)
+        assert world.run("apply", "--quiet").code == 0
+        bare = world.root / f"{EDGE}.git"
+        head = branch(world) if branch(world) in str(refs(bare)) else "main"
+        assert values(world, head, "one") == [f"{side}-a", f"{side}-b"]
+        assert values(world, head, "two") == ["both-a" if touched else f"{side}-a", "same"]
+        assert {by for by, _, _ in answered(world).values()} <= {"policy", "edit"}
+        assert world.run("plan", "--quiet", "--detailed-exitcode").code == 0
+
+
+def test_nothing_of_a_secret_is_in_a_name_or_a_message(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", (EDGE,))
+    world = World(tmp_path / "w")
+
+    def secret(side: str) -> None:
+        with world.edit("blueprints", side) as copy:
+            (copy / "web/s.yaml").write_text(data(f"{side}secret", "same", "s", "Secret"))
+
+    def ask(revision: int) -> int:
+        Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+        with world.edit("control", f"v{revision}") as copy:
+            (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=revision))
+        return world.run("apply", "--quiet").code
+
+    secret("old")
+    ask(3)
+    world.run("approve", NAME)
+    with world.edit(EDGE, "ours") as copy:
+        (copy / "web/s.yaml").write_text(data("oursecret", "same", "s", "Secret"))
+    secret("new")
+    assert ask(4) == 7
+
+    (line,) = keeps(world)
+    assert line == "Keep: web/s.yaml Secret/s data.a"
+    texts = world.run("explain", NAME).out + world.run("pr", "show", NAME).out
+    assert not re.search("(old|our|new)secret", texts)
+    commit_keep(world, line)
+    assert world.run("apply", "--quiet").code == 0
+    assert world.run("approve", NAME).code == 0
