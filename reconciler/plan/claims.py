@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectName
@@ -59,8 +60,16 @@ def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op 
         return Op.CREATE
     if variant.spec.adoption_policy == ADOPT_EXISTING:
         return Op.ADOPT if package.main_tree is not None else Op.CREATE
+    return _exists(target, variant, *_why_not_ours(package.main_header))
+
+
+def _why_not_ours(header: KptfileHeader | None) -> tuple[str, str]:
+    """Return what is wrong with a package that we do not own, and what to do about it."""
+    if header and header.error:
+        hint = "Repair it on its branch, or choose another downstream package."
+        return f"exists, and its Kptfile cannot be read: {header.error}", hint
     hint = f"Set spec.adoptionPolicy to {ADOPT_EXISTING}, or choose another downstream package."
-    return _exists(target, variant, "exists and is not ours", hint)
+    return "exists and is not ours", hint
 
 
 def _foreign_draft(target: Target) -> Draft | None:
