@@ -15,7 +15,7 @@ from reconciler.apply.target import Target
 from reconciler.dependencies.decider import PLAIN, Wishes
 from reconciler.dependencies.moves import pin_moves
 from reconciler.dependencies.status import owners_in, status_files
-from reconciler.errors import Exit, Problem
+from reconciler.errors import ConfigurationError, Exit, Problem
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirrors
@@ -30,10 +30,17 @@ from reconciler.plan.observed import current_status
 from reconciler.plan.reviewed import with_lock
 from reconciler.plan.shard import WHOLE, Shard, keep_shard
 from reconciler.read.contents import fetch_contents
-from reconciler.read.control import OpenControl, open_control
+from reconciler.read.control import OpenControl, find_default_tip, open_commit, open_control
 from reconciler.read.credentials import control_credential
 from reconciler.read.dependencies import read_dependencies
-from reconciler.read.governance import govern_reading
+from reconciler.read.governance import (
+    Reading,
+    govern_reading,
+    govern_with,
+    judge_with,
+    read_merged_policy,
+    registered_in,
+)
 from reconciler.read.inventory import read_inventory
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents
@@ -116,9 +123,24 @@ def read_world(settings: Settings, forges: Forges | None = None, *, writes: bool
     opened = open_control(settings.control, mirrors)
     if writes:
         _check_merged(opened)
-    reading = govern_reading(opened, os.environ)
+    reading = _reading(settings, opened, mirrors)
     inventory = read_inventory(settings.control, mirrors, os.environ, reading, forges)
     return World(_with_consent(inventory, settings.allow_deletes), mirrors, forges)
+
+
+def _reading(settings: Settings, opened: OpenControl, mirrors: Mirrors) -> Reading:
+    """Return how the commit is read; one that is not merged also where the default branch registers."""
+    reading = govern_reading(opened, os.environ)
+    tip = find_default_tip(opened.mirror) if reading.is_proposed else None
+    if tip is None:
+        return reading
+    merged = read_merged_policy(opened.mirror, os.environ)
+    shallow = Reading(open_commit(opened.mirror, tip), govern_with(merged), deep=False)
+    try:
+        registered = registered_in(read_inventory(settings.control, mirrors, os.environ, shallow))
+    except ConfigurationError:
+        return reading
+    return replace(reading, judge=judge_with(merged, opened.mirror, registered))
 
 
 def _check_merged(opened: OpenControl) -> None:

@@ -1,13 +1,13 @@
 """The merged configuration: it alone decides which credentials, hosts and programs a run uses (D25)."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.config import FILE, parse_configuration
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
-from reconciler.inventory import RepositoryView
+from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import Policy, find_rule, govern
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit
 from reconciler.read.images import read_images, with_images
@@ -23,13 +23,15 @@ class Reading:
     """How one commit of the control repository is read.
 
     `govern` returns the policy that counts, given the one that the commit holds; `judge` says why a
-    repository must not be read; without `deep` no repository is read, only what manifests say.
+    repository must not be read; without `deep` no repository is read, only what manifests say. One that
+    `is_proposed` is not merged.
     """
 
     at: OpenControl
     govern: Callable[[Policy], Policy] = lambda policy: policy
     judge: Judge = lambda _: None
     deep: bool = True
+    is_proposed: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -50,7 +52,7 @@ def govern_reading(opened: OpenControl, environment: Mapping[str, str]) -> Readi
     branch = opened.mirror.head_branch or "the default branch"
     note = f"Commit {opened.commit.oid} is not merged: credentials, hosts, functions and limits are "
     note += f"those of {branch}" if merged else f"the defaults, as {branch} has no readable configuration"
-    return Reading(opened, govern_by, judge_with(merged, opened.mirror), notes=(note,))
+    return Reading(opened, govern_by, judge_with(merged, opened.mirror), is_proposed=True, notes=(note,))
 
 
 def read_merged_policy(control: Mirror, environment: Mapping[str, str]) -> Policy | None:
@@ -69,21 +71,29 @@ def govern_with(merged: Policy | None) -> Callable[[Policy], Policy]:
     return lambda policy: govern(merged or Policy(instance=policy.instance), policy)
 
 
-def judge_with(merged: Policy | None, control: Mirror, registered: Collection[str] = ()) -> Judge:
-    """Refuse to go where the merged configuration does not go: a change must not choose the host.
+def registered_in(inventory: Inventory) -> frozenset[str]:
+    """Return the repositories that a commit registers and may be read, by normalised URL."""
+    views = inventory.repositories.values()
+    refused = Reason.REPOSITORY_REFUSED
+    return frozenset(view.url for view in views if not view.problem or view.problem.reason != refused)
+
+
+def judge_with(merged: Policy | None, control: Mirror, registered: Iterable[str] = ()) -> Judge:
+    """Refuse to go where what is merged does not go: a change must not choose the host.
 
     Args:
-        merged: The policy of the default branch.
-        control: The control repository, whose own host is never refused.
-        registered: URLs of the repositories that a merged commit has registered.
+        merged: The configuration that governs, None for none.
+        control: The control repository; its own host is not refused.
+        registered: Repositories that a merged commit registers, by normalised URL.
     """
+    merged_urls = frozenset(registered)
     home = control.url.partition("/")[0]
     policy = merged or Policy()
 
     def judge(view: RepositoryView) -> Problem | None:
         same_host = view.url.partition("/")[0] == home and (control.is_local or home)
         named = find_rule(policy.credentials, view.remote) or find_rule(policy.forges, view.remote)
-        if view.url in registered or same_host or named:
+        if view.url in merged_urls or same_host or named:
             return None
         where = view.source.at("spec", "git", "repo")
         message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"

@@ -238,3 +238,19 @@ def test_repository_planted_in_the_tree_is_not_opened(attack: Attack) -> None:
 
     assert "is not merged" in ran.stdout, ran.stdout + ran.stderr
     assert (attack.sent, attack.canary.exists()) == ([], False)
+
+
+def test_plan_of_unmerged_commit_reads_what_the_default_branch_registers(attack: Attack) -> None:
+    control = Repo(attack.root / "control.git")
+    with serve(attack.root) as public:
+        moved = repository("edge-2").replace("../edge-2.git", public.url("edge-2.git"))
+        control.commit({"manifests/repositories/edge-2.yaml": moved})
+        copy = attack.root / "copy"
+        (copy / "manifests/repositories/edge-2.yaml").write_text(moved)
+
+        unmerged = ("-c", "user.name=Kim", "-c", "user.email=kim@example.com", "commit", "-qam", "More")
+        subprocess.run(["git", *unmerged], cwd=copy, check=True)
+        ran = attack.run("plan")
+
+        assert public.requests, ran.stdout + ran.stderr
+    assert attack.sent == []
