@@ -15,6 +15,7 @@ from reconciler.layout import HEADS
 from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits, Policy
+from reconciler.report.redact import mask_credentials_in
 
 MOST_BYTES = 1 << 30
 MOST_FILES = 1_000_000
@@ -84,7 +85,7 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
     if not branch.files and current is None:
         return Result()
     pack = Pack(mirror)
-    tree = pack.files({path: File.of(data) for path, data in branch.files.items()})
+    tree = pack.files({path: File.of(mask_credentials_in(data)) for path, data in branch.files.items()})
     if _holds(mirror, current, tree):
         return Result()
     try:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import click
 
 from reconciler import __version__
+from reconciler.cli.streams import redact_standard_streams
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import stopping
 from reconciler.git.command import is_local_trouble
@@ -128,6 +129,7 @@ def entrypoint() -> None:
     SIGTERM, with which a cluster stops a pod, lets the effect under way finish (exit 6); a second one kills.
     """
     gc.set_threshold(*COLLECT)
+    redact_standard_streams()
     signal.signal(signal.SIGTERM, _stop)
     sys.exit(invoke(sys.argv[1:]))
 

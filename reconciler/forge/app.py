@@ -9,6 +9,7 @@ from reconciler.errors import UnavailableError
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.policy import WriteLimits
+from reconciler.report.redact import learn_credential
 
 _RENEW_BEFORE_S = 600
 _LIFE_S = 540
@@ -45,6 +46,7 @@ class AppToken:
     ) -> None:
         self.api = api
         self.app = app
+        learn_credential(app.key)
         self.clock = clock
         self._permissions = dict(permissions)
         self._token = ""
@@ -79,6 +81,7 @@ class AppToken:
         reply = transport.write("POST", path, {"permissions": self._permissions}, repeatable=True)
         try:
             self._token = str(reply.data["token"])
+            learn_credential(self._token)
             self._until = datetime.fromisoformat(reply.data["expires_at"]).timestamp()
         except (KeyError, TypeError, ValueError) as error:
             raise UnavailableError(f"{self.api} gave no installation token") from error

@@ -24,7 +24,7 @@ from reconciler.forge.faults import (
     classify,
 )
 from reconciler.git.failpoints import effect
-from reconciler.report.redact import Redactor
+from reconciler.report.redact import Redactor, learn_credential, mask_credentials
 
 ATTEMPTS = 4
 T = TypeVar("T")
@@ -209,9 +209,10 @@ class Transport:
         import httpx  # noqa: PLC0415 - see above
 
         headers = {"Authorization": value} if (value := self.auth.value()) else {}
+        learn_credential(value.rpartition(" ")[2])
         content = None
         if body is not None:
-            content = orjson.dumps(body)
+            content = orjson.dumps(_masked(body))
             headers["Content-Type"] = "application/json"
         until = time.monotonic() + 2 * self._timeout_s
         with self._client.stream(method, url, content=content, params=params, headers=headers) as reply:
@@ -282,6 +283,19 @@ def _error(kind: FaultKind, said: str, status: int, *, writes: bool) -> Reconcil
             return InvalidError(said, status=status)
         case _:
             return UnavailableError(said)
+
+
+def _masked(value: object) -> object:
+    """Return what is sent to a forge without any credential: texts are read by people."""
+    match value:
+        case str():
+            return mask_credentials(value)
+        case Mapping():
+            return {key: _masked(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_masked(inner) for inner in value]
+        case _:
+            return value
 
 
 def _parsed(data: bytes) -> Any:

@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 from reconciler.errors import UnavailableError
 from reconciler.inventory import PullRequest, PullState
 from reconciler.layout import DRAFTS, HEADS, PROPOSED
+from reconciler.report.redact import mask_credentials_in
 
 FILE = "pull.json"
 PULLS = "refs/reconciler/pulls/"
@@ -79,7 +80,8 @@ def spellings(head: str) -> tuple[str, ...]:
 def record_bytes(record: PullRecord) -> bytes:
     """Return the record's canonical bytes. Deterministic."""
     data = record.model_dump(mode="json", by_alias=True)
-    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    return mask_credentials_in(orjson.dumps(data, option=option))
 
 
 def parse_record(data: bytes, *, ref: str) -> PullRecord:

@@ -15,6 +15,7 @@ from reconciler.errors import UnavailableError
 from reconciler.git import stopping
 from reconciler.git.failpoints import effect
 from reconciler.git.urls import Credential
+from reconciler.report.redact import learn_credential, mask_credentials
 
 CONFIG = Path(__file__).with_name("git.config")
 KNOWN_HOSTS = Path(__file__).with_name("known_hosts")
@@ -122,6 +123,8 @@ def run_git(
     executable = shutil.which("git")
     if executable is None:
         raise UnavailableError("The git command was not found", hint="Install git 2.34 or later.")
+    if credential is not None:
+        learn_credential(credential.password)
     command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
     command += [f"--git-dir={directory}"] if directory else []
     name = _subcommand(arguments)
@@ -203,7 +206,7 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
                 if not finish:
                     stopping.check()
             else:
-                return Ran(process.returncode, out, err.decode("utf-8", "replace"))
+                return Ran(process.returncode, out, mask_credentials(err.decode("utf-8", "replace")))
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

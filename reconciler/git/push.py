@@ -9,6 +9,7 @@ from reconciler.errors import RefusedError, UnavailableError
 from reconciler.git.command import Ran, last_line, run_git
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
+from reconciler.report.redact import mask_credentials
 
 TAGS_PER_PUSH = 3
 """GitHub creates no events for a push of more tags, so no workflow would see them (D4)."""
@@ -186,7 +187,7 @@ def _answers(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def _result(update: RefUpdate, flag: str, summary: str) -> PushResult:
-    message = summary.partition("(")[2].rpartition(")")[0] or summary
+    message = mask_credentials(summary.partition("(")[2].rpartition(")")[0] or summary)
     if flag == "=":
         return PushResult(update, PushStatus.UP_TO_DATE, message)
     if flag != "!":

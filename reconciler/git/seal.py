@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.ids import Oid
 from reconciler.objects import Signature, commit_bytes
+from reconciler.report.redact import learn_credential, mask_credentials
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,6 +32,7 @@ class Seal:
         Raises:
             UnavailableError: There is no usable key.
         """
+        message = mask_credentials(message)
         text = _signed_off(message, committer) if self.sign_off else message
         plain = commit_bytes(tree, parents, author, committer, text)
         if self.read_key is None:
@@ -44,7 +46,9 @@ class Seal:
         from reconciler.git.signing import parse_key  # noqa: PLC0415 - see above
 
         assert self.read_key is not None  # noqa: S101 - asked for by `commit` only where there is one
-        return parse_key(self.read_key())
+        key = self.read_key()
+        learn_credential(key.decode("utf-8", "replace"))
+        return parse_key(key)
 
 
 UNSEALED = Seal()

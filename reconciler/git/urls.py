@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from reconciler.errors import UnavailableError
 from reconciler.ids import normalise_url
+from reconciler.report.redact import learn_address
 
 __all__ = ["Credential", "Remote", "local_path", "normalise_url", "parse_remote", "without_user"]
 
@@ -74,6 +75,8 @@ def parse_remote(remote: str, base: Path | None = None) -> Remote:
     (`ext::` runs commands), an option in place of a host, a control character.
     """
     text = remote.strip()
+    if _SCHEME.match(text):
+        learn_address(text)
     if not text or text.startswith("-") or _HELPER.match(text) or not text.isprintable():
         raise UnavailableError(f"Repository address {remote!r} is not usable", hint="Give a URL or a path.")
     if path := local_path(text, base):

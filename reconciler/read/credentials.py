@@ -1,12 +1,14 @@
 """Credentials of repositories: looked up where the configuration says, and never kept anywhere else."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from reconciler.errors import UnavailableError
 from reconciler.git.seal import Seal
 from reconciler.git.urls import Credential
 from reconciler.policy import CommitPolicy, CredentialRule, Policy, find_rule
+from reconciler.report.redact import learn_credential
 
 CONTROL_TOKEN = "RECONCILER_CONTROL_TOKEN"  # noqa: S105 - the name of a variable
 CONTROL_KEY = "RECONCILER_CONTROL_SSH_KEY_FILE"
@@ -17,6 +19,8 @@ def control_credential(environment: Mapping[str, str]) -> Callable[[str], Creden
     """Return what answers for the control repository, which is opened before a configuration is read."""
     token = environment.get(CONTROL_TOKEN, "")
     key, known = environment.get(CONTROL_KEY, ""), environment.get(CONTROL_KNOWN_HOSTS, "")
+    learn_credential(token)
+    _learn_key(key)
     found = Credential("", token, _path(key), _path(known)) if token or key or known else None
     return lambda _: found
 
@@ -67,6 +71,7 @@ def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:
 
 def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credential:
     if rule.ssh_key_file:
+        _learn_key(rule.ssh_key_file)
         return Credential(
             rule.username, ssh_key=Path(rule.ssh_key_file), known_hosts=_path(rule.known_hosts_file)
         )
@@ -74,6 +79,7 @@ def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credent
         token = environment.get(rule.token_env, "")
         if not token:
             raise _missing(rule, f"environment variable {rule.token_env} is not set")
+        learn_credential(token)
         return Credential(rule.username, token)
     try:
         token = Path(rule.token_file).read_text(encoding="utf-8").strip()
@@ -81,7 +87,15 @@ def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credent
         raise _missing(rule, f"file {rule.token_file} cannot be read") from error
     if not token:
         raise _missing(rule, f"file {rule.token_file} is empty")
+    learn_credential(token)
     return Credential(rule.username, token)
+
+
+def _learn_key(path: str) -> None:
+    """Mask a private key that ssh reads by itself; where it cannot be read here, ssh says so."""
+    if path:
+        with suppress(OSError, UnicodeDecodeError):
+            learn_credential(Path(path).read_text(encoding="utf-8"))
 
 
 def _path(text: str) -> Path | None:

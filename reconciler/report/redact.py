@@ -1,16 +1,25 @@
 """The one redactor: what is secret leaves the process through no output (D17)."""
 
 import base64
+import html
+import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import quote, quote_plus, unquote
 
 MASK = "***"
 SHORTEST = 8
-"""Known values shorter than this are not masked: they would blank out ordinary words."""
+"""Values of variables that are shorter are not masked: they would blank out ordinary words."""
+SHORTEST_CREDENTIAL = 6
+"""The same for credentials that are in use: those are no guess."""
+_SHORTEST_LINE = 16
 
-_NAMES = re.compile(r"(?i)token|secret|passw(?:or)?d|credential|(?:api|access|private|signing)_?key")
+_NAMES = re.compile(
+    r"(?i)token|secret|passw(?:or)?d|credential|(?:api|app|access|private|signing|deploy)_?key"
+)
+_USERS = frozenset({"git", "oauth2", "x-access-token", "x-token-auth", "gitlab-ci-token"})
+"""Users that a token comes with: names of a protocol, no secrets."""
 _TOKENS = re.compile(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|gldt-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
@@ -24,16 +33,79 @@ _HTTP_USER = re.compile(r"(?i)\b(https?://)[^/\s@]+@")
 _PASSWORD = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s@:]*:)[^/\s@]+@")
 
 
-class Redactor:
-    """Masks known secret values in all their spellings, and whatever looks like a credential.
+class _Credentials:
+    """Every credential that this process has in use; safe for several threads without a lock.
 
-    Idempotent, and total: any text is accepted.
+    What is added is there for whoever looks afterwards; the order is computed again when it grew.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[str, ...]] = {}
+        self._ordered: tuple[int, tuple[str, ...]] = (0, ())
+
+    def add(self, value: str, spellings: Iterable[str]) -> None:
+        self._values.setdefault(value, tuple(spellings))
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Every spelling of every credential, the longest first."""
+        count, ordered = self._ordered
+        if count != len(self._values):
+            known = list(self._values.values())
+            ordered = tuple(_longest_first({form for forms in known for form in forms}))
+            self._ordered = (len(known), ordered)
+        return ordered
+
+
+_IN_USE: Final = _Credentials()
+
+
+def learn_credential(value: str) -> None:
+    """Mask a credential in everything that leaves this process from now on, in every spelling.
+
+    Whoever is about to authenticate calls it: git's door, the forges' door, whoever reads a key. Of a
+    key of several lines each line is masked too. Empty and very short values are not.
+    """
+    _IN_USE.add(value, _spellings(value, SHORTEST_CREDENTIAL))
+    lines = [line.strip() for line in value.splitlines()]
+    for line in lines if len(lines) > 1 else ():
+        if len(line) >= _SHORTEST_LINE and not line.startswith("-----"):
+            _IN_USE.add(line, (line, quote(line, safe="")))
+
+
+def learn_address(url: str) -> None:
+    """Mask what the user part of an address holds: a password, or a token in place of a user."""
+    authority = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
+    user, separator, password = authority.rpartition("@")[0].partition(":")
+    secret = password if separator else user
+    if secret not in _USERS:
+        learn_credential(secret)
+        learn_credential(unquote(secret))
+
+
+def mask_credentials(text: str) -> str:
+    """Return text without any credential that is in use; what only looks like one stays."""
+    for spelling in _IN_USE.spellings:
+        if spelling in text:
+            text = text.replace(spelling, MASK)
+    return text
+
+
+def mask_credentials_in(data: bytes) -> bytes:
+    """Return a machine-owned file without any credential that is in use; JSON stays JSON."""
+    text = data.decode("utf-8", "surrogateescape")
+    masked = mask_credentials(text)
+    return data if masked == text else masked.encode("utf-8", "surrogateescape")
+
+
+class Redactor:
+    """Masks credentials in use, other known secret values, and whatever looks like a credential.
+
+    Every value in all its spellings. Idempotent, and total: any text is accepted.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        spellings = {form for value in secrets for form in _spellings(value)}
-        longest_first = sorted(spellings, key=lambda s: (-len(s), s))
-        self._known = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self._known = _any_of({form for value in secrets for form in _spellings(value, SHORTEST)})
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> "Redactor":
@@ -42,6 +114,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return `text` without secrets."""
+        text = mask_credentials(text)
         if self._known:
             text = self._known.sub(MASK, text)
         text = _PRIVATE_KEY.sub(MASK, text)
@@ -63,18 +136,32 @@ class Redactor:
                 return value
 
 
-def _spellings(value: str) -> Iterable[str]:
-    """Return how a secret may appear: as it is, percent-encoded, and in base64 at any alignment."""
+def _any_of(spellings: Iterable[str]) -> re.Pattern[str] | None:
+    known = _longest_first(spellings)
+    return re.compile("|".join(map(re.escape, known))) if known else None
+
+
+def _longest_first(spellings: Iterable[str]) -> list[str]:
+    return sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+
+
+def _spellings(value: str, shortest: int) -> Iterator[str]:
+    """Yield how a secret may appear: as it is, escaped for URLs, JSON and HTML, in base64 at any offset."""
     value = value.strip()
-    if len(value) < SHORTEST:
+    if len(value) < shortest:
         return
     yield value
-    yield quote(value, safe="")
+    yield from (quoted := (quote(value, safe=""), quote(value), quote_plus(value)))
+    yield from (re.sub("%[0-9A-F]{2}", lambda match: match[0].lower(), form) for form in quoted)
+    yield from (json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False))
+    yield html.escape(value)
     data = value.encode(errors="surrogateescape")
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + data).decode().rstrip("=")
         # The first and last digits of a shifted encoding also depend on the neighbours.
         core = encoded[(0, 2, 3)[shift] :]
         core = core if (shift + len(data)) % 3 == 0 else core[:-1]
-        yield core
-        yield core.replace("+", "-").replace("/", "_")
+        for form in (core, core.replace("+", "-").replace("/", "_")):
+            yield form
+            yield quote(form, safe="")
+            yield form.replace("/", "\\/")

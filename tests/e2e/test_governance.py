@@ -7,39 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import click
 import pytest
 
 from reconciler.cli.main import main
+from tests.support.commands import COMMANDS, commands_of_control
 from tests.support.git import Repo
 from tests.support.http_git import HttpGit, serve
 from tests.support.small_world import manifest, repository, variant, write_world
 
 TOKEN = "canary-9f8e7d6c5b4a"
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "plan": (),
-    "apply": (),
-    "check": ("--level", "fleet"),
-    "lock": (),
-    "lock hold": ("web-edge-1",),
-    "lock follow": ("web-edge-1",),
-    "lock what-if": ("web@2",),
-    "index list": (),
-    "index show": ("web",),
-    "index add": ("blueprints/web",),
-    "index remove": ("web",),
-    "index set-default": ("web", "web"),
-    "approve": ("--all",),
-    "pr list": (),
-    "pr show": ("1",),
-    "pr merge": ("1",),
-    "pr close": ("1",),
-    "pr reopen": ("1",),
-    "status": (),
-    "explain": ("edge-1/web",),
-    "expand": (),
-    "functions pull": ("registry.example/canary:v1",),
-}
 
 
 class Attack(NamedTuple):
@@ -111,18 +87,6 @@ def propose(root: Path, server: HttpGit) -> None:
         ("push", "-q", "origin", "feature"),
     ):
         subprocess.run(["git", *command], cwd=root / "copy", check=True)
-
-
-def commands_of_control(command: click.Command, name: str = "") -> Iterator[str]:
-    """Yield every command that takes a control repository."""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for sub in command.list_commands(context):
-            found = command.get_command(context, sub)
-            assert found is not None
-            yield from commands_of_control(found, f"{name} {sub}".strip())
-    if any(parameter.name == "control" for parameter in command.params):
-        yield name
 
 
 @pytest.mark.parametrize("name", sorted(set(commands_of_control(main))))
