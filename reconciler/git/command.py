@@ -14,6 +14,7 @@ from pathlib import Path
 from reconciler.errors import UnavailableError
 from reconciler.git import stopping
 from reconciler.git.failpoints import effect
+from reconciler.git.redirects import TRACE, is_redirected, redirect_target
 from reconciler.git.urls import Credential
 from reconciler.report.redact import learn_credential, mask_credentials
 
@@ -41,7 +42,8 @@ _FIXED = {
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
 }
-_ALWAYS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
+_ALWAYS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+           "-c", "http.followRedirects=false")  # fmt: skip
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=yes"
 _HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$GIT_USER" "$GIT_SECRET"; }; f'
 
@@ -126,12 +128,27 @@ def run_git(
     if credential is not None:
         learn_credential(credential.password)
     command = [executable, *_ALWAYS, *_helper_options(remote, credential)]
-    command += [f"--git-dir={directory}"] if directory else []
+    variables = environment(os.environ, credential)
     name = _subcommand(arguments)
-    with effect(f"git {name}"):
-        _started.add()
-        process = _start([*command, *arguments], environment(os.environ, credential), with_input=bool(stdin))
-        return _communicate(process, stdin, timeout_s, finish=name == "push")
+
+    def run(moved: str) -> Ran:
+        instead = ["-c", f"url.{moved}.insteadOf={remote}"] if moved else []
+        where = [f"--git-dir={directory}"] if directory else []
+        with effect(f"git {name}"):
+            _started.add()
+            process = _start([*command, *instead, *where, *arguments], variables, with_input=bool(stdin))
+            return _communicate(process, stdin, timeout_s, finish=name == "push")
+
+    ran = run("")
+    if not ran.code or not is_redirected(ran.err):
+        return ran
+    asked = [*command, "ls-remote", "--", remote, "HEAD"]
+    trace = _communicate(_start(asked, variables | TRACE, with_input=False), b"", timeout_s, finish=False)
+    moved = redirect_target(remote, trace.err)
+    if not moved:
+        hint = "Register the address that it leads to, if that is meant."
+        raise UnavailableError(f"{remote} leads to another address, which is not followed", hint=hint)
+    return run(moved)
 
 
 def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b"") -> bytes:

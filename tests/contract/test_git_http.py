@@ -1,6 +1,5 @@
 """Repositories elsewhere, over HTTP on the loopback: partial mirrors, batches of blobs, secrets."""
 
-import base64
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -178,18 +177,34 @@ def test_without_a_token_a_private_repository_is_unavailable_at_once(tmp_path: P
     assert TOKEN not in str(caught.value)
 
 
-def test_a_redirect_to_another_host_gets_no_token(tmp_path: Path, repo: Repo) -> None:
+@pytest.mark.parametrize("credential", [None, Credential(password=TOKEN)])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_redirect_to_another_host_gets_no_token(
+    tmp_path: Path, repo: Repo, credential: Credential | None, host: str
+) -> None:
+    """Neither a token nor any request: another port of the same host is another server."""
     assert repo
     with (
-        serve(tmp_path / "served", password="another") as other,
-        serve(tmp_path / "served", redirect=other.address.replace("127.0.0.1", "localhost")) as server,
+        serve(tmp_path / "served") as other,
+        serve(tmp_path / "served", redirect=other.address.replace("127.0.0.1", host)) as server,
     ):
-        with pytest.raises(UnavailableError):
-            opened(tmp_path, server, Credential(password=TOKEN)).fetch()
+        with pytest.raises(UnavailableError, match="leads to another address, which is not followed"):
+            opened(tmp_path, server, credential).fetch()
 
-        sent = base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
-        assert other.requests
-        assert not [seen for *_, seen in other.requests if sent in seen]
+        assert server.requests
+        assert other.requests == []
+
+
+def test_redirect_on_the_same_server_is_followed_with_the_token(tmp_path: Path, repo: Repo) -> None:
+    """So GitLab answers an address without `.git`, and GitHub one of a repository that was renamed."""
+    with serve(tmp_path / "served", password=TOKEN, moved={"/old.git": "/a.git"}) as server:
+        mirror = Mirrors(tmp_path / "cache", lambda _: Credential(password=TOKEN)).open(server.url("old.git"))
+
+        mirror.fetch()
+
+        assert mirror.refs()["refs/heads/main"] == repo.oid("main")
+        (result,) = push(mirror, [RefUpdate("refs/heads/new", None, repo.oid("main"))])
+        assert result.ok
 
 
 def test_a_secret_never_travels_in_the_clear(tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ import base64
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.support.http_body import read_body
@@ -22,6 +23,7 @@ class HttpGit:
     address: str = ""
     password: str = ""
     redirect: str = ""
+    moved: dict[str, str] = field(default_factory=dict)
     requests: list[tuple[str, str, str]] = field(default_factory=list)
 
     def url(self, name: str) -> str:
@@ -29,9 +31,14 @@ class HttpGit:
 
 
 @contextmanager
-def serve(root: Path, *, password: str = "", redirect: str = "") -> Iterator[HttpGit]:
-    """Serve `root` until the block ends; with a password only to who has it, or redirect everything."""
-    state = HttpGit(root, password=password, redirect=redirect)
+def serve(
+    root: Path, *, password: str = "", redirect: str = "", moved: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[HttpGit]:
+    """Serve `root` until the block ends; with a password only to who has it, or redirect everything.
+
+    Paths that start with a key of `moved` are redirected to its value, on this server.
+    """
+    state = HttpGit(root, password=password, redirect=redirect, moved=dict(moved))
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -51,6 +58,9 @@ def serve(root: Path, *, password: str = "", redirect: str = "") -> Iterator[Htt
             state.requests.append((self.command, self.path, sent))
             if state.redirect:
                 return self._say(301, {"Location": state.redirect + self.path}, b"")
+            for old, new in state.moved.items():
+                if self.path.startswith(f"{old}/"):
+                    return self._say(301, {"Location": new + self.path.removeprefix(old)}, b"")
             wanted = "Basic " + base64.b64encode(f"x-access-token:{state.password}".encode()).decode()
             if state.password and sent != wanted:
                 return self._say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
