@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check image bench structure fix golden docs mutants fuzz soak lock clean
+.PHONY: demo test check audit image bench structure fix golden docs mutants fuzz soak lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,11 @@ check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, tests
 	$(RUN)mypy
 	$(RUN)lint-imports
 	$(MAKE) test
+
+audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the package index's advisory service
+	$(RUN)zizmor --offline --no-progress --config .github/zizmor.yml action.yml .github/workflows .github/examples/*.yml
+	$(RUN)actionlint -shellcheck= -pyflakes= .github/workflows/*.yml .github/examples/*.yml
+	.ci/audit
 
 image: $(VENV)/.installed  ## Build the image on a base of Debian packages and pass the demo in it, as root
 	RECONCILER_IMAGE=1 $(RUN)python -m pytest -p no:xdist tests/e2e/test_image.py
@@ -65,6 +70,7 @@ lock:  ## Rewrite the lock files from pyproject.toml: all, what runs in producti
 	$(RUN)python -m pip install --quiet uv
 	$(RUN)uv pip compile --quiet $(LOCKED) --extra dev -o requirements.lock pyproject.toml
 	$(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-run.lock pyproject.toml
+	printf 'pip-audit>=2.10,<3\ncyclonedx-bom>=7,<8\n' | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate --python-version 3.11 -o requirements-audit.lock -
 	echo "hatchling>=1.27,<2" | $(RUN)uv pip compile --quiet $(LOCKED) --no-annotate -c requirements.lock -o requirements-build.lock -
 
 clean:

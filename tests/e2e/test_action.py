@@ -18,6 +18,12 @@ from tests.support.small_world import manifest, variant, write_world
 from tests.support.workflow import Job, parse_outputs, run_action
 
 WORKFLOWS = (".github/workflows", ".github/examples")
+WRITES = {
+    "apply": {"contents"},
+    "sharded": {"contents"},
+    "release": {"attestations", "id-token", "packages"},
+}
+"""What jobs of a workflow may write; those of any other may write nothing."""
 IN_CI = os.environ.get("CI") == "true"
 
 
@@ -222,7 +228,7 @@ def test_workflows_have_the_least_permissions(project_root: Path, folder: str) -
         for name, found in workflow["jobs"].items():
             assert "timeout-minutes" in found, (path.name, name)
             writes = {scope for scope, level in found["permissions"].items() if level == "write"}
-            assert writes <= ({"contents"} if "apply" in path.name or "sharded" in path.name else set())
+            assert writes <= WRITES.get(path.stem, set()), (path.name, name)
 
 
 def test_outputs_are_read_as_a_runner_reads_them() -> None:

@@ -1,0 +1,28 @@
+"""Templates of reports: values are text, never templates themselves."""
+
+import pytest
+
+from reconciler.errors import Location, Problem
+from reconciler.expand import Desired, SetDiff
+from reconciler.plan.compare import Side, compare
+from reconciler.report.markdown import comparison_markdown
+from reconciler.report.summary import Names
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "{{ 7 * 7 }}",
+        "{% for x in ().__class__.__base__.__subclasses__() %}49{% endfor %}",
+        "{{ 'a' * 10**9 }}",
+    ],
+)
+def test_value_that_looks_like_a_template_stays_text(hostile: str) -> None:
+    problem = Problem(Location("manifests/a.yaml", 1), "InvalidManifest", f"No field {hostile}", hostile)
+    before, after = Side(Desired(), SetDiff()), Side(Desired(), SetDiff(), (problem,))
+
+    text = comparison_markdown(compare(before, after), Names("fleet", {}))
+
+    assert hostile.partition(" ")[2].split()[0] in text
+    assert "49" not in text.replace(hostile, "")
+    assert len(text) < 10_000
