@@ -253,7 +253,11 @@ class PullState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """A pull request as every forge has it; `number` 0 means not opened yet."""
+    """A pull request as every forge has it; `number` 0 means not opened yet.
+
+    `digest` stands for everything that its title and text were made of; "" where that is unknown, or our
+    part of the text is not as we wrote it. `redraft` asks to turn one that is ready back into a draft.
+    """
 
     head: str
     base: str
@@ -265,6 +269,8 @@ class PullRequest:
     head_oid: str = ""
     labels: tuple[str, ...] = ()
     url: str = ""
+    digest: str = ""
+    redraft: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,6 @@ def _propose(world: World, wanted: WantedLock) -> Outcome:
     if proposal is None:
         return Outcome()
     policy, control = inventory.policy, world.mirrors.open(inventory.control.remote)
-    target = Target(control, world.forges.of(control), policy.commits, world.names, policy.labels)
+    target = Target(control, world.forges.of(control), policy.commits, world.names)
     result = apply_repository(target, [lock_change(proposal)])
     return Outcome(result.effects, result.exits)

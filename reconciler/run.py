@@ -204,9 +204,7 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
     if planned.plan.lock is not None:
         mirrors[inventory.control.url] = control
     targets = {
-        url: Target(
-            mirror, world.forges.of(mirror), commits.get(url, policy.commits), planned.names, policy.labels
-        )
+        url: Target(mirror, world.forges.of(mirror), commits.get(url, policy.commits), planned.names)
         for url, mirror in mirrors.items()
     }
     whole = planned.plan.elsewhere is None

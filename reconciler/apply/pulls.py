@@ -40,7 +40,7 @@ class Requests:
         """Return the pull request to open, its body as reviewers will read it; one that it has stays."""
         if pull.head not in self._made:
             body = pull.body or self._body(target, change, pull)
-            self._made[pull.head] = replace(pull, body=body, labels=target.labels)
+            self._made[pull.head] = replace(pull, body=body)
         return self._made[pull.head]
 
     def _body(self, target: Target, change: Change, pull: PullRequest) -> str:
@@ -157,12 +157,9 @@ def _call(target: Target, change: Change, requests: Requests, done: "_Done") -> 
         pull = target.forge.ensure(requests.wanted(target, change, change.pull))
         done.opened[change.package.url, pull.head] = pull
         done.effects.append(Effect(name, did, f"#{pull.number} {pull.title}"))
-        if change.writes and (change.conflicts or change.unready):
-            done.trying = (Did.UPDATED, f"#{pull.number} as a draft")
-            target.forge.mark_draft(pull.number)
     for close in change.close:
         done.trying = (Did.CLOSED, f"#{close.number}")
-        target.forge.close(close.number, comment=close.comment)
+        target.forge.close(close.number, comment=close.comment, duplicate_of=close.duplicate_of)
         done.effects.append(Effect(name, Did.CLOSED, f"#{close.number}"))
 
 

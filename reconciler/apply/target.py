@@ -16,4 +16,3 @@ class Target:
     forge: Forge
     policy: CommitPolicy
     names: Names
-    labels: tuple[str, ...] = ()

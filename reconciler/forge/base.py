@@ -29,8 +29,11 @@ class Forge(Protocol):
         """Turn a pull request that is ready back into a draft; do nothing if it is one, or ended."""
         ...
 
-    def close(self, number: int, *, comment: str) -> None:
-        """Close a pull request with a comment; do nothing if it is closed or merged."""
+    def close(self, number: int, *, comment: str, duplicate_of: int = 0) -> None:
+        """Close a pull request with a comment; do nothing if it is closed or merged.
+
+        One that is closed as a duplicate of another is never listed again: nobody rejected it.
+        """
         ...
 
     def comment(self, number: int, *, key: str, body: str) -> None:

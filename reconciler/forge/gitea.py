@@ -37,9 +37,9 @@ class Gitea:
         """Yield the pull requests from oldest to newest."""
         yield from self._list("all")
 
-    def find_open(self, head: str, base: str) -> Seen | None:
-        """Return the open pull request of a branch; lists cannot be asked for one."""
-        return next((s for s in self._list("open", base) if (s.head, s.base) == (head, base)), None)
+    def find_open(self, head: str) -> Iterator[Seen]:
+        """Yield the open pull requests of a branch; lists cannot be asked for one."""
+        yield from (seen for seen in self._list("open") if seen.head == head)
 
     def find(self, number: int) -> Seen:
         """Return a pull request; MissingError if there is none."""
@@ -57,9 +57,10 @@ class Gitea:
             self.transport.get(self._root)
             raise RefusedError(f"{wanted.head} or {wanted.base} is no branch of {self.name}") from error
 
-    def edit(self, seen: Seen, title: str, body: str) -> Seen:
-        """Give it another title and text; a draft stays one."""
-        return self._patch(seen, {"title": f"{WIP}{title}" if seen.draft else title, "body": body})
+    def edit(self, seen: Seen, title: str, body: str, base: str) -> Seen:
+        """Give it another title, text and base; a draft stays one."""
+        moved = {"base": base} if base != seen.base else {}
+        return self._patch(seen, {"title": f"{WIP}{title}" if seen.draft else title, "body": body, **moved})
 
     def set_labels(self, seen: Seen, labels: tuple[str, ...]) -> Seen:
         """Give it exactly these labels; those that the repository does not know are made."""
@@ -134,10 +135,8 @@ class Gitea:
         """Give an issue of ours another text."""
         self.transport.write("PATCH", f"{self._root}/issues/{number}", {"body": body}, repeatable=True)
 
-    def _list(self, state: str, base: str = "") -> Iterator[Seen]:
+    def _list(self, state: str) -> Iterator[Seen]:
         asked: dict[str, str | int] = {"state": state, "sort": "oldest", "limit": 50}
-        if base:
-            asked["base_branch"] = base
         for item in self.transport.pages(f"{self._root}/pulls", asked):
             if item["head"]["repo_id"] == item["base"]["repo_id"]:
                 yield _seen(item)

@@ -93,11 +93,11 @@ class GitHub:
         asked: dict[str, str | int] = {"state": "all", "sort": "created", "direction": "asc", "per_page": 100}
         yield from self._seen_all(self.transport.pages(f"{self._root}/pulls", asked))
 
-    def find_open(self, head: str, base: str) -> Seen | None:
-        """Return the open pull request of a branch."""
-        asked: dict[str, str | int] = {"state": "open", "head": f"{self.owner}:{head}", "base": base}
+    def find_open(self, head: str) -> Iterator[Seen]:
+        """Yield the open pull requests of a branch."""
+        asked: dict[str, str | int] = {"state": "open", "head": f"{self.owner}:{head}"}
         found = self._seen_all(self.transport.get(f"{self._root}/pulls", asked).data)
-        return next((s for s in found if s.head == head and s.state is PullState.OPEN), None)
+        yield from (s for s in found if s.head == head and s.state is PullState.OPEN)
 
     def find(self, number: int) -> Seen:
         """Return a pull request; MissingError if there is none."""
@@ -116,9 +116,10 @@ class GitHub:
             raise _why_not(wanted, said) or error from error
         return _seen(reply.data)
 
-    def edit(self, seen: Seen, title: str, body: str) -> Seen:
-        """Give it another title and text."""
-        return self._patch(seen, {"title": title, "body": body})
+    def edit(self, seen: Seen, title: str, body: str, base: str) -> Seen:
+        """Give it another title, text and base."""
+        moved = {"base": base} if base != seen.base else {}
+        return self._patch(seen, {"title": title, "body": body, **moved})
 
     def set_labels(self, seen: Seen, labels: tuple[str, ...]) -> Seen:
         """Give it exactly these labels."""

@@ -46,10 +46,10 @@ class GitLab:
         }
         yield from self._list(asked)
 
-    def find_open(self, head: str, base: str) -> Seen | None:
-        """Return the open merge request of a branch."""
-        asked: dict[str, str | int] = {"state": "opened", "source_branch": head, "target_branch": base}
-        return next(self._list(asked), None)
+    def find_open(self, head: str) -> Iterator[Seen]:
+        """Yield the open merge requests of a branch."""
+        asked: dict[str, str | int] = {"state": "opened", "source_branch": head}
+        yield from self._list(asked)
 
     def find(self, number: int) -> Seen:
         """Return a merge request; MissingError if there is none."""
@@ -73,9 +73,11 @@ class GitLab:
                 raise RefusedError(f"{wanted.head} or {wanted.base} is no branch of {self.name}") from error
             raise
 
-    def edit(self, seen: Seen, title: str, body: str) -> Seen:
-        """Give it another title and text; a draft stays one."""
-        return self._put(seen, {"title": f"{DRAFT}{title}" if seen.draft else title, "description": body})
+    def edit(self, seen: Seen, title: str, body: str, base: str) -> Seen:
+        """Give it another title, text and target; a draft stays one."""
+        title = f"{DRAFT}{title}" if seen.draft else title
+        moved = {"target_branch": base} if base != seen.base else {}
+        return self._put(seen, {"title": title, "description": body, **moved})
 
     def set_labels(self, seen: Seen, labels: tuple[str, ...]) -> Seen:
         """Give it exactly these labels."""

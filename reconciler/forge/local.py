@@ -73,8 +73,9 @@ class LocalForge:
         """Make a ready pull request a draft again; its branch moves back to `drafts/`."""
         self._now(lambda staged: (None, staged.mark_draft(number)))
 
-    def close(self, number: int, *, comment: str) -> None:
-        """Close a pull request that is obsolete."""
+    def close(self, number: int, *, comment: str, duplicate_of: int = 0) -> None:
+        """Close a pull request that is obsolete; here no branch ever has two."""
+        del duplicate_of
         self._now(lambda staged: (staged.close(number, comment, withdrawn=True), []))
 
     def reject(self, number: int, *, comment: str = "") -> None:

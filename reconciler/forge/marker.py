@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import orjson
@@ -17,6 +17,9 @@ _CUT = "\n\nThe rest does not fit here; the files of this pull request show it."
 class Marked(NamedTuple):
     """A pull request's text, taken apart; `title` is the digest of the title that we gave, "" if unknown.
 
+    `content` is the digest of what our part was made of, "" if that is unknown or somebody changed our
+    part. `duplicate_of` is the pull request in whose favour we closed this one, 0 for none.
+
     The marker is a hint: people can write it too. It decides only what is left alone.
     """
 
@@ -26,21 +29,32 @@ class Marked(NamedTuple):
     title: str = ""
     labels: tuple[str, ...] = ()
     found: bool = False
+    content: str = ""
+    duplicate_of: int = 0
 
 
-def digest(title: str) -> str:
-    """Return what stands for a title in the marker."""
-    return hashlib.sha256(title.encode()).hexdigest()[:16]
+def digest(text: str) -> str:
+    """Return what stands for a text in the marker."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def compose(body: str, title: str, labels: Iterable[str], around: Marked, limit: int) -> str:
-    """Return the whole text, at most `limit` characters: our part between markers, people's as it was."""
-    about = orjson.dumps({"labels": sorted(labels), "title": digest(title)})
-    begin = f"<!-- reconciler:begin {base64.urlsafe_b64encode(about).decode()} -->\n"
+def compose(
+    body: str, title: str, labels: Iterable[str], around: Marked, limit: int, *, content: str = ""
+) -> str:
+    """Return the whole text, at most `limit` characters: our part between markers, people's as it was.
+
+    `content` stands for what the part was made of.
+    """
+    about: dict[str, object] = {"labels": sorted(labels), "title": digest(title)}
+    if content:
+        about |= {"content": content, "part": digest("")}
+    begin = _begin(about)
     before = f"{around.before.rstrip()}\n\n" if around.before.strip() else ""
     room = limit - len(before) - len(begin) - len(_END) - len(around.after) - 1
     body = body.replace("<!-- reconciler:", "<!-- reconciler :")
     inside = body if len(body) <= room else _cut(body, max(0, room - len(_CUT)))
+    if content:
+        begin = _begin({**about, "part": digest(inside)})
     return f"{before}{begin}{inside}\n{_END}{around.after}"
 
 
@@ -53,14 +67,33 @@ def parse(text: str) -> Marked:
     inside, end, after = text[begin.end() :].partition(_END)
     about = _about(begin.group(1))
     title, labels = about.get("title"), about.get("labels")
+    content, number = about.get("content"), about.get("duplicateOf")
+    inside = inside.removesuffix("\n") if end else inside
+    is_ours = isinstance(content, str) and about.get("part") == digest(inside)
     return Marked(
-        body=inside.removesuffix("\n") if end else inside,
+        body=inside,
         before=text[: begin.start()],
         after=after,
         title=title if isinstance(title, str) else "",
         labels=tuple(label for label in labels if isinstance(label, str)) if isinstance(labels, list) else (),
         found=True,
+        content=content if isinstance(content, str) and is_ours else "",
+        duplicate_of=number if isinstance(number, int) else 0,
     )
+
+
+def mark_duplicate(text: str, number: int) -> str:
+    """Return the text of a pull request with the hidden note that another one was kept in its place."""
+    text = text.replace("\r\n", "\n")
+    begin = _BEGIN.search(text)
+    if begin is None:
+        return f"{text}\n\n{_begin({'duplicateOf': number})}{_END}"
+    about = {**_about(begin.group(1)), "duplicateOf": number}
+    return f"{text[: begin.start()]}{_begin(about)}{text[begin.end() :]}"
+
+
+def _begin(about: Mapping[str, object]) -> str:
+    return f"<!-- reconciler:begin {base64.urlsafe_b64encode(orjson.dumps(about)).decode()} -->\n"
 
 
 def comment_text(key: str, body: str, limit: int) -> str:

@@ -23,7 +23,8 @@ class PullRecord(BaseModel):
 
     `head` never changes: a draft that was proposed stands under `proposed/` instead of `drafts/`.
     `headOid` is the head when the record was written, `mergeOid` what merging it made.
-    `withdrawn` tells that we closed it because it was obsolete, not that a person rejected it.
+    `digest` stands for what title and text were made of. `withdrawn` tells that we closed it because it
+    was obsolete, not that a person rejected it.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
@@ -40,6 +41,7 @@ class PullRecord(BaseModel):
     labels: tuple[str, ...] = ()
     head_oid: str = Field(default="", pattern=_OID)
     merge_oid: str = Field(default="", pattern=_OID)
+    digest: str = ""
     withdrawn: bool = False
     comments: dict[str, str] = Field(default_factory=dict)
 
@@ -65,6 +67,7 @@ class PullRecord(BaseModel):
             state=self.state,
             head_oid=self.head_oid,
             labels=self.labels,
+            digest=self.digest,
         )
 
 

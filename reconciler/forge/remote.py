@@ -67,8 +67,8 @@ class Dialect(Protocol):
         """Yield the repository's own pull requests, none from a fork."""
         ...
 
-    def find_open(self, head: str, base: str) -> Seen | None:
-        """Return the open pull request of a branch."""
+    def find_open(self, head: str) -> Iterator[Seen]:
+        """Yield the open pull requests of a branch: a forge may have let two in at once."""
         ...
 
     def find(self, number: int) -> Seen:
@@ -79,8 +79,8 @@ class Dialect(Protocol):
         """Open a pull request, one request; ExistsError, RefusedError without a branch."""
         ...
 
-    def edit(self, seen: Seen, title: str, body: str) -> Seen:
-        """Give it another title and text."""
+    def edit(self, seen: Seen, title: str, body: str, base: str) -> Seen:
+        """Give it another title, text and base."""
         ...
 
     def set_labels(self, seen: Seen, labels: tuple[str, ...]) -> Seen:
@@ -160,16 +160,20 @@ class RemoteForge:
             self._counted = True
             budget.known(name)
             budget.learn(time - self.transport.skew_s for seen in listed.values() for time in seen.times)
-        return tuple(_pull(listed[number]) for number in sorted(listed))
+        return tuple(_pull(listed[number]) for number in sorted(listed) if not _is_duplicate(listed[number]))
 
     def ensure(self, wanted: PullRequest) -> PullRequest:
-        """Open a pull request for `wanted.head`, or bring the open one up to date; return it."""
+        """Open a pull request for `wanted.head`, or bring the open one up to date; return it.
+
+        The text comes last: its hidden digest says that everything before it was written.
+        """
         wanted = replace(wanted, title=terminal(wanted.title)[:LONGEST_TITLE])
-        found = self.dialect.find_open(wanted.head, wanted.base)
-        if found is None:
-            found = self._create(wanted)
+        found = self._find_wanted(wanted) or self._create(wanted)
+        if wanted.redraft and not found.draft:
+            self.dialect.mark_draft(found)
+            found = replace(found, draft=True)
         before = marker.parse(found.body).labels
-        return _pull(self._label(self._text(found, wanted), before, wanted.labels))
+        return _pull(self._text(self._label(found, before, wanted.labels), wanted))
 
     def mark_ready(self, number: int) -> None:
         """Mark a draft pull request as ready for review; do nothing if it is."""
@@ -183,7 +187,7 @@ class RemoteForge:
         if seen.state is PullState.OPEN and not seen.draft:
             self.dialect.mark_draft(seen)
 
-    def close(self, number: int, *, comment: str) -> None:
+    def close(self, number: int, *, comment: str, duplicate_of: int = 0) -> None:
         """Close a pull request with a comment; do nothing if it is merged.
 
         One that closed because its branch went still gets the comment, once.
@@ -192,6 +196,8 @@ class RemoteForge:
         if comment and seen.state is not PullState.MERGED:
             self._comment(number, "close", comment, again=seen.state is PullState.OPEN)
         if seen.state is PullState.OPEN:
+            if duplicate_of:
+                self.dialect.edit(seen, seen.title, marker.mark_duplicate(seen.body, duplicate_of), seen.base)
             self.dialect.close(seen)
 
     def comment(self, number: int, *, key: str, body: str) -> None:
@@ -244,22 +250,53 @@ class RemoteForge:
         """Return the names of the checks of a commit that passed; the newest of a name counts."""
         return frozenset(name for name, passed in dict(self.dialect.checks(commit)).items() if passed)
 
+    def _find_wanted(self, wanted: PullRequest) -> Seen | None:
+        """Return the open pull request that is meant: by its number, else the first of its branch."""
+        if wanted.number:
+            try:
+                found = self.dialect.find(wanted.number)
+            except MissingError:
+                return self._first_open(wanted.head)
+            if found.state is PullState.OPEN:
+                return found
+        return self._first_open(wanted.head)
+
+    def _first_open(self, head: str) -> Seen | None:
+        return min(self.dialect.find_open(head), key=lambda seen: seen.number, default=None)
+
     def _create(self, wanted: PullRequest) -> Seen:
         text = marker.compose(
-            wanted.body, wanted.title, wanted.labels, marker.Marked(""), self.dialect.most_text
+            wanted.body,
+            wanted.title,
+            wanted.labels,
+            marker.Marked(""),
+            self.dialect.most_text,
+            content=wanted.digest,
         )
         whole = replace(wanted, body=text)
 
         def look() -> Seen | None:
-            return self.dialect.find_open(wanted.head, wanted.base)
+            return self._first_open(wanted.head)
 
         try:
-            return self.transport.settle(lambda: self.dialect.create(whole), look, LOOKS_S)
+            made = self.transport.settle(lambda: self.dialect.create(whole), look, LOOKS_S)
+            return self._keep_first(made)
         except ExistsError as error:
             found = self.transport.find_late(look, LOOKS_S)
             if found is None:
                 raise UnavailableError(f"{error}, but it cannot be found") from error
             return found
+
+    def _keep_first(self, made: Seen) -> Seen:
+        """Look again after creating: of several pull requests of one branch the lowest number survives.
+
+        Forges look and then insert without a lock, so two runs at once are both told that they created.
+        """
+        opened = {seen.number: seen for seen in (made, *self.dialect.find_open(made.head))}
+        first, *others = (opened[number] for number in sorted(opened))
+        for other in others:
+            self.close(other.number, comment=duplicate_comment(first.number), duplicate_of=first.number)
+        return first
 
     def _text(self, seen: Seen, wanted: PullRequest) -> Seen:
         """Bring title and text up to date; a title that is not the one we gave is a person's."""
@@ -267,10 +304,11 @@ class RemoteForge:
         ours = marked.found and marked.title == marker.digest(seen.title)
         title = wanted.title if ours else seen.title
         mine = title if ours else wanted.title
-        body = marker.compose(wanted.body, mine, wanted.labels, marked, self.dialect.most_text)
-        if (title, body) == (seen.title, seen.body.replace("\r\n", "\n")):
+        limit = self.dialect.most_text
+        body = marker.compose(wanted.body, mine, wanted.labels, marked, limit, content=wanted.digest)
+        if (title, body, wanted.base) == (seen.title, seen.body.replace("\r\n", "\n"), seen.base):
             return seen
-        kept = self.dialect.edit(seen, title, body)
+        kept = self.dialect.edit(seen, title, body, wanted.base)
         return replace(kept, labels=seen.labels)
 
     def _label(self, seen: Seen, before: Iterable[str], wanted: Iterable[str]) -> Seen:
@@ -312,6 +350,15 @@ class RemoteForge:
             raise RefusedError(f"There is no pull request {number} in {self.dialect.name}") from error
 
 
+def duplicate_comment(number: int) -> str:
+    """Return what is said where a pull request is closed because another one of its branch is open."""
+    return f"Pull request #{number} proposes the same branch and was opened first; this one is closed."
+
+
+def _is_duplicate(seen: Seen) -> bool:
+    return seen.state is not PullState.OPEN and marker.parse(seen.body).duplicate_of > 0
+
+
 def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
     """Return when a pull request was written to, by whomever: opened, closed, last changed."""
     stamps = [item.get(name) for name in ("created_at", "updated_at", "closed_at")]
@@ -326,15 +373,17 @@ def _check_mergeable(seen: Seen, expect: str) -> None:
 
 
 def _pull(seen: Seen) -> PullRequest:
+    marked = marker.parse(seen.body)
     return PullRequest(
         head=seen.head,
         base=seen.base,
         title=seen.title,
-        body=marker.parse(seen.body).body,
+        body=marked.body,
         draft=seen.draft,
         number=seen.number,
         state=seen.state,
         head_oid=seen.head_oid,
         labels=tuple(sorted(seen.labels)),
         url=seen.url,
+        digest=marked.content,
     )

@@ -103,9 +103,14 @@ class Staging:
             RefusedError: There is no branch to propose.
         """
         found = self.find_open(wanted.head)
-        text = {"title": wanted.title, "body": wanted.body, "labels": wanted.labels}
+        text = {
+            "title": wanted.title,
+            "body": wanted.body,
+            "labels": wanted.labels,
+            "digest": wanted.digest,
+        }
         if found:
-            return self._put(found.model_copy(update=text))
+            return self._put(found.model_copy(update={**text, "base": wanted.base}))
         number = 1 + max(self._records, default=0)
         fresh = PullRecord(
             number=number, draft=wanted.draft, head=spellings(wanted.head)[0], base=wanted.base, **text

@@ -120,11 +120,34 @@ Write = WriteDraft | WriteGroup | WriteRemoval | MoveRef | StartBranch
 
 @dataclass(frozen=True, slots=True)
 class ClosePull:
-    """Close a pull request that is obsolete and that no person touched."""
+    """Close a pull request that is obsolete and that no person touched.
+
+    `duplicate_of` is the pull request of the same branch that stays, 0 where there is none.
+    """
 
     number: int
     head: str
     comment: str
+    duplicate_of: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the pull request of one package proposes, from what main has to what the draft brings.
+
+    `kind` says it as an operation, whatever the last run did. `edited` tells that a person committed to
+    the draft, `is_back` that the upstream revision is an older one, `requested_by` who needs a package
+    that nobody declared.
+    """
+
+    kind: Op
+    upstream_from: str = ""
+    upstream_to: str = ""
+    before: Oid | None = None
+    after: Oid | None = None
+    requested_by: tuple[str, ...] = ()
+    edited: bool = False
+    is_back: bool = False
 
 
 class Approval(NamedTuple):
@@ -178,7 +201,8 @@ class Change:
     where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
     that made it in this run. `group` is the head, short, of the group that its draft is in after the
     change, "" for a draft of its own; `pull` is the group's then. `approve` merges its pull request by
-    policy. `pins` are those that move in this run for the cluster whose generated manifests it holds.
+    policy. `request` is what its pull request proposes as a whole, None where it has none or nothing can
+    be said of it. `pins` are those that move in this run for the cluster whose generated manifests it holds.
     """
 
     package: PackageKey
@@ -204,6 +228,7 @@ class Change:
     group: str = ""
     approve: Approval | None = None
     pins: tuple[PinMove, ...] = ()
+    request: Request | None = None
 
     @property
     def written(self) -> WriteDraft | GroupPart | None:

@@ -67,7 +67,7 @@ def _repository_effects(changes: Iterable[Change], commits: CommitPolicy) -> dic
     effects = {
         "refs": _unique(map(_write, writes)),
         "pulls": _unique(_pull(change.pull) for change in changes if change.pull),
-        "close": _unique([close.number, close.comment] for change in changes for close in change.close),
+        "close": _unique([c.number, c.comment, c.duplicate_of] for change in changes for c in change.close),
         "approve": _unique(list(change.approve) for change in changes if change.approve),
     }
     if any(not isinstance(write, MoveRef) for write in writes):
@@ -107,7 +107,8 @@ def _write(write: Write) -> list[Any]:
 
 
 def _pull(pull: PullRequest) -> list[Any]:
-    return [pull.number, pull.head, pull.base, pull.title, pull.body, sorted(pull.labels), pull.draft]
+    content = [pull.title, pull.body, pull.digest, sorted(pull.labels), pull.draft, pull.redraft]
+    return [pull.number, pull.head, pull.base, *content]
 
 
 def _decided_locks(plan: Plan, inventory: Inventory, decision: Decision) -> Iterator[tuple[str, str | None]]:

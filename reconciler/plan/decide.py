@@ -18,6 +18,7 @@ from reconciler.plan.neighbours import find_obstacle, index_neighbours, refuse_b
 from reconciler.plan.observed import plan_status
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, record_owners
+from reconciler.plan.requests import plan_requests
 from reconciler.plan.safety import guard_changes
 from reconciler.plan.unread import with_unread_repositories
 from reconciler.plan.world import Target, World, build_world
@@ -51,6 +52,7 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     decisions = tuple(decide(target, world) for target in world.targets)
     guarded = guard_changes(world, [decision.change for decision in decisions])
     changes = approve_changes(world, group_changes(world, guarded.changes))
+    changes = plan_requests(world, changes)
     changes, blocked = refuse_blocked_refs(changes, world)
     found = [*blocked, *(problem for decision in decisions for problem in decision.problems)]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)

@@ -25,6 +25,9 @@ from reconciler.resolve.ownership import find_owner, package_name
 from reconciler.resolve.releases import ORPHAN
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
+NEVER_PUBLISHED = (
+    "No PackageVariant wants this package any more. It was never published: only its draft goes."
+)
 
 
 def decide_unwanted(target: Target, world: World) -> Change:
@@ -95,11 +98,12 @@ def _policy(owner: ObjectName, world: World) -> str:
 def _delete(target: Target, world: World, change: Change) -> Change:
     touched = [d for d in target.drafts if d.touched]
     untouched = [d for d in target.drafts if not d.touched]
+    comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
     change = replace(
         change,
         reason=Reason.NOT_DESIRED,
         writes=close_drafts(untouched),
-        close=close_pulls(target, [d.ref for d in untouched], SUPERSEDED),
+        close=close_pulls(target, [d.ref for d in untouched], comment),
         waits=bool(touched),
     )
     if target.main_owner is not None:

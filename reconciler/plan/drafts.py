@@ -16,14 +16,12 @@ from reconciler.plan.messages import (
     edit_task,
     revision_name,
     upgrade_task,
-    upstream_label,
     with_lines,
 )
 from reconciler.plan.world import Target, newest_pull
 from reconciler.policy import OpenOn
 from reconciler.render.answers import conflict_choices
 from reconciler.render.rendered import Package
-from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.trailers import CONFLICT
 
@@ -121,23 +119,19 @@ def is_rejected(target: Target, draft: Draft) -> bool:
     return closed and pull is not None and pull.head_oid in ("", draft.tip.oid)
 
 
-def wanted_pull(
-    target: Target, resolved: ResolvedVariant, ref: str, *, open_on: OpenOn, proposed: bool
-) -> PullRequest | None:
+def wanted_pull(target: Target, ref: str, *, open_on: OpenOn, proposed: bool) -> PullRequest | None:
     """Return the pull request that a draft should have now, None where it should have none yet.
 
-    Its body is left to whoever opens it.
+    Its content is for `plan.requests` to say.
     """
     pull = latest_pull(target, ref)
     is_open = pull is not None and pull.state is PullState.OPEN
     if open_on is OpenOn.PROPOSE and not (proposed or is_open):
         return None
-    name, label = package_name(target.view, target.package.path), upstream_label(resolved.pin)
-    verb = "Update" if resolved.local else "Create"
     return PullRequest(
         head=short_branch(ref),
         base=target.view.branch,
-        title=f"{verb} {name} from {label}",
+        title="",
         body="",
         draft=not proposed if pull is None or not is_open else pull.draft,
         number=pull.number if pull is not None and is_open else 0,

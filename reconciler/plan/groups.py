@@ -138,9 +138,11 @@ def _group(ref: str, members: Sequence[Member], standing: Standing, world: World
 
 
 def _as_member(change: Change, group: Group, write: WriteGroup | None, pull: PullRequest | None) -> Change:
-    op = Op.UPDATE if pull is not None and change.op is Op.KEEP else change.op
+    if pull is not None and change.op is Op.KEEP:
+        reason = Reason.PULL_REQUEST_OUTDATED if change.reason is Reason.UP_TO_DATE else change.reason
+        change = replace(change, op=Op.UPDATE, reason=reason)
     writes = (*other_writes(change), *([write] if write else []))
-    return replace(change, op=op, writes=writes, pull=pull, group=short_branch(group.ref))
+    return replace(change, writes=writes, pull=pull, group=short_branch(group.ref))
 
 
 def _write(group: Group, world: World) -> WriteGroup | None:

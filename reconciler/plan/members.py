@@ -9,7 +9,7 @@ from reconciler.layout import HEADS, draft_ref, short_branch
 from reconciler.plan.changes import Change, Op, Write, WriteDraft
 from reconciler.plan.drafts import draft_message, next_workspace
 from reconciler.plan.messages import relabelled
-from reconciler.plan.world import Target, World
+from reconciler.plan.world import Target, World, by_weight
 from reconciler.policy import GroupBy
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
@@ -62,7 +62,7 @@ def find_standing(url: str, world: World) -> Standing:
     """Return the groups of a repository with the newest pull request of each."""
     groups = {g.ref: g for view in world.inventory.views_of(url) for g in view.groups}
     pulls: dict[str, PullRequest] = {}
-    for pull in sorted(world.inventory.pulls.get(url, ()), key=lambda p: p.number):
+    for pull in sorted(world.inventory.pulls.get(url, ()), key=by_weight):
         pulls[pull.head] = pull
     return Standing(groups, {head: pull for head, pull in pulls.items() if f"{HEADS}{head}" in groups})
 

@@ -209,24 +209,13 @@ def _standing_draft(case: Case, change: Change, draft: Draft, package: Package) 
     change = _asking(replace(change, op=Op.KEEP, reason=reason, after=draft.tree), package)
     pull = latest_pull(case.target, draft.ref)
     if pull is not None and pull.state is PullState.OPEN:
-        return _answered(case, change, draft)
+        return change
     if is_rejected(case.target, draft) and not case.is_asked_again:
         return _rejected(case, change, closed_text(pull) if pull else "")
     wanted = _pull(case, draft.ref, draft)
     if wanted is None:
         return change
     return replace(change, op=Op.UPDATE, reason=Reason.PULL_REQUEST_MISSING, pull=wanted)
-
-
-def _answered(case: Case, change: Change, draft: Draft) -> Change:
-    """Tell the pull request once what was answered since it was written."""
-    record = case.record
-    if record is None:
-        return change
-    asked = tuple(each.name for each in record.conflicts), _answer_notes(_recorded(record))
-    if asked == (tuple(note.name for note in change.conflicts), change.answers):
-        return change
-    return replace(change, op=Op.UPDATE, pull=_pull(case, draft.ref, draft))
 
 
 def _recorded(record: PackageVariantRecord | None) -> tuple[Answer, ...]:
@@ -264,7 +253,7 @@ def _explained(case: Case, change: Change, draft: Draft | None) -> Change:
 
 def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:
     open_on = case.world.inventory.policy.open_on
-    return wanted_pull(case.target, case.resolved, ref, open_on=open_on, proposed=is_proposed(draft))
+    return wanted_pull(case.target, ref, open_on=open_on, proposed=is_proposed(draft))
 
 
 def _reason(case: Case, draft: Draft | None) -> Reason:

@@ -6,7 +6,7 @@ from reconciler.expand import DesiredVariant
 from reconciler.ids import Oid
 from reconciler.inventory import Commit, PackageState, PullRequest, PullState
 from reconciler.layout import DRAFTS
-from reconciler.plan.world import Target
+from reconciler.plan.world import Target, by_weight
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import PackageVariantRecord
@@ -66,7 +66,7 @@ def retry_text(variant: DesiredVariant, record: PackageVariantRecord | None) -> 
 def _last_pull(target: Target, record: PackageVariantRecord) -> PullRequest | None:
     own = f"{DRAFTS}{target.package.path}/"
     pulls = (pull for pull in target.pulls if pull.head.startswith(own) or pull.head == record.group)
-    return max(pulls, key=lambda pull: pull.number, default=None)
+    return max(pulls, key=by_weight, default=None)
 
 
 def _states(package: PackageState) -> Iterator[tuple[Oid, Commit]]:

@@ -23,6 +23,8 @@ from reconciler.plan.changes import (
     WriteRemoval,
 )
 from reconciler.plan.lock_files import WantedLock, want_lock
+from reconciler.plan.requests import close_duplicates, is_right, lock_pull
+from reconciler.plan.world import by_weight
 from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
@@ -108,10 +110,10 @@ def _tree(files: Files) -> Oid | None:
 
 
 def _pulls(inventory: Inventory) -> tuple[PullRequest, ...]:
-    """Return the pull requests of the lock's branch, the newest last."""
+    """Return the pull requests of the lock's branch, the one that counts last."""
     head = short_branch(lock_ref(inventory.policy.instance))
     pulls = inventory.pulls.get(inventory.control.url, ())
-    return tuple(sorted((pull for pull in pulls if pull.head == head), key=lambda pull: pull.number))
+    return tuple(sorted((pull for pull in pulls if pull.head == head), key=by_weight))
 
 
 def _obsolete(
@@ -158,19 +160,27 @@ def _proposed(
         message = _refused_text(last)
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)
     reason = Reason.DRAFT_EDITED if branch and branch.edited else Reason.LOCK_PENDING
-    if stands and opened:
-        return replace(change, reason=reason, message=f"Pull request #{opened.number} waits for a review")
-    pull = PullRequest(
-        head=short_branch(lock_ref(inventory.policy.instance)),
-        base=reviewed.base,
-        title=_title(wanted),
-        body="",
-        draft=False,
-        number=opened.number if opened else 0,
+    pull = lock_pull(
+        PullRequest(
+            head=short_branch(lock_ref(inventory.policy.instance)),
+            base=reviewed.base,
+            title=_title(wanted),
+            body="",
+            draft=False,
+            number=opened.number if opened else 0,
+            labels=tuple(sorted(inventory.policy.labels)),
+        ),
+        wanted.pins,
+        branch.edited if branch else (),
     )
+    doubles = close_duplicates(opened, pulls) if opened else ()
+    if stands and opened and is_right(opened, pull) and not doubles:
+        return replace(change, reason=reason, message=f"Pull request #{opened.number} waits for a review")
     writes = () if stands else (_write(files, wanted, reviewed, inventory),)
+    if stands and opened:
+        reason = Reason.PULL_REQUEST_DUPLICATE if doubles else Reason.PULL_REQUEST_OUTDATED
     op = Op.UPDATE if opened else Op.CREATE
-    return replace(change, op=op, reason=reason, writes=writes, pull=pull)
+    return replace(change, op=op, reason=reason, writes=writes, pull=pull, close=doubles)
 
 
 def _write(

@@ -184,9 +184,18 @@ def make_target(view: RepositoryView, package: PackageState, inventory: Inventor
 
 
 def newest_pull(pulls: Iterable[PullRequest], ref: str) -> PullRequest | None:
-    """Return the newest pull request of a branch, open or ended."""
+    """Return the pull request of a branch that counts: the first open one, else the last that ended."""
     head = short_branch(ref)
-    return max((p for p in pulls if p.head == head), key=lambda p: p.number, default=None)
+    return max((p for p in pulls if p.head == head), key=by_weight, default=None)
+
+
+def by_weight(pull: PullRequest) -> tuple[bool, int]:
+    """Return a key that sorts the pull request of a branch that counts last.
+
+    A forge may have let several in for one branch: then the lowest number stays.
+    """
+    is_open = pull.state is PullState.OPEN
+    return is_open, -pull.number if is_open else pull.number
 
 
 def _as_proposed(draft: Draft, pulls: Iterable[PullRequest]) -> Draft:

@@ -11,6 +11,7 @@ from reconciler.ids import PackageKey
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan
 from reconciler.plan.compare import Comparison
+from reconciler.reasons import Reason
 from reconciler.report import escape
 from reconciler.report.comparison import problem_sentence, rows, sentence
 from reconciler.report.conflicts import MOST_CONFLICTS, answer_rows, change_keeps, conflict_rows
@@ -18,6 +19,7 @@ from reconciler.report.diff import MOST_FILES, FileChange
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
     Names,
+    arrow,
     clusters_text,
     count_ops,
     detail,
@@ -39,11 +41,21 @@ LONGEST = 500
 _SENTENCES = {
     Op.CREATE: "Adds a package.",
     Op.UPDATE: "Brings a new upstream revision into a package; local changes are kept.",
-    Op.EDIT: "Changes a package as its variant asks.",
-    Op.ADOPT: "Takes an existing package under management.",
-    Op.TRANSFER: "Hands a package to another variant; its content stays.",
+    Op.EDIT: "Changes a package; its upstream revision stays the same.",
+    Op.ADOPT: "Takes an existing package under management; its files are kept.",
+    Op.TRANSFER: "Hands a package to another variant.",
     Op.DELETE: "Removes a package that is no longer desired.",
     Op.ORPHAN: "Lets a package go; its content stays.",
+}
+_BACK = "Takes a package back to an older upstream revision; local changes are kept."
+_REASONS = {
+    Op.CREATE: Reason.NEW,
+    Op.UPDATE: Reason.UPSTREAM_CHANGED,
+    Op.EDIT: Reason.CONTENT_CHANGED,
+    Op.ADOPT: Reason.ADOPTED,
+    Op.TRANSFER: Reason.OWNER_CHANGED,
+    Op.DELETE: Reason.NOT_DESIRED,
+    Op.ORPHAN: Reason.ORPHANED,
 }
 
 
@@ -96,7 +108,7 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
     conflicts = conflict_rows(change)
     return fill(
         "pull-request.md",
-        sentence=_SENTENCES.get(change.op, "Changes a package."),
+        sentence=_sentence(change),
         facts=[(name, _short(value)) for name, value in _facts(change, names) if value],
         conflicts=conflicts,
         more_conflicts=len(change.conflicts) - len(conflicts),
@@ -121,10 +133,10 @@ def group_body(
     rows = [
         {
             "name": names.of(change),
-            "what": _WORDS.get(change.op, "as it stands"),
-            "upstream": upstream_text(change),
+            "what": _WORDS.get(change.request.kind, "changed") if change.request else "as it stands",
+            "upstream": _upstream(change),
             "files": len(files.get(change.package, ())),
-            "note": _short("; ".join(filter(None, (change.message, *change.unready)))),
+            "note": _short("; ".join(filter(None, (_note(change), *change.unready)))),
         }
         for change in sorted(changes, key=lambda change: change.package)
     ]
@@ -142,7 +154,7 @@ def group_body(
 _WORDS = {
     Op.CREATE: "new",
     Op.UPDATE: "new upstream",
-    Op.EDIT: "changed by its variant",
+    Op.EDIT: "changed",
     Op.ADOPT: "adopted",
     Op.TRANSFER: "another variant's now",
 }
@@ -170,13 +182,35 @@ def _short(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
+def _sentence(change: Change) -> str:
+    """Return what the pull request does as a whole, from what main has."""
+    request = change.request
+    if request is None:
+        return "Changes a package."
+    sentence = _BACK if request.kind is Op.UPDATE and request.is_back else _SENTENCES[request.kind]
+    return f"{sentence} The draft also has commits of a person." if request.edited else sentence
+
+
+def _upstream(change: Change) -> str:
+    request = change.request
+    return arrow(request.upstream_from, request.upstream_to) if request else upstream_text(change)
+
+
+def _note(change: Change) -> str:
+    """Return what only the last run knows of a draft: why it was written again."""
+    return change.message if change.writes or change.request is None else ""
+
+
 def _facts(change: Change, names: Names) -> Iterator[tuple[str, str]]:
+    request = change.request
     yield "package", names.of(change)
     yield "variant", f"PackageVariant {change.variant}" if change.variant else ""
-    yield "manifest", str(change.location) if change.location else ""
-    yield "upstream", upstream_text(change)
-    yield "reason", str(change.reason)
-    yield "note", change.message
+    # Without the line, which moves whenever somebody edits the file above it.
+    yield "manifest", change.location.path if change.location else ""
+    yield "upstream", _upstream(change)
+    yield "reason", str(_REASONS.get(request.kind, change.reason) if request else change.reason)
+    yield "required by", ", ".join(request.requested_by) if request else ""
+    yield "last change", _note(change)
     yield "instance", names.instance
     yield "not ready", "; ".join(change.unready)
 

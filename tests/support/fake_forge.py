@@ -16,12 +16,13 @@ class FakeForge:
         self.heads = heads
         self.pulls: dict[int, PullRequest] = {}
         self.comments: dict[tuple[int, str], str] = {}
+        self.duplicates: set[int] = set()
         self.calls = 0
         self.down = False
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
         self._call()
-        return tuple(self._seen(self.pulls[number]) for number in sorted(self.pulls))
+        return tuple(self._seen(self.pulls[number]) for number in sorted(self.pulls.keys() - self.duplicates))
 
     def ensure(self, wanted: PullRequest) -> PullRequest:
         self._call()
@@ -47,12 +48,14 @@ class FakeForge:
         if pull.state is PullState.OPEN:
             self.pulls[number] = replace(pull, draft=True)
 
-    def close(self, number: int, *, comment: str) -> None:
+    def close(self, number: int, *, comment: str, duplicate_of: int = 0) -> None:
         self._call()
         pull = self._find(number)
         if pull.state is PullState.OPEN:
             self.comments[number, "close"] = comment
             self.pulls[number] = replace(pull, state=PullState.CLOSED)
+            if duplicate_of:
+                self.duplicates.add(number)
 
     def comment(self, number: int, *, key: str, body: str) -> None:
         self._call()

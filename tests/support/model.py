@@ -351,8 +351,9 @@ class ModelWorld:
         assert f"refs/heads/{wanted.head}" in repository.refs
         for index, pull in enumerate(repository.pulls):
             if pull.head == wanted.head and pull.state is PullState.OPEN:
-                repository.pulls[index] = replace(pull, title=wanted.title)
-                return int(pull.title != wanted.title)
+                text = {"title": wanted.title, "digest": wanted.digest, "labels": wanted.labels}
+                repository.pulls[index] = replace(pull, **text, base=wanted.base)
+                return int(repository.pulls[index] != pull)
         repository.pulls.append(replace(wanted, number=len(repository.pulls) + 1))
         return 1
 

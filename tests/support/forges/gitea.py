@@ -52,7 +52,7 @@ class GiteaSimulator(Simulator):
                 pull.body, pull.updated = body.get("body", pull.body), self.clock.now()
                 return Answer(201, self._issue(hosted, pull))
             case "PATCH ":
-                for name in ("title", "body", "state"):
+                for name in ("title", "body", "state", "base"):
                     setattr(pull, name, body.get(name, getattr(pull, name)))
                 pull.updated = self.clock.now()
                 return Answer(201, self.shown(hosted, pull))
@@ -111,7 +111,9 @@ class GiteaSimulator(Simulator):
     def _open(self, hosted: Hosted, body: Any) -> Answer:
         if hosted.ref(body["head"]) is None or hosted.ref(body["base"]) is None:
             return Answer(404, {"message": "could not find the branch", "url": "u"})
-        if any(p.head == body["head"] and not p.fork and p.state == "open" for p in self._current(hosted)):
+        current = self._current(hosted)
+        is_open = any(p.head == body["head"] and not p.fork and p.state == "open" for p in current)
+        if is_open and not self.lets_in:
             return self.limited("exists")
         fields = {
             "title": body["title"],

@@ -161,7 +161,7 @@ class GitHubSimulator(Simulator):
             return _invalid("Draft pull requests are not supported in this repository.", "custom")
         if len(body.get("body") or "") > 65_536:
             return _invalid("body is too long (maximum is 65536 characters)", "custom", "body")
-        if any(
+        if not self.lets_in and any(
             p.head == body["head"]
             and not p.fork
             and p.base == body["base"]
@@ -208,7 +208,7 @@ class GitHubSimulator(Simulator):
         }
 
     def _patch(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
-        for name in ("title", "body", "state"):
+        for name in ("title", "body", "state", "base"):
             if name in body:
                 setattr(pull, name, body[name])
         pull.updated = self.clock.now()

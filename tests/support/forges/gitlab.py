@@ -62,6 +62,7 @@ class GitLabSimulator(Simulator):
             case "PUT ":
                 pull.title = body.get("title", pull.title)
                 pull.body = body.get("description", pull.body)
+                pull.base = body.get("target_branch", pull.base)
                 if "labels" in body:
                     pull.labels = [name for name in body["labels"].split(",") if name]
                 if body.get("state_event") == "close":
@@ -96,7 +97,8 @@ class GitLabSimulator(Simulator):
             if hosted.ref(name) is None:
                 return Answer(422, {"message": [f'Branch "{name}" does not exist']})
         current = [self.refreshed(hosted, p) for p in hosted.pulls.values()]
-        if any(p.head == head and p.base == base and not p.fork and p.state == "open" for p in current):
+        is_open = any(p.head == head and p.base == base and not p.fork and p.state == "open" for p in current)
+        if is_open and not self.lets_in:
             return self.limited("exists")
         fields = {"title": body["title"], "body": body.get("description", ""), "head": head, "base": base}
         return Answer(201, self.shown(hosted, self.new_pull(hosted, **fields)))

@@ -102,8 +102,8 @@ def test_the_question_stays_until_a_person_edits_the_draft(world: ModelWorld, me
 
     world.edit("edge", "web", {"app.yaml": app("both")}, ref=draft(world))
     change = the_change(world)
-    assert (change.waits, change.conflicts, change.reason) == (False, (), Reason.DRAFT_EDITED)
-    assert (change.op, change.writes) == (Op.UPDATE, ()), "the pull request is told, once"
+    assert (change.waits, change.conflicts, change.reason) == (False, (), Reason.PULL_REQUEST_OUTDATED)
+    assert (change.op, change.writes) == (Op.UPDATE, ()), "the text of the pull request is repaired, once"
     assert text(world) == app("both")
     assert Exit.WAITING not in world.plan().exits
 

@@ -29,7 +29,14 @@ LIVES = (
 )
 CAUSES = ("none", "upstream", "context", "object", "draft-edit", "main-edit", "gone")
 
-OPEN = {"none": Op.KEEP, "upstream": Op.UPDATE, "context": Op.EDIT, "object": Op.EDIT, "draft-edit": Op.KEEP}
+# A person's commit in a draft is told in the text of its pull request, once.
+OPEN = {
+    "none": Op.KEEP,
+    "upstream": Op.UPDATE,
+    "context": Op.EDIT,
+    "object": Op.EDIT,
+    "draft-edit": Op.UPDATE,
+}
 ON_MAIN = {**OPEN, "main-edit": Op.PUBLISH}
 MINE = {
     "draft": OPEN,

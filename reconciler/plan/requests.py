@@ -1,0 +1,281 @@
+"""Pull requests as desired state: what each should say, compared with what is there on every run (D22).
+
+A digest of everything that title and text are made of is kept in the hidden marker of the text, so a
+text that was never written, or only half, is found and repaired, and a person's words are left alone.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from reconciler.ids import PackageKey
+from reconciler.inventory import PullRequest, PullState
+from reconciler.layout import deletion_ref, short_branch
+from reconciler.plan.changes import Change, ClosePull, Op, PinChange, Request
+from reconciler.plan.messages import upstream_label
+from reconciler.plan.world import Target, World, by_weight
+from reconciler.reasons import Reason
+from reconciler.resolve.ownership import package_name
+from reconciler.resolve.resolution import Pin, ResolvedVariant
+
+_DIGITS = 16
+_TEXT_VERSION = 1
+"""Another number lets every open pull request get its text anew: for when the texts themselves change."""
+
+_DESCRIBED = frozenset(
+    {
+        Reason.NEW,
+        Reason.UPSTREAM_CHANGED,
+        Reason.CONTENT_CHANGED,
+        Reason.ADOPTED,
+        Reason.OWNER_CHANGED,
+        Reason.UP_TO_DATE,
+        Reason.DRAFT_EDITED,
+        Reason.MERGE_CONFLICT,
+        Reason.PULL_REQUEST_MISSING,
+        Reason.NOT_DESIRED,
+        Reason.DELETION_PROPOSED,
+        Reason.DELETION_WITHDRAWN,
+        Reason.ORPHANED,
+        Reason.PUBLISHED_BY_MERGE,
+        Reason.DRAFT_SUPERSEDED,
+    }
+)
+"""Reasons under which it is known what a draft proposes; under every other one its text is left as it is."""
+
+_TITLES = {
+    Op.CREATE: "Create {name} from {to}",
+    Op.ADOPT: "Adopt {name}, from {to}",
+    Op.EDIT: "Change {name}, from {to}",
+    Op.TRANSFER: "Hand over {name}, from {to}",
+    Op.DELETE: "Delete {name}",
+    Op.ORPHAN: "Release {name}",
+}
+
+
+def plan_requests(world: World, changes: Sequence[Change]) -> tuple[Change, ...]:
+    """Return the changes with the whole content of their pull requests, wrong and double ones among them.
+
+    A pull request that is there and not as it should be is pending work, whatever left it so: a budget
+    that was spent, a write that failed or got lost.
+    """
+    targets = {target.key: target for target in world.targets}
+    described = [replace(c, request=_describe(c, targets[c.package], world)) for c in changes]
+    sharing: dict[tuple[str, str], list[Change]] = {}
+    for change in described:
+        if head := _head_of(change, targets[change.package], world):
+            sharing.setdefault((change.package.url, head), []).append(change)
+    done: dict[PackageKey, Change] = {}
+    for (url, head), members in sorted(sharing.items()):
+        for change in _with_pull(head, members, world.inventory.pulls.get(url, ()), targets, world):
+            done[change.package] = change
+    return tuple(done.get(change.package, change) for change in described)
+
+
+def is_right(there: PullRequest, wanted: PullRequest) -> bool:
+    """Tell whether an open pull request is as it should be. A title that a person gave it stays."""
+    labels = {
+        label.casefold() for label in there.labels
+    }  # forges differ in whether case distinguishes labels
+    has_labels = all(label.casefold() in labels for label in wanted.labels)
+    return (there.digest, there.base) == (wanted.digest, wanted.base) and has_labels
+
+
+def lock_pull(wanted: PullRequest, pins: Iterable[PinChange], edited: Iterable[str]) -> PullRequest:
+    """Return the pull request of another lock with the digest of its text."""
+    facts = [[*pin] for pin in pins]
+    return replace(wanted, digest=_digest(wanted, [facts, sorted(edited)]))
+
+
+def close_duplicates(first: PullRequest, pulls: Iterable[PullRequest]) -> tuple[ClosePull, ...]:
+    """Return the closing of every other open pull request of the same branch; the first one stays."""
+    comment = (
+        f"Pull request #{first.number} proposes the same branch and was opened first; this one is closed."
+    )
+    return tuple(
+        ClosePull(pull.number, pull.head, comment, first.number)
+        for pull in sorted(pulls, key=lambda pull: pull.number)
+        if pull.head == first.head and pull.state is PullState.OPEN and pull.number != first.number
+    )
+
+
+def _describe(change: Change, target: Target, world: World) -> Request | None:
+    """Return what the package's pull request proposes as a whole; None where that is not known."""
+    is_left = change.reason is Reason.DRAFT_EDITED and change.waits
+    if change.op is Op.BLOCK or (change.pull is None and (change.reason not in _DESCRIBED or is_left)):
+        return None
+    before, draft = target.package.main_tree, target.draft
+    if change.reason in {Reason.DELETION_PROPOSED, Reason.NOT_DESIRED}:
+        return Request(Op.DELETE, before=before) if target.main_owner is not None else None
+    written = change.written
+    stays = draft is not None and change.op is not Op.CLOSE and draft.ref not in _removed(change)
+    after = written.tree if written is not None else draft.tree if draft is not None and stays else None
+    if after is None:
+        return None
+    # On a group's branch our next commit hides whose the one before it was.
+    edited = draft is not None and draft.touched and not draft.is_grouped
+    if change.reason is Reason.ORPHANED:
+        return Request(Op.ORPHAN, before=before, after=after, edited=edited)
+    resolved = world.resolved.get(change.variant) if change.variant else None
+    if resolved is None or resolved.downstream != change.package:
+        return None
+    base = resolved.base if before else None
+    pin = _brought(resolved, is_written=written is not None)
+    return Request(
+        kind=_kind(change, target, base, pin),
+        upstream_from=upstream_label(base) if base is not None else "",
+        upstream_to=upstream_label(pin),
+        before=before,
+        after=after,
+        requested_by=resolved.variant.requested_by,
+        edited=edited,
+        is_back=base is not None and 0 < pin.revision < base.revision,
+    )
+
+
+def _brought(resolved: ResolvedVariant, *, is_written: bool) -> Pin:
+    """Return the upstream that a draft brings: one that stands may still have an older one."""
+    held = resolved.draft_base
+    if is_written or held is None or held.commit.oid == resolved.pin.commit.oid:
+        return resolved.pin
+    return held
+
+
+def _kind(change: Change, target: Target, base: Pin | None, pin: Pin) -> Op:
+    if target.package.main_tree is None:
+        return Op.CREATE
+    if target.main_owner is None:
+        return Op.ADOPT
+    if target.main_owner != change.variant:
+        return Op.TRANSFER
+    return Op.EDIT if base is not None and base.commit.oid == pin.commit.oid else Op.UPDATE
+
+
+def _removed(change: Change) -> frozenset[str]:
+    return frozenset(write.ref for write in change.writes if getattr(write, "to", "") is None)
+
+
+def _head_of(change: Change, target: Target, world: World) -> str:
+    """Return the branch of the pull request that a change is about, "" for none."""
+    if change.request is None and change.pull is None:
+        return ""
+    if change.pull is not None:
+        return change.pull.head
+    if change.group:
+        return change.group
+    if change.request is not None and change.request.kind is Op.DELETE:
+        return short_branch(deletion_ref(world.inventory.policy.instance, target.package.path))
+    return short_branch(target.draft.ref) if target.draft is not None else ""
+
+
+def _with_pull(
+    head: str,
+    members: Sequence[Change],
+    pulls: Sequence[PullRequest],
+    targets: Mapping[PackageKey, Target],
+    world: World,
+) -> Iterable[Change]:
+    """Yield the changes of one pull request with its content, if anything of it is to be written."""
+    closing = {close.number for change in members for close in change.close}
+    candidates = [pull for pull in pulls if pull.head == head and pull.number not in closing]
+    there = max(candidates, key=by_weight, default=None)
+    opened = there if there is not None and there.state is PullState.OPEN else None
+    asked = next((change.pull for change in members if change.pull is not None), None)
+    if (opened is None and asked is None) or any(change.approve for change in members):
+        return members
+    first = members[0]
+    wanted = _content(asked or opened or PullRequest(head, "", "", ""), members, targets, world)
+    wanted = replace(wanted, redraft=_asks_again(members, opened, wanted))
+    if asked is None and opened is not None and not is_right(opened, wanted):
+        members = [_outdated(first, wanted, opened), *members[1:]]
+    elif asked is not None:
+        members = [replace(c, pull=wanted) if c.pull is not None else c for c in members]
+    doubles = close_duplicates(opened, pulls) if opened is not None else ()
+    return [_with_doubles(members[0], doubles), *members[1:]] if doubles else members
+
+
+def _content(
+    pull: PullRequest, members: Sequence[Change], targets: Mapping[PackageKey, Target], world: World
+) -> PullRequest:
+    """Return a pull request with the title, base, labels and digest that it should have."""
+    view = targets[members[0].package].view
+    title = _title(members, targets) or pull.title
+    wanted = replace(
+        pull, title=title, body="", base=view.branch, labels=tuple(sorted(world.inventory.policy.labels))
+    )
+    return replace(wanted, digest=_digest(wanted, [_facts(change) for change in members]))
+
+
+def _title(members: Sequence[Change], targets: Mapping[PackageKey, Target]) -> str:
+    """Return the title for one package; "" for a group, which has its own, and where nothing is known."""
+    first = members[0]
+    request = first.request
+    if first.group or request is None:
+        return ""
+    name = package_name(targets[first.package].view, first.package.path)
+    old, new = request.upstream_from, request.upstream_to
+    if request.kind is Op.UPDATE:
+        return f"Update {name} from {old} to {new}" if old and old != new else f"Update {name} to {new}"
+    return _TITLES[request.kind].format(name=name, to=new)
+
+
+def _facts(change: Change) -> list[Any]:
+    """Return what the text about a package is made of; what only the last run knows is no part of it."""
+    request = change.request
+    if request is None:
+        return [change.package.path, change.reason, change.message]
+    return [
+        change.package.path,
+        request.kind,
+        request.upstream_from,
+        request.upstream_to,
+        request.before,
+        request.after,
+        request.requested_by,
+        request.edited,
+        str(change.variant or ""),
+        change.location.path if change.location else "",
+        sorted(map(list, change.conflicts), key=str),
+        sorted(map(list, change.answers), key=str),
+        change.unready,
+    ]
+
+
+def _digest(wanted: PullRequest, facts: Sequence[Any]) -> str:
+    value = [_TEXT_VERSION, wanted.title, sorted(wanted.labels), facts]
+    return hashlib.sha256(orjson.dumps(value)).hexdigest()[:_DIGITS]
+
+
+def _asks_again(members: Sequence[Change], opened: PullRequest | None, wanted: PullRequest) -> bool:
+    """Whether a pull request that somebody marked as ready asks something that they have not seen."""
+    if opened is None or opened.draft or not any(c.conflicts or c.unready for c in members):
+        return False
+    is_written = any(change.written is not None for change in members)
+    return is_written or opened.digest not in {"", wanted.digest}
+
+
+def _outdated(change: Change, wanted: PullRequest, opened: PullRequest) -> Change:
+    """Return the change that repairs a pull request, and says so where nothing else happens."""
+    change = replace(change, pull=wanted)
+    if change.op is not Op.KEEP:
+        return change
+    parts = ["text"] if opened.digest != wanted.digest else []
+    parts += ["base"] if opened.base != wanted.base else []
+    parts = parts or ["labels"]
+    told = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
+    is_quiet = change.reason in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED}
+    reason = Reason.PULL_REQUEST_OUTDATED if is_quiet else change.reason
+    message = "; ".join(part for part in (change.message, told) if part)
+    return replace(change, op=Op.UPDATE, reason=reason, message=message)
+
+
+def _with_doubles(change: Change, doubles: tuple[ClosePull, ...]) -> Change:
+    change = replace(change, close=(*change.close, *doubles))
+    if change.op is not Op.KEEP:
+        return change
+    numbers = ", ".join(f"#{double.number}" for double in doubles)
+    message = f"Pull request #{doubles[0].duplicate_of} proposes the same as {numbers}"
+    return replace(change, op=Op.UPDATE, reason=Reason.PULL_REQUEST_DUPLICATE, message=message)

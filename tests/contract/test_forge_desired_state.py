@@ -1,0 +1,188 @@
+"""Pull requests are desired state: whatever left one wrong, the next plan shows it and apply repairs it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from reconciler.plan.changes import Change, Op
+from reconciler.reasons import Reason
+from tests.support.forges.bench import DIALECTS
+from tests.support.forges.server import Pull
+from tests.support.forges.world import ForgeWorld, forge_world
+
+LABELS = "  pullRequests:\n    labels: [team-a]\n"
+EDITS = {"github": ("PATCH", r"/pulls/\d+$"), "gitlab": ("PUT", r"/\d+$"), "gitea": ("PATCH", r"/pulls/\d+$")}
+CREATES = {"github": r"/pulls$", "gitlab": r"/merge_requests$", "gitea": r"/pulls$"}
+
+
+@pytest.fixture(params=list(DIALECTS))
+def world(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ForgeWorld]:
+    root = tmp_path / "world"
+    with forge_world(
+        request.param, root, monkeypatch, edges=("edge-1",), packages=("web",), more=LABELS
+    ) as made:
+        made.kind = request.param  # type: ignore[attr-defined]
+        yield made
+
+
+def kind_of(world: ForgeWorld) -> str:
+    return str(world.kind)  # type: ignore[attr-defined]
+
+
+def changed(world: ForgeWorld) -> Change:
+    (change,) = world.plan().plan.changes
+    return change
+
+
+def only(world: ForgeWorld) -> Pull:
+    (pull,) = [pull for pull in world.pulls("edge-1") if pull.state == "open"]
+    return pull
+
+
+def settled(world: ForgeWorld) -> None:
+    """See that a run has nothing to do and writes nothing, also without any cache."""
+    writes = len(world.simulator.writes())
+    world.cache = f"cache-{writes}"
+    plan = world.run().plan
+    assert plan.is_empty, [(c.reason, c.message) for c in plan.changes if c.pending]
+    assert len(world.simulator.writes()) == writes
+
+
+@pytest.mark.parametrize("status", ["403", "422", "500"])
+def test_a_text_that_was_not_written_is_pending_and_repaired(world: ForgeWorld, status: str) -> None:
+    world.run()
+    world.upgrade("web")
+    world.simulator.plan(status, *EDITS[kind_of(world)], times=10)
+    assert world.run().code is not Exit.DONE
+    assert "v2" not in only(world).title
+    world.simulator.faults.clear()
+
+    change = changed(world)
+    assert (change.op, change.reason) == (Op.UPDATE, Reason.PULL_REQUEST_OUTDATED)
+    assert change.message == f"Pull request #{only(world).number} gets its text"
+    assert change.writes == ()
+
+    assert world.run().code is Exit.DONE
+    assert only(world).title.endswith("Create web from web/v2")
+    assert "web/v2" in only(world).body
+    settled(world)
+
+
+def test_a_label_that_was_not_written_is_pending_and_repaired(world: ForgeWorld) -> None:
+    pattern = EDITS["gitlab"] if kind_of(world) == "gitlab" else ("PUT", r"/labels$")
+    world.simulator.plan("403", *pattern, times=10)
+    world.run()
+    assert only(world).labels == []
+    world.simulator.faults.clear()
+
+    assert changed(world).message == f"Pull request #{only(world).number} gets its labels"
+
+    world.run()
+    assert only(world).labels == ["team-a"]
+    settled(world)
+
+
+def test_another_base_is_pending_and_repaired(world: ForgeWorld) -> None:
+    world.run()
+    repo = world.repo("edge-1")
+    repo.point("refs/heads/elsewhere", repo.oid("main"))
+    only(world).base = "elsewhere"
+
+    assert changed(world).message == f"Pull request #{only(world).number} gets its base"
+
+    world.run()
+    assert only(world).base == "main"
+    settled(world)
+
+
+def test_what_people_write_stays_and_our_part_is_repaired(world: ForgeWorld) -> None:
+    world.run()
+    pull = only(world)
+    pull.body = f"Please look at this.\n\n{pull.body}\n\nThanks."
+    pull.title = f"{pull.title} (urgent)"
+    settled(world)
+
+    pull.body = pull.body.replace("Adds a package.", "Removes everything.")
+    assert changed(world).reason is Reason.PULL_REQUEST_OUTDATED
+    world.run()
+
+    assert "Adds a package." in only(world).body
+    assert only(world).body.startswith("Please look at this.")
+    assert only(world).body.endswith("Thanks.")
+    assert only(world).title.endswith("(urgent)")
+    settled(world)
+
+
+def test_two_runs_that_open_one_at_once_leave_the_first(world: ForgeWorld) -> None:
+    world.simulator.plan("raced", "POST", CREATES[kind_of(world)])
+
+    assert world.run().code is Exit.DONE
+
+    first, second = world.pulls("edge-1")
+    assert (first.state, second.state) == ("open", "closed")
+    comments = [text for _, text in second.comments.values()]
+    assert any(f"Pull request #{first.number} proposes the same branch" in text for text in comments)
+    settled(world)
+    world.simulator.merge("acme/edge-1", first.number)
+    assert Reason.REJECTED not in {change.reason for change in world.run().plan.changes}
+    settled(world)
+
+
+def test_a_double_that_is_there_is_closed_by_a_later_run(world: ForgeWorld) -> None:
+    world.run()
+    hosted = world.simulator.repositories["acme/edge-1"]
+    first = only(world)
+    copy = {"title": first.title, "body": first.body, "head": first.head, "base": first.base}
+    twin = world.simulator.new_pull(hosted, **copy, draft=first.draft, labels=list(first.labels))
+
+    change = changed(world)
+    assert change.reason is Reason.PULL_REQUEST_DUPLICATE
+    assert change.message == f"Pull request #{first.number} proposes the same as #{twin.number}"
+
+    assert world.run().code is Exit.DONE
+    assert [pull.number for pull in world.pulls("edge-1") if pull.state == "open"] == [first.number]
+    settled(world)
+    world.upgrade("web")
+    world.run()
+    assert only(world).number == first.number
+    settled(world)
+
+
+def test_a_rejection_counts_although_a_double_was_closed_before(world: ForgeWorld) -> None:
+    world.simulator.plan("raced", "POST", CREATES[kind_of(world)])
+    world.run()
+    world.simulator.close("acme/edge-1", only(world).number)
+
+    assert changed(world).reason is Reason.REJECTED
+
+
+def test_titles_tell_the_whole_request_and_not_the_last_run(world: ForgeWorld) -> None:
+    world.run()
+    assert only(world).title.endswith("Create web from web/v1")
+    world.upgrade("web")
+    world.run()
+    assert only(world).title.endswith("Create web from web/v2")
+    assert "Adds a package." in only(world).body
+    world.simulator.merge("acme/edge-1", only(world).number)
+    world.run()
+    world.upgrade("web", revision=1)
+    world.run()
+
+    assert only(world).title.endswith("Update web from web/v2 to web/v1")
+    assert "Takes a package back to an older upstream revision" in only(world).body
+    settled(world)
+
+
+def test_a_persons_commit_is_mentioned(world: ForgeWorld) -> None:
+    world.run()
+    repo = world.repo("edge-1")
+    repo.commit({"web/notes.yaml": "a: 1\n"}, branch=only(world).head, message="A note\n")
+
+    world.run()
+
+    assert "commits of a person" in only(world).body
+    settled(world)
