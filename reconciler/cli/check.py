@@ -92,6 +92,7 @@ def check(
         raise
     code = _exit_of(checked, level, strict=strict, detailed=detailed_exitcode)
     printer = make_printer(colour=not no_color)
+    printer.lines((f"note: {terminal(note)}" for note in checked.notes), err=True)
     _show(printer, checked, Output(output))
     _tell(runner, checked, code, json_file, sarif_file)
     if comment_on:

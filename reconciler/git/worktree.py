@@ -16,6 +16,16 @@ class WorkingCopy(NamedTuple):
     branch: str
     origin: str
 
+    def uncommitted(self) -> tuple[str, ...]:
+        """Return the paths that differ from the commit, staged or not, new ones too, sorted. Total."""
+        try:
+            found = pygit2.Repository(str(self.root)).status(untracked_files="all")
+        except (pygit2.GitError, OSError):
+            return ()
+        return tuple(
+            sorted(path for path, flags in found.items() if flags & ~pygit2.enums.FileStatus.IGNORED)
+        )
+
 
 def find_working_copy(path: Path) -> WorkingCopy | None:
     """Return the working copy that `path` is in, None if it is in none. Total."""

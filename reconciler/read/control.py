@@ -25,7 +25,8 @@ class OpenControl(NamedTuple):
     `mirror` is the repository that everybody shares, where state is kept; `objects` is where the
     manifests are read, which differs for a working copy: its HEAD may not be pushed yet. `published`
     tells whether `commit` is on the shared repository's branch of that name, or on its default
-    branch if the working copy is on none, as in many build jobs.
+    branch if the working copy is on none, as in many build jobs. `uncommitted` are paths of a working
+    copy that differ from the commit.
     """
 
     mirror: Mirror
@@ -33,6 +34,7 @@ class OpenControl(NamedTuple):
     commit: Commit
     branch: str
     published: bool
+    uncommitted: tuple[str, ...] = ()
 
 
 def open_control(control: str, mirrors: Mirrors) -> OpenControl:
@@ -87,12 +89,13 @@ def _open_copy(copy: WorkingCopy, mirrors: Mirrors) -> OpenControl:
     if not copy.origin:
         mirror = mirrors.open(str(copy.root))
         mirror.fetch()
-        return OpenControl(mirror, mirror, _commit(mirror, copy.commit), copy.branch, published=True)
+        commit = _commit(mirror, copy.commit)
+        return OpenControl(mirror, mirror, commit, copy.branch, True, copy.uncommitted())
     mirror = mirrors.open(copy.origin)
     mirror.fetch()
     tip = mirror.refs().get(HEADS + (copy.branch or mirror.head_branch))
     published = tip is not None and (tip == copy.commit or copy.commit in mirror.ancestry(tip))
-    return OpenControl(mirror, own, _commit(own, copy.commit), copy.branch, published)
+    return OpenControl(mirror, own, _commit(own, copy.commit), copy.branch, published, copy.uncommitted())
 
 
 def _commit(mirror: Mirror, oid: Oid) -> Commit:

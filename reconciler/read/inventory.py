@@ -21,6 +21,7 @@ from reconciler.inventory import (
     Source,
     Sourced,
 )
+from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
@@ -39,6 +40,8 @@ from reconciler.read.trees import Trees, read_trees
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 
+_SHORT = 12
+_SHOWN = 3
 _STATE = re.compile(r"refs/heads/reconciler/([^/]+)/state")
 
 Registration = Sourced[Repository]
@@ -183,8 +186,24 @@ def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _
 def _notes(
     views: Mapping[ObjectName, RepositoryView], opened: OpenControl, policy: Policy, state: Oid | None
 ) -> Iterator[str]:
+    yield from _what_is_read(opened, policy)
     yield from _unused_secrets(views)
     yield from _other_instances(opened, policy, state)
+
+
+def _what_is_read(opened: OpenControl, policy: Policy) -> Iterator[str]:
+    """Say which commit counts, where a person's working copy has more than everybody else."""
+    inputs = (policy.config_path, policy.snapshot_path, "index", LOCKS_DIRECTORY, *policy.manifest_paths)
+    left = [path for path in opened.uncommitted if any(is_below(path, one) for one in inputs)]
+    if opened.published and not left:
+        return
+    said = f"Commit {opened.commit.oid[:_SHORT]} is read"
+    said += "" if opened.published else ", which is not pushed"
+    if left:
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        files = "1 uncommitted file is" if len(left) == 1 else f"{len(left)} uncommitted files are"
+        said += f"; {files} not: {', '.join(left[:_SHOWN])}{more}"
+    yield said
 
 
 def _unused_secrets(views: Mapping[ObjectName, RepositoryView]) -> Iterator[str]:

@@ -49,7 +49,10 @@ def open_proposal(control: str, mirrors: Mirrors, *, base: str = "", head: str =
     if start is None or opened.mirror.find_commit(start) is None:
         hint = "In a shallow clone of commits that are not pushed: `git fetch --unshallow`."
         raise ConfigurationError(f"{proposed} has no history in common with {into}", hint=hint)
-    return Proposal(_at(opened, opened.mirror, start, into), _at(opened, objects, proposed, into), into)
+    after = _at(opened, objects, proposed, into)
+    if not head:
+        after = after._replace(published=opened.published, uncommitted=opened.uncommitted)
+    return Proposal(_at(opened, opened.mirror, start, into), after, into)
 
 
 def _resolve(opened: OpenControl, name: str) -> Oid:

@@ -1,0 +1,66 @@
+"""What is read of a working copy: its commit, and what is not is said."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World, git
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    write_world(tmp_path / "w")
+    git(tmp_path, "clone", "-q", str(tmp_path / "w/control.git"), str(tmp_path / "w/copy"))
+    return tmp_path / "w/copy"
+
+
+class Copy(World):
+    """Commands are run against the working copy."""
+
+    @property
+    def control(self) -> Path:
+        """The working copy."""
+        return self.root / "copy"
+
+
+def test_clean_working_copy_needs_no_note(copy: Path) -> None:
+    said = Copy(copy.parent).run("plan")
+
+    assert "note:" not in said.out
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_uncommitted_manifests_are_named(copy: Path, command: str) -> None:
+    (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=2))
+    (copy / "manifests/new.yaml").write_text("{}")
+    (copy / "notes.txt").write_text("not a manifest")
+    git(copy, "add", "manifests/new.yaml")
+    head = git(copy, "rev-parse", "HEAD")[:12]
+
+    said = Copy(copy.parent).run(command)
+
+    expected = (
+        f"note: Commit {head} is read; 2 uncommitted files are not: "
+        "manifests/edge-1-web.yaml, manifests/new.yaml\n"
+    )
+    assert expected in said.out + said.err
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_commit_that_is_not_pushed_is_named(copy: Path, command: str) -> None:
+    (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=2))
+    git(copy, "commit", "-qam", "Update web")
+    head = git(copy, "rev-parse", "HEAD")[:12]
+
+    said = Copy(copy.parent).run(command)
+
+    assert f"note: Commit {head} is read, which is not pushed\n" in said.out + said.err
+
+
+def test_head_that_is_named_needs_no_note_about_the_working_copy(copy: Path) -> None:
+    (copy / "manifests/new.yaml").write_text("{}")
+
+    said = Copy(copy.parent).run("check", "--head", "main")
+
+    assert "uncommitted" not in said.out + said.err
