@@ -93,7 +93,7 @@ def _fault(model: type[BaseModel], detail: ErrorDetails) -> Fault:
         return Fault(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)
     if wanted := _TYPES.get(kind):
         message = f"{where or 'The manifest'} must be {wanted}, but is {_described(value)}"
-        return Fault(path, Reason.INVALID_MANIFEST, message, _type_hint(wanted, path, value))
+        return Fault(path, Reason.INVALID_MANIFEST, message, _type_hint(wanted, value))
     if kind in {"enum", "literal_error"}:
         expected = str(detail.get("ctx", {}).get("expected", ""))
         words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
@@ -103,10 +103,11 @@ def _fault(model: type[BaseModel], detail: ErrorDetails) -> Fault:
     return Fault(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
 
 
-def _type_hint(wanted: str, path: Path, value: object) -> str:
-    if wanted == "a string" and isinstance(value, bool | int | float):
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        return f'Quote it: {path[-1]}: "{text}".' if isinstance(path[-1], str) else f'Quote it: "{text}".'
+def _type_hint(wanted: str, value: object) -> str:
+    if wanted == "a string" and isinstance(value, bool):
+        return "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans."
+    if wanted == "a string" and isinstance(value, int | float):
+        return "Put it in quotes, as it is written: without them it is a number."
     if value is None:
         return "Give it a value, or remove the field."
     if wanted == "a list" and isinstance(value, Mapping):

@@ -84,7 +84,7 @@ def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Appr
 
     readiness = find_readiness(world, found, plan)
     if readiness.against:
-        hint = "Make them true, or answer each conflict in the draft; `reconciler explain` says how."
+        hint = f"{readiness.hint} `reconciler explain {found.package}` says where each comes from."
         error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
         return Approved(found, error=error)
     try:

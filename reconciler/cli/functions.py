@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.output import format_option
 from reconciler.cli.package_render import ENGINES, read_function_policy
 from reconciler.errors import Exit, UnavailableError, UsageError
 
@@ -19,9 +20,6 @@ CONFIG = click.option(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A reconciler.yaml.",
 )
-FORMAT = click.option(
-    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
 
 
 @click.group()
@@ -31,7 +29,7 @@ def functions() -> None:
 
 @functions.command(name="list")
 @CONFIG
-@FORMAT
+@format_option
 def list_functions(config: Path | None, output_format: str) -> int:
     """List the functions that run here: those built in, with their versions, mapped and pinned ones."""
     from reconciler.functions.catalog import CLAIMS, PSEUDO
@@ -80,7 +78,7 @@ def list_functions(config: Path | None, output_format: str) -> int:
 )
 @click.option("--local", is_flag=True, help="Pin what is on this machine; pull nothing.")
 @CONFIG
-@FORMAT
+@format_option
 def pull(
     images: tuple[str, ...],
     packages: tuple[Path, ...],

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +15,8 @@ from reconciler.report.escape import inert
 from reconciler.report.paint import Paint, ansi, plain
 from reconciler.report.redact import Redactor
 
+_FORMS = ("text", "json")
+_FORM = "Form of the report."
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -73,5 +77,43 @@ def output_options(*forms: Output) -> Callable[[F], F]:
             help="Form of the report; JSON is an API with a schema.",
         )(command)
         return click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")(command)
+
+    return decorate
+
+
+def format_option(command: F) -> F:
+    """Add `--output text|json`, which the command receives as `output_format`, to one without a report."""
+    forms = click.Choice([str(Output.TEXT), str(Output.JSON)])
+    command = click.option("--output-format", type=forms, hidden=True)(command)
+    return click.option(
+        "--output", "-o", "output_format", type=forms, default="text", show_default=True, help=_FORM
+    )(command)
+
+
+def result_options(help_: str, *, required: bool = False) -> Callable[[F], Callable[..., Any]]:
+    """Add `--out PATH` and `--output text|json`, which a command receives as `out` and `output_format`.
+
+    `--output PATH`, as it was once, is still understood where the value is clearly a path.
+    """
+
+    def decorate(command: F) -> Callable[..., Any]:
+        @click.option("--out", type=click.Path(path_type=Path), help=help_)
+        @click.option(
+            "--output", "-o", "form", default="text", show_default=True, metavar="[text|json]", help=_FORM
+        )
+        @click.option("--output-format", "old_form", type=click.Choice(_FORMS), hidden=True)
+        @wraps(command)
+        def with_result(*args: Any, out: Path | None, form: str, old_form: str | None, **options: Any) -> Any:
+            if form not in _FORMS and out is None and (os.sep in form or Path(form).is_dir()):
+                click.echo("note: --output names the form of the report: write --out PATH", err=True)
+                out, form = Path(form), str(Output.TEXT)
+            if form not in _FORMS:
+                hint = "'text' or 'json' is the form of the report; a path is given with --out"
+                raise click.BadParameter(f"{form!r} is none: {hint}", param_hint="'--output' / '-o'")
+            if required and out is None:
+                raise click.UsageError("Missing option '--out'.")
+            return command(*args, out=out, output_format=old_form or form, **options)
+
+        return with_result
 
     return decorate

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.output import result_options
 from reconciler.cli.package_render import render
 from reconciler.errors import Exit
 from reconciler.policy import MergeMode, OnConflict, Strategy
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from reconciler.objects import Files
     from reconciler.render.update import Conflict, Updated, UpdateRefused
 
-DIRECTORY = click.Path(path_type=Path)
 EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
@@ -29,9 +29,7 @@ package.add_command(render)
 @click.option("--original", type=EXISTING, required=True, help="The upstream that the package was made from.")
 @click.option("--upstream", type=EXISTING, required=True, help="The upstream to update to.")
 @click.option("--local", type=EXISTING, required=True, help="The package, with what people changed in it.")
-@click.option(
-    "--output", type=DIRECTORY, required=True, help="Where the result goes; may be the local directory."
-)
+@result_options("Where the result goes; may be the local directory.  [required]", required=True)
 @click.option(
     "--strategy",
     type=click.Choice([s.value for s in Strategy]),
@@ -47,10 +45,7 @@ package.add_command(render)
 )
 @click.option("--ref", default="", help="The upstream's new ref, to be recorded in the Kptfile.")
 @click.option("--commit", default="", help="The upstream's new commit, to be recorded in the Kptfile.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def update(
-    original: Path, upstream: Path, local: Path, output: Path, output_format: str, **options: Any
-) -> int:
+def update(original: Path, upstream: Path, local: Path, out: Path, output_format: str, **options: Any) -> int:
     r"""Bring a new upstream into a package that people have edited.
 
     Nothing is written unless the whole package could be updated.
@@ -62,14 +57,14 @@ def update(
     from reconciler.read.directory import read_directory
     from reconciler.render.update import UpdateRefused
 
-    check_writable(output, replaces=local)
+    check_writable(out, replaces=local)
     sides = tuple(read_directory(side) for side in (original, upstream, local))
     try:
         updated = _update(*sides, **options)
     except UpdateRefused as refused:
         _print_refusal(refused, sides, output_format)
         return _refusal_exit(refused)
-    write_directory(updated.files, output, replaces=local)
+    write_directory(updated.files, out, replaces=local)
     _print_update(updated, sides, output_format)
     return Exit.WAITING if updated.conflicts else Exit.DONE
 

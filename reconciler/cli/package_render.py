@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli.output import result_options
 from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -18,9 +19,7 @@ ENGINES = ("docker", "podman", "nerdctl")
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="Where the result goes.  [default: DIRECTORY]"
-)
+@result_options("Where the result goes.  [default: DIRECTORY]")
 @click.option("--results-dir", type=click.Path(path_type=Path), help="Write results.yaml there, as kpt does.")
 @click.option(
     "--config",
@@ -40,8 +39,7 @@ ENGINES = ("docker", "podman", "nerdctl")
 )
 @click.option("--compatible", is_flag=True, help="Copy the faults of the functions that are reproduced.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when the package changed.")
-@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def render(directory: Path, output: Path | None, results_dir: Path | None, **options: Any) -> int:
+def render(directory: Path, out: Path | None, results_dir: Path | None, **options: Any) -> int:
     r"""Run the functions of a package and of its sub-packages.
 
     Common functions run in this process; images only where they are pinned and an engine is named.
@@ -57,8 +55,8 @@ def render(directory: Path, output: Path | None, results_dir: Path | None, **opt
     from reconciler.runtime.choose import open_runtimes
 
     policy = _policy(**{name: options[name] for name in _POLICY})
-    target = output or directory
-    if output is not None:
+    target = out or directory
+    if out is not None:
         check_writable(target, replaces=directory)
     before = read_directory(directory)
     with open_runtimes(policy) as runtimes:

@@ -13,6 +13,9 @@ from reconciler.read.index import LARGEST_KPTFILE
 from reconciler.reasons import Reason
 from reconciler.render.readiness import unmet_gates
 from reconciler.run import World
+from reconciler.state import functions_failed
+
+_CONFLICT = "conflict in "
 
 
 class Readiness(NamedTuple):
@@ -20,6 +23,18 @@ class Readiness(NamedTuple):
 
     against: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """What a person can do about what forbids approval."""
+        conflicts = [text for text in self.against if text.startswith(_CONFLICT)]
+        answer = "Answer the conflicts in the draft, as its pull request says." if conflicts else ""
+        meet = "Meet each condition: it is read from status.conditions of the draft's Kptfile."
+        if functions_failed(self.against):
+            meet = "Correct the pipeline or its inputs, and run `reconciler apply`."
+        if len(conflicts) == len(self.against):
+            meet = ""
+        return " ".join(filter(None, (answer, meet)))
 
 
 def find_readiness(world: World, found: Found, plan: Callable[[], Plan]) -> Readiness:
@@ -70,7 +85,7 @@ def _known(
 
 
 def _conflict(note: ConflictNote) -> str:
-    return f"conflict in {note.path}{f' at {note.field}' if note.field else ''}"
+    return f"{_CONFLICT}{note.path}{f' at {note.field}' if note.field else ''}"
 
 
 def _gates(draft: Draft, found: Found) -> tuple[str, ...]:

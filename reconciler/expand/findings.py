@@ -7,6 +7,9 @@ from reconciler.errors import Location, Problem
 from reconciler.inventory import FieldPath, Source
 from reconciler.reasons import Reason
 
+EXPRESSIONS = "docs/package-variant-sets.md"
+"""The page that describes expressions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -31,18 +34,39 @@ def joined(findings: Iterable[Finding]) -> str:
 def problems_of(findings: Iterable[Finding], source: Source, subject: str) -> tuple[Problem, ...]:
     """Turn findings into problems that name file, line and column."""
     return tuple(
-        Problem(locate(finding, source), finding.reason, finding.message, hint_of(finding), subject)
+        Problem(locate(finding, source), finding.reason, finding.message, hint_of(finding, subject), subject)
         for finding in findings
     )
 
 
-def hint_of(finding: Finding) -> str:
-    """Return what to do about a finding: its own hint, else where what is right is written down."""
+_HINTS = (
+    (
+        "must not contain the key",
+        "Remove it: name and package-path are always those of the package.",
+    ),
+    ("must not contain '.'", "Write the name without dots."),
+    ("only one of", "Keep one of them, and remove the others."),
+    ("must specify one of", "Give exactly one of them."),
+    ("must specify either", "Give one of the two."),
+    ("either ", "Give one of them."),
+    ("must specify at least one", "Add a target."),
+    ("only be ", "Write one of the two, or remove the field."),
+    ("required field", "Add the field."),
+    ("must specify ", "Add one of the two."),
+    ("empty", "Give it a value."),
+)
+"""What to do about a message of Porch: the first of which it has the words."""
+
+
+def hint_of(finding: Finding, subject: str = "") -> str:
+    """Return what to do about a finding: its own hint, else what its message asks for."""
     if finding.hint:
         return finding.hint
     if finding.reason is Reason.INVALID_EXPRESSION:
-        return "Correct it here; docs/manifests.md lists what an expression may use."
-    return f"Set {field_name(finding.path)} as docs/manifests.md describes it."
+        return f"Correct the expression; {EXPRESSIONS} lists what it may use."
+    found = next((hint for words, hint in _HINTS if words in finding.message), "")
+    page = "package-variant-sets.md" if subject.startswith("PackageVariantSet ") else "manifests.md"
+    return found or f"Correct {field_name(finding.path)}; docs/{page} describes it."
 
 
 def locate(finding: Finding, source: Source) -> Location:

@@ -133,7 +133,9 @@ def _too_many(
         return
     message = f"{len(refused)} of {owned} PackageVariants would be deleted, {why or WAITING}"
     consent = f'{ALLOW_DELETES}: "{len(refused)}"'
-    hint = f"Annotate the set with {consent}, or allow the deletions in the configuration."
+    sets = sorted({str(ObjectName(one.namespace, one.set_name)) for one in refused if one.set_name})
+    hint = "Review the plan, then allow them with --allow-deletes, or consent in the configuration"
+    hint += f", or annotate PackageVariantSet {sets[0]} with {consent}." if len(sets) == 1 else "."
     yield Refused(Reason.DELETION_GUARD, message, hint, _keys(refused), owned)
 
 

@@ -3,6 +3,7 @@
 from reconciler.cel import EXTENSIONS, Failure
 from reconciler.cel.check import MAP_ORDER
 from reconciler.cel.functions import STRING_EXTENSION
+from reconciler.expand.findings import EXPRESSIONS
 from reconciler.expand.owners import EXTENSIONS as ANNOTATION
 
 _HIDDEN = frozenset({"spec", "status", "kind", "apiVersion", "metadata", "data"})
@@ -31,4 +32,4 @@ def hint_for(failure: Failure) -> str:
 def _undeclared(name: str) -> str:
     if name in STRING_EXTENSION:
         return f"Annotate the set with {ANNOTATION}: {', '.join(sorted(EXTENSIONS))}."
-    return "There are repoDefault, packageDefault, upstream, target and repository; see docs/manifests.md."
+    return f"There are repoDefault, packageDefault, upstream, target and repository; see {EXPRESSIONS}."

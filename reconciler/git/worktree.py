@@ -43,6 +43,17 @@ def find_working_copy(path: Path) -> WorkingCopy | None:
     return WorkingCopy(root, commit, branch, _origin(repository, root))
 
 
+def is_repository(path: Path) -> bool:
+    """Tell whether a path is a repository itself, as a bare one is, also without its `.git`. Total."""
+    for place in (path, path.with_name(f"{path.name}.git")):
+        try:
+            pygit2.Repository(str(place), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        except (pygit2.GitError, OSError):
+            continue
+        return True
+    return False
+
+
 def _branch(repository: pygit2.Repository) -> str:
     target = repository.lookup_reference("HEAD").target
     return str(target).removeprefix("refs/heads/")

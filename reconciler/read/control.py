@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.errors import ConfigurationError, UnavailableError
+from reconciler.errors import ConfigurationError, UnavailableError, UsageError
 from reconciler.git.mirror import Place
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import local_path, parse_remote
-from reconciler.git.worktree import WorkingCopy, find_working_copy
+from reconciler.git.worktree import WorkingCopy, find_working_copy, is_repository
 from reconciler.ids import Oid
 from reconciler.inventory import Commit
 
@@ -43,11 +43,18 @@ def open_control(control: str, mirrors: Mirrors) -> OpenControl:
     Raises:
         ConfigurationError: There is no commit to read.
         UnavailableError: It cannot be reached.
+        UsageError: It is a path at which there is no repository.
     """
     path = local_path(control)
     copy = find_working_copy(path) if path else None
     if copy is not None:
         return _open_copy(copy, mirrors)
+    if path and not is_repository(path):
+        message = f"{path} is no Git repository, nor in a working copy of one"
+        hint = (
+            "Run the command in a working copy of the control repository, or name it: --control PATH or URL."
+        )
+        raise UsageError(message, hint=hint)
     mirror = mirrors.open(control)
     mirror.fetch()
     branch = mirror.head_branch

@@ -170,7 +170,7 @@ ROWS = [
         "manifests/logs.yaml:9:14",
         "InvalidManifest",
         "must be a string, but is the number 7",
-        'Quote it: package: "7".',
+        "Put it in quotes, as it is written: without them it is a number.",
         ("edge-a/logs",),
     ),
     Row(

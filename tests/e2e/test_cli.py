@@ -88,7 +88,7 @@ class Wrong(NamedTuple):
 @pytest.mark.parametrize(
     "case",
     [
-        Wrong("no such command", ("plant",), 2, ""),
+        Wrong("no such command", ("plant",), 2, "Did you mean 'plan'?"),
         Wrong("no such option", ("plan", "--nope"), 2, ""),
         Wrong("nothing to approve is named", ("approve",), 2, "hint: "),
         Wrong("a package that has no pull request", ("approve", "edge-1/wep"), 2, "Did you mean edge-1/web"),
@@ -197,10 +197,10 @@ def test_a_repository_that_refuses_keeps_its_records_and_the_others_proceed(worl
     assert "packagevariants/default/web-edge-2.json" in recorded
 
 
-def test_a_control_repository_that_is_not_there_is_unavailable(tmp_path: Path) -> None:
+def test_call_outside_a_repository_is_bad_usage(tmp_path: Path) -> None:
     said = World(tmp_path).run("plan")
 
-    assert said.code == 5
+    assert said.code == 2
     assert said.err.startswith("error: ")
     assert "hint: " in said.err
 

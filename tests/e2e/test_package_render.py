@@ -90,7 +90,7 @@ def test_a_package_of_other_functions_names_exactly_them_and_stays_as_it_was(
     directory = written(tmp_path / name, corpus_package(name))
     before = content(directory)
 
-    said = reconciler("package", "render", directory, "--output-format", "json")
+    said = reconciler("package", "render", directory, "--output", "json")
 
     assert said.returncode == 4
     value = json.loads(said.stdout)
@@ -158,7 +158,7 @@ def test_the_result_may_go_elsewhere(tmp_path: Path) -> None:
     )
     before = content(directory)
 
-    said = reconciler("package", "render", directory, "--output", tmp_path / "out", "--detailed-exitcode")
+    said = reconciler("package", "render", directory, "--out", tmp_path / "out", "--detailed-exitcode")
 
     assert said.returncode == 10
     assert content(directory) == before
@@ -166,7 +166,7 @@ def test_the_result_may_go_elsewhere(tmp_path: Path) -> None:
 
 
 def test_functions_list_names_what_is_built_in() -> None:
-    said = reconciler("functions", "list", "--output-format", "json")
+    said = reconciler("functions", "list", "--output", "json")
 
     names = {each["name"] for each in json.loads(said.stdout)["builtin"]}
     assert {"apply-setters", "starlark", "set-namespace"} <= names

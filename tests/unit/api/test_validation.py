@@ -58,7 +58,7 @@ CASES = [
             ("spec", "packageContext", "data", "on"),
             Reason.INVALID_MANIFEST,
             "spec.packageContext.data.on must be a string, but is the boolean true",
-            'Quote it: on: "true".',
+            "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans.",
         ),
     ),
     Case(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.errors import ConfigurationError, UnavailableError
+from reconciler.errors import ConfigurationError, UsageError
 from reconciler.git.create import create_bare
 from reconciler.git.repository import Mirrors
 from reconciler.read.control import absolute_remote, open_control
@@ -106,9 +106,12 @@ def test_a_repository_without_a_commit_is_told_how_to_begin(tmp_path: Path, mirr
         assert "reconciler init" in caught.value.hint
 
 
-def test_no_repository_is_unavailable(tmp_path: Path, mirrors: Mirrors) -> None:
-    with pytest.raises(UnavailableError):
-        open_control(str(tmp_path / "nowhere"), mirrors)
+@pytest.mark.parametrize("name", ["nowhere", "", "nowhere/below"])
+def test_path_without_a_repository_is_bad_usage(tmp_path: Path, mirrors: Mirrors, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_control(str(tmp_path / name), mirrors)
+
+    assert "--control" in caught.value.hint
 
 
 REMOTES = [

@@ -177,7 +177,7 @@ BAD = [
         14,
         Reason.INVALID_MANIFEST,
         "spec.upstream.package must be a string, but is the number 12",
-        'Quote it: package: "12".',
+        "Put it in quotes, as it is written: without them it is a number.",
         "PackageVariant platform/x",
     ),
     Bad(
