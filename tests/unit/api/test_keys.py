@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.keys import DEPENDENCY, INSTALLATION, KEYS, PREFIX, check_keys, check_mapping
+from reconciler.expand.generated import INHERITED
 from reconciler.reasons import Reason
 
 PROJECT = Path(__file__).parents[3]
@@ -28,6 +29,16 @@ def test_the_manual_has_every_key_of_the_table() -> None:
     rows = {line.split("`")[1] for line in manual.splitlines() if line.startswith("| `reconciler.dev/")}
 
     assert rows == KEYS.keys()
+
+
+@pytest.mark.parametrize("name", INHERITED)
+def test_key_that_variants_inherit_is_known_on_their_set(name: str) -> None:
+    assert KEYS[name].kinds >= {"PackageVariant", "PackageVariantSet"}
+
+
+@pytest.mark.parametrize("kind", ["PackageVariant", "PackageVariantSet", "Repository"])
+def test_retry_is_known_wherever_a_message_asks_for_it(kind: str) -> None:
+    assert check_keys(kind, {"metadata": {"annotations": {"reconciler.dev/retry": "1"}}}) == ()
 
 
 @pytest.mark.parametrize("value", ["yes", "True", "TRUE", "", " true", "1"])
@@ -109,9 +120,11 @@ def test_an_unknown_key_names_the_one_that_was_meant(kind: str, name: str, hint:
 
 
 def test_a_key_of_another_kind_is_unknown() -> None:
-    (fault,) = check_keys("PackageVariantSet", {"metadata": {"annotations": {"reconciler.dev/retry": "1"}}})
+    annotations = {"reconciler.dev/allow-deletes": "1"}
 
-    assert fault.message == "reconciler.dev/retry is unknown on a PackageVariantSet"
+    (fault,) = check_keys("PackageVariant", {"metadata": {"annotations": annotations}})
+
+    assert fault.message == "reconciler.dev/allow-deletes is unknown on a PackageVariant"
 
 
 def test_annotations_that_a_variant_gives_to_its_package_are_checked_too() -> None:

@@ -188,7 +188,6 @@ def test_a_revision_whose_deletion_is_proposed(read: Read, repo: Repo) -> None:
     found = package(read, repo)
 
     assert [r.lifecycle for r in found.published] == [Lifecycle.DELETION_PROPOSED, Lifecycle.PUBLISHED]
-    assert found.deletion_ref == "refs/heads/reconciler/default/delete/nginx"
 
 
 def test_tags_alone_are_history(read: Read, repo: Repo) -> None:
