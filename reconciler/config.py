@@ -173,7 +173,7 @@ def variable_name(path: Iterable[str | int]) -> str:
 
 
 _NOT_ONE_VARIABLE = (
-    *("forges", "credentials", "consents", "auto"),
+    *("forges", "credentials", "addresses", "consents", "auto"),
     *("images", "exec", "network", "engine_arguments"),
 )
 """Settings that are lists or mappings: the file alone holds them."""
@@ -229,6 +229,7 @@ def _policy(spec: Spec, instance: str, path: str) -> Policy:
         group_by=spec.pull_requests.group_by,
         forges=tuple(ForgeRule(rule.prefix, rule.type, rule.api) for rule in spec.forges),
         credentials=tuple(CredentialRule(**rule.model_dump()) for rule in spec.credentials),
+        addresses=spec.addresses,
         writes=_write_limits(spec.pull_requests),
         labels=tuple(sorted(set(spec.pull_requests.labels))),
         dashboard=spec.pull_requests.dashboard,

@@ -121,11 +121,12 @@ def find_rule(rules: Iterable[R], remote: str) -> R | None:
     A prefix ends at a slash or at the end of the remote: `host/acme` is no prefix of `host/acme-evil`.
     Its scheme, if it has one, must be the remote's: a token for https is not sent over http.
     """
-    fitting = (rule for rule in rules if _is_prefix(rule.prefix, remote))
+    fitting = (rule for rule in rules if is_prefix(rule.prefix, remote))
     return max(fitting, key=lambda rule: len(normalise_url(rule.prefix)), default=None)
 
 
-def _is_prefix(prefix: str, remote: str) -> bool:
+def is_prefix(prefix: str, remote: str) -> bool:
+    """Tell whether an address is a prefix or below it; a prefix with a scheme is for that scheme alone."""
     scheme, separator, _ = prefix.partition("://")
     if separator and scheme.lower() != _scheme(remote):
         return False
@@ -325,6 +326,7 @@ class Policy:
     group_by: GroupBy = GroupBy.PACKAGE
     forges: tuple[ForgeRule, ...] = ()
     credentials: tuple[CredentialRule, ...] = ()
+    addresses: tuple[str, ...] = ()
     writes: WriteLimits = WriteLimits()
     labels: tuple[str, ...] = ()
     dashboard: bool = False

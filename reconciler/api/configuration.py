@@ -334,6 +334,9 @@ class Spec(_Settings):
     """Forges by URL prefix; what matches none is kept in Git alone."""
     credentials: tuple[CredentialSettings, ...] = ()
     """Credentials by URL prefix."""
+    addresses: tuple[Annotated[str, Field(pattern=r"^((https?|ssh)://[^/]|/)")], ...] = ()
+    """Prefixes below which repositories may be: URLs with their scheme, or absolute paths. Empty: https and
+    ssh anywhere; paths, and http to this machine, where the control repository is on this machine too."""
 
 
 class Configuration(_Settings):

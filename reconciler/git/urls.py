@@ -45,8 +45,12 @@ class Remote:
     @property
     def is_clear(self) -> bool:
         """Whether what is sent there can be read on the way: plain http beyond this machine."""
-        host = urlsplit(self.address).hostname if self.address.lower().startswith("http://") else None
-        return host is not None and host not in _LOOPBACK
+        return self.address.lower().startswith("http://") and not is_loopback(self.address)
+
+
+def is_loopback(address: str) -> bool:
+    """Tell whether an http or https address is on this machine."""
+    return "://" in address and urlsplit(address).hostname in _LOOPBACK
 
 
 def local_path(remote: str, base: Path | None = None) -> Path | None:
@@ -88,6 +92,9 @@ def parse_remote(remote: str, base: Path | None = None) -> Remote:
     if scheme not in _SCHEMES or not host or host.startswith("-"):
         hint = "Use https, ssh, http, file or a path."
         raise UnavailableError(f"Repository address {without_user(text)!r} is not supported", hint=hint)
+    if scheme != "file" and {".", ".."} & {unquote(step) for step in urlsplit(text).path.split("/")}:
+        # What follows would be taken for a place below the prefix of a credential.
+        raise UnavailableError(f"Repository address {without_user(text)!r} is not usable", hint="Drop `..`.")
     if scheme == "ssh":
         return Remote(_without_password(text), normalise_url(text))
     parts = urlsplit(text)

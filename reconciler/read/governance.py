@@ -7,8 +7,9 @@ from reconciler.config import FILE, parse_configuration
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
+from reconciler.git.urls import is_loopback, local_path
 from reconciler.inventory import Inventory, RepositoryView
-from reconciler.policy import Policy, find_rule, govern
+from reconciler.policy import Policy, find_rule, govern, is_prefix
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit
 from reconciler.read.images import read_images, with_images
 from reconciler.reasons import Reason
@@ -98,6 +99,28 @@ def judge_with(merged: Policy | None, control: Mirror, registered: Iterable[str]
         where = view.source.at("spec", "git", "repo")
         message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"
         hint = "Name its prefix in spec.credentials or spec.forges first, or merge without this comparison."
+        return Problem(where, Reason.REPOSITORY_REFUSED, message, hint, f"Repository {view.key}")
+
+    return judge
+
+
+def allow_addresses(policy: Policy, control: Mirror) -> Judge:
+    """Refuse addresses that the configuration does not allow, whoever registers them.
+
+    Without a list: https and ssh go anywhere; what is on this machine, a path or http to a loopback
+    address, is read only where the control repository is on it too. The control repository is allowed.
+    """
+    here = control.is_local or is_loopback(control.remote)
+
+    def judge(view: RepositoryView) -> Problem | None:
+        listed = any(is_prefix(prefix, view.remote) for prefix in policy.addresses)
+        on_this_machine = local_path(view.remote) is not None or is_loopback(view.remote)
+        usual = here if on_this_machine else not view.remote.lower().startswith("http://")
+        if view.url == control.url or listed or (usual and not policy.addresses):
+            return None
+        where = view.source.at("spec", "git", "repo")
+        message = f"{view.remote} is not an address that the configuration allows; it was not read"
+        hint = f"Add its prefix to spec.addresses of {policy.config_path}, if that is meant."
         return Problem(where, Reason.REPOSITORY_REFUSED, message, hint, f"Repository {view.key}")
 
     return judge

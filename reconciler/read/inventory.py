@@ -27,7 +27,7 @@ from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import find_credentials, find_seal
 from reconciler.read.files import is_below
 from reconciler.read.forges import Answers, ask_forges
-from reconciler.read.governance import Reading, govern_reading, read_policy
+from reconciler.read.governance import Reading, allow_addresses, govern_reading, read_policy
 from reconciler.read.images import Images, read_images, with_images
 from reconciler.read.index_folders import IndexFolders, read_index_folders
 from reconciler.read.locks import read_reviewed
@@ -281,7 +281,8 @@ def _read_views(
     written = {r.key: r for r in registrations}
     located = [_located(r, reading.at.mirror) for r in written.values()]
     if reading.deep:
-        views = read_repositories(located, mirrors, policy, reading.judge)
+        allowed = allow_addresses(policy, reading.at.mirror)
+        views = read_repositories(located, mirrors, policy, lambda v: allowed(v) or reading.judge(v))
     else:
         views = describe_repositories(located, mirrors, policy)
     return {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}

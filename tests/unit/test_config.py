@@ -75,6 +75,7 @@ spec:
   credentials:
   - prefix: https://github.com/acme
     tokenEnv: ACME_TOKEN
+  addresses: ['https://github.com/acme']
 """
 
 
@@ -111,6 +112,7 @@ def test_every_setting_reaches_the_policy() -> None:
     assert (policy.unavailable, policy.suspend) == (OnUnavailable.WARN, True)
     assert policy.forges == (ForgeRule("https://github.com/acme", ForgeKind.GITHUB),)
     assert policy.credentials[0].token_env == "ACME_TOKEN"
+    assert policy.addresses == ("https://github.com/acme",)
 
 
 def test_no_choice_of_the_policy_is_out_of_reach() -> None:
