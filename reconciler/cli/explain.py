@@ -37,15 +37,19 @@ def explain(settings: "Settings", output: str, package: str, *, no_color: bool) 
     change = _find(planned, package)
     variant = _variant(planned, change)
     origins = _origins(planned, change, variant)
+    view = planned.world.inventory.repositories.get(change.repository)
+    address = view.remote if view else ""
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         trace = dict(_trace(variant))
         fields = [_value(origin) for origin in origins]
         value = change_value(change, planned.names)
-        printer.value({**value, "kind": "Explanation", "trace": trace, "fields": fields})
+        printer.value({**value, "kind": "Explanation", "address": address, "trace": trace, "fields": fields})
     else:
-        printer.lines(change_lines(change, planned.names, paint=printer.paint))
-        printer.lines(f"  {name}: {terminal(value)}" for name, value in _trace(variant))
+        printer.lines(change_lines(change, planned.names, address=address, paint=printer.paint))
+        told = [origin.source for origin in origins]
+        others = ((n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in told))
+        printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
         printer.lines(_lines(origins))
     return Exit.DONE
 

@@ -132,6 +132,7 @@ class _Set:
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
             trace=rendered.trace,
+            place=("spec", "targets", context.number),
         )
         place = PackageKey(view.url, view.full_path(package))
         return Candidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)

@@ -7,7 +7,7 @@ from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariantSpec
 from reconciler.errors import Problem
 from reconciler.ids import ObjectKey, ObjectName
-from reconciler.inventory import Source
+from reconciler.inventory import FieldPath, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class DesiredVariant:
 
     `spec` is valid and has its defaults filled in. `source` is the manifest to blame and
     `times` are committer times of its own inputs (manifest, target object), in seconds.
-    `target` is the kind and name of the object that its set selected, if any.
+    `target` is the kind and name of the object that its set selected, if any; `place` is the field of
+    the set's target.
     `requested_by` are the ways from other variants to one that is there because they need it.
     """
 
@@ -30,6 +31,7 @@ class DesiredVariant:
     times: tuple[int, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
+    place: FieldPath = field(default=(), compare=False)
     requested_by: tuple[str, ...] = ()
 
 

@@ -1,12 +1,14 @@
 """Where each field that we put into a package came from: manifest, object, expression, commit. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, PACKAGE_CONTEXT_FILE
 from reconciler.errors import Location
 from reconciler.expand import DesiredVariant
-from reconciler.inventory import Inventory
+from reconciler.expand.findings import field_name
+from reconciler.inventory import FieldPath, Inventory
 from reconciler.objects import Files
 from reconciler.render.context import NAME, PACKAGE_PATH
 from reconciler.render.injection import choose_source, injected_field
@@ -81,7 +83,10 @@ class _Story:
             KPTFILE, f"metadata.annotations.{OWNER}", owner, f"PackageVariant {self.variant.key}", manifest
         )
         place = location_text(view, path)
-        yield Origin(KPTFILE, f"metadata.annotations.{LOCATION}", place, f"Repository {view.key}", at)
+        registration = view.source.location
+        yield Origin(
+            KPTFILE, f"metadata.annotations.{LOCATION}", place, f"Repository {view.key}", registration
+        )
 
     def context(self) -> Iterator[Origin]:
         view = self.inventory.repositories[self.resolved.view]
@@ -130,11 +135,29 @@ class _Story:
 
     def _said(self, *path: str | int) -> tuple[str, Location]:
         """Return which words of which manifest gave a field of the variant's spec, and where they stand."""
-        field = ".".join(str(step) for step in path)
+        field = field_name(path)
         if self.variant.requested_by:
             return f"required by {self.variant.requested_by[0]}", self.variant.source.location
         if self.variant.set_key is None:
             return f"spec.{field}", self.variant.source.at("spec", *path)
         given = self.trace.get(field, "")
         said = f"PackageVariantSet {self.variant.set_key}: {field}"
-        return f"{said} = {given}" if given else said, self.variant.source.location
+        where = self.variant.source.at(*self._place_in_set(path, given))
+        return f"{said} = {given}" if given else said, where
+
+    def _place_in_set(self, path: FieldPath, given: str) -> FieldPath:
+        """Return the field of the set that gave a field; the target where that is a default.
+
+        An expression stands where its trace says, a literal under the same name in the template.
+        """
+        if path[0] == "upstream" or not self.variant.place:
+            return ("spec", *path)
+        if given == "default":
+            return self.variant.place
+        expression, _, text = given.partition(": ")
+        return (*self.variant.place, *(_steps(expression) if text else ("template", *path)))
+
+
+def _steps(field: str) -> FieldPath:
+    """Return the steps of a field that was written as `template.items[0].valueExpr`."""
+    return tuple(int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", field))

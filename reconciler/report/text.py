@@ -76,13 +76,16 @@ def _hint_lines(hint: str) -> Iterator[str]:
     yield from (f"    {terminal(line)}" for line in rest)
 
 
-def change_lines(change: Change, names: Names, *, paint: Paint = plain) -> Iterator[str]:
-    """Return all that is known of one package's change: why, from where, and what would be written."""
+def change_lines(change: Change, names: Names, *, address: str = "", paint: Paint = plain) -> Iterator[str]:
+    """Return all that is known of one package's change: why, from where, and what would be written.
+
+    `address` is that of its repository, as git is called with it.
+    """
     head = paint(change.op, _COLOURS[change.op])
     yield f"{terminal(names.of(change))}: {head} ({change.reason})"
     facts = {
         "why": change.message,
-        "repository": change.package.url,
+        "repository": address or change.package.url,
         "path": change.package.path,
         "variant": f"PackageVariant {change.variant}" if change.variant else "",
         "manifest": str(change.location) if change.location else "",

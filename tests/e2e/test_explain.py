@@ -82,7 +82,7 @@ def test_each_field_has_its_place(world: World, *, is_applied: bool) -> None:
     assert region["location"]["line"] == line_of(path, "region: eu", world)
     assert found["package-context.yaml", "data.zone"]["value"] == "(removed)"
     (mutator,) = [one for (_, field), one in found.items() if field.startswith("pipeline.mutators")]
-    assert mutator["source"] == "spec.pipeline.mutators.0"
+    assert mutator["source"] == "spec.pipeline.mutators[0]"
     assert mutator["location"]["line"] == line_of(path, "image:", world)
     team = found["team.yaml", "Team/team spec"]
     assert (team["value"], team["source"]) == ("red", "object Team default/red of the snapshot")
@@ -98,6 +98,22 @@ def test_what_a_set_generated_names_its_expression(world: World) -> None:
     assert "PackageVariantSet default/many" in place["source"]
     assert "repository.name" in place["source"]
     assert place["location"]["path"] == "manifests/many.yaml"
+    assert place["location"]["line"] == line_of("manifests/many.yaml", "repository.name", world)
+
+
+def test_repository_is_shown_at_its_file_and_with_its_address(world: World) -> None:
+    location = fields(world, "web")["Kptfile", "metadata.annotations.reconciler.dev/location"]
+    said = world.run("explain", f"{EDGE}/web").out
+
+    assert location["source"] == f"Repository default/{EDGE}"
+    assert location["location"]["path"] == f"manifests/repositories/{EDGE}.yaml"
+    assert f"  repository: {world.root / EDGE}.git\n" in said
+
+
+def test_field_of_a_set_is_told_once(world: World) -> None:
+    said = world.run("explain", f"{EDGE}/db-set").out
+
+    assert said.count("repository.name") == 1
 
 
 def test_text_says_the_same(world: World) -> None:
