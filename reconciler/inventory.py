@@ -337,6 +337,7 @@ class RecordedStatus(NamedTuple):
     since: int = 0
     head: str = ""
     message: str = ""
+    repository: str = ""
 
 
 class TreeAt(NamedTuple):

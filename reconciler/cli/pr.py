@@ -1,6 +1,7 @@
 """`pr`: pull requests of the local forge."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,10 @@ from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.cli.selection import Found
+    from reconciler.inventory import RecordedStatus
     from reconciler.run import Settings
+
+    Recorded = Mapping[tuple[str, str], RecordedStatus]
 
 FORMS = (Output.TEXT, Output.JSON)
 
@@ -43,12 +47,16 @@ def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> 
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
-    found = [f for f in list_found(read_world(settings)) if every or f.pull.state is PullState.OPEN]
+    world = read_world(settings)
+    found = [f for f in list_found(world) if every or f.pull.state is PullState.OPEN]
+    recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
-        printer.value(listing("PullRequest", (_value(f) for f in found)))
+        printer.value(
+            listing("PullRequest", ({**_value(f), "status": _recorded(f, recorded)} for f in found))
+        )
     else:
-        printer.lines(_table(found))
+        printer.lines(_table(found, recorded))
     return Exit.DONE
 
 
@@ -142,16 +150,34 @@ def _value(found: "Found", *, body: bool = False) -> dict[str, Any]:
     return {**value, "body": found.pull.body} if body else value
 
 
-def _table(found: Sequence["Found"]) -> Iterator[str]:
+def _recorded(found: "Found", recorded: "Recorded") -> dict[str, Any] | None:
+    """Return where the last run saw the package of an open pull request, and since when."""
+    from reconciler.forge.record import spellings
+
+    status = recorded.get((found.view.key.name, spellings(found.pull.head)[0]))
+    if status is None or found.pull.state != "open":
+        return None
+    since = datetime.fromtimestamp(status.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if status.since else None
+    return {"phase": status.phase, "since": since, "message": status.message}
+
+
+def _table(found: Sequence["Found"], recorded: "Recorded") -> Iterator[str]:
     if not found:
         yield "There are no open pull requests."
         return
-    rows = [(f.name, _state(f), f.package, f.pull.title) for f in found]
-    heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE")
-    shown = [heads, *(tuple(terminal(cell) for cell in row) for row in rows)]
-    widths = [max(len(row[i]) for row in shown) for i in range(3)]
+    heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "SINCE", "STATUS")
+    shown = [heads, *(_row(f, _recorded(f, recorded) or {}) for f in found)]
+    last = len(heads) - 1
+    widths = [max(len(row[i]) for row in shown) for i in range(last)]
     for row in shown:
-        yield "  ".join([*(cell.ljust(w) for cell, w in zip(row[:3], widths, strict=True)), row[3]]).rstrip()
+        yield "  ".join([*(c.ljust(w) for c, w in zip(row[:last], widths, strict=True)), row[last]]).rstrip()
+
+
+def _row(found: "Found", status: Mapping[str, Any]) -> tuple[str, ...]:
+    why = ": ".join(filter(None, (status.get("phase"), status.get("message"))))
+    since = (status.get("since") or "")[:10]
+    cells = (found.name, _state(found), found.package, found.pull.title, since, why)
+    return tuple(terminal(cell) for cell in cells)
 
 
 def _details(found: "Found") -> Iterator[str]:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import PullRequest
-from reconciler.layout import deletion_ref, short_branch
+from reconciler.inventory import Draft, PullRequest
+from reconciler.layout import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.conditions import missing_text
 from reconciler.plan.outputs import asked_text
@@ -151,7 +151,7 @@ def _status(
         repository=change.repository,
         name=package_name(target.view, change.package.path),
         since=_since(word.phase, change, target, world, head),
-        head=head,
+        head=_as_draft(pull.head if pull else head),
         pull=pull.number if pull else 0,
         url=pull.url if pull else "",
         reason=word.reason,
@@ -204,7 +204,8 @@ def _review(change: Change, target: Target, world: World) -> tuple[str, str]:
 
 def _head(change: Change, target: Target, world: World, missing: Unfinished | None) -> str:
     """Return the branch that waits for people after the effects, "" for none."""
-    draft = short_branch(target.draft.ref) if target.draft else ""
+    branch = _draft(change, target)
+    draft = short_branch(branch.ref) if branch else ""
     proposal = short_branch(deletion_ref(world.inventory.policy.instance, target.package.path))
     standing = proposal if proposal in target.view.branches and target.key not in world.wanted else ""
     if missing is not None and not missing.pushed:
@@ -216,8 +217,22 @@ def _head(change: Change, target: Target, world: World, missing: Unfinished | No
     for write in change.writes:
         if isinstance(write, WriteDraft | WriteRemoval):
             return short_branch(write.ref)
-    gone = {short_branch(w.ref) for w in change.writes if isinstance(w, MoveRef) and w.to is None}
+    left = {short_branch(w.ref) for w in change.writes if isinstance(w, WriteGroup)}
+    gone = left | {short_branch(w.ref) for w in change.writes if isinstance(w, MoveRef) and w.to is None}
     return next((name for name in (draft, standing) if name and name not in gone), "")
+
+
+def _as_draft(head: str) -> str:
+    """Return a head as it was first called: proposing it for review moves the branch, not the request."""
+    proposed = head.startswith(PROPOSED)
+    return f"{DRAFTS}{head.removeprefix(PROPOSED)}" if proposed else head
+
+
+def _draft(change: Change, target: Target) -> Draft | None:
+    """Return the draft of the package; one that lets it go is ours without naming us any more."""
+    if target.draft is not None or change.reason is not Reason.ORPHANED:
+        return target.draft
+    return next(iter(target.package.drafts), None)
 
 
 def _since(phase: Phase, change: Change, target: Target, world: World, head: str) -> int:
@@ -248,13 +263,18 @@ def _published_time(change: Change, target: Target) -> int:
 
 
 def _revision(change: Change, target: Target, world: World, missing: Unfinished | None, head: str) -> str:
-    """Return the name of the PackageRevision that the variant is about, as Porch composes it."""
+    """Return the name of the PackageRevision that the variant is about, as Porch composes it.
+
+    The branch of a group is none to Porch.
+    """
+    draft = _draft(change, target)
+    draft = draft if draft is not None and not draft.is_grouped else None
     pushed = missing is None or missing.pushed
     written = next((w for w in change.writes if isinstance(w, WriteDraft)), None) if pushed else None
     if written is not None:
         workspace = written.ref.rpartition("/")[2]
-    elif target.draft is not None and (change.approve or head == short_branch(target.draft.ref)):
-        workspace = target.draft.workspace
+    elif draft is not None and (change.approve or head == short_branch(draft.ref)):
+        workspace = draft.workspace
     else:
         made = world.resolution.publications.get(target.key, ()) if pushed else ()
         numbered = [r for r in (*target.package.published, *made) if r.revision > 0]

@@ -48,6 +48,7 @@ def _status(value: Any) -> RecordedStatus | None:
         since=_seconds(package.get("since")),
         head=str(package.get("head", "")),
         message=str(package.get("message", "")),
+        repository=str(package.get("repository", "")),
     )
 
 

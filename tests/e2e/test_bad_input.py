@@ -354,7 +354,7 @@ ROWS = [
         "manifests/repositories.yaml",
         "    repo: ../edge-a.git",
         "    repo: ../edge-gone.git",
-        "manifests/logs.yaml:12:11",
+        "manifests/repositories.yaml:20:11",
         "RepositoryUnavailable",
         "edge-gone",
         "Check the URL",

@@ -449,6 +449,7 @@ def test_a_pull_request_is_listed_shown_and_closed_for_good(world: World) -> Non
 
     assert world.run("pr", "reopen", "edge-1/web").out.startswith("reopened edge-1#2 ")
     assert re.search(r"edge-1#2 +draft", world.run("pr", "list").out)
+    assert "No package changed" in world.run("apply").out
     assert world.run("apply").out.endswith("Nothing was written.\n")
     assert world.run("approve", "edge-1/web").code == 0
 

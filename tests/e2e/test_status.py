@@ -186,3 +186,13 @@ def test_unreadable_repository_is_told_by_status_too(world: World) -> None:
 
     assert said.code == Exit.UNAVAILABLE
     assert "manifests/repositories/spare.yaml:" in said.out
+
+
+def test_pull_requests_are_listed_with_age_and_status(world: World) -> None:
+    world.run("apply")
+
+    said = world.run("pr", "list")
+    items = json.loads(world.run("pr", "list", "-o", "json").out)["items"]
+
+    assert re.search(r"edge-1#2 +draft +edge-1/web +Create web from web/v1 +2026-01-01 +in review", said.out)
+    assert [item["status"]["phase"] for item in items] == ["in review", "in review"]
