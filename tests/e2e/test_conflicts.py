@@ -97,6 +97,12 @@ def values(world: World, ref: str, name: str) -> list[str]:
     return re.findall(r"^  [ab]: (.*)$", text, re.MULTILINE)
 
 
+def lose_state(world: World) -> None:
+    state = "refs/heads/reconciler/fleet/state"
+    assert state in refs(world.control)
+    git(world.control, "update-ref", "-d", state)
+
+
 ONE_A, ONE_B, TWO_A = "one.yaml data.a", "one.yaml data.b", "two.yaml data.a"
 
 
@@ -158,7 +164,7 @@ def test_three_ways_to_answer_leave_nothing_open_and_stay_visible(world: World) 
 def test_keep_lines_of_an_empty_commit_unlock_approval(world: World, *, lost: bool) -> None:
     commit_keep(world, *keeps(world))
     if lost:
-        git(world.control, "update-ref", "-d", "refs/heads/reconciler/small/state")
+        lose_state(world)
 
     assert world.run("apply", "--quiet").code == 0
     assert waiting(world) == []
@@ -167,7 +173,7 @@ def test_keep_lines_of_an_empty_commit_unlock_approval(world: World, *, lost: bo
 
 
 def test_approve_sees_an_open_conflict_without_any_state(world: World) -> None:
-    git(world.control, "update-ref", "-d", "refs/heads/reconciler/small/state")
+    lose_state(world)
 
     assert world.run("approve", NAME).code == 4
 
@@ -262,7 +268,7 @@ def test_a_question_about_a_persons_own_answer_is_asked_anew(world: World) -> No
         ("newest-b", "our-b"),
         ("newest-a", "both-a"),
     ]
-    git(world.control, "update-ref", "-d", "refs/heads/reconciler/small/state")
+    lose_state(world)
     world.run("apply", "--quiet")
     assert TWO_A in waiting(world), "a lost state forgets no question"
     change(world, "two.yaml", "both-a", "fourth-a")

@@ -1,0 +1,221 @@
+"""Who wins a conflict, and whether it waits: two decision tables, each with every combination once (D10)."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+
+from reconciler.policy import OnConflict
+from reconciler.render.answers import AnsweredBy, Sides, judge_conflicts
+from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
+from reconciler.render.update import Conflict, update_package
+from reconciler.trailers import Answers, conflict_name, read_answers, value_mark
+from tests.support.model import kptfile, package
+
+ANY = "*"
+SIDES = ("", "upstream", "local")
+LEVELS = (
+    "a field of the Kptfile",
+    "a field of the variant",
+    "the resource",
+    "the Kptfile",
+    "the variant",
+    "the configuration",
+)
+POLICIES = list(product(SIDES, repeat=len(LEVELS)))
+"""What each level says; the first that says anything decides, however many come after it."""
+
+
+def winner(levels: tuple[str, ...]) -> str:
+    return next((side for side in levels if side), "ask")
+
+
+def resource(color: str, note: str = "") -> str:
+    annotations = f"  annotations:\n    {ON_CONFLICT}: {note}\n" if note else ""
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n{annotations}data:\n  color: {color}\n"
+
+
+def notes(default: str, fields: str) -> dict[str, str]:
+    found = {ON_CONFLICT: default, ON_CONFLICT_FIELDS: f"data.color={fields}" if fields else ""}
+    return {name: text for name, text in found.items() if text}
+
+
+def test_the_table_of_policies_has_every_combination() -> None:
+    assert len(set(POLICIES)) == 3 ** len(LEVELS)
+
+
+def test_the_first_level_that_says_anything_wins() -> None:
+    for levels in POLICIES:
+        own_field, variant_field, annotation, own, variant, fallback = levels
+        noted = "".join(f"    {key}: {text}\n" for key, text in notes(own, own_field).items())
+        head = kptfile("web", f"  annotations:\n{noted}" if noted else "")
+        local = package({"Kptfile": head, "app.yaml": resource("mine", annotation)})
+        policy = conflict_policy(local, notes(variant, variant_field), OnConflict(fallback or "ask"))
+
+        updated = update_package(
+            package({"Kptfile": head, "app.yaml": resource("old", annotation)}),
+            package({"Kptfile": head, "app.yaml": resource("new", annotation)}),
+            local,
+            on_conflict=policy,
+        )
+
+        expected = winner(levels)
+        color = "new" if expected == "upstream" else "mine"
+        assert f"  color: {color}\n" in updated.files["app.yaml"].data.decode(), levels
+        assert bool(updated.conflicts) == (expected == "ask"), levels
+        assert [str(choice) for _, choice in updated.settled] == ([] if expected == "ask" else [expected]), (
+            levels
+        )
+
+
+CONDITIONS = {
+    "policy": SIDES,
+    "the draft has": ("local's", "upstream's", "a third"),
+    "kept": ("nothing", "these values", "other values", "the place"),
+    "our newest commit asks about": ("nothing", "what main has", "what the draft has"),
+}
+TABLE = {
+    # policy, the draft has, kept, our newest commit asks about
+    (ANY, ANY, "these values", ANY): "keep",
+    (ANY, ANY, "the place", ANY): "keep",
+    ("", "local's", "nothing", ANY): "waits",
+    ("", "local's", "other values", ANY): "waits",
+    ("", "upstream's", "nothing", ANY): "edit",
+    ("", "upstream's", "other values", ANY): "edit",
+    ("", "a third", "nothing", "nothing"): "edit",
+    ("", "a third", "nothing", "what main has"): "edit",
+    ("", "a third", "nothing", "what the draft has"): "waits",
+    ("", "a third", "other values", "nothing"): "edit",
+    ("", "a third", "other values", "what main has"): "edit",
+    ("", "a third", "other values", "what the draft has"): "waits",
+    ("upstream", "local's", "nothing", ANY): "edit",
+    ("upstream", "local's", "other values", ANY): "edit",
+    ("upstream", "upstream's", "nothing", ANY): "policy",
+    ("upstream", "upstream's", "other values", ANY): "policy",
+    ("upstream", "a third", "nothing", ANY): "edit",
+    ("upstream", "a third", "other values", ANY): "edit",
+    ("local", "local's", "nothing", ANY): "policy",
+    ("local", "local's", "other values", ANY): "policy",
+    ("local", "upstream's", "nothing", ANY): "edit",
+    ("local", "upstream's", "other values", ANY): "edit",
+    ("local", "a third", "nothing", ANY): "edit",
+    ("local", "a third", "other values", ANY): "edit",
+}
+VALUES = {"local's": "mine", "upstream's": "new", "a third": "both"}
+CONFLICT = Conflict("app.yaml", "ConfigMap app", "data.color", "old", "new", "mine", "BothChanged")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the product of all conditions."""
+
+    policy: str
+    draft: str
+    kept: str
+    asked: str
+
+
+ROWS = [Row(*values) for values in product(*CONDITIONS.values())]
+
+
+def expected(row: Row) -> str:
+    values = (row.policy, row.draft, row.kept, row.asked)
+    (text,) = (
+        text
+        for pattern, text in TABLE.items()
+        if all(p in (ANY, v) for p, v in zip(pattern, values, strict=True))
+    )
+    return text
+
+
+def name(upstream: str, local: str):
+    mark = f"{value_mark(upstream)}-{value_mark(local)}"
+    return conflict_name("web", CONFLICT.path, CONFLICT.resource, CONFLICT.field, mark)
+
+
+def answers(row: Row) -> Answers:
+    now = VALUES[row.draft]
+    asked = {
+        "nothing": {},
+        "what main has": {name("new", "mine"): ""},
+        "what the draft has": {name("new", now): ""},
+    }
+    kept = {
+        "nothing": [],
+        "these values": [name("new", now)],
+        "other values": [name("older", now)],
+        "the place": [name("", "").place],
+    }
+    return Answers(asked[row.asked], asked[row.asked], frozenset(kept[row.kept]))
+
+
+def test_the_table_of_answers_has_every_combination_of_its_conditions_once() -> None:
+    assert len(ROWS) == 3 * 3 * 4 * 3
+    assert all(isinstance(expected(row), str) for row in ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(vars(row).values()))
+def test_a_conflict_waits_as_the_table_says(row: Row) -> None:
+    sides = Sides(
+        package="web",
+        commit="",
+        answers=answers(row),
+        files=package({"app.yaml": resource(VALUES[row.draft])}),
+        upstream=package({"app.yaml": resource("new")}),
+        choose=lambda _: None,
+    )
+    found = [(CONFLICT, OnConflict(row.policy) if row.policy else None)]
+
+    judged = judge_conflicts(found, (), sides)
+
+    said = [answer.by for answer in judged.answers] or ["waits" for _ in judged.waiting]
+    assert said == [expected(row) if expected(row) == "waits" else AnsweredBy(expected(row))]
+
+
+FULL = "Keep: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb"
+ASKED = "Title\n\nConflict: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb\n\nkpt:{}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "alone", "kept"),
+    [
+        (FULL, True, True),
+        (FULL, False, True),
+        ("keep:   web/app.yaml\n  ConfigMap/app\n  data.color aaaaaa-bbbbbb", True, True),
+        ("Keep: app.yaml ConfigMap/app data.color", True, True),
+        ("Keep: app.yaml ConfigMap/app data.color", False, False),
+        ("Keep: web/app.yaml v1/ConfigMap/app data.color", True, True),
+        ("Keep: all", True, True),
+        ("Keep: web/app.yaml ConfigMap/app data.color aaaaaa-cccccc", True, False),
+        ("Keep: web/app.yaml ConfigMap/app data.size", True, False),
+        ("Keep: web/app.yaml Secret/app data.color", True, False),
+        ("Keep:", True, False),
+        ("We keep: web/app.yaml ConfigMap/app data.color", True, False),
+        ("Keep: a b c d e f", True, False),
+    ],
+)
+def test_a_keep_line_is_read_as_people_write_it(line: str, *, alone: bool, kept: bool) -> None:
+    found = read_answers([ASKED, f"Mine\n\n{line}\n"], "web", alone=alone)
+
+    (asked,) = found.asked
+    assert found.is_kept(asked) is kept
+
+
+def test_a_keep_line_without_a_mark_answers_nothing_that_is_asked_later() -> None:
+    later = ASKED.replace("aaaaaa", "dddddd")
+    found = read_answers(
+        [ASKED, "Keep: all\n\nKeep: app.yaml ConfigMap/app data.color", later], "web", alone=True
+    )
+
+    assert [found.is_kept(asked) for asked in sorted(found.asked)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "odd", ["a b.yaml", "$(x).yaml", "a'b\".yaml", "`x`.yaml", "#!.yaml", "é.yaml", "a\nb"]
+)
+def test_a_name_has_no_letter_that_a_shell_takes_for_its_own(odd: str) -> None:
+    text = str(conflict_name("web", odd, odd, odd, "aaaaaa-bbbbbb"))
+
+    assert set(text) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._,:=+@[]()%- ")
+    (kept,) = read_answers([f"Keep: {text}"], "web", alone=True).kept
+    assert str(kept) == text
