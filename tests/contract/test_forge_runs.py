@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Exit
+from reconciler.reasons import Reason
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
@@ -194,7 +195,10 @@ def test_a_closed_deletion_is_rejected(world: ForgeWorld) -> None:
     (proposal,) = [p for p in world.pulls("edge-1") if p.state == "open"]
     world.simulator.close("acme/edge-1", proposal.number)
 
-    assert world.run().code is Exit.WAITING
+    declined = world.run()
+    # The person decided: nothing waits, the package stays, and its deletion is not proposed again.
+    assert declined.code is Exit.DONE
+    assert Reason.REJECTED in {change.reason for change in declined.plan.changes}
     assert world.run().plan.is_empty
     assert not [p for p in world.pulls("edge-1") if p.state == "open"]
 
