@@ -324,7 +324,7 @@ ROWS = [
         "manifests/web.yaml:19:30",
         "InvalidExpression",
         "undeclared reference to 'targe'",
-        "docs/manifests.md",
+        "docs/package-variant-sets.md",
         WEBS,
     ),
     Row(
