@@ -84,6 +84,7 @@ CASES = [
         )
         for name, line in {"plan": ("plan",), "apply": ("apply",), "status": ("status",)}.items()
     ),
+    Case("check and an unused repository", unreachable_spare, ("check",), Exit.UNAVAILABLE, SPARE),
     Case("plan meets an unused empty repository", empty_spare, ("plan",), Exit.UNAVAILABLE, SPARE),
     *(
         Case(
