@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "status": (),
     "explain": ("edge-1/web",),
     "expand": (),
+    "snapshot kinds": (),
     "functions pull": ("registry.example/canary:v1",),
 }
 
