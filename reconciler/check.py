@@ -13,6 +13,7 @@ from reconciler.inventory import Inventory
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
 from reconciler.plan.lock_effect import lock_files
+from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.control import is_merged
 from reconciler.read.governance import (
@@ -159,15 +160,7 @@ def _is_readable(inventory: Inventory) -> bool:
 
 def _unread(*worlds: World | None) -> dict[Problem, OnUnavailable]:
     """Return why each repository of either side that could not be read was not, and whether that fails."""
-    unread: dict[Problem, OnUnavailable] = {}
-    for inventory in (world.inventory for world in worlds if world):
-        for problem in inventory.problems:
-            if problem.reason == Reason.REPOSITORY_UNAVAILABLE:
-                unread[problem] = OnUnavailable.FAIL
-        for view in inventory.repositories.values():
-            if view.problem and view.problem.reason == Reason.REPOSITORY_UNAVAILABLE:
-                unread[view.problem] = view.unavailable
-    return unread
+    return {p: fails for world in worlds if world for p, fails in find_unread(world.inventory).items()}
 
 
 def _side(world: World, *, deep: bool) -> Side:

@@ -12,7 +12,7 @@ from reconciler.apply.state import MOST_TRIES
 from reconciler.apply.target import Target
 from reconciler.dependencies.decider import PLAIN, Wishes
 from reconciler.dependencies.decision import Decision
-from reconciler.errors import UsageError
+from reconciler.errors import Problem, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
 from reconciler.git.worktree import WorkingCopy, find_working_copy
@@ -21,6 +21,8 @@ from reconciler.lock import LOCKS_DIRECTORY, UpstreamLock
 from reconciler.plan.changes import Outcome, PinChange
 from reconciler.plan.lock_files import WantedLock, moved_pins, pin_changes, want_lock, with_pins
 from reconciler.plan.reviewed import propose_lock
+from reconciler.plan.unread import find_unread
+from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
 from reconciler.resolve.holding import find_floating, follow, hold
 from reconciler.run import Settings, World, close_world, read_world
@@ -50,7 +52,8 @@ class Locking:
 
     `decision` is about dependencies. `pins` are those of floating upstreams that are not what the lock
     says, `chosen` what a person made of some. `wanted` is the whole lock where it is reviewed. `written`
-    are files of the working copy, `outcome` is what was written elsewhere.
+    are files of the working copy, `outcome` is what was written elsewhere. Of repositories in `unread`
+    nothing is known.
     """
 
     decision: Decision
@@ -59,6 +62,7 @@ class Locking:
     wanted: WantedLock | None = None
     written: tuple[str, ...] = ()
     outcome: Outcome = field(default_factory=Outcome)
+    unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
 
     @property
     def changed(self) -> bool:
@@ -93,11 +97,11 @@ def decide_lock(world: World, wishes: Wishes = PLAIN, pinning: Pinning = NOTHING
         moved = moved_pins(inventory.locks, (), closed.resolution)
         said = {change.what: change for change in pin_changes(chosen, inventory.locks)}
         said = {**{one.change.what: one.change for one in moved}, **said}
-        return Locking(closed.wanted, tuple(sorted(said.values())), chosen)
+        return Locking(closed.wanted, tuple(sorted(said.values())), chosen, unread=find_unread(inventory))
     wanted = want_lock(inventory.reviewed, inventory, closed.desired, closed.resolution, closed.wanted)
     wanted = with_pins(wanted, chosen, inventory.reviewed)
     pins = tuple(pin for pin in wanted.pins if pin.what.startswith("PackageVariant "))
-    return Locking(closed.wanted, pins, chosen, wanted)
+    return Locking(closed.wanted, pins, chosen, wanted, unread=find_unread(inventory))
 
 
 def lock_fleet(settings: Settings, wishes: Wishes = PLAIN, pinning: Pinning = NOTHING) -> Locking:

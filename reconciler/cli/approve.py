@@ -8,6 +8,7 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.unread import require_readable, show_unread
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
 from reconciler.report.escape import terminal
 
@@ -58,12 +59,14 @@ def approve(
     """
     from reconciler.cli.selection import find_or_open, list_found
     from reconciler.inventory import PullState
+    from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.run import plan_world, read_world
 
     if bool(names) == every:
         raise UsageError("Name packages, or pass --all", hint="`reconciler pr list` shows what is open.")
     world = read_world(settings, writes=True)
+    require_readable(world.inventory, names)
     found = list_found(world)
     chosen = [f for name in names for f in find_or_open(world, found, name)]
     if every:
@@ -76,7 +79,8 @@ def approve(
         printer.value(listing("Approval", (_value(result) for result in results)))
     else:
         printer.lines(_lines(results, propose_only=propose_only))
-    return worst(result.error.exit_code for result in results if result.error)
+    unread = show_unread(printer, find_unread(world.inventory)) if every else set()
+    return worst(unread | {result.error.exit_code for result in results if result.error})
 
 
 def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Approved:

@@ -6,7 +6,8 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import make_printer
-from reconciler.errors import Exit, UsageError
+from reconciler.cli.unread import show_unread
+from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +39,7 @@ def expand(settings: "Settings", sets: tuple[str, ...], output: str, *, trace: b
       reconciler expand default/edge --trace   one set, and where each field comes from
       reconciler expand -o json | jq '.variants | length'
     """
+    from reconciler.plan.unread import find_unread
     from reconciler.run import close_world, read_world
 
     world = read_world(settings)
@@ -51,8 +53,9 @@ def expand(settings: "Settings", sets: tuple[str, ...], output: str, *, trace: b
         or (variant.requested_by and not wanted)
         or (variant.set_key is None and not variant.requested_by and authored)
     ]
+    exits = show_unread(make_printer(), find_unread(inventory))
     _show(make_printer(), variants, desired, inventory, as_json=output == "json", trace=trace)
-    return Exit.INVALID_INPUT if desired.problems or inventory.problems else Exit.DONE
+    return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))
 
 
 def _wanted(sets: "Sequence[str]", inventory: "Inventory") -> set[tuple[str, str]]:

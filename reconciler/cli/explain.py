@@ -7,6 +7,7 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.unread import require_readable
 from reconciler.errors import Exit, UsageError
 from reconciler.report.escape import terminal
 
@@ -61,6 +62,7 @@ def _find(planned: "Planned", package: str) -> "Change":
     for change in planned.plan.changes:
         if package in (names.of(change), f"{change.repository.name}/{change.package.path}"):
             return change
+    require_readable(planned.world.inventory, [package])
     known = [names.of(change) for change in planned.plan.changes]
     raise UsageError(f"The plan holds no package {package}", hint=suggest(package, known))
 

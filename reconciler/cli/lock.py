@@ -7,6 +7,7 @@ import click
 from reconciler.cli.hold import follow, hold, show_locking
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.unread import show_unread
 from reconciler.cli.what_if import what_if
 from reconciler.errors import Exit, RefusedError, UsageError, worst
 
@@ -69,7 +70,9 @@ def lock(
     else:
         locking = lock_fleet(settings, wishes)
         exits = set(locking.outcome.exits)
-    show_locking(make_printer(colour=not no_color), locking, Output(output))
+    printer = make_printer(colour=not no_color)
+    exits |= show_unread(printer, locking.unread)
+    show_locking(printer, locking, Output(output))
     if frozen:
         _check_frozen(locking)
     return worst(exits | ({Exit.INVALID_INPUT} if locking.decision.problems else set()))

@@ -8,7 +8,8 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import Exit
+from reconciler.cli.unread import require_readable, show_unread
+from reconciler.errors import Exit, worst
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> 
     """List the open pull requests of every repository."""
     from reconciler.cli.selection import list_found
     from reconciler.inventory import PullState
+    from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
@@ -57,7 +59,7 @@ def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> 
         )
     else:
         printer.lines(_table(found, recorded))
-    return Exit.DONE
+    return worst(show_unread(printer, find_unread(world.inventory)))
 
 
 @pr.command()
@@ -70,7 +72,9 @@ def show(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exi
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
-    found = find_pulls(list_found(read_world(settings)), name)
+    world = read_world(settings)
+    require_readable(world.inventory, [name])
+    found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         printer.value(listing("PullRequest", (_value(f, body=True) for f in found)))
@@ -90,7 +94,9 @@ def merge(settings: "Settings", output: str, name: str, *, no_color: bool) -> Ex
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
-    found = find_pulls(list_found(read_world(settings, writes=True)), name)
+    world = read_world(settings, writes=True)
+    require_readable(world.inventory, [name])
+    found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
     merged = [(one, one.forge.merge(one.pull.number, expect=one.pull.head_oid)) for one in found]
     if output == Output.JSON:
@@ -111,7 +117,9 @@ def close(settings: "Settings", output: str, name: str, comment: str, *, no_colo
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
-    found = find_pulls(list_found(read_world(settings, writes=True)), name)
+    world = read_world(settings, writes=True)
+    require_readable(world.inventory, [name])
+    found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
     for one in found:
         one.forge.reject(one.pull.number, comment=comment)
@@ -132,7 +140,9 @@ def reopen(settings: "Settings", output: str, name: str, *, no_color: bool) -> E
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
-    found = find_pulls(list_found(read_world(settings, writes=True)), name)
+    world = read_world(settings, writes=True)
+    require_readable(world.inventory, [name])
+    found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
     for one in found:
         one.forge.reopen(one.pull.number)

@@ -1,10 +1,11 @@
 """Repositories that could not be read: one problem each, at the manifest that registers it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reconciler.errors import Problem
 from reconciler.inventory import Inventory, RepositoryView
+from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
 
 _OWNERS = ("PackageVariant ", "PackageVariantSet ")
@@ -29,6 +30,15 @@ def with_unread_repositories(problems: Iterable[Problem], inventory: Inventory) 
             told.append(problem)
     every = (view for view in inventory.repositories.values() if view.problem)
     return (*told, *(_problem(view, owners) for view in every))
+
+
+def find_unread(inventory: Inventory) -> Mapping[Problem, OnUnavailable]:
+    """Return why each repository that could not be read was not, sorted, and whether that is a failure."""
+    unread = {p: OnUnavailable.FAIL for p in inventory.problems if p.reason == Reason.REPOSITORY_UNAVAILABLE}
+    for view in inventory.repositories.values():
+        if view.problem and view.problem.reason == Reason.REPOSITORY_UNAVAILABLE:
+            unread[view.problem] = view.unavailable
+    return dict(sorted(unread.items()))
 
 
 def _is_consequence(problem: Problem) -> bool:

@@ -1,0 +1,36 @@
+"""Of a repository that cannot be read every command says so; none takes it for empty."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_world import write_world
+from tests.support.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world whose first downstream is away."""
+    write_world(tmp_path / "w")
+    made = World(tmp_path / "w")
+    made.run("apply")
+    (tmp_path / "w/edge-1.git").rename(tmp_path / "w/edge-1.away")
+    return made
+
+
+@pytest.mark.parametrize("line", ["pr list", "lock", "lock --check", "expand", "approve --all"])
+def test_listing_says_what_it_could_not_read(world: World, line: str) -> None:
+    said = world.run(*line.split())
+
+    assert "not read: manifests/repositories/edge-1.yaml:10:11: RepositoryUnavailable: " in said.err
+    assert said.code == 5
+
+
+@pytest.mark.parametrize(
+    "line", ["explain edge-1/web", "approve edge-1/web", "pr show edge-1/web", "pr show edge-1#1"]
+)
+def test_name_in_an_unread_repository_is_not_called_unknown(world: World, line: str) -> None:
+    said = world.run(*line.split())
+
+    assert said.err.startswith("error: Repository default/edge-1 was not read: ")
+    assert said.code == 5
