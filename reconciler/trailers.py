@@ -83,6 +83,11 @@ def conflict_name(package: str, path: str, resource: str, field_path: str, mark:
     return ConflictName(path, resource, field_path, mark)
 
 
+def parse_name(text: str) -> ConflictName | None:
+    """Return the conflict that a text names, None if it names none. Total."""
+    return _parse(text.split())[0]
+
+
 def value_mark(value: str | None) -> str:
     """Return what stands for one value in a mark; a value that is gone differs from an empty one."""
     text = _NOTHING if value is None else f"+{value}"

@@ -13,7 +13,7 @@ from reconciler.objects import Files
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict
 from reconciler.render.update.lookup import current_value
-from reconciler.trailers import Answers, ConflictName, conflict_name, value_mark
+from reconciler.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
 
 Found = tuple[Conflict, OnConflict | None]
 """A conflict that a merge found, and who won it by a policy; None if no policy decides it."""
@@ -162,9 +162,12 @@ def _judge_new(conflict: Conflict, choice: OnConflict | None, sides: Sides) -> C
         return by_policy(conflict, choice)
     if sides.answers.is_kept(name):
         return Answer(conflict, AnsweredBy.KEEP, conflict.local)
-    if name in sides.answers.asked:
+    # A question that no commit could hold, because nothing was written, stands in the record alone.
+    told = (parse_name(text) for text in sides.recorded)
+    asked = {*sides.answers.asked, *(each for each in told if each is not None and each.mark)}
+    if name in asked:
         return conflict
-    same = (each for each in sides.answers.asked if each.place == name.place)
+    same = (each for each in asked if each.place == name.place)
     if any(each.upstream_mark == name.upstream_mark for each in same):
         return Answer(conflict, AnsweredBy.EDIT, conflict.local)
     return conflict

@@ -1,6 +1,7 @@
 """Groups of packages on real repositories: one branch, one pull request, each package judged by itself."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,6 +147,50 @@ def test_one_edited_package_in_a_group_of_20_holds_back_itself_only(tmp_path: Pa
     held = fleet.plan()["p07"]
     assert (held["op"], held["reason"], held["waits"]) == ("keep", "HeldBack", True)
     assert "A person edited it" in fleet.world.run("pr", "show", "edge#1").out
+
+
+def held_by_conflict(fleet: Fleet) -> str:
+    """A person edits p00 on the group's branch where upstream changes the same; return its `Keep:` line."""
+    fleet.apply()
+    edited = fleet.edge.read(BRANCH, "p00/app.yaml").decode().replace("web:v1", "web:mine")
+    fleet.edge.commit({"p00/app.yaml": edited}, branch=BRANCH, message="Ours\n")
+    fleet.want(fleet.names, revision=2)
+    assert fleet.apply().code == Exit.WAITING
+    (line,) = re.findall(r"^ *(Keep: .*)$", fleet.world.run("pr", "show", "edge#1").out, re.MULTILINE)
+    return line
+
+
+def test_an_empty_commit_with_a_keep_line_answers_in_a_group(fleet: Fleet) -> None:
+    line = held_by_conflict(fleet)
+    fleet.edge.commit({}, branch=BRANCH, message=f"Keep our image\n\n{line}\n")
+
+    assert fleet.apply().code == Exit.DONE
+
+    assert [fleet.image(name) for name in fleet.names] == ["mine", "v2", "v2"]
+    assert "ref: web/v2" in fleet.edge.read(BRANCH, "p00/Kptfile").decode()
+    (answer,) = fleet.plan()["p00"]["answers"]
+    assert (answer["by"], answer["chosen"]) == ("keep", "registry.example/web:mine")
+
+
+@pytest.mark.parametrize("image", ["v2", "third"])
+def test_another_value_answers_in_a_group(fleet: Fleet, image: str) -> None:
+    held_by_conflict(fleet)
+    text = fleet.edge.read(BRANCH, "p00/app.yaml").decode().replace("web:mine", f"web:{image}")
+    fleet.edge.commit({"p00/app.yaml": text}, branch=BRANCH, message="Answer\n")
+
+    assert fleet.apply().code == Exit.DONE
+
+    assert [fleet.image(name) for name in fleet.names] == [image, "v2", "v2"]
+    assert "ref: web/v2" in fleet.edge.read(BRANCH, "p00/Kptfile").decode()
+
+
+def test_the_keep_line_of_one_package_answers_for_no_other_of_its_group(fleet: Fleet) -> None:
+    line = held_by_conflict(fleet)
+    fleet.edge.commit({}, branch=BRANCH, message=f"Keep\n\n{line.replace('p00/', 'p01/')}\n")
+    assert fleet.apply().code == Exit.WAITING
+
+    fleet.edge.commit({}, branch=BRANCH, message=f"Keep\n\n{line.replace('p00/', '')}\n")
+    assert fleet.apply().code == Exit.WAITING
 
 
 def test_an_edit_that_fits_is_merged_under_in_the_group(fleet: Fleet) -> None:
