@@ -60,6 +60,14 @@ class ForgeFleet(Fleet):
             if p.state == state and (state != "open" or f"refs/heads/{p.head}" in heads)
         ]
 
+    def all_refs(self) -> dict[str, dict[str, str]]:
+        """Return every ref, and every pull request: a forge holds those outside of Git."""
+        refs = super().all_refs()
+        for name in self.spec.repositories():
+            for pull in self.hosted.pulls(f"{ORGANISATION}/{name}"):
+                refs[name][f"pull request {pull.number}"] = repr(pull)
+        return refs
+
     def merge(self, repository: str, head: str, how: str) -> None:
         (pull,) = [p for p in self.pulls(repository) if p.head == head]
         self.hosted.merge(f"{ORGANISATION}/{repository}", pull.number, how)
