@@ -49,14 +49,7 @@ def test_rows_are_few_and_always_the_same() -> None:
     assert len(ROWS) <= 60
 
 
-def marked(row: Row) -> object:
-    """Return the parameter of a row, which may fail where a fault is still open."""
-    reason = "what the policy `local` drops is named nowhere yet" if row["policy"] == "local" else ""
-    marks = [pytest.mark.xfail(reason=reason, strict=False)] if reason else []
-    return pytest.param(row, id="-".join(row.values()), marks=marks)
-
-
-@pytest.mark.parametrize("row", [marked(row) for row in ROWS])
+@pytest.mark.parametrize("row", ROWS, ids=["-".join(row.values()) for row in ROWS])
 def test_row_keeps_every_promise(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with fleet_of(row, tmp_path / "w", monkeypatch) as fleet:
         life = Life(fleet.build())

@@ -68,7 +68,6 @@ def test_rejected_package_is_not_ready(tmp_path: Path, step: str) -> None:
     play(tmp_path, [(step, DRAFT)])
 
 
-@pytest.mark.xfail(reason="an edit of one file still answers the conflicts of others", strict=False)
 def test_note_in_another_file_answers_no_conflict(tmp_path: Path) -> None:
     draft = {**DRAFT, "head": "drafts/web/packagevariant-3"}
     play(
@@ -119,9 +118,6 @@ def test_repository_that_is_away_is_told(tmp_path: Path, repository: str) -> Non
     play(tmp_path, [("hide_a_repository", {"repository": repository})])
 
 
-@pytest.mark.xfail(
-    reason="a resource that a person removed stays away without a word under `upstream`", strict=False
-)
 def test_upstream_policy_drops_nothing_without_a_word(tmp_path: Path) -> None:
     removed = {"kind": "remove", "file": "service.yaml", "line": ""}
     changed = value("  type: ClusterIP", "service.yaml")
