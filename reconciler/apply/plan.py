@@ -28,7 +28,7 @@ from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
 from reconciler.lock import lock_bytes, lock_path
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
-from reconciler.plan.observed import status_after, status_owners
+from reconciler.plan.observed import status_after
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.state import (
@@ -134,7 +134,7 @@ def _tell_unbegun(results: Mapping[str, Result], pending: Mapping[str, Sequence[
 def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
     """Write what was decided and what was observed, last: neither is needed to recognise an effect."""
     if plan.elsewhere is not None:
-        return _shared_branches(plan, inventory, control, done.failed | plan.elsewhere)
+        return _shared_branches(plan, inventory, control, done.failed)
     policy, known = inventory.policy, inventory.control
     old = _recorded(inventory) if done.failed else {}
     records = surviving_records(old, plan.records, plan.record_owners, done.failed)
@@ -156,25 +156,25 @@ def _recorded(inventory: Inventory) -> dict[str, bytes]:
 
 
 def _shared_branches(
-    plan: Plan, inventory: Inventory, control: Mirror, others: frozenset[PackageKey]
+    plan: Plan, inventory: Inventory, control: Mirror, failed: frozenset[PackageKey]
 ) -> Result:
-    """Write a shard's part of the state: the records of `others` stay as whoever writes them leaves them."""
+    """Write a shard's part of both branches: the files of other shards stay as those leave them."""
     policy, known = inventory.policy, inventory.control
+    elsewhere = plan.elsewhere or frozenset()
 
-    def mine(path: str) -> bool:
+    def is_decided_here(path: str) -> bool:
         if path in plan.record_owners:
-            return plan.record_owners[path] not in others
+            return path not in elsewhere and plan.record_owners[path] not in failed
         common = path in plan.records or path == REFUSED_DELETIONS
         return common or is_lock_file(path) or path.startswith(f"{SETS_DIRECTORY}/")
 
     state = Branch(state_ref(policy.instance), known.state, plan.records, "Record what was applied\n")
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
-    owners = status_owners(plan)
     time = known.commit.time
     return joined(
         [
-            share_branch(control, state, mine, policy, time, common=is_lock_file),
-            share_branch(control, status, lambda path: owners.get(path) not in others, policy, time),
+            share_branch(control, state, is_decided_here, policy, time, common=is_lock_file),
+            share_branch(control, status, lambda path: path not in elsewhere, policy, time),
         ]
     )
 

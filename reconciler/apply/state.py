@@ -113,6 +113,7 @@ def share_branch(
 ) -> Result:
     """Move a branch that several shards write: our files replace ours, what others wrote stays.
 
+    A file that came after the commit that we decided on, and that we know nothing of, stays too.
     By compare-and-swap on what the branch holds now; whoever is slower looks again.
 
     Args:
@@ -134,7 +135,8 @@ def share_branch(
         except UnavailableError as error:
             return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
         overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
-        kept = {path for path in there if not mine(path) or (overtaken and common(path))}
+        unseen = there.keys() - before.keys() - branch.files.keys()
+        kept = {path for path in there if not mine(path) or path in unseen or (overtaken and common(path))}
         ours = {p: d for p, d in branch.files.items() if mine(p) and not (overtaken and common(p))}
         files = {path: there[path] for path in kept} | ours
         result = write_branch(mirror, branch._replace(expect=tip, files=files), policy.commits, time)

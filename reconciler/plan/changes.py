@@ -290,9 +290,10 @@ class Plan:
     status branches after the plan is applied, `record_owners` the package each record waits
     for: where writing a package fails, its record stays as it was. Sorted by identity.
     `lock` proposes other pins, None where nothing about them is to be proposed; `moves` are the pins of
-    dependencies that this plan moves. `elsewhere` are the packages whose records other shards write,
-    None where there are none. `conditions` and `status` expect every effect to be done; `world` is
-    what `observe` computes them from again once it is known which effects were.
+    dependencies that this plan moves. `status_owners` are the packages that files of the status branch
+    tell of; `elsewhere` are the files of both branches that other shards write, None where there are
+    none. `conditions` and `status` expect every effect to be done; `world` is what `observe` computes
+    them from again once it is known which effects were.
     """
 
     changes: tuple[Change, ...] = ()
@@ -302,12 +303,13 @@ class Plan:
     records: Mapping[str, bytes] = field(default_factory=dict)
     record_owners: Mapping[str, PackageKey] = field(default_factory=dict)
     status: Mapping[str, bytes] = field(default_factory=dict)
+    status_owners: Mapping[str, PackageKey] = field(default_factory=dict)
     exits: frozenset[Exit] = frozenset()
     checksum: str = ""
     notes: tuple[str, ...] = ()
     lock: LockProposal | None = None
     moves: tuple[PinMove, ...] = ()
-    elsewhere: frozenset[PackageKey] | None = None
+    elsewhere: frozenset[str] | None = None
     world: "World | None" = field(default=None, compare=False, repr=False)
 
     @property

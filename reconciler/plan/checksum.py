@@ -115,7 +115,7 @@ def _decided_locks(plan: Plan, inventory: Inventory, decision: Decision) -> Iter
     """Yield the digest of each lock that changes on the state branch, None where it goes."""
     before: Mapping[str, bytes] = {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
     after = {p: data for p, data in plan.records.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}
-    mine = {p: package for p, package in plan.record_owners.items() if package not in (plan.elsewhere or ())}
+    mine = plan.record_owners.keys() - (plan.elsewhere or frozenset())
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) != after.get(path) and path in mine:
             data = after.get(path)

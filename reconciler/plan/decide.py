@@ -15,7 +15,7 @@ from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.groups import group_changes
 from reconciler.plan.messages import upstream_label
 from reconciler.plan.neighbours import find_obstacle, index_neighbours, refuse_blocked_refs
-from reconciler.plan.observed import plan_status
+from reconciler.plan.observed import plan_status, status_owners
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.requests import plan_requests
@@ -64,6 +64,7 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
         conditions=plan_conditions(world, changes),
         records=plan_records(world, changes, guarded.waiting),
         record_owners=record_owners(world, changes),
+        status_owners=status_owners(world, changes),
         world=world,
     )
     plan = replace(plan, status=plan_status(world, plan.conditions))

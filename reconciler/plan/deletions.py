@@ -84,8 +84,9 @@ def _cause(owner: ObjectName, world: World) -> str:
     """Return what is gone that the package was made for."""
     if cluster := cluster_of(owner):
         return f"Nothing is generated for cluster {cluster} any more"
-    gone = world.gone.get(owner)
-    return gone.message if gone else f"PackageVariant {owner} has another downstream now"
+    if owner in world.variants:
+        return f"PackageVariant {owner} has another downstream now"
+    return world.gone[owner].message
 
 
 def _policy(owner: ObjectName, world: World) -> str:

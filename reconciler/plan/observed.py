@@ -71,7 +71,9 @@ def plan_status(
     A variant that is gone is listed while anything of it is left.
     """
     variants = {v.key: v for v in world.desired.variants}
-    packages = {ObjectKey(GROUP, "PackageVariant", *s.variant): s for s in statuses if s.variant}
+    # A variant that moved has a package where it leaves, too: that of its downstream comes last.
+    ordered = sorted(statuses, key=lambda s: s.package in world.wanted)
+    packages = {ObjectKey(GROUP, "PackageVariant", *s.variant): s for s in ordered if s.variant}
     files = {}
     for key in sorted({*conditions, *packages}):
         found = conditions.get(key, ())
@@ -108,17 +110,20 @@ def status_value(status: PackageStatus) -> dict[str, Any]:
     }
 
 
-def status_owners(plan: Plan) -> dict[str, PackageKey]:
-    """Return the package that each file about a variant tells of."""
-    return dict(_owners(plan.world, plan.changes)) if plan.world else {}
+def status_owners(world: World, changes: Iterable[Change]) -> dict[str, PackageKey]:
+    """Return the package that each file about a variant tells of, or told of before the variant left."""
+    return dict(_owners(world, changes))
 
 
 def _owners(world: World, changes: Iterable[Change]) -> Iterator[tuple[str, PackageKey]]:
-    for package, variants in world.wanted.items():
-        yield from ((_path(ObjectKey(GROUP, "PackageVariant", *v.key)), package) for v in variants)
+    for record in world.inventory.records.values():
+        yield _path(ObjectKey(GROUP, "PackageVariant", *record.key)), PackageKey(record.url, record.path)
     for change in changes:
         if change.variant is not None:
             yield _path(ObjectKey(GROUP, "PackageVariant", *change.variant)), change.package
+    # Last: a variant that moved is told of where it goes, not where it leaves.
+    for package, variants in world.wanted.items():
+        yield from ((_path(ObjectKey(GROUP, "PackageVariant", *v.key)), package) for v in variants)
 
 
 def _path(key: ObjectKey) -> str:

@@ -64,15 +64,15 @@ def keep_shard(plan: Plan, shard: Shard) -> Plan:
     """Return the part of a plan that is a shard's: its packages.
 
     The shards of a plan hold each of its packages exactly once, and one of them proposes the lock. What
-    is wrong, and why nothing may be applied, is everybody's. The records of other shards' packages are
-    theirs to write.
+    is wrong, and why nothing may be applied, is everybody's. The records and conditions of other
+    shards' packages are theirs to write.
     """
     if shard.parts == 1:
         return plan
     changes = tuple(change for change in plan.changes if shard.holds(change.package.url))
     lock = plan.lock if plan.lock and shard.holds(plan.lock.change.package.url) else None
-    owners = plan.record_owners.values()
-    elsewhere = frozenset(package for package in owners if not shard.holds(package.url))
+    owners = {**plan.record_owners, **plan.status_owners}
+    elsewhere = frozenset(path for path, package in owners.items() if not shard.holds(package.url))
     part = replace(plan, changes=changes, lock=lock, elsewhere=elsewhere)
     exits = set(plan.exits) - {Exit.PENDING, Exit.WAITING}
     if not part.is_empty:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from reconciler.ids import normalise_url
 from reconciler.plan.shard import shard_of
 from tests.e2e.test_check import run
 from tests.support.git import Repo
-from tests.support.small_world import manifest, write_world
+from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import git
 
 EDGES = tuple(f"edge-{n}" for n in range(1, 8))
@@ -28,21 +29,33 @@ def everything(root: Path) -> dict[str, object]:
 
 
 def story(root: Path, shards: int) -> list[dict[str, object]]:
-    """Apply, publish one draft, let one variant go, apply again; return what stood after each."""
-    told = []
+    """Return what stands after each step: drafts, one published and one removed, one moved, one refused."""
+    control, steps = Repo(root / "control.git"), []
     apply(root, shards)
-    told.append(everything(root))
+    steps.append(everything(root))
     Repo(root / "edge-1.git").merge("drafts/web/packagevariant-1", how="squash")
-    Repo(root / "control.git").commit({manifest("edge-1", "web"): None, manifest("edge-2", "db"): None})
+    control.commit({manifest("edge-1", "web"): None, manifest("edge-2", "db"): None})
     apply(root, shards)
-    told.append(everything(root))
-    return told
+    steps.append(everything(root))
+    Repo(root / "edge-3.git").merge("drafts/web/packagevariant-1", how="squash")
+    moved = variant("edge-3", "web").replace("repo: edge-3", "repo: edge-4").replace("e: web\n", "e: web-2\n")
+    control.commit({manifest("edge-3", "web"): moved.replace("package: web-2", "package: web", 1)})
+    apply(root, shards, "--allow-deletes", "1")
+    steps.append(everything(root))
+    refuse = root / "edge-5.git" / "hooks" / "pre-receive"
+    refuse.parent.mkdir(exist_ok=True)
+    refuse.write_text("#!/bin/sh\nexit 1\n")
+    refuse.chmod(0o755)
+    control.commit({manifest("edge-5", "web"): variant("edge-5", "web", revision=2)})
+    apply(root, shards, codes={0, 4})
+    steps.append(everything(root))
+    return steps
 
 
-def apply(root: Path, shards: int) -> None:
+def apply(root: Path, shards: int, *options: str, codes: Collection[int] = (0,)) -> None:
     for index in range(shards):
-        said = run(root, "apply", "--control", "control.git", "--shard", f"{index}/{shards}")
-        assert said.code == 0, said
+        ran = run(root, "apply", "--control", "control.git", "--shard", f"{index}/{shards}", *options)
+        assert ran.code in codes, ran
 
 
 @pytest.mark.parametrize("shards", [2, 3])

@@ -167,3 +167,15 @@ def test_locks_that_another_shard_wrote_alike_are_no_conflict(tmp_path: Path) ->
 
     assert held(repo) == {"locks/c.json": b"2", "mine/x": b"2"}
     assert not result.exits
+
+
+def test_a_shard_keeps_a_file_that_came_after_it_read_the_branch(tmp_path: Path) -> None:
+    repo = make_repository(tmp_path / "control.git", {"a": "b"})
+    write_branch(mirror(repo), branch({"mine/left": b"1", "mine/x": b"1"}), POLICY, EPOCH)
+    read = repo.oid(REF)
+    later = {"mine/left": b"1", "mine/new": b"1", "mine/x": b"1"}
+    write_branch(mirror(repo), branch(later, read), POLICY, EPOCH)
+
+    share(repo, {"mine/x": b"2"}, read)
+
+    assert held(repo) == {"mine/new": b"1", "mine/x": b"2"}
