@@ -358,7 +358,8 @@ class Inventory:
     committer times of the latter, in seconds. `locks` are the pins that were applied last, `reviewed` the
     lock on main, None where pins are not reviewed. `documents` are manifests of the dependency dialects,
     `index` those of the package index. `images` are the digests of function images in the lock.
-    `statuses` are those that the last run recorded of the packages of variants.
+    `statuses` are those that the last run recorded of the packages of variants. `claims` are the downstream
+    repository and package that PackageVariants name which are not understood.
     """
 
     policy: Policy
@@ -366,6 +367,7 @@ class Inventory:
     variants: tuple[Sourced[PackageVariant], ...] = ()
     sets: tuple[Sourced[PackageVariantSet], ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
+    claims: Mapping[ObjectName, tuple[str, str]] = field(default_factory=dict)
     repositories: Mapping[ObjectName, RepositoryView] = field(default_factory=dict)
     snapshot: Snapshot = field(default_factory=Snapshot)
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)

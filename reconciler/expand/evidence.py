@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.expand.authored import is_paused
+from reconciler.expand.claims import claimed_packages
 from reconciler.expand.owners import set_key, variant_key
 from reconciler.expand.targets import named_clusters
 from reconciler.expand.variants import Desired
-from reconciler.ids import GroupKind, ObjectKey, ObjectName, group_of
+from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
 from reconciler.inventory import Inventory, Sourced
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
@@ -30,6 +31,7 @@ class Evidence:
         self._inventory = inventory
         self._released, self._held = desired.released, desired.held
         self._stalled = inventory.stalled | desired.stalled
+        self._claims = claimed_packages(self._stalled, inventory)
         self._sets = {pvs.key: pvs for pvs in inventory.sets}
         self._set_reasons: dict[ObjectName, Kept | None] = {}
 
@@ -37,17 +39,24 @@ class Evidence:
         """Return why an undesired variant is kept; None where there is positive evidence that it may go."""
         if self._inventory.policy.suspend:
             return Kept(Reason.PAUSED, "The configuration suspends every change")
-        if variant_key(record.key) in self._stalled:
-            return Kept(Reason.OWNER_STALLED, "The PackageVariant is stalled")
         owner = ObjectName(record.namespace, record.set_name)
-        if record.set_name and set_key(owner) in self._stalled:
-            return Kept(Reason.OWNER_STALLED, f"PackageVariantSet {owner} is stalled")
+        if stalled := self._who_stalls(record, owner):
+            return Kept(Reason.OWNER_STALLED, f"{stalled} is stalled")
         if unread := self._why_unread(record):
             return unread
         if record.requested_by and record.key not in self._released:
             return self._why_needed(record)
         pvs = self._sets.get(owner) if record.set_name else None
         return self._why_set_keeps(pvs, record) if pvs else None
+
+    def _who_stalls(self, record: PackageVariantRecord, owner: ObjectName) -> str:
+        """Return the stalled manifest that may still want a variant's package, "" for none."""
+        if variant_key(record.key) in self._stalled:
+            return "The PackageVariant"
+        if record.set_name and set_key(owner) in self._stalled:
+            return f"PackageVariantSet {owner}"
+        claimant = self._claims.get(PackageKey(record.url, record.path))
+        return f"PackageVariant {claimant}, which names this downstream," if claimant else ""
 
     def _why_needed(self, record: PackageVariantRecord) -> Kept:
         """Return why a variant that nobody declared is kept although no other is known to need it."""

@@ -6,6 +6,7 @@ from typing import Literal
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand import DesiredVariant
+from reconciler.expand.claims import claimed_packages
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteGroup
 from reconciler.plan.outputs import asked_text
@@ -50,7 +51,7 @@ def plan_conditions(
         unfinished: The packages of which some effect is missing, and why; none if all were done.
     """
     missing = unfinished or {}
-    drafted = {target.owner for target in world.targets if target.draft is not None}
+    drafted = _drafted(world)
     conditions = {key: _complete(key, found, drafted) for key, found in world.desired.conditions.items()}
     wanted = {(v.key, package) for package, variants in world.wanted.items() for v in variants}
     by_variant = {c.variant: c for c in changes if (c.variant, c.package) in wanted}
@@ -66,6 +67,17 @@ def plan_conditions(
             found = _variant(variant, change, world, missing.get(change.package))
         conditions[key] = tuple(sorted(found, key=lambda c: c.type))
     return dict(sorted(conditions.items()))
+
+
+def _drafted(world: World) -> set[ObjectName | None]:
+    """Return the variants whose package has a draft: its owner, and those whose manifests name it."""
+    claims = claimed_packages(world.stalled, world.inventory)
+    found: set[ObjectName | None] = set()
+    for target in world.targets:
+        if target.draft is not None:
+            wanting = (variant.key for variant in world.wanted.get(target.key, ()))
+            found |= {target.owner, claims.get(target.key), *wanting}
+    return found
 
 
 def _complete(

@@ -94,6 +94,7 @@ def read_inventory(
         variants=manifests.variants,
         sets=manifests.sets,
         stalled=manifests.stalled,
+        claims=manifests.claims,
         repositories=said.views,
         snapshot=snapshot,
         records=state.records,

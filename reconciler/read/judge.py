@@ -26,7 +26,8 @@ class Judged:
 
     With a `manifest` it is understood; with only a `key` its owner stalls; `broken` names the file
     when not even the owner is certain; `foreign` is the kind of an object that is not ours. A
-    `document` is left to the dialects of dependencies.
+    `document` is left to the dialects of dependencies. `claim` is the downstream that a PackageVariant
+    names which is not understood: repository and package.
     """
 
     key: ObjectKey | None = None
@@ -36,6 +37,7 @@ class Judged:
     broken: str = ""
     foreign: str = ""
     document: FoundDocument | None = None
+    claim: tuple[str, str] | None = None
 
 
 def judge_object(found: FoundObject, default_namespace: str) -> Judged:
@@ -60,7 +62,8 @@ def judge_object(found: FoundObject, default_namespace: str) -> Judged:
     # What a misspelt safety annotation asks for is not known: its owner stalls, and nothing moves.
     faults = parsed if isinstance(parsed, tuple) else check_keys(key.kind, value)
     if isinstance(parsed, tuple) or faults:
-        return Judged(key, None, source, tuple(_problem(fault, place, key) for fault in faults))
+        problems = tuple(_problem(fault, place, key) for fault in faults)
+        return Judged(key, None, source, problems, claim=_claim(key, value))
     return Judged(key, parsed, source)
 
 
@@ -74,6 +77,15 @@ def judge_broken(found: BrokenDocument, path: str, default_namespace: str) -> Ju
     key = ObjectKey(*kind, claim.namespace or default_namespace, claim.name)
     named = Problem(problem.location, problem.reason, problem.message, problem.hint, _subject(key))
     return Judged(key, None, Source(problem.location), (named,), broken=path)
+
+
+def _claim(key: ObjectKey, value: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the downstream that a PackageVariant names, None where it names none or is another kind."""
+    found: Any = value if key.kind == "PackageVariant" else None
+    for step in ("spec", "downstream"):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    repo, package = (found.get(name) if isinstance(found, Mapping) else None for name in ("repo", "package"))
+    return (repo, package) if isinstance(repo, str) and isinstance(package, str) else None
 
 
 def _not_an_object(value: Any, place: Place) -> Judged:

@@ -28,9 +28,9 @@ class Manifests:
     """Every manifest of ours, sorted by namespace and name.
 
     `stalled` are the owners that could not be understood, `broken` the files that hold something
-    whose owner is not even known: what their manifests owned is kept. `files` were read, `unread`
-    were not looked into, `missing` are manifest paths that do not exist. `documents` are left to the
-    dialects of dependencies.
+    whose owner is not even known: what their manifests owned is kept. `claims` are the downstreams that
+    stalled PackageVariants name. `files` were read, `unread` were not looked into, `missing` are manifest
+    paths that do not exist. `documents` are left to the dialects of dependencies.
     """
 
     variants: tuple[Sourced[PackageVariant], ...] = ()
@@ -39,6 +39,7 @@ class Manifests:
     others: tuple[Sourced[Manifest], ...] = ()
     documents: tuple[FoundDocument, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
+    claims: Mapping[ObjectName, tuple[str, str]] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
@@ -211,6 +212,9 @@ def _assemble(judged: list[Judged], times: Mapping[str, int]) -> Manifests:
         ),
         documents=_documents(judged, times),
         stalled=frozenset(stalled),
+        claims={
+            ObjectName(one.key.namespace, one.key.name): one.claim for one in judged if one.key and one.claim
+        },
         broken=frozenset(one.broken for one in judged if one.broken),
         problems=tuple(sorted(problems)),
         notes=_notes(judged),
