@@ -10,8 +10,8 @@ from reconciler.apply.repository import apply_repository
 from reconciler.apply.reviewed import lock_change
 from reconciler.apply.state import MOST_TRIES
 from reconciler.apply.target import Target
-from reconciler.dependencies.decider import PLAIN, Wishes
-from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.update.cluster import PLAIN, Wishes
+from reconciler.dependencies.update.fleet import Decision
 from reconciler.errors import Problem, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path

@@ -12,9 +12,9 @@ from reconciler.apply.dashboard import Board
 from reconciler.apply.gate import Checkout, check_applicable, check_merged
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.target import Target
-from reconciler.dependencies.decider import PLAIN, Wishes
-from reconciler.dependencies.moves import pin_moves
 from reconciler.dependencies.status import owners_in, status_files
+from reconciler.dependencies.update.changes import pin_moves
+from reconciler.dependencies.update.cluster import PLAIN, Wishes
 from reconciler.errors import ConfigurationError, Exit, Problem
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from reconciler.dependencies.layers import API_VERSION, KIND, Layer
+from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, Layer
 from reconciler.errors import RefusedError, UsageError
 from reconciler.krm.yaml import emit
 
@@ -54,7 +54,7 @@ def write_layer(root: Path, path: str, layer: Layer) -> None:
     if not layer.defaults and not layer.environment:
         file.unlink(missing_ok=True)
         return
-    value: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
+    value: dict[str, Any] = {"apiVersion": INDEX_API_VERSION, "kind": INDEX_KIND}
     if layer.environment:
         value["environment"] = layer.environment
     value["defaults"] = {interface: str(id_) for interface, id_ in sorted(layer.defaults.items())}

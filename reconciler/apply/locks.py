@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import Branch, read_branch, state_ref, write_branch
-from reconciler.dependencies.decision import is_lock_file
+from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.errors import Exit
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory

@@ -20,7 +20,7 @@ from reconciler.apply.state import (
     write_branch,
 )
 from reconciler.apply.target import Target
-from reconciler.dependencies.decision import is_lock_file
+from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.git import stopping
 from reconciler.git.repository import Mirror
 from reconciler.git.stopping import StoppedError

@@ -52,7 +52,7 @@ def follow(settings: "Settings", output: str, names: tuple[str, ...], *, no_colo
 
 
 def _lock(settings: "Settings", pinning: "Pinning", output: str, *, no_color: bool) -> Exit:
-    from reconciler.dependencies.decider import PLAIN
+    from reconciler.dependencies.update.cluster import PLAIN
     from reconciler.locking import lock_fleet
 
     locking = lock_fleet(settings, PLAIN, pinning)

@@ -10,9 +10,8 @@ from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import ConfigurationError, Exit, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.index import Listed
-    from reconciler.dependencies.layers import PublishedIndex
-    from reconciler.dependencies.model import Candidate, PackageId
+    from reconciler.dependencies.catalog.index import Listed, PublishedIndex
+    from reconciler.dependencies.model.packages import Candidate, PackageId
 
 
 def _control(command: Command) -> Command:
@@ -55,8 +54,8 @@ def index() -> None:
 @output_options(Output.TEXT, Output.JSON)
 def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
     """List the packages that pass every filter; `*` marks the default of that layer."""
-    from reconciler.dependencies.index import list_packages
-    from reconciler.dependencies.world import catalogue
+    from reconciler.dependencies.catalog.index import list_packages
+    from reconciler.dependencies.model.cluster import catalogue
     from reconciler.report.json import listing
 
     found = _read(_root(control))
@@ -136,7 +135,7 @@ def add(control: str, environment: str, cluster: str, interface: str, **said: An
 def remove(control: str, package: str, version: str) -> Exit:
     """Remove a package, or one version of it, from the index."""
     from reconciler.apply.index_folders import remove_folders, write_layer
-    from reconciler.dependencies.index import Index, remove_package
+    from reconciler.dependencies.catalog.index import Index, remove_package
 
     root = _root(control)
     found = _read(root)
@@ -164,7 +163,7 @@ def remove(control: str, package: str, version: str) -> Exit:
 @click.argument("package", metavar="ECOSYSTEM:NAME")
 def set_default(control: str, environment: str, cluster: str, interface: str, package: str) -> Exit:
     """Choose the package that implements an interface, for the fleet, an environment or a cluster."""
-    from reconciler.dependencies.layers import parse_id
+    from reconciler.dependencies.catalog.index import parse_id
 
     id_ = parse_id(package)
     if id_ is None:
@@ -175,8 +174,7 @@ def set_default(control: str, environment: str, cluster: str, interface: str, pa
 
 def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> None:
     from reconciler.apply.index_folders import write_layer
-    from reconciler.dependencies.index import Index, add_package
-    from reconciler.dependencies.layers import NOTHING, layer_path
+    from reconciler.dependencies.catalog.index import NOTHING, Index, add_package, layer_path
 
     if environment and cluster:
         raise UsageError("--environment and --cluster are two layers: name one")
@@ -204,7 +202,7 @@ def _root(control: str) -> Path:
 
 def _read(root: Path) -> "PublishedIndex":
     """Return the index of a working copy; what is wrong with single files is said on standard error."""
-    from reconciler.dependencies.layers import read_index
+    from reconciler.dependencies.catalog.index import read_index
     from reconciler.policy import Limits
     from reconciler.read.index_folders import read_index_directory
     from reconciler.report.text import problem_lines
@@ -221,7 +219,7 @@ def _candidates(found: "PublishedIndex", package: str) -> "list[Candidate]":
     Raises:
         UsageError: No package, or more than one, is called so.
     """
-    from reconciler.dependencies.world import catalogue
+    from reconciler.dependencies.model.cluster import catalogue
 
     known = catalogue(found.candidates)
     named = [id_ for id_ in known.packages if package in (id_.name, str(id_))]
@@ -233,8 +231,8 @@ def _candidates(found: "PublishedIndex", package: str) -> "list[Candidate]":
 
 
 def _header(said: dict[str, Any]) -> bytes:
-    from reconciler.dependencies.layers import API_VERSION
-    from reconciler.dependencies.published import KIND
+    from reconciler.dependencies.catalog.index import INDEX_API_VERSION
+    from reconciler.dependencies.catalog.published import VERSION_KIND
     from reconciler.krm.yaml import emit
 
     labels = dict(label.partition("=")[::2] for label in said["labels"])
@@ -244,7 +242,12 @@ def _header(said: dict[str, Any]) -> bytes:
         "labels": dict(sorted(labels.items())),
         "keywords": sorted(said["keywords"]),
     }
-    head = {"apiVersion": API_VERSION, "kind": KIND, "source": said["source"], "version": said["version"]}
+    head = {
+        "apiVersion": INDEX_API_VERSION,
+        "kind": VERSION_KIND,
+        "source": said["source"],
+        "version": said["version"],
+    }
     return f"{emit(head | {name: value for name, value in optional.items() if value})}\n".encode()
 
 

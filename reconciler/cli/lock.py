@@ -54,7 +54,7 @@ def lock(
       reconciler lock --prune              remove what nobody needs any more
       reconciler lock what-if db.io@2.0.0  who could move to it if it were published, who blocks?
     """
-    from reconciler.dependencies.decider import PLAIN, Wishes
+    from reconciler.dependencies.update.cluster import PLAIN, Wishes
     from reconciler.locking import decide_lock, lock_fleet, read_lock_world
 
     if context.invoked_subcommand:

@@ -154,7 +154,7 @@ def kinds(settings: "Settings", output: str, *, no_color: bool) -> Exit:
 
 
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
-    from reconciler.dependencies.presence import read_platforms
+    from reconciler.dependencies.catalog.cluster_state import read_platforms
 
     versions = {name: version for name, _, version in (text.partition("=") for text in platforms)}
     known = {str(name) for name in read_platforms(versions)}

@@ -10,7 +10,7 @@ from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.model import Candidate
+    from reconciler.dependencies.model.packages import Candidate
     from reconciler.run import Settings
 
 

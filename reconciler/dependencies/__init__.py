@@ -1,1 +1,1 @@
-"""What a package needs: one model for four dialects, one resolver, one lock."""
+"""Dependencies of packages: one model for four dialects, one resolver, one lock per cluster."""

@@ -1,4 +1,4 @@
-"""What every package of a cluster came to, in the words of its ecosystem: documents of the status branch."""
+"""Write the status of every package of a cluster for the status branch, in the terms of its ecosystem."""
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 
-from reconciler.dependencies.decision import Decision, Locked
 from reconciler.dependencies.emit import Family, family_of
-from reconciler.dependencies.lockfile import LockedDependency, LockedPackage
-from reconciler.dependencies.model import Ecosystem, Install
-from reconciler.dependencies.names import Dialect
-from reconciler.dependencies.recording import USER
-from reconciler.dependencies.world import World
+from reconciler.dependencies.lock.format import Locked, LockedDependency, LockedPackage
+from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.model.cluster import World
+from reconciler.dependencies.model.installs import Install
+from reconciler.dependencies.model.packages import Dialect, Ecosystem
+from reconciler.dependencies.update.fleet import Decision
 from reconciler.errors import Problem
 
 DIRECTORY = "conditions/packages"

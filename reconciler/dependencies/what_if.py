@@ -1,22 +1,22 @@
-"""What if a version were published: which clusters could move to it, and who blocks the others."""
+"""Predict what one more published version would change: which clusters move, and what blocks the others."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.catalog.published import VERSION_KIND, read_published
 from reconciler.dependencies.dialects import read_kpt
 from reconciler.dependencies.dialects.reading import Document, Reading
-from reconciler.dependencies.fleet import Memo
-from reconciler.dependencies.lockfile import SCHEMA, LockChange, Resolution, lock_changes
-from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.published import KIND, read_published
-from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.relock import with_lock
-from reconciler.dependencies.solution import Explanation, Solution
+from reconciler.dependencies.lock.format import SCHEMA, LockChange, Resolution, lock_changes
+from reconciler.dependencies.lock.read import with_lock
+from reconciler.dependencies.lock.write import resolution_of
+from reconciler.dependencies.model.cluster import Catalogue, World, catalogue
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
+from reconciler.dependencies.solve.solution import Explanation, Solution
+from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.update.memo import Memo
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
-from reconciler.dependencies.world import Catalogue, World, catalogue
 from reconciler.inventory import Source
 
 
@@ -64,7 +64,12 @@ def read_imagined(documents: Iterable[tuple[Document, Source]], like: Candidate)
         repository, _, path = like.id.name.rpartition("//")
         document, source = several[0]
         return read_kpt(document, source, repository=repository, path=path, revision=version)
-    head = {"apiVersion": SCHEMA, "kind": KIND, "source": like.source or like.id.name, "version": version}
+    head = {
+        "apiVersion": SCHEMA,
+        "kind": VERSION_KIND,
+        "source": like.source or like.id.name,
+        "version": version,
+    }
     reading = read_published([(head, several[0][1]), *several])
     return replace(reading, candidates=tuple(replace(c, id=like.id) for c in reading.candidates))
 

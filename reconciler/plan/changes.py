@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.api.meta import Condition
-from reconciler.dependencies.moves import PinMove
+from reconciler.dependencies.update.changes import PinMove
 from reconciler.errors import Exit, Location, Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest

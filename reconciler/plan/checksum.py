@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.update.fleet import Decision
 from reconciler.inventory import Inventory, PullRequest
 from reconciler.lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
 from reconciler.plan.authors import repository_commits

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import ValidationError
 
-from reconciler.dependencies.decision import read_locks
-from reconciler.dependencies.lockfile import LockOp, lock_changes
-from reconciler.dependencies.lockfile import Resolution as DependencyResolution
+from reconciler.dependencies.lock.format import LockOp, lock_changes
+from reconciler.dependencies.lock.format import Resolution as DependencyResolution
+from reconciler.dependencies.lock.read import read_locks
 from reconciler.inventory import Inventory
 from reconciler.lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.plan.changes import PinChange, Plan

@@ -3,9 +3,17 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.dependencies.decision import Decision, Locked, ScopeDecision, is_lock_file
-from reconciler.dependencies.lockfile import LockOp, lock_changes, lock_path, record_bytes, resolution_path
-from reconciler.dependencies.lockfile import Resolution as DependencyResolution
+from reconciler.dependencies.lock.format import (
+    Locked,
+    LockOp,
+    is_lock_file,
+    lock_changes,
+    lock_path,
+    record_bytes,
+    resolution_path,
+)
+from reconciler.dependencies.lock.format import Resolution as DependencyResolution
+from reconciler.dependencies.update.fleet import Decision, ScopeDecision
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory, ReviewedLock

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reconciler.dependencies.emit import version_in
-from reconciler.dependencies.moves import PinMove, object_moves
+from reconciler.dependencies.update.changes import PinMove, object_moves
 from reconciler.ids import ObjectName, Oid
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.objects import Files

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.update.fleet import Decision
 from reconciler.errors import Exit
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey

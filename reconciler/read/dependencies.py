@@ -4,13 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from reconciler.dependencies.addresses import repository_names
-from reconciler.dependencies.decision import is_lock_file
+from reconciler.dependencies.catalog.published import Known, PackageTree, Published, repository_names
 from reconciler.dependencies.dialects import package_id, read_kpt, version_of
 from reconciler.dependencies.dialects.reading import Reading
-from reconciler.dependencies.known import Known, PackageTree, Published
-from reconciler.dependencies.lockfile import LOCKS_DIRECTORY
-from reconciler.dependencies.model import Candidate
+from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, is_lock_file
+from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.git.files import PackageRefusedError

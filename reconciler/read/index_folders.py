@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.dependencies.catalog.published import read_published
 from reconciler.dependencies.dialects import Reading
-from reconciler.dependencies.published import read_published
 from reconciler.errors import Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.ids import Oid

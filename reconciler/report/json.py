@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.dependencies.moves import PinMove
+from reconciler.dependencies.update.changes import PinMove
 from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import (

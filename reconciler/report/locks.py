@@ -5,15 +5,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from reconciler.dependencies.decision import Decision, ScopeDecision
-from reconciler.dependencies.lockfile import (
+from reconciler.dependencies.lock.format import (
     LockChange,
     LockedDependency,
     LockedPackage,
     LockOp,
     Resolution,
 )
-from reconciler.dependencies.solution import Explanation
+from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.update.fleet import Decision, ScopeDecision
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.report.escape import terminal

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from reconciler.dependencies.model import Candidate
+from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.what_if import Prospect, Verdict
 from reconciler.report.escape import terminal
 from reconciler.report.locks import explanation_value

@@ -2,10 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.dependencies.decision import Locked, ScopeDecision
-from reconciler.dependencies.lockfile import Awaits, LockedPackage, OwnedKind, Resolution, Revision
-from reconciler.dependencies.ownership import entries_of, name_of
-from reconciler.dependencies.recording import USER
+from reconciler.dependencies.lock.format import (
+    Awaits,
+    Locked,
+    LockedPackage,
+    OwnedKind,
+    Resolution,
+    Revision,
+    entries_of,
+    name_of,
+)
+from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.update.fleet import ScopeDecision
 
 
 def lifecycle_lines(scope: ScopeDecision) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from reconciler.dependencies.moves import PinMove
+from reconciler.dependencies.update.changes import PinMove
 from reconciler.errors import Exit, worst
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan

@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.dependencies.addresses import repository_names
-from reconciler.dependencies.decider import PLAIN, Wishes
-from reconciler.dependencies.decision import Decision, ScopeDecision, decide, read_locks
+from reconciler.dependencies.catalog.cluster_inputs import Scopes, fleet_of, scopes_of
+from reconciler.dependencies.catalog.index import read_index
+from reconciler.dependencies.catalog.published import Known, repository_names
 from reconciler.dependencies.emit import is_generated
-from reconciler.dependencies.fanout import VARIANT
-from reconciler.dependencies.known import Known
-from reconciler.dependencies.layers import read_index
-from reconciler.dependencies.lockfile import LockedPackage
-from reconciler.dependencies.scopes import Scopes, fleet_of, scopes_of
-from reconciler.dependencies.standing import standing
+from reconciler.dependencies.lock.format import LockedPackage
+from reconciler.dependencies.lock.needed import VARIANT
+from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.update.cluster import PLAIN, Wishes
+from reconciler.dependencies.update.fleet import Decision, ScopeDecision, decide, standing
 from reconciler.errors import Problem
 from reconciler.expand.conditions import VALID
 from reconciler.expand.owners import variant_key

@@ -9,10 +9,9 @@ import orjson
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import Downstream, PackageVariantSpec
-from reconciler.dependencies.decision import Locked
 from reconciler.dependencies.emit import FORMAT, Emission, emit_scope, is_generating
-from reconciler.dependencies.lockfile import LOCKS_DIRECTORY, Resolution
-from reconciler.dependencies.world import World
+from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, Locked, Resolution
+from reconciler.dependencies.model.cluster import World
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid

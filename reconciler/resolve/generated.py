@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.dependencies.addresses import repository_names
-from reconciler.dependencies.decision import Decision
-from reconciler.dependencies.fanout import VARIANT, NeededPackage, Trail, needed_packages
-from reconciler.dependencies.lockfile import LockedInstance, LockedPackage
+from reconciler.dependencies.catalog.published import repository_names
+from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
+from reconciler.dependencies.lock.needed import VARIANT, NeededPackage, Trail, needed_packages
+from reconciler.dependencies.update.fleet import Decision
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.downstreams import check_downstream

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.dependencies.addresses import repository_names
-from reconciler.dependencies.decision import Decision
+from reconciler.dependencies.catalog.published import PackageTree, Published, repository_names
 from reconciler.dependencies.dialects import package_id
-from reconciler.dependencies.fanout import VARIANT
-from reconciler.dependencies.known import PackageTree, Published
-from reconciler.dependencies.model import ApiNeed, Candidate, Need, PackageNeed
+from reconciler.dependencies.lock.needed import VARIANT
+from reconciler.dependencies.model.packages import ApiNeed, Candidate, Need, PackageNeed
+from reconciler.dependencies.update.fleet import Decision
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageState, RepositoryView
 from reconciler.resolve.ownership import find_owner

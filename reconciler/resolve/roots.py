@@ -8,10 +8,11 @@ from typing import NamedTuple
 import orjson
 
 from reconciler.api.porch import PACKAGE_VARIANT
-from reconciler.dependencies.fanout import VARIANT
-from reconciler.dependencies.known import PackageTree, Published
-from reconciler.dependencies.model import Candidate, Dialect, Install, PackageNeed, Pairs, exact
-from reconciler.dependencies.scopes import Asked
+from reconciler.dependencies.catalog.cluster_inputs import Asked
+from reconciler.dependencies.catalog.published import PackageTree, Published
+from reconciler.dependencies.lock.needed import VARIANT
+from reconciler.dependencies.model.installs import Install
+from reconciler.dependencies.model.packages import Candidate, Dialect, PackageNeed, Pairs, exact
 from reconciler.errors import Location
 from reconciler.expand.diff import diff_variants
 from reconciler.expand.variants import Desired, DesiredVariant

@@ -18,28 +18,28 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.cli.main import COLLECT
-from reconciler.dependencies.answer import Answer, OutOfSteps
-from reconciler.dependencies.fleet import Memo, outdated, resolve_fleet
-from reconciler.dependencies.lockfile import lock_of
-from reconciler.dependencies.model import (
+from reconciler.dependencies.lock.format import lock_of
+from reconciler.dependencies.lock.read import choices_of, pins_of
+from reconciler.dependencies.lock.write import resolution_of
+from reconciler.dependencies.model.cluster import Catalogue, Choices, Pin, World, catalogue
+from reconciler.dependencies.model.installs import Install
+from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
-    Install,
     PackageId,
     PackageNeed,
     Requirement,
     version_range,
 )
-from reconciler.dependencies.pose import pose
-from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.relock import choices_of, pins_of
-from reconciler.dependencies.solve import solve
-from reconciler.dependencies.solve.encode import encode
-from reconciler.dependencies.solve.oracle import Oracle
+from reconciler.dependencies.solve.build_problem import pose
+from reconciler.dependencies.solve.problem import Answer, OutOfSteps
+from reconciler.dependencies.solve.sat import solve
+from reconciler.dependencies.solve.sat.formula import encode
+from reconciler.dependencies.solve.sat.solver import Oracle
+from reconciler.dependencies.update.memo import Memo, outdated, resolve_fleet
 from reconciler.dependencies.versions import parse_strict
-from reconciler.dependencies.world import Catalogue, Choices, Pin, World, catalogue
 
 Wish = tuple[str, str]
 

@@ -9,28 +9,20 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.model import (
+from reconciler.dependencies.model.cluster import Choices, Instance, Pin, Slot, SlotKind, World, catalogue
+from reconciler.dependencies.model.installs import Install
+from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
     Ecosystem,
-    Install,
     PackageId,
     PackageNeed,
     Requirement,
     version_range,
 )
-from reconciler.dependencies.resolve import resolve
-from reconciler.dependencies.verify import verify
+from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.versions import parse_strict
-from reconciler.dependencies.world import (
-    Choices,
-    Instance,
-    Pin,
-    Slot,
-    SlotKind,
-    World,
-    catalogue,
-)
 from tests.support.conformance import parameters, root
 
 Index = dict[str, list[tuple[str, dict[str, Any]]]]

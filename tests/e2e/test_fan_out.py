@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.known import Published
+from reconciler.dependencies.catalog.published import Published
 from reconciler.expand import expand
 from reconciler.read.dependencies import read_dependencies
 from reconciler.resolve import close

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import reconciler.dependencies.resolve
+import reconciler.dependencies.solve.resolve
 import reconciler.report.locks
 import reconciler.run  # noqa: F401 - these are imported once, before forking
 from reconciler.cli import lock, main  # noqa: F401 - and so are these

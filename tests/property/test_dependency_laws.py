@@ -6,17 +6,16 @@ from random import Random
 
 import pytest
 
-from reconciler.dependencies.answer import Answer, Unsatisfiable
-from reconciler.dependencies.fleet import input_digest
-from reconciler.dependencies.lockfile import record_bytes
-from reconciler.dependencies.pose import pose
-from reconciler.dependencies.question import restrict
-from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.relock import choices_of, pins_of
-from reconciler.dependencies.resolve import resolve
-from reconciler.dependencies.solve import solve
-from reconciler.dependencies.verify import verify
-from reconciler.dependencies.world import Pin, catalogue
+from reconciler.dependencies.lock.format import record_bytes
+from reconciler.dependencies.lock.read import choices_of, pins_of
+from reconciler.dependencies.lock.write import resolution_of
+from reconciler.dependencies.model.cluster import Pin, catalogue
+from reconciler.dependencies.solve.build_problem import pose
+from reconciler.dependencies.solve.problem import Answer, Unsatisfiable, restrict
+from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.solve.sat import solve
+from reconciler.dependencies.solve.verify import verify
+from reconciler.dependencies.update.memo import input_digest
 from tests.bench import bench_resolver as bench
 from tests.support.dependency_worlds import RULES, shared_world, small_world
 from tests.support.exhaustive import answers, canonical

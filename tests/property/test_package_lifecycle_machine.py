@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from reconciler.dependencies.decision import Decision, Locked
-from reconciler.dependencies.lockfile import Revision
-from reconciler.dependencies.model import UNSAID, Actions, RevisionPolicy, RevisionWish
-from reconciler.dependencies.ownership import entries_of
+from reconciler.dependencies.lock.format import Locked, Revision, entries_of
+from reconciler.dependencies.model.installs import RevisionPolicy, RevisionWish
+from reconciler.dependencies.model.packages import UNSAID, Actions
+from reconciler.dependencies.update.fleet import Decision
 from tests.support.package_life import NOTHING, Life
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))

@@ -2,27 +2,22 @@
 
 import textwrap
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from reconciler.dependencies.dialects import read_bundle, read_kpt, read_manifest, read_meta
 from reconciler.dependencies.dialects.reading import Reading
-from reconciler.dependencies.model import (
-    Candidate,
-    Ecosystem,
-    Gvk,
-    Install,
-    Interface,
-    PackageId,
-    Platform,
-)
-from reconciler.dependencies.resolve import resolve
-from reconciler.dependencies.solution import Solution
+from reconciler.dependencies.model.cluster import Choices, Installed, Presence, World, catalogue
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Platform
+from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.solve.solution import Solution
 from reconciler.dependencies.versions import Policy, parse_loose
-from reconciler.dependencies.world import Choices, Installed, Presence, World, catalogue
 from reconciler.errors import Location
 from reconciler.inventory import Source
+
+if TYPE_CHECKING:
+    from reconciler.dependencies.model.installs import Install
 
 FILE = "config/cluster.yaml"
 

@@ -2,13 +2,25 @@
 
 from random import Random
 
-from reconciler.dependencies.model import (
+from reconciler.dependencies.model.cluster import (
+    Choices,
+    Installed,
+    Instance,
+    LockedChoice,
+    Pin,
+    Presence,
+    Slot,
+    SlotKind,
+    World,
+    catalogue,
+)
+from reconciler.dependencies.model.installs import Install
+from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
-    Install,
     InstallationType,
     Interface,
     InterfaceNeed,
@@ -22,18 +34,6 @@ from reconciler.dependencies.model import (
     version_range,
 )
 from reconciler.dependencies.versions import parse_loose, parse_strict
-from reconciler.dependencies.world import (
-    Choices,
-    Installed,
-    Instance,
-    LockedChoice,
-    Pin,
-    Presence,
-    Slot,
-    SlotKind,
-    World,
-    catalogue,
-)
 
 RULES = (
     "or",

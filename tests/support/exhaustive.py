@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reconciler.dependencies.answer import Answer
-from reconciler.dependencies.model import PackageNeed
-from reconciler.dependencies.question import PRESENT, Demand, Fact, Question, Way
-from reconciler.dependencies.world import Instance
+from reconciler.dependencies.model.cluster import Instance
+from reconciler.dependencies.model.packages import PackageNeed
+from reconciler.dependencies.solve.problem import PRESENT, Answer, Demand, Fact, Question, Way
 
 
 @dataclass(frozen=True)

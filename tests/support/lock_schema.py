@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from reconciler.dependencies.lockfile import LockChange, LockedPackage, LockOp, OwnedKind, Revision
+from reconciler.dependencies.lock.format import LockChange, LockedPackage, LockOp, OwnedKind, Revision
 from reconciler.plan.changes import PinChange
 
 FILE = Path(__file__).resolve().parents[2] / "docs/lock.schema.json"

@@ -3,29 +3,27 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.dependencies.decider import Wishes
-from reconciler.dependencies.decision import Decision, Locked, decide, read_locks
-from reconciler.dependencies.lockfile import PackageLock, Resolution, Revision
-from reconciler.dependencies.model import (
+from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.lock.format import Locked, PackageLock, Resolution, Revision, entries_of
+from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.model.cluster import World, catalogue
+from reconciler.dependencies.model.installs import Install, RevisionPolicy, RevisionWish
+from reconciler.dependencies.model.packages import (
     UNSAID,
     Actions,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
-    Install,
     PackageId,
     PackageNeed,
     Requirement,
-    RevisionPolicy,
-    RevisionWish,
     exact,
     version_range,
 )
-from reconciler.dependencies.ownership import entries_of
-from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.update.cluster import Wishes
+from reconciler.dependencies.update.fleet import Decision, decide
 from reconciler.dependencies.versions import parse_loose
-from reconciler.dependencies.world import World, catalogue
 from reconciler.errors import Location
 
 CLUSTER = "one"

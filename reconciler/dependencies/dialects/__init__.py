@@ -1,13 +1,18 @@
-"""Adapters: the manifests of four ecosystems, as they are, into one model."""
+"""Read the manifests of four ecosystems into one model."""
 
 from collections.abc import Iterator, Mapping
 
 from reconciler.api.keys import DEPENDENCY, INSTALLATION, check_keys, check_mapping
 from reconciler.api.validation import Fault
 from reconciler.dependencies.dialects import carvel, crossplane
-from reconciler.dependencies.dialects.carvel import read_carvel, read_package
+from reconciler.dependencies.dialects.carvel import (
+    package_id,
+    read_carvel,
+    read_kpt,
+    read_package,
+    version_of,
+)
 from reconciler.dependencies.dialects.crossplane import read_crossplane, read_lock, read_meta
-from reconciler.dependencies.dialects.kpt import package_id, read_kpt, version_of
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
 from reconciler.dependencies.dialects.reading import Document, Notes, Reading, named
 from reconciler.ids import group_of

@@ -1,4 +1,4 @@
-"""Carvel's manifests, in both spellings of the dependency proposal, into the model."""
+"""Read the manifests of Carvel and kpt packages, in both spellings of the dependency proposal."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,36 +8,42 @@ import orjson
 
 from reconciler.api import carvel as api
 from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, annotations, named
-from reconciler.dependencies.model import (
+from reconciler.dependencies.model.installs import Install, Override, Values
+from reconciler.dependencies.model.packages import (
     UNSAID,
     ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
-    Install,
     InstallationType,
     Need,
-    Override,
     PackageId,
     PackageNeed,
     Pairs,
     Platform,
     PlatformNeed,
     Requirement,
-    Values,
 )
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
+
+
 WITHDRAWN = "reconciler.dev/withdrawn"
+
+
 _DOWNGRADABLE = "packaging.carvel.dev/downgradable"
+
+
 _IGNORE = {
     "packaging.carvel.dev/ignore-kubernetes-version-selection": Platform.KUBERNETES,
     "packaging.carvel.dev/ignore-kapp-controller-version-selection": Platform.KAPP_CONTROLLER,
 }
+
+
 _ONE_OF = ("package", "gvk", "or")
 
 
@@ -279,3 +285,26 @@ def _corrected(one: Any, path: Path, notes: Notes) -> Any:
     notes.warn((*path, "versionSelection"), "contraints is read as constraints", hint="Correct the spelling")
     spelled = {"constraints" if key == "contraints" else key: value for key, value in selection.items()}
     return {**one, "versionSelection": spelled}
+
+
+def read_kpt(document: Document, source: Source, *, repository: str, path: str, revision: str) -> Reading:
+    """Read the `Package` manifest of one published revision of a kpt package. Total.
+
+    `repository` is a normalised URL and `path` the package's directory; its identity is both
+    together, and `spec.refName` is a further name of it. The version is the tag's: what the
+    manifest says of its own version is advisory, so a copy of it in a later revision does no harm.
+    """
+    spec = document.get("spec")
+    tagged = {**document, "spec": {**spec, "version": revision}} if isinstance(spec, dict) else document
+    return read_package(tagged, source, dialect=Dialect.KPT, id_=package_id(repository, path))
+
+
+def package_id(repository: str, path: str) -> PackageId:
+    """Return the identity of a kpt package."""
+    return PackageId(Ecosystem.KPT, f"{repository}//{path.strip('/')}")
+
+
+def version_of(tag: str) -> str:
+    """Return the version that a tag of a package stands for: Porch's `vN` counts as `N.0.0`."""
+    number = tag.removeprefix("v")
+    return f"{number}.0.0" if number.isdigit() else number

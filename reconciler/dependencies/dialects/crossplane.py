@@ -1,4 +1,4 @@
-"""Crossplane's package manifests, of today and of its packages-v2 design, into the model."""
+"""Read Crossplane's package manifests, of today and of the packages-v2 design."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,22 +9,20 @@ import orjson
 
 from reconciler.api import crossplane as api
 from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, annotations, named
-from reconciler.dependencies.model import (
+from reconciler.dependencies.model.installs import Install, RevisionPolicy, RevisionWish
+from reconciler.dependencies.model.packages import (
     UNSAID,
     ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
-    Install,
     PackageId,
     PackageNeed,
     Pairs,
     Platform,
     PlatformNeed,
     Requirement,
-    RevisionPolicy,
-    RevisionWish,
     VersionRange,
     exact,
 )

@@ -1,4 +1,4 @@
-"""Porter's bundles and installations, in every generation of their dependencies, into the model."""
+"""Read Porter's bundles and installations, in every generation of their dependencies."""
 
 import hashlib
 import re
@@ -11,12 +11,12 @@ import orjson
 from reconciler.api import porter as api
 from reconciler.dependencies.dialects.crossplane import parse_image
 from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, named
-from reconciler.dependencies.model import (
+from reconciler.dependencies.model.installs import Install
+from reconciler.dependencies.model.packages import (
     Actions,
     Candidate,
     Dialect,
     Ecosystem,
-    Install,
     Interface,
     InterfaceNeed,
     Need,

@@ -1,4 +1,4 @@
-"""What reading one manifest yields: model entities, what is wrong with it, what was taken to be meant."""
+"""Result of parsing one manifest: entities, errors and normalization warnings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,14 +7,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from reconciler.api.validation import parse_model
-from reconciler.dependencies.model import (
-    Candidate,
-    Dialect,
-    Install,
-    RevisionWish,
-    VersionRange,
-    version_range,
-)
+from reconciler.dependencies.model.installs import Install, RevisionWish
+from reconciler.dependencies.model.packages import Candidate, Dialect, VersionRange, version_range
 from reconciler.dependencies.versions import Prereleases, VersionError, doubts
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source

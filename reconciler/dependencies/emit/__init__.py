@@ -1,16 +1,12 @@
-"""From the lock of a cluster to the manifests that each ecosystem's own controllers apply."""
+"""Generate the manifests of a cluster from its lock, for the controllers of each ecosystem."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.dependencies.decision import Locked
 from reconciler.dependencies.dialects.crossplane import parse_image
-from reconciler.dependencies.emit.carvel import emit_carvel
-from reconciler.dependencies.emit.crossplane import emit_crossplane, to_run
 from reconciler.dependencies.emit.generated import Family, Generated, ObjectRef, names_taken
-from reconciler.dependencies.emit.porter import emit_porter
-from reconciler.dependencies.emit.signature import (
+from reconciler.dependencies.emit.header import (
     NEEDED_BY,
     OWNER,
     is_generated,
@@ -19,10 +15,11 @@ from reconciler.dependencies.emit.signature import (
     sign,
     was_generated,
 )
-from reconciler.dependencies.lockfile import LockedPackage
-from reconciler.dependencies.model import Ecosystem
-from reconciler.dependencies.recording import USER
-from reconciler.dependencies.world import World
+from reconciler.dependencies.emit.manifests import emit_carvel, emit_crossplane, emit_porter, to_run
+from reconciler.dependencies.lock.format import Locked, LockedPackage
+from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.model.cluster import World
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 

@@ -1,19 +1,23 @@
-"""What has to be generated: packages that somebody needs and nobody wrote a manifest for, and who asked."""
+"""List the manifests to generate: packages that others need and no user declares."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import orjson
 
-from reconciler.dependencies.emit.names import bundle_name
-from reconciler.dependencies.lockfile import LockedInstance, LockedPackage
-from reconciler.dependencies.model import Ecosystem, Install, Values
-from reconciler.dependencies.recording import USER
+from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
+from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.model.cluster import SlotKind
+from reconciler.dependencies.model.installs import Install, Values
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 
 CARVEL_KIND, PORTER_KIND = "PackageInstall", "Installation"
+
+
 PASSED_DOWN = {
     "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),
     "Provider": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
@@ -216,3 +220,37 @@ def names_taken(
         message = f"{one.ref} would have to be {one.package.instance.name}, but that name is {rival}'s"
         hint = f"Write a manifest for {one.package.instance.name} under another name; it is used then."
         yield one, Problem(where, Reason.NAME_TAKEN, message, hint, str(one.ref))
+
+
+_SUFFIX = 6
+
+
+_INPUTS = "inputs="
+
+
+def bundle_name(instance: LockedInstance) -> str:
+    """Return the name of a bundle's installation: `<parent>-<alias>` for one parent's own.
+
+    A shared one is called by its group and its bundle, so that it keeps its name whoever comes
+    and goes; labels and inputs that tell two of them apart are told by a few digits of their digest.
+    """
+    slot = instance.slot
+    if slot.kind == SlotKind.FOR:
+        return "-".join(slot.path)
+    group, words = sharing(instance)
+    inputs = slot.path[-1:] if slot.path and slot.path[-1].startswith(_INPUTS) else ()
+    parts = [group, instance.name.rpartition("/")[2]]
+    if words or inputs:
+        text = orjson.dumps([sorted(words.items()), *inputs])
+        parts.append(hashlib.sha256(text).hexdigest()[:_SUFFIX])
+    return "-".join(part for part in parts if part)
+
+
+def sharing(instance: LockedInstance) -> tuple[str, dict[str, str]]:
+    """Return the sharing group and the labels that a shared instance is found by."""
+    if instance.slot.kind != SlotKind.SHARED:
+        return "", {}
+    path = instance.slot.path
+    group = path[0] if path and "=" not in path[0] else ""
+    words = [word.partition("=") for word in path[bool(group) :] if not word.startswith(_INPUTS)]
+    return group, {name: value for name, _, value in sorted(words)}

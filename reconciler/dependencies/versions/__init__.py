@@ -1,15 +1,11 @@
-"""Versions and constraints: one type, the grammar of each dialect, and what to prefer."""
+"""Versions and constraints: one type, the grammar of each dialect, and preferences."""
 
 from reconciler.dependencies.versions import carvel, masterminds
-from reconciler.dependencies.versions.choose import Policy, Prereleases, choose, rank
+from reconciler.dependencies.versions.carvel import CarvelSelection, Prereleases
 from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Op, Wildcard
-from reconciler.dependencies.versions.doubts import doubts
-from reconciler.dependencies.versions.select import (
-    CarvelSelection,
-    select_carvel,
-    select_crossplane,
-    select_porter,
-)
+from reconciler.dependencies.versions.lint import doubts
+from reconciler.dependencies.versions.preference import Policy, choose, rank
+from reconciler.dependencies.versions.select import select_carvel, select_crossplane, select_porter
 from reconciler.dependencies.versions.version import (
     Version,
     VersionError,

@@ -1,10 +1,27 @@
-"""The range grammar of Carvel, which is blang/semver's with build metadata in the order."""
+"""Version ranges and version selections of Carvel: blang's grammar, with build metadata in the order."""
 
 import functools
 import re
+from typing import NamedTuple
 
-from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Op
-from reconciler.dependencies.versions.version import VersionError, parse_strict
+from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Group, Op
+from reconciler.dependencies.versions.version import Version, VersionError, parse_strict
+
+Prereleases = tuple[str, ...] | None
+"""Carvel's choice of pre-releases: None keeps none, empty keeps all, words keep those that contain one."""
+
+
+def keeps_prerelease(version: Version, prereleases: Prereleases) -> bool:
+    """Whether Carvel's choice of pre-releases keeps this version; releases always stay.
+
+    Source: vendir versions/versions.go, FilterPrereleases.
+    """
+    if version.is_release:
+        return True
+    if prereleases is None:
+        return False
+    return not prereleases or any(word and word in version.prerelease for word in prereleases)
+
 
 _SPELLINGS = {
     "": Op.EQ,
@@ -12,8 +29,14 @@ _SPELLINGS = {
     "!": Op.NE,
     **{op.value: op for op in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)},
 }
+
+
 _BOUND = re.compile(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
+
+
 _CORE = re.compile(r"[^-+]*")
+
+
 _WHOLE_CORE = 3
 
 
@@ -116,3 +139,36 @@ def _ceiling(text: str, bound: str, floor: str) -> str:
         raise VersionError(f"{text!r}: {bound!r} is not a version")
     parts[open_at] = str(int(parts[open_at]) + 1)
     return ".".join(parts)
+
+
+class CarvelSelection(NamedTuple):
+    """Carvel's `versionSelection`: a range (empty: no filter) and which pre-releases stay."""
+
+    constraints: str = ""
+    prereleases: Prereleases = None
+
+    def keeps(self, version: Version) -> bool:
+        """Whether this selection admits `version`.
+
+        An exact constraint on a pre-release admits that pre-release without a word about it.
+
+        Raises:
+            VersionError: The range does not parse.
+
+        Source: kapp-controller pkg/packageinstall, GetBestMatchingPackage.
+        """
+        if not self.constraints:
+            return keeps_prerelease(version, self.prereleases)
+        constraint = parse(self.constraints)
+        if not constraint.allows(version):
+            return False
+        if version.is_release or keeps_prerelease(version, self.prereleases):
+            return True
+        return self.prereleases is None and _is_one_prerelease(constraint.groups)
+
+
+def _is_one_prerelease(groups: tuple[Group, ...]) -> bool:
+    if len(groups) != 1 or len(groups[0]) != 1:
+        return False
+    part = groups[0][0]
+    return part.op is Op.EQ and bool(part.bound.prerelease)

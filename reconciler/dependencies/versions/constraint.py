@@ -1,4 +1,4 @@
-"""A parsed constraint: groups of comparators, any group of which may hold."""
+"""A parsed constraint: alternatives of comparators that must all hold."""
 
 import operator
 from collections.abc import Callable

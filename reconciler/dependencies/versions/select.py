@@ -1,45 +1,11 @@
 """How each dialect picks one of the published versions, from texts to a text."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from reconciler.dependencies.versions import carvel, masterminds
-from reconciler.dependencies.versions.choose import Policy, Prereleases, choose, keeps_prerelease
-from reconciler.dependencies.versions.constraint import Group, Op
+from reconciler.dependencies.versions import masterminds
+from reconciler.dependencies.versions.carvel import CarvelSelection
+from reconciler.dependencies.versions.preference import Policy, choose
 from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
-
-
-class CarvelSelection(NamedTuple):
-    """Carvel's `versionSelection`: a range (empty: no filter) and which pre-releases stay."""
-
-    constraints: str = ""
-    prereleases: Prereleases = None
-
-    def keeps(self, version: Version) -> bool:
-        """Whether this selection admits `version`.
-
-        An exact constraint on a pre-release admits that pre-release without a word about it.
-
-        Raises:
-            VersionError: The range does not parse.
-
-        Source: kapp-controller pkg/packageinstall, GetBestMatchingPackage.
-        """
-        if not self.constraints:
-            return keeps_prerelease(version, self.prereleases)
-        constraint = carvel.parse(self.constraints)
-        if not constraint.allows(version):
-            return False
-        if version.is_release or keeps_prerelease(version, self.prereleases):
-            return True
-        return self.prereleases is None and _is_one_prerelease(constraint.groups)
-
-
-def _is_one_prerelease(groups: tuple[Group, ...]) -> bool:
-    if len(groups) != 1 or len(groups[0]) != 1:
-        return False
-    part = groups[0][0]
-    return part.op is Op.EQ and bool(part.bound.prerelease)
 
 
 def select_carvel(texts: Iterable[str], selection: CarvelSelection) -> str | None:

@@ -1,4 +1,4 @@
-"""One version type: what the author wrote, with SemVer's precedence and Carvel's order of builds."""
+"""One version type: the original spelling, SemVer's precedence and Carvel's order of builds."""
 
 import functools
 import re

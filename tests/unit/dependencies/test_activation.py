@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.activation import Asked, History, propose, revision_name, settle
-from reconciler.dependencies.lockfile import DesiredState, Revision
-from reconciler.dependencies.model import RevisionWish
+from reconciler.dependencies.lock.format import DesiredState, Revision
+from reconciler.dependencies.model.installs import RevisionWish
+from reconciler.dependencies.revisions.reconcile import Asked, History, propose, revision_name, settle
 
 DIGESTS = {number: f"sha256:{number}" + "0" * 63 for number in range(1, 10)}
 AUTOMATIC = Asked("Provider/aws", "x.io/aws:v1", DIGESTS[1])

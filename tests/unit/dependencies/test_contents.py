@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from reconciler.dependencies.contents import compositions_of, kinds_of
-from reconciler.dependencies.model import Gvk
+from reconciler.dependencies.catalog.published import compositions_of, kinds_of
+from reconciler.dependencies.model.packages import Gvk
 
 XRD: dict[str, Any] = {
     "kind": "CompositeResourceDefinition",

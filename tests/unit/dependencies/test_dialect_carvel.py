@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.dependencies.dialects.carvel import read_carvel
-from reconciler.dependencies.dialects.kpt import package_id, read_kpt, version_of
+from reconciler.dependencies.dialects.carvel import package_id, read_carvel, read_kpt, version_of
 from reconciler.dependencies.dialects.reading import Reading
-from reconciler.dependencies.model import (
+from reconciler.dependencies.model.installs import Install
+from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
-    Install,
     InstallationType,
     PackageId,
     PackageNeed,

@@ -15,16 +15,8 @@ from reconciler.dependencies.dialects.crossplane import (
     rewritten,
 )
 from reconciler.dependencies.dialects.reading import Reading
-from reconciler.dependencies.model import (
-    ApiNeed,
-    Ecosystem,
-    Gvk,
-    PackageId,
-    PackageNeed,
-    Platform,
-    RevisionPolicy,
-    RevisionWish,
-)
+from reconciler.dependencies.model.installs import RevisionPolicy, RevisionWish
+from reconciler.dependencies.model.packages import ApiNeed, Ecosystem, Gvk, PackageId, PackageNeed, Platform
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location
 from reconciler.inventory import Source

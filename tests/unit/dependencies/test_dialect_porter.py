@@ -7,7 +7,7 @@ import yaml
 
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
 from reconciler.dependencies.dialects.reading import Reading
-from reconciler.dependencies.model import (
+from reconciler.dependencies.model.packages import (
     Actions,
     Candidate,
     Ecosystem,

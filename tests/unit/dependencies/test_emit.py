@@ -5,13 +5,19 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.decision import Locked
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.emit import Emission, emit_scope, is_generated, is_untouched
-from reconciler.dependencies.lockfile import DesiredState, LockScope, PackageLock, Revision, lock_of
-from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.resolve import resolve
-from reconciler.dependencies.world import World
+from reconciler.dependencies.lock.format import (
+    DesiredState,
+    Locked,
+    LockScope,
+    PackageLock,
+    Revision,
+    lock_of,
+)
+from reconciler.dependencies.lock.write import resolution_of
+from reconciler.dependencies.model.cluster import World
+from reconciler.dependencies.solve.resolve import resolve
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from reconciler.krm.yaml import load_documents

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
-from reconciler.dependencies.decision import Locked, Locks, decide, read_locks
-from reconciler.dependencies.fleet import outdated
-from reconciler.dependencies.lockfile import Awaits, LockScope, record_bytes
-from reconciler.dependencies.model import RevisionPolicy, RevisionWish
-from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.lock.format import Awaits, Locked, LockScope, record_bytes
+from reconciler.dependencies.lock.read import Locks, read_locks
+from reconciler.dependencies.model.installs import RevisionPolicy, RevisionWish
+from reconciler.dependencies.update.fleet import decide
+from reconciler.dependencies.update.memo import outdated
 from reconciler.reasons import Reason
 from tests.support.package_life import Life, digest, source
 

@@ -4,21 +4,21 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.answer import OutOfSteps
-from reconciler.dependencies.model import (
+from reconciler.dependencies.model.cluster import Choices, Instance, Pin, Slot, SlotKind, World, catalogue
+from reconciler.dependencies.model.installs import Install
+from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
     Ecosystem,
-    Install,
     PackageId,
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.pose import pose
-from reconciler.dependencies.resolve import resolve
-from reconciler.dependencies.solve import solve
+from reconciler.dependencies.solve.build_problem import pose
+from reconciler.dependencies.solve.problem import OutOfSteps
+from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.versions import parse_strict
-from reconciler.dependencies.world import Choices, Instance, Pin, Slot, SlotKind, World, catalogue
 from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (
     FILE,

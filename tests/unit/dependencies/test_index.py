@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from reconciler.dependencies.index import Defaults, Index, add_package, list_packages, remove_package
-from reconciler.dependencies.model import Candidate, Ecosystem, Interface, PackageId
+from reconciler.dependencies.catalog.index import Defaults, Index, add_package, list_packages, remove_package
+from reconciler.dependencies.model.cluster import catalogue
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Interface, PackageId
 from reconciler.dependencies.versions import parse_loose
-from reconciler.dependencies.world import catalogue
 
 HELM = PackageId(Ecosystem.BUNDLE, "r.io/helm-mysql")
 AZURE = PackageId(Ecosystem.BUNDLE, "r.io/azure-mysql")

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.decision import decide, read_locks
+from reconciler.dependencies.catalog.cluster_inputs import Scopes
 from reconciler.dependencies.dialects.porter import read_bundle
-from reconciler.dependencies.resolve import resolve
-from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.update.fleet import decide
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source
 from reconciler.reasons import Reason

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.decision import BrokenLockError, Locked, check
-from reconciler.dependencies.invariants import breaches, breaches_of_step, generation_breach
-from reconciler.dependencies.lockfile import (
+from reconciler.dependencies.lock.format import (
     DesiredState,
+    Locked,
     LockedInstance,
     LockedPackage,
     LockedSlot,
@@ -16,6 +15,13 @@ from reconciler.dependencies.lockfile import (
     PackageLock,
     Resolution,
     Revision,
+)
+from reconciler.dependencies.lock.invariants import (
+    BrokenLockError,
+    breaches,
+    breaches_of_step,
+    check,
+    generation_breach,
 )
 
 AWS = LockedInstance(ecosystem="xpkg", name="x.io/aws", slot=LockedSlot(kind="cluster"))

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.decider import PLAIN, Wishes
-from reconciler.dependencies.decision import Decision, Locked, decide, read_locks
-from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.lock.format import Locked
+from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.update.cluster import PLAIN, Wishes
+from reconciler.dependencies.update.fleet import Decision, decide
 from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (
     bundle,

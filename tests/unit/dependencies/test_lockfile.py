@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import orjson
 
+from reconciler.dependencies.catalog.cluster_inputs import imported_pins
 from reconciler.dependencies.dialects import read_lock
-from reconciler.dependencies.establish import Before, establish
-from reconciler.dependencies.fleet import Memo, input_digest, outdated, resolve_fleet
-from reconciler.dependencies.lockfile import (
+from reconciler.dependencies.lock.format import (
     LockChange,
     LockOp,
     PackageLock,
@@ -18,11 +17,13 @@ from reconciler.dependencies.lockfile import (
     record_bytes,
     resolution_path,
 )
-from reconciler.dependencies.model import Ecosystem, PackageId
-from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.relock import choices_of, imported_pins, pins_of
-from reconciler.dependencies.resolve import resolve
-from reconciler.dependencies.world import World, catalogue
+from reconciler.dependencies.lock.read import choices_of, pins_of
+from reconciler.dependencies.lock.write import resolution_of
+from reconciler.dependencies.model.cluster import World, catalogue
+from reconciler.dependencies.model.packages import Ecosystem, PackageId
+from reconciler.dependencies.revisions.reconcile import Before, establish
+from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.update.memo import Memo, input_digest, outdated, resolve_fleet
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of

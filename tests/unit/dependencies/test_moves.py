@@ -1,10 +1,10 @@
 """What moves in a fleet, and the reason that a reviewer reads beside each pin."""
 
-from reconciler.dependencies.decision import Decision, Locked, ScopeDecision
-from reconciler.dependencies.lockfile import LockOp, lock_of
-from reconciler.dependencies.moves import object_moves, pin_moves
-from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.resolve import resolve
+from reconciler.dependencies.lock.format import Locked, LockOp, lock_of
+from reconciler.dependencies.lock.write import resolution_of
+from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.update.changes import object_moves, pin_moves
+from reconciler.dependencies.update.fleet import Decision, ScopeDecision
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.text import assert_lines
 

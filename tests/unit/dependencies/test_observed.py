@@ -3,10 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from reconciler.dependencies.decision import decide, read_locks
-from reconciler.dependencies.lockfile import Revision
-from reconciler.dependencies.observed import revisions_of
-from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.catalog.cluster_state import revisions_of
+from reconciler.dependencies.lock.format import Revision
+from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.model.cluster import ObservedRevision
+from reconciler.dependencies.update.fleet import decide
 from reconciler.errors import Location
 from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.package_life import Life, digest
@@ -27,7 +29,7 @@ def shown(
     )
 
 
-def observed(*objects: SnapshotObject) -> tuple[Revision, ...]:
+def observed(*objects: SnapshotObject) -> tuple[ObservedRevision, ...]:
     key = ("pkg.crossplane.io", "ProviderRevision")
     return revisions_of(replace(Snapshot(), objects={key: objects}))
 
@@ -36,10 +38,14 @@ def told(revisions: tuple[Revision, ...]) -> list[str]:
     return [f"{one.revision} {one.name} {one.desired_state}" for one in revisions]
 
 
+def numbers(revisions: tuple[ObservedRevision, ...]) -> list[tuple[int, str, bool]]:
+    return [(revision.number, revision.name, revision.is_active) for revision in revisions]
+
+
 def test_a_revision_keeps_its_name_number_and_content() -> None:
     (one,) = observed(shown("aws-f00ba4", 7, "Active", f"x.io/aws:v1.0.0@{digest('aws', 1)}"))
 
-    assert (one.package, one.name, one.revision, one.is_active) == ("Provider/aws", "aws-f00ba4", 7, True)
+    assert (one.package, one.name, one.number, one.is_active) == ("Provider/aws", "aws-f00ba4", 7, True)
     assert (one.image, one.digest) == ("x.io/aws:v1.0.0", digest("aws", 1))
 
 
@@ -52,9 +58,10 @@ def test_what_cannot_be_is_brought_in_order_and_what_is_none_is_left_out() -> No
         shown("e", 4, package=""),
     )
 
-    assert told(observed(*several)) == ["1 a Active", "2 c Inactive"]
-    assert told(observed(*reversed(several))) == ["1 a Active", "2 c Inactive"]
-    assert told(observed(shown("a", 1, "Active"), shown("b", 2, "Active"))) == ["1 a Inactive", "2 b Active"]
+    assert numbers(observed(*several)) == [(1, "a", True), (2, "c", False)]
+    assert numbers(observed(*reversed(several))) == [(1, "a", True), (2, "c", False)]
+    twice = observed(shown("a", 1, "Active"), shown("b", 2, "Active"))
+    assert numbers(twice) == [(1, "a", False), (2, "b", True)]
 
 
 def test_the_first_lock_goes_on_from_what_the_cluster_shows_and_later_ones_do_not() -> None:

@@ -2,8 +2,8 @@
 
 from itertools import permutations
 
-from reconciler.dependencies.lockfile import OwnedKind
-from reconciler.dependencies.ownership import Claimant, Ledger, Refusal, Thing, hand_over, refusals
+from reconciler.dependencies.lock.format import OwnedKind
+from reconciler.dependencies.revisions.ownership import Claimant, Ledger, Refusal, Thing, hand_over, refusals
 
 X, Y, Z = (Thing(is_composition=False, name=f"{name}.io") for name in ("X", "Y", "Z"))
 COMPOSITION = Thing(is_composition=True, name="network")

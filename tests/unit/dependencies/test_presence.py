@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from reconciler.dependencies.contents import crd_apis
+from reconciler.dependencies.catalog.cluster_state import chosen_before, packages_of, presence_of
+from reconciler.dependencies.catalog.published import crd_apis
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.model import Ecosystem, Gvk, PackageId
-from reconciler.dependencies.presence import chosen_before, packages_of, presence_of
-from reconciler.dependencies.world import Presence
+from reconciler.dependencies.model.cluster import Presence
+from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.errors import Location
 from reconciler.ids import GroupKind
 from reconciler.inventory import Source

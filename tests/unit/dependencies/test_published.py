@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from reconciler.dependencies.model import Ecosystem, Gvk, PackageId
-from reconciler.dependencies.published import read_published
+from reconciler.dependencies.catalog.published import read_published
+from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from reconciler.reasons import Reason

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from reconciler.dependencies.decider import Wishes
-from reconciler.dependencies.decision import Decision, Locks, decide, is_lock_file, read_locks
-from reconciler.dependencies.layers import PublishedIndex, read_index
-from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.scopes import Fleet, Scopes, choices_of, scopes_of
+from reconciler.dependencies.catalog.cluster_inputs import Fleet, Scopes, choices_of, scopes_of
+from reconciler.dependencies.catalog.index import PublishedIndex, read_index
+from reconciler.dependencies.lock.format import is_lock_file
+from reconciler.dependencies.lock.read import Locks, read_locks
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
+from reconciler.dependencies.update.cluster import Wishes
+from reconciler.dependencies.update.fleet import Decision, decide
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location, UsageError
 from reconciler.inventory import FoundDocument, Source

@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from reconciler.dependencies.decision import Decision, Locks, decide
-from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.lock.read import Locks
+from reconciler.dependencies.model.cluster import World
 from reconciler.dependencies.status import owners_in, status_files
-from reconciler.dependencies.world import World
+from reconciler.dependencies.update.fleet import Decision, decide
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 
 PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.establish import Before, establish
-from reconciler.dependencies.lockfile import Resolution, record_bytes
-from reconciler.dependencies.model import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.recording import resolution_of
-from reconciler.dependencies.relock import pins_of
-from reconciler.dependencies.resolve import resolve
+from reconciler.dependencies.lock.format import Resolution, record_bytes
+from reconciler.dependencies.lock.read import pins_of
+from reconciler.dependencies.lock.write import resolution_of
+from reconciler.dependencies.model.cluster import Choices, LockedChoice, catalogue
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
+from reconciler.dependencies.revisions.reconcile import Before, establish
+from reconciler.dependencies.solve.resolve import resolve
 from reconciler.dependencies.versions import parse_loose
-from reconciler.dependencies.world import Choices, LockedChoice, catalogue
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,

@@ -20,7 +20,7 @@ from reconciler.dependencies.versions import (
     select_crossplane,
     select_porter,
 )
-from reconciler.dependencies.versions.doubts import only_prereleases, only_with_build
+from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
 
 
 class Doubt(NamedTuple):

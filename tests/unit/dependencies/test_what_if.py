@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.decision import Decision, Locks, decide
-from reconciler.dependencies.fleet import Memo
-from reconciler.dependencies.scopes import Scopes
+from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.lock.read import Locks
+from reconciler.dependencies.model.cluster import World, catalogue
+from reconciler.dependencies.update.fleet import Decision, decide
+from reconciler.dependencies.update.memo import Memo
 from reconciler.dependencies.versions import VersionError
 from reconciler.dependencies.what_if import Prospect, Verdict, imagine, read_imagined, what_if
-from reconciler.dependencies.world import World, catalogue
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from tests.support.dependency_manifests import (

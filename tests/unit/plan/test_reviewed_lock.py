@@ -7,15 +7,15 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.dependencies.decision import Decision, Locked, ScopeDecision
-from reconciler.dependencies.lockfile import (
+from reconciler.dependencies.lock.format import (
+    Locked,
     LockedInstance,
     LockedPackage,
     LockedSlot,
     Resolution,
     lock_of,
 )
-from reconciler.dependencies.standing import standing
+from reconciler.dependencies.update.fleet import Decision, ScopeDecision, standing
 from reconciler.expand import expand
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import ReviewedLock

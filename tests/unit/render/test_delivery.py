@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.dependencies.emit.signature import sign
+from reconciler.dependencies.emit.header import sign
 from reconciler.objects import File, Files
 from reconciler.render.delivery import bring
 

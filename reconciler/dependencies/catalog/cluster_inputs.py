@@ -1,0 +1,268 @@
+"""Assign every manifest to its cluster and collect the inputs of each cluster."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from reconciler.dependencies.catalog.cluster_state import (
+    chosen_before,
+    packages_of,
+    presence_of,
+    revisions_of,
+)
+from reconciler.dependencies.catalog.index import PublishedIndex
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.dialects.reading import annotations, named
+from reconciler.dependencies.model.cluster import (
+    Catalogue,
+    Choices,
+    Instance,
+    Pin,
+    Slot,
+    SlotKind,
+    World,
+    catalogue,
+)
+from reconciler.dependencies.model.installs import Install, RevisionWish
+from reconciler.dependencies.model.packages import Candidate, Ecosystem
+from reconciler.dependencies.versions import Policy as Preference
+from reconciler.errors import Problem
+from reconciler.inventory import FoundDocument, Inventory
+from reconciler.policy import Discovery, Policy, Selection
+from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
+
+CLUSTER = "reconciler.dev/cluster"
+
+
+ENVIRONMENT = "reconciler.dev/environment"
+
+
+_FOLDER = "clusters"
+
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The clusters that there are with the environment of each, what one of them holds, and our choices."""
+
+    environments: Mapping[str, str]
+    snapshot: Snapshot
+    choices: Choices = field(default_factory=Choices)
+
+    @property
+    def only(self) -> str:
+        """The cluster of a manifest that names none: the snapshot's, else the only one there is, else ""."""
+        if len(self.snapshot.clusters) <= 1 and self.snapshot.cluster:
+            return self.snapshot.cluster
+        return next(iter(self.environments)) if len(self.environments) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the PackageVariants of one cluster ask for: their own packages, at their revisions.
+
+    `pinned` are those revisions, which others may not choose by name; if `is_doubtful`, some of the
+    variants are not known.
+    """
+
+    installs: tuple[Install, ...] = ()
+    pinned: tuple[Candidate, ...] = ()
+    is_doubtful: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scopes:
+    """A world per cluster, sorted, and what is wrong with single manifests.
+
+    `doubtful` are clusters with a manifest that is not understood: nothing of theirs is forgotten;
+    "" among them means that it may be any cluster's.
+    """
+
+    worlds: tuple[World, ...] = ()
+    doubtful: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def fleet_of(inventory: Inventory) -> Fleet:
+    """Return the clusters that Repositories belong to, each with the environment that one of them names."""
+    found: dict[str, str] = {}
+    for _, view in sorted(inventory.repositories.items()):
+        notes = view.manifest.metadata.annotations or {}
+        found[view.cluster] = found.get(view.cluster) or notes.get(ENVIRONMENT, "")
+    return Fleet(found, inventory.snapshot, choices_of(inventory.policy))
+
+
+def choices_of(policy: Policy) -> Choices:
+    """Return what the configuration says about resolution, the same for every cluster."""
+    said = policy.resolution
+    preferred = (
+        (Ecosystem.XPKG, said.crossplane),
+        (Ecosystem.CARVEL, said.carvel),
+        (Ecosystem.BUNDLE, said.porter),
+        (Ecosystem.KPT, said.kpt),
+    )
+    return Choices(
+        allow_downgrade=said.allow_downgrade,
+        discovery=said.discovery is Discovery.INDEX,
+        reconsider=said.reconsider,
+        policies=tuple((one, Preference(text)) for one, text in preferred if text is not Selection.HIGHEST),
+        shared_namespace=policy.delivery.shared_namespace,
+        budget=said.steps,
+    )
+
+
+@dataclass(slots=True)
+class _Scope:
+    installs: dict[tuple[str, str, str], list[Install]] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
+    wishes: list[RevisionWish] = field(default_factory=list)
+    pinned: set[Candidate] = field(default_factory=set)
+
+
+def scopes_of(
+    documents: Iterable[FoundDocument],
+    published: Iterable[Candidate],
+    index: PublishedIndex,
+    fleet: Fleet,
+    variants: Mapping[str, Asked] = MappingProxyType({}),
+) -> Scopes:
+    """Return the world of every cluster for which a manifest asks for a package. Total; order-free.
+
+    A manifest is for the cluster that its annotation names, else for the `clusters/NAME` in its
+    path, else for the only cluster there is. Packages that name no cluster are there for all. The
+    `variants` of a cluster count where one of them needs something, or somebody else asks.
+    """
+    scopes: dict[str, _Scope] = {}
+    doubtful: set[str] = set()
+    problems, warnings = list(index.problems), list(index.warnings)
+    for document in (one for one in documents if not _in_index(one)):
+        reading = read_manifest(document.value, document.source)
+        if reading is None:
+            continue
+        cluster = _named_cluster(document)
+        asks = bool(reading.installs or reading.wishes)
+        wrong = [*reading.problems, *_misplaced(document, cluster, fleet, asks=asks)]
+        problems += wrong
+        warnings += reading.warnings
+        scope = cluster or (fleet.only if asks or wrong else "")
+        if wrong:
+            doubtful.add(scope)
+            continue
+        mine = scopes.setdefault(scope, _Scope())
+        mine.candidates += reading.candidates
+        mine.wishes += reading.wishes
+        for install in reading.installs:
+            mine.installs.setdefault((install.kind, install.namespace, install.name), []).append(install)
+    for cluster, mine in scopes.items():
+        twice = list(_duplicates(mine))
+        problems += twice
+        doubtful |= {cluster} if twice else set()
+    for cluster, asked in sorted(variants.items()):
+        doubtful |= {cluster} if asked.is_doubtful else set()
+        if cluster in scopes or any(candidate.requires for candidate in asked.pinned):
+            _join(scopes.setdefault(cluster, _Scope()), asked)
+    shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
+    worlds = tuple(_worlds(scopes, shared, index, fleet))
+    return Scopes(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
+
+
+def _join(scope: _Scope, asked: Asked) -> None:
+    scope.pinned |= set(asked.pinned)
+    for install in asked.installs:
+        scope.installs[install.kind, install.namespace, install.name] = [install]
+
+
+def _worlds(
+    scopes: Mapping[str, _Scope], shared: list[Candidate], index: PublishedIndex, fleet: Fleet
+) -> Iterator[World]:
+    public = frozenset(shared)
+    catalogues: dict[frozenset[Candidate], Catalogue] = {}
+    for cluster, scope in sorted(scopes.items()):
+        installs = tuple(several[0] for _, several in sorted(scope.installs.items()) if len(several) == 1)
+        if cluster and installs:
+            offered = packages_of(fleet.snapshot.exactly(cluster), installs)
+            own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
+            if own not in catalogues:
+                catalogues[own] = catalogue([*sorted(own, key=str), *shared])
+            world = _world(cluster, installs, catalogues[own], index, fleet)
+            yield replace(world, wishes=tuple(sorted(scope.wishes, key=str)))
+
+
+def _world(
+    cluster: str, installs: tuple[Install, ...], own: Catalogue, index: PublishedIndex, fleet: Fleet
+) -> World:
+    environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
+    choices = replace(fleet.choices, defaults=index.defaults_of(cluster, environment).effective())
+    snapshot = fleet.snapshot.exactly(cluster)
+    if not snapshot.present:
+        return World(installs, own, choices=choices, cluster=cluster)
+    presence = presence_of(snapshot, ours=installs)
+    standing = {found.id for found in presence.installations}
+    chosen = (one for one in chosen_before(snapshot) if one.id not in standing)
+    pins = imported_pins(chosen, own)
+    observed = revisions_of(snapshot)
+    return World(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
+
+
+def _named_cluster(document: FoundDocument) -> str:
+    """Return the cluster that a manifest names itself: by annotation, `custom` data, or its place."""
+    custom = document.value.get("custom")
+    said = annotations(document.value).get(CLUSTER) or (
+        str(custom.get(CLUSTER) or "") if isinstance(custom, Mapping) else ""
+    )
+    return said or _place(document.source.location.path)
+
+
+def _in_index(document: FoundDocument) -> bool:
+    return document.source.location.path.startswith("index/")
+
+
+def _place(path: str) -> str:
+    parts = path.split("/")
+    if _FOLDER not in parts[:-1]:
+        return ""
+    after = parts[parts.index(_FOLDER) + 1]
+    return after if after != parts[-1] else after.rpartition(".")[0]
+
+
+def _misplaced(document: FoundDocument, cluster: str, fleet: Fleet, *, asks: bool) -> Iterator[Problem]:
+    where, subject = document.source.location, named(document.value)
+    if cluster and not _NAME.fullmatch(cluster):
+        message = f"{cluster[:80]!r} cannot name a cluster"
+        yield Problem(
+            where, Reason.INVALID_NAME, message, "Use lower-case letters, digits and dashes.", subject
+        )
+    elif asks and not cluster and not fleet.only:
+        message = "No cluster is named, and there is not just one"
+        hint = f"Annotate it with {CLUSTER}, or move it to a directory clusters/NAME."
+        yield Problem(where, Reason.MISSING_FIELD, message, hint, subject)
+
+
+def _duplicates(scope: _Scope) -> Iterator[Problem]:
+    """Say at each place of an install where else it is declared in the same cluster."""
+    for several in scope.installs.values():
+        places = sorted(install.location for install in several)
+        for here in places if len(places) > 1 else ():
+            others = ", ".join(str(there) for there in places if there != here)
+            subject = str(several[0])
+            message = f"{subject} is also declared at {others}"
+            yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", subject)
+
+
+def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Pin, ...]:
+    """Return what Crossplane's own Lock had chosen, as pins; a bare digest is looked up in the catalogue.
+
+    What has only a digest that nobody publishes cannot be compared with anything and is left out.
+    """
+    found = []
+    for one in chosen:
+        known = catalogue.candidates(one.id)
+        same = [c for c in known if c.digest == one.digest] if one.digest else []
+        if same or not one.digest:
+            found.append(Pin(Instance(one.id, Slot(SlotKind.CLUSTER)), same[0] if same else one))
+    return tuple(sorted(found, key=lambda pin: str(pin.instance)))

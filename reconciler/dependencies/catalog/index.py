@@ -1,0 +1,203 @@
+"""Read and edit the package index: which packages exist, and the default implementation per interface."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from pydantic import Field
+
+from reconciler.api.meta import ApiModel
+from reconciler.dependencies.catalog.published import read_published
+from reconciler.dependencies.dialects.reading import Notes
+from reconciler.dependencies.model.cluster import Catalogue
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
+from reconciler.errors import Problem
+from reconciler.inventory import FoundDocument
+
+
+class Defaults(NamedTuple):
+    """The default implementation of each interface, in three layers; the nearest one counts."""
+
+    fleet: Mapping[str, PackageId]
+    environment: Mapping[str, PackageId]
+    cluster: Mapping[str, PackageId]
+
+    def effective(self) -> tuple[tuple[str, PackageId], ...]:
+        """Return one default per interface, sorted: cluster before environment before fleet."""
+        merged = {**self.fleet, **self.environment, **self.cluster}
+        return tuple(sorted(merged.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What one layer of the index says: the packages it knows, and its defaults."""
+
+    packages: frozenset[PackageId] = frozenset()
+    defaults: Mapping[str, PackageId] = field(default_factory=dict)
+
+
+def add_package(index: Index, package: PackageId, *, interface: str = "") -> Index:
+    """Register a package; with an interface it becomes the default there, instead of the previous one."""
+    defaults = {**index.defaults, interface: package} if interface else index.defaults
+    return replace(index, packages=index.packages | {package}, defaults=defaults)
+
+
+def remove_package(index: Index, package: PackageId) -> Index:
+    """Forget a package, also as a default; idempotent."""
+    defaults = {interface: id_ for interface, id_ in index.defaults.items() if id_ != package}
+    return replace(index, packages=index.packages - {package}, defaults=defaults)
+
+
+class Listed(NamedTuple):
+    """One line of `index list`."""
+
+    package: PackageId
+    versions: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    is_default: bool
+
+
+def list_packages(
+    catalogue: Catalogue,
+    defaults: Iterable[tuple[str, PackageId]] = (),
+    *,
+    name: str = "",
+    label: tuple[str, str] | None = None,
+    interface: str = "",
+    keyword: str = "",
+) -> tuple[Listed, ...]:
+    """Return the packages that pass every given filter, sorted, versions highest first.
+
+    `is_default` tells whether the package is the default of the interface that was asked for, or
+    of any without one.
+    """
+    chosen = {id_ for own, id_ in defaults if interface in ("", own)}
+    found = []
+    for id_, several in sorted(catalogue.packages.items()):
+        interfaces = sorted({one.id for candidate in several for one in candidate.interfaces})
+        labels = {pair for candidate in several for pair in candidate.labels}
+        keywords = {word for candidate in several for word in candidate.keywords}
+        if name.lower() not in id_.name.lower() or (label is not None and label not in labels):
+            continue
+        if (interface and interface not in interfaces) or (keyword and keyword not in keywords):
+            continue
+        versions = tuple(str(candidate.version) for candidate in reversed(several))
+        found.append(Listed(id_, versions, tuple(interfaces), id_ in chosen))
+    return tuple(found)
+
+
+INDEX_KIND = "PackageIndex"
+
+
+INDEX_API_VERSION = "reconciler.dev/v1alpha1"
+
+
+FLEET = "index/defaults.yaml"
+
+
+class PackageIndex(ApiModel):
+    """One layer's choices: the default package of each interface, as `ECOSYSTEM:NAME`.
+
+    `environment` says which environment a cluster belongs to; it stands in the cluster's layer.
+    """
+
+    api_version: str
+    kind: str
+    environment: str = ""
+    defaults: dict[str, str] = Field(default_factory=dict)
+
+
+class Layer(NamedTuple):
+    """What one file of defaults says."""
+
+    environment: str
+    defaults: Mapping[str, PackageId]
+
+
+NOTHING = Layer("", {})
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedIndex:
+    """Every version that the index has, and every layer by the path of its file."""
+
+    candidates: tuple[Candidate, ...] = ()
+    layers: Mapping[str, Layer] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    def environment_of(self, cluster: str) -> str:
+        """Return the environment that a cluster's layer names, "" if it names none."""
+        return self.layers.get(layer_path(cluster=cluster), NOTHING).environment
+
+    def defaults_of(self, cluster: str, environment: str) -> Defaults:
+        """Return the three layers that count for a cluster; the nearest one has the last word.
+
+        An empty name has no layer of its own.
+        """
+        near = self.layers.get(layer_path(cluster=cluster), NOTHING) if cluster else NOTHING
+        middle = self.layers.get(layer_path(environment=environment), NOTHING) if environment else NOTHING
+        return Defaults(self.layers.get(FLEET, NOTHING).defaults, middle.defaults, near.defaults)
+
+
+def layer_path(*, environment: str = "", cluster: str = "") -> str:
+    """Return where the defaults of a cluster, of an environment, or of the fleet stand."""
+    if cluster:
+        return f"index/clusters/{cluster}.yaml"
+    return f"index/environments/{environment}.yaml" if environment else FLEET
+
+
+def read_index(documents: Iterable[FoundDocument]) -> PublishedIndex:
+    """Return what the documents of the index mean. Total; order-free; one bad file touches no other."""
+    candidates: list[Candidate] = []
+    layers: dict[str, Layer] = {}
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    several = sorted(documents, key=lambda one: one.source.location)
+    for document in (one for one in several if one.value.get("kind") == INDEX_KIND):
+        notes = Notes(document.source, f"{INDEX_KIND} {document.source.location.path}")
+        layer = _layer(document, notes)
+        problems += notes.problems
+        if layer is not None:
+            layers[document.source.location.path] = layer
+    for folder in _folders(one for one in several if one.value.get("kind") != INDEX_KIND):
+        reading = read_published((one.value, one.source) for one in folder)
+        candidates += reading.candidates
+        problems += reading.problems
+        warnings += reading.warnings
+    return PublishedIndex(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)))
+
+
+def _folders(documents: Iterable[FoundDocument]) -> Iterator[list[FoundDocument]]:
+    folders: dict[str, list[FoundDocument]] = {}
+    for document in documents:
+        folders.setdefault(document.source.location.path.rpartition("/")[0], []).append(document)
+    yield from folders.values()
+
+
+def _layer(document: FoundDocument, notes: Notes) -> Layer | None:
+    parsed = notes.parse(PackageIndex, document.value)
+    if parsed is None:
+        return None
+    defaults = {}
+    for interface, text in sorted(parsed.defaults.items()):
+        id_ = parse_id(text)
+        if id_ is None:
+            notes.refuse(
+                ("defaults", interface), f"{text!r} is not ECOSYSTEM:NAME", hint=f"One of {_ecosystems()}."
+            )
+        else:
+            defaults[interface] = id_
+    return None if notes.problems else Layer(parsed.environment, defaults)
+
+
+def parse_id(text: str) -> PackageId | None:
+    """Return the package that `ECOSYSTEM:NAME` means, None if it means none."""
+    ecosystem, colon, name = text.partition(":")
+    if not colon or not name or ecosystem not in set(Ecosystem):
+        return None
+    return PackageId(Ecosystem(ecosystem), name)
+
+
+def _ecosystems() -> str:
+    return ", ".join(f"{ecosystem}:" for ecosystem in Ecosystem)

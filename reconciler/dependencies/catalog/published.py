@@ -1,0 +1,253 @@
+"""Read published package versions: folders of the index, the APIs they provide, repository names."""
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from reconciler.api.meta import ApiModel
+from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
+from reconciler.dependencies.dialects.reading import Document, Notes, Reading, named
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, PackageId, Pairs
+from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.errors import Location, Problem
+from reconciler.ids import Oid, PackageKey, group_of, normalise_url
+from reconciler.inventory import RepositoryView, Source
+from reconciler.reasons import Reason
+
+_CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinition", "Composition"
+
+
+_DEFINITION, _PUBLICATION = "InfrastructureDefinition", "InfrastructurePublication"
+
+
+CONTENT = frozenset({_CRD, _XRD, _COMPOSITION, _DEFINITION, _PUBLICATION})
+"""The kinds of objects that say what a package brings."""
+
+
+_PUBLISHED_AS = "Requirement"
+
+
+def crd_apis(crd: Mapping[str, Any]) -> tuple[Gvk, ...]:
+    """Return the APIs that a CustomResourceDefinition serves, sorted; none if it is not one.
+
+    Its plural name is among them, without a version, for requirements that name the CRD.
+    """
+    return _apis(crd.get("spec"), "names")
+
+
+def kinds_of(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
+    """Return the APIs of all CRDs that come to be with the objects of a package. Total; order-free.
+
+    A CompositeResourceDefinition implies one CRD, and another one for its claims. The design's
+    InfrastructureDefinition implies one too, and an InfrastructurePublication of it another.
+
+    Source: crossplane, internal/xcrd, ForCompositeResource and ForCompositeResourceClaim.
+    """
+    several = list(objects)
+    found: set[Gvk] = set()
+    for one in several:
+        spec, kind = one.get("spec"), one.get("kind")
+        if kind in (_CRD, _XRD):
+            found.update((*_apis(spec, "names"), *(_apis(spec, "claimNames") if kind == _XRD else ())))
+        elif kind == _DEFINITION and isinstance(spec, Mapping):
+            own = _apis(spec.get("crdSpecTemplate"), "names")
+            found.update(own)
+            if any(_publishes(other, one) for other in several):
+                found.update(api._replace(kind=api.kind + _PUBLISHED_AS) for api in own if api.version)
+    return frozenset(found)
+
+
+def compositions_of(objects: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the names of the Compositions among the objects of a package. Total; order-free."""
+    found = (one.get("metadata") for one in objects if one.get("kind") == _COMPOSITION)
+    return frozenset(str(meta["name"]) for meta in found if isinstance(meta, Mapping) and meta.get("name"))
+
+
+def _publishes(publication: Mapping[str, Any], definition: Mapping[str, Any]) -> bool:
+    spec, meta = publication.get("spec"), definition.get("metadata")
+    named = spec.get("infrastructureDefinitionRef") if isinstance(spec, Mapping) else None
+    if publication.get("kind") != _PUBLICATION or not (
+        isinstance(named, Mapping) and isinstance(meta, Mapping)
+    ):
+        return False
+    return named.get("name") == meta.get("name")
+
+
+def _apis(spec: Any, key: str) -> tuple[Gvk, ...]:
+    """Return the served APIs of one set of names; a single `version` counts as served."""
+    names = spec.get(key) if isinstance(spec, Mapping) else None
+    if not isinstance(names, Mapping):
+        return ()
+    listed = spec.get("versions")
+    several = [v for v in listed if isinstance(v, Mapping)] if isinstance(listed, list) else []
+    served = [str(v.get("name")) for v in several if v.get("served")]
+    if not several and spec.get("version"):
+        served = [str(spec["version"])]
+    if not served:
+        return ()
+    group = str(spec.get("group", ""))
+    own = [Gvk(group, version, str(names.get("kind", ""))) for version in served]
+    return tuple(sorted([*own, Gvk(group, "", str(names.get("plural", "")))]))
+
+
+VERSION_KIND = "PackageVersion"
+
+
+_RETAIN = "reconciler.dev/retain"
+"""The label of a package with data that outlives its use."""
+
+
+_META = "meta.pkg.crossplane.io"
+
+
+_CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"})
+
+
+class PackageVersion(ApiModel):
+    """The header of a version whose content lives elsewhere, mostly in a registry.
+
+    `source` is the package's name there without tag; `provides` lists `group/version/Kind` for
+    CRDs that are not in the folder; `withdrawn` says why nobody should newly choose it.
+    """
+
+    api_version: str
+    kind: str
+    source: str
+    version: str
+    digest: str = ""
+    withdrawn: str = ""
+    provides: tuple[str, ...] = Field(default=(), strict=False)
+    compositions: tuple[str, ...] = Field(default=(), strict=False)
+    labels: dict[str, str] = Field(default_factory=dict)
+    keywords: tuple[str, ...] = Field(default=(), strict=False)
+
+
+def read_published(documents: Iterable[tuple[Document, Source]]) -> Reading:
+    """Read the documents of one version's folder as one candidate. Total; order-free.
+
+    The header says what the package is called and which version this is; the manifest of its
+    ecosystem, which may be missing, says what it needs; CRDs, XRDs and Compositions say what it brings.
+    """
+    several = list(documents)
+    headers = [(d, s) for d, s in several if d.get("kind") == VERSION_KIND]
+    if len(headers) != 1:
+        source = several[0][1] if several else Source(Location(""))
+        notes = Notes(source, "package version")
+        notes.refuse((), f"A version's folder has one {VERSION_KIND}, not {len(headers)}")
+        return notes.reading()
+    document, source = headers[0]
+    notes = Notes(source, named({**document, "metadata": {"name": document.get("source")}}))
+    header = notes.parse(PackageVersion, document)
+    if header is None:
+        return notes.reading()
+    kinds = {_gvk(text, notes) for text in header.provides}
+    objects = [d for d, _ in several if d.get("kind") in CONTENT]
+    kinds |= kinds_of(objects)
+    manifests = [pair for pair in several if pair[0].get("kind") not in {VERSION_KIND, *CONTENT}]
+    reading = _manifest(header, manifests, source)
+    problems = (*notes.problems, *reading.problems)
+    if problems or not reading.candidates:
+        return replace(reading, candidates=(), problems=problems)
+    candidate = replace(
+        reading.candidates[0],
+        digest=header.digest,
+        withdrawn=header.withdrawn,
+        provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
+        compositions=tuple(sorted({*header.compositions, *compositions_of(objects)})),
+        labels=_pairs(header.labels),
+        keywords=tuple(sorted({*header.keywords, *reading.candidates[0].keywords})),
+        source=header.source,
+        retain=header.labels.get(_RETAIN) == "true",
+    )
+    return Reading((candidate,), warnings=reading.warnings)
+
+
+def _manifest(header: PackageVersion, manifests: list[tuple[Document, Source]], source: Source) -> Reading:
+    for document, own in manifests:
+        group = group_of(str(document.get("apiVersion") or ""))
+        if group == _META:
+            return read_meta(document, own, image=header.source, version=header.version)
+        if group in _CARVEL:
+            spec = document.get("spec")
+            stated = {**(spec if isinstance(spec, Mapping) else {}), "version": header.version}
+            return read_package({**document, "spec": stated}, own)
+        if not document.get("apiVersion"):
+            return read_bundle(document, own, repository=header.source, version=header.version)
+    return _bare(header, source)
+
+
+def _bare(header: PackageVersion, source: Source) -> Reading:
+    """Return a package of which only the header is known: it needs nothing."""
+    notes = Notes(source, f"{VERSION_KIND} {header.source}")
+    try:
+        version = parse_loose(header.version)
+    except VersionError as error:
+        notes.refuse(("version",), str(error), reason=Reason.INVALID_VERSION)
+        return notes.reading()
+    id_ = PackageId(Ecosystem.XPKG, header.source)
+    return notes.reading(candidates=(Candidate(id_, version, location=source.location),))
+
+
+def _gvk(text: str, notes: Notes) -> Gvk:
+    parts = text.rsplit("/", 2)
+    if len(parts) != 3:  # noqa: PLR2004 - group, version and kind
+        notes.refuse(("provides",), f"{text!r} is not group/version/Kind")
+        return Gvk("", "", text)
+    return Gvk(*parts)
+
+
+def _pairs(labels: Mapping[str, Any]) -> Pairs:
+    return tuple(sorted((name, str(value)) for name, value in labels.items()))
+
+
+class PackageTree(NamedTuple):
+    """One content of one kpt package: what a variant may be pinned to, tagged or not."""
+
+    package: PackageKey
+    tree: Oid
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Versions of kpt packages that say what they need.
+
+    `candidates` may be chosen for whoever needs them. `revisions` are those that a variant may be
+    pinned to besides: also drafts, branches, and tagged ones that say nothing; a package of which no
+    revision says anything is not among them. A published revision cannot be corrected, so what is
+    wrong with one is a warning, and it is neither.
+    """
+
+    candidates: tuple[Candidate, ...] = ()
+    revisions: Mapping[PackageTree, Candidate] = field(default_factory=dict)
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that `read` adds for resolution; `locks` are files of the state branch."""
+
+    published: Published = Published()
+    locks: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def repository_names(views: Iterable[RepositoryView]) -> Mapping[str, str]:
+    """Return what packages of each repository are named after, by its normalised URL. Order-free.
+
+    It is the URL as a registration writes it, normalised. One that is relative to the control
+    repository stays relative: `../blueprints` is the same package wherever the two were cloned to.
+    Of a repository that is registered in several ways, an absolute URL counts, then the least.
+    """
+    written: dict[str, set[str]] = {}
+    for view in views:
+        git = view.manifest.spec.git
+        if git is not None and view.url:
+            written.setdefault(view.url, set()).add(_normal(git.repo))
+    return {url: min(names, key=lambda name: (name.startswith("."), name)) for url, names in written.items()}
+
+
+def _normal(written: str) -> str:
+    name = normalise_url(written)
+    return posixpath.normpath(name) if name.startswith(".") else name

@@ -1,0 +1,129 @@
+"""Write the manifests of generated packages for Crossplane, kapp-controller and Porter."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from reconciler.dependencies.dialects.crossplane import parse_image
+from reconciler.dependencies.emit.generated import (
+    CARVEL_KIND,
+    PASSED_DOWN,
+    PORTER_KIND,
+    Generated,
+    owner_of,
+    sharing,
+)
+from reconciler.dependencies.lock.format import Revision
+from reconciler.dependencies.solve.slots import SHARING_GROUP
+from reconciler.dependencies.versions import parse_relaxed
+
+CARVEL_API_VERSION = "packaging.carvel.dev/v1alpha1"
+
+
+CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
+
+
+def emit_carvel(one: Generated, annotations: dict[str, str]) -> dict[str, Any] | str:
+    """Return a PackageInstall; a sentence where kapp-controller could never reconcile it.
+
+    Source: the proposal of package dependencies, automatically created PackageInstalls.
+    Differs: the name has no version, which would recreate the workload with every upgrade.
+    """
+    settings = one.settings
+    if not ("serviceAccountName" in settings or "cluster" in settings):
+        return "Nobody who needs it names a service account that could install it"
+    owner = owner_of(one, CARVEL_KIND)
+    owned = {CARVEL_OWNER: f"{CARVEL_KIND}/{owner.name}"} if owner else {}
+    version = one.package.version
+    selection: dict[str, Any] = {"constraints": version}
+    if parse_relaxed(version).prerelease:
+        selection["prereleases"] = {}
+    spec: dict[str, Any] = dict(sorted(settings.items(), reverse=True))
+    spec["packageRef"] = {"refName": one.package.instance.name, "versionSelection": selection}
+    if one.values:
+        spec["values"] = [{"secretRef": _secret(value.secret, value.key)} for value in one.values]
+    metadata = {"name": one.ref.name, "namespace": one.ref.namespace, "annotations": owned | annotations}
+    return {"apiVersion": CARVEL_API_VERSION, "kind": CARVEL_KIND, "metadata": metadata, "spec": spec}
+
+
+def _secret(name: str, key: str) -> dict[str, str]:
+    return {"name": name, "key": key} if key else {"name": name}
+
+
+CROSSPLANE_API_VERSION = "pkg.crossplane.io/v1"
+
+
+_IMAGE = re.compile(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
+"""What the API server lets pass: a registry with a dot, a path, and a tag or a digest."""
+
+
+def emit_crossplane(one: Generated, annotations: dict[str, str]) -> dict[str, Any] | str:
+    """Return a Provider, Configuration or Function; a sentence where the API server would refuse it.
+
+    `skipDependencyResolution` stays off: a package that skips it is not in Crossplane's own lock,
+    and whoever needs it would install it a second time.
+    """
+    if one.ref.kind not in PASSED_DOWN:
+        return f"It is not known whether {one.package.instance.name} is a Provider, Configuration or Function"
+    image = image_of(one.package.source or one.package.instance.name, one.package.version, one.package.digest)
+    if not _IMAGE.fullmatch(image):
+        return f"{image} names no registry with a domain, which Crossplane asks for"
+    metadata = {"name": one.ref.name, "annotations": annotations}
+    spec = {"package": image, **one.settings}
+    return {"apiVersion": CROSSPLANE_API_VERSION, "kind": one.ref.kind, "metadata": metadata, "spec": spec}
+
+
+def image_of(source: str, version: str, digest: str) -> str:
+    """Return an image reference with tag and, where it is known, digest."""
+    if digest and not digest.startswith("sha256:"):
+        digest = ""
+    return f"{source}:{version}{f'@{digest}' if digest else ''}"
+
+
+def to_run(one: Generated, revisions: Sequence[Revision]) -> Generated | None:
+    """Return the package in the version that may run now, None if none may.
+
+    A revision that must wait, for another package to let go of a kind say, is not asked for: the
+    one that is active stays. Where a person activates, the cluster waits by itself.
+    """
+    current = next((r for r in revisions if r.current), None)
+    if current is None or current.is_active or one.settings.get("revisionActivationPolicy") == "Manual":
+        return one
+    active = next((r for r in revisions if r.is_active), None)
+    if active is None:
+        return None
+    _, tag, digest = parse_image(active.image)
+    held = {"version": tag or one.package.version, "digest": digest or active.digest}
+    return replace(one, package=one.package.model_copy(update=held))
+
+
+SCHEMA_VERSION = "1.0.2"
+
+
+PORTER_PARENT = "sh.porter.parentInstallation"
+
+
+def emit_porter(one: Generated, annotations: dict[str, str]) -> dict[str, Any]:
+    """Return an Installation with the labels that the next one who looks for it selects by.
+
+    Its schema knows no annotations: ours stand below `custom`, which is anybody's.
+    """
+    group, labels = sharing(one.package.instance)
+    labels |= {SHARING_GROUP: group} if group else {}
+    if parent := owner_of(one, PORTER_KIND):
+        labels[PORTER_PARENT] = "/".join(part for part in (parent.namespace, parent.name) if part)
+    bundle = {"repository": one.package.source or one.package.instance.name}
+    bundle["version"] = one.package.version.removeprefix("v")
+    if one.package.digest.startswith("sha256:"):
+        bundle["digest"] = one.package.digest
+    return {
+        "schemaType": PORTER_KIND,
+        "schemaVersion": SCHEMA_VERSION,
+        "name": one.ref.name,
+        **({"namespace": one.ref.namespace} if one.ref.namespace else {}),
+        **({"labels": dict(sorted(labels.items()))} if labels else {}),
+        "bundle": bundle,
+        **dict(sorted(one.settings.items())),
+        "custom": annotations,
+    }

@@ -1,0 +1,1 @@
+"""Convert solutions to lock files and back, and check the invariants of locks."""

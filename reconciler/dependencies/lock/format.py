@@ -1,0 +1,352 @@
+"""File format of locks: one lock per cluster, resolutions named by their content."""
+
+import functools
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from reconciler.dependencies.model.packages import Ecosystem
+
+SCHEMA = "reconciler.dev/v1alpha1"
+
+
+LOCK_VERSION = 1
+
+
+LOCKS_DIRECTORY = "locks"
+
+
+RESOLUTIONS_DIRECTORY = f"{LOCKS_DIRECTORY}/resolutions"
+
+
+SOLVER = "sat-canonical-1"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
+
+
+class LockedSlot(_Record):
+    """The slot of an instance: a tuple, never a joined string."""
+
+    kind: str
+    namespace: str = ""
+    path: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)
+
+
+class LockedInstance(_Record):
+    """One package in one slot. As text it is what `requested_by`, `owner` and ownership name."""
+
+    ecosystem: str
+    name: str
+    slot: LockedSlot
+
+    def __str__(self) -> str:
+        return f"{self.ecosystem}:{self.name}@{self.slot}"
+
+    @property
+    def key(self) -> str:
+        """Its name in a list of changes, all parts that it has between slashes."""
+        parts = (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, *self.slot.path)
+        return "/".join(part for part in parts if part)
+
+    @property
+    def order(self) -> tuple[str, str, str, str, tuple[str, ...]]:
+        """By ecosystem, name and slot: the order of every list of instances in a lock."""
+        return (self.ecosystem, self.name, self.slot.kind, self.slot.namespace, self.slot.path)
+
+
+class LockedDependency(_Record):
+    """How one requirement was met: what was asked, in which dialect, and by what.
+
+    `need` is `package`, `api` or `interface`; `signature` names the requirement among its package's.
+    `upgrade` and `uninstall` are the actions on the parent that reach what meets it.
+    """
+
+    signature: str
+    need: str
+    id: str
+    dialect: str = ""
+    constraints: str = ""
+    prereleases: tuple[str, ...] | None = None
+    alias: str = ""
+    resolved: LockedInstance | None = None
+    detail: str = ""
+    via: str
+    active: bool = True
+    alternative: int = 0
+    alternatives: int = 1
+    optional: bool = False
+    upgrade: bool = False
+    uninstall: bool = True
+
+
+class LockedPackage(_Record):
+    """One instance and the version that was chosen for it, in its original spelling.
+
+    `api_version`, `kind` and `name` are those of its object in the cluster: the user's own, or the
+    one that a generated Crossplane package gets. `owner` is `user`, or the direct parent that it
+    belongs to. `retain` keeps it when nobody needs it any more; `prune_kinds` lets its kinds go with it.
+    """
+
+    instance: LockedInstance
+    dialect: str
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    source: str = ""
+    version: str
+    digest: str = ""
+    requested_by: tuple[str, ...] = ()
+    owner: str = ""
+    last_attempted_version: str = ""
+    unavailable: bool = False
+    retain: bool = False
+    prune_kinds: bool = False
+    dependencies: tuple[LockedDependency, ...] = ()
+
+    @property
+    def object(self) -> str:
+        """Its object in the cluster as revisions name it: `Provider/aws`."""
+        return f"{self.kind}/{self.name}" if self.kind else self.name
+
+
+class OwnedKind(_Record):
+    """Whose a kind or composition is: the active revision that controls it, and every revision that has it.
+
+    Revisions go by name, instances of ecosystems without revisions by `ecosystem:name@slot`. Without
+    a controller it is `retained` if it stands in the cluster all the same, else not made yet.
+    """
+
+    package: str = ""
+    controller: str = ""
+    owners: tuple[str, ...] = ()
+    retained: bool = False
+
+
+class SkippedDependency(_Record):
+    """An optional requirement that was not met."""
+
+    parent: LockedInstance
+    requirement: str
+
+
+class Resolution(_Record):
+    """What was decided, the same for every cluster with the same question; named by its content."""
+
+    api_version: str = SCHEMA
+    kind: str = "PackageResolution"
+    packages: tuple[LockedPackage, ...] = ()
+    custom_resource_definitions: dict[str, OwnedKind] = Field(default_factory=dict)
+    compositions: dict[str, OwnedKind] = Field(default_factory=dict)
+    skipped: tuple[SkippedDependency, ...] = ()
+    unused: tuple[LockedInstance, ...] = ()
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Its name: the SHA-256 of its canonical bytes."""
+        return f"sha256:{hashlib.sha256(record_bytes(self)).hexdigest()}"
+
+
+class DesiredState(StrEnum):
+    """Whether a revision runs, as Crossplane spells it."""
+
+    ACTIVE = "Active"
+    INACTIVE = "Inactive"
+
+
+class Awaits(StrEnum):
+    """What a revision waits for that is asked for and not active."""
+
+    NOTHING = ""
+    PERSON = "Person"
+    PARENTS = "Parents"
+    KINDS = "Kinds"
+
+
+class Revision(_Record):
+    """One revision of a Crossplane package in a cluster: numbered, of which at most one is Active.
+
+    `package` is the object that it belongs to (`Provider/aws`), `image` has the tag. The `current`
+    one is what the package asks for; if it is Inactive, it `awaits` a person, the activation of those
+    who need it, or kinds that another package has. `needs` are the instances that meet what it
+    requires: they stay as long as it runs.
+    """
+
+    package: str
+    name: str
+    revision: int
+    desired_state: DesiredState
+    image: str = ""
+    digest: str = ""
+    current: bool = False
+    awaits: Awaits = Awaits.NOTHING
+    needs: tuple[str, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the revision that runs."""
+        return self.desired_state is DesiredState.ACTIVE
+
+
+class SolverPolicy(_Record):
+    """The choices that the answer depends on."""
+
+    select: str = "dialect"
+    allow_downgrade: bool = False
+    discovery: str = "none"
+
+
+class SolverRecord(_Record):
+    """What computed the resolution."""
+
+    name: str = SOLVER
+    policy: SolverPolicy = SolverPolicy()
+
+
+class LockScope(_Record):
+    """What a lock is for."""
+
+    cluster: str
+
+
+class PackageLock(_Record):
+    """The lock of one cluster: which resolution it has, from which inputs, and what stands there."""
+
+    api_version: str = SCHEMA
+    kind: str = "PackageLock"
+    scope: LockScope
+    lock_version: int = LOCK_VERSION
+    generation: int = 1
+    input_digest: str
+    solver: SolverRecord = SolverRecord()
+    resolution: str
+    revisions: tuple[Revision, ...] = ()
+
+
+def record_bytes(record: BaseModel) -> bytes:
+    """Return canonical bytes: sorted keys, two-space indent, final newline, no time. Deterministic."""
+    data = record.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def lock_path(lock: PackageLock) -> str:
+    """Return a cluster lock's path on the state branch."""
+    return f"{LOCKS_DIRECTORY}/{lock.scope.cluster}.json"
+
+
+def resolution_path(digest: str) -> str:
+    """Return a resolution's path on the state branch."""
+    return f"{RESOLUTIONS_DIRECTORY}/{digest.removeprefix('sha256:')}.json"
+
+
+def lock_of(
+    cluster: str,
+    *,
+    input_digest: str,
+    resolution: Resolution,
+    revisions: tuple[Revision, ...] = (),
+    previous: PackageLock | None = None,
+    solver: SolverRecord | None = None,
+) -> PackageLock:
+    """Return a cluster's lock: the previous one if nothing changed, else the next generation."""
+    fresh = PackageLock(
+        scope=LockScope(cluster=cluster),
+        generation=previous.generation + 1 if previous else 1,
+        input_digest=input_digest,
+        solver=solver or SolverRecord(),
+        resolution=resolution.digest,
+        revisions=revisions,
+    )
+    if previous is None:
+        return fresh
+    same = fresh.model_copy(update={"generation": previous.generation})
+    return previous if same == previous else fresh
+
+
+class LockOp(StrEnum):
+    """What happens to one locked instance."""
+
+    ADD = "add"
+    CHANGE = "change"
+    REMOVE = "remove"
+
+
+class LockChange(NamedTuple):
+    """One difference between two resolutions, for `lock --check` and a pull request's text."""
+
+    op: LockOp
+    instance: str
+    before: str = ""
+    after: str = ""
+
+
+def lock_changes(before: Resolution, after: Resolution) -> tuple[LockChange, ...]:
+    """Compare two resolutions pin by pin; equal ones yield nothing. Sorted by instance."""
+    old, new = _versions(before), _versions(after)
+    found = []
+    for instance in sorted(old.keys() | new.keys()):
+        was, now = old.get(instance, ""), new.get(instance, "")
+        if was != now:
+            op = LockOp.ADD if not was else LockOp.REMOVE if not now else LockOp.CHANGE
+            found.append(LockChange(op, instance, was, now))
+    return tuple(found)
+
+
+def _versions(resolution: Resolution) -> Mapping[str, str]:
+    return {
+        one.instance.key: (f"{one.version}@{one.digest}" if one.digest else one.version)
+        for one in resolution.packages
+    }
+
+
+def is_guarded(package: str) -> bool:
+    """Tell whether an instance keeps what it has until somebody consents: those of Crossplane do.
+
+    What other installers bring has no controller reference, and changes hands when its package goes.
+    """
+    return package.startswith(f"{Ecosystem.XPKG}:")
+
+
+def name_of(package: str) -> str:
+    """Return what a takeover calls an instance: its package without ecosystem and slot."""
+    return package.partition(":")[2].rpartition("@")[0]
+
+
+def entries_of(resolution: Resolution) -> Iterator[tuple[str, OwnedKind]]:
+    """Yield every kind and then every composition of a resolution with whose it is."""
+    yield from resolution.custom_resource_definitions.items()
+    yield from resolution.compositions.items()
+
+
+def holder_of(entry: OwnedKind | None) -> str:
+    """Return the instance that a thing in the cluster belongs to; empty if it is nobody's."""
+    stands = entry is not None and (entry.controller or entry.retained)
+    return entry.package if entry is not None and stands else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """One cluster's lock with the resolution that it names."""
+
+    lock: PackageLock
+    resolution: Resolution
+
+    def revisions_of(self, one: LockedPackage) -> tuple[Revision, ...]:
+        """Return the revisions of a package, lowest number first."""
+        return tuple(revision for revision in self.lock.revisions if revision.package == one.object)
+
+
+def is_lock_file(path: str) -> bool:
+    """Tell whether a path of the state branch is a cluster's lock or a resolution."""
+    directory = path.rpartition("/")[0]
+    return path.endswith(".json") and directory in (LOCKS_DIRECTORY, RESOLUTIONS_DIRECTORY)

@@ -1,0 +1,121 @@
+"""Check the invariants of locks before any lock is written."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from reconciler.dependencies.lock.format import (
+    Locked,
+    PackageLock,
+    Resolution,
+    Revision,
+    entries_of,
+    is_guarded,
+)
+from reconciler.errors import Exit, ReconcilerError
+
+
+def breaches(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
+    """Return what is wrong with a lock by itself, in sentences; nothing if it is sound. Total."""
+    return (*_revisions(lock.revisions), *_objects(lock, resolution), *_ownership(lock, resolution))
+
+
+def breaches_of_step(
+    before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]
+) -> tuple[str, ...]:
+    """Return what is wrong with the step from one lock to the next, in sentences. Total."""
+    return (*_numbers(before[0], after[0]), *_losses(before, after))
+
+
+def generation_breach(before: PackageLock, after: PackageLock) -> tuple[str, ...]:
+    """Return what is wrong with the generation of a lock, given the one before it. Total."""
+    follows = after == before or after.generation == before.generation + 1
+    return () if follows else (f"generation {after.generation} follows {before.generation}",)
+
+
+def _revisions(revisions: Iterable[Revision]) -> Iterator[str]:
+    several = tuple(revisions)
+    for what, names in {
+        "active": [one.package for one in several if one.is_active],
+        "current": [one.package for one in several if one.current],
+    }.items():
+        for package, count in sorted(Counter(names).items()):
+            if count > 1:
+                yield f"{package} has {count} {what} revisions"
+    for (package, number), count in sorted(Counter((one.package, one.revision) for one in several).items()):
+        if count > 1:
+            yield f"{package} has {count} revisions with the number {number}"
+    for name, count in sorted(Counter(one.name for one in several).items()):
+        if count > 1:
+            yield f"{count} revisions are called {name}"
+
+
+def _objects(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
+    there = {one.object for one in resolution.packages}
+    for revision in lock.revisions:
+        if revision.package not in there:
+            yield f"revision {revision.name} belongs to {revision.package}, which is not there"
+
+
+def _ownership(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
+    instances = {str(one.instance) for one in resolution.packages}
+    others = {one for one in instances if not is_guarded(one)}
+    active = {one.name for one in lock.revisions if one.is_active} | others
+    kept = {one.name for one in lock.revisions} | others
+    for name, entry in entries_of(resolution):
+        if entry.controller and entry.controller not in active:
+            yield f"{name} is controlled by {entry.controller}, which is not active"
+        if entry.controller and (entry.controller not in entry.owners or entry.retained):
+            yield f"{name} is controlled by {entry.controller}, which does not own it"
+        for owner in entry.owners:
+            if owner not in kept:
+                yield f"{name} is owned by {owner}, which is gone"
+
+
+def _numbers(before: PackageLock, after: PackageLock) -> Iterator[str]:
+    """Yield whose numbers do not rise: what is new or runs again comes after all that there was."""
+    known = {(one.package, one.name): one for one in before.revisions}
+    for package in sorted({one.package for one in before.revisions}):
+        last = max(one.revision for one in before.revisions if one.package == package)
+        for one in after.revisions:
+            old = known.get((one.package, one.name))
+            moved = old is None or old.revision != one.revision
+            if one.package == package and moved and one.revision <= last:
+                yield f"revision {one.name} has the number {one.revision}, and {last} was given already"
+
+
+def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
+    """Yield what a revision that stays does not own any more."""
+    kept = {one.name for one in after[0].revisions}
+    now = dict(entries_of(after[1]))
+    for name, entry in entries_of(before[1]):
+        for owner in entry.owners:
+            if owner in kept and (name not in now or owner not in now[name].owners):
+                yield f"{owner} is retained and does not own {name} any more"
+
+
+class BrokenLockError(ReconcilerError):
+    """What was decided breaks a law of locks: a defect of ours, so nothing of it is written."""
+
+    exit_code = Exit.BUG
+    hint = "Please report this with the manifests, the index and the lock."
+
+    def __init__(self, cluster: str, breaches: tuple[str, ...]) -> None:
+        super().__init__(f"the lock of {cluster} would be wrong: {'; '.join(breaches)}")
+        self.breaches = breaches
+
+
+def check(before: Locked | None, after: Locked, *, is_sound: bool = False) -> None:
+    """Refuse a lock that is not sound, or does not follow from the one before it.
+
+    With `is_sound` only what is the cluster's own is looked at: the rest was, for another one like it.
+
+    Raises:
+        BrokenLockError: It breaks a law of locks.
+    """
+    found = () if is_sound else breaches(after.lock, after.resolution)
+    if before is not None:
+        found += generation_breach(before.lock, after.lock)
+        if not is_sound:
+            found += breaches_of_step((before.lock, before.resolution), (after.lock, after.resolution))
+    if found:
+        raise BrokenLockError(after.lock.scope.cluster, found)

@@ -1,0 +1,217 @@
+"""Read lock files and convert a locked resolution back to pins."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import ValidationError
+
+from reconciler.dependencies.lock.format import (
+    LOCKS_DIRECTORY,
+    Locked,
+    LockedDependency,
+    LockedInstance,
+    LockedPackage,
+    PackageLock,
+    Resolution,
+    Revision,
+    entries_of,
+    holder_of,
+    is_guarded,
+    name_of,
+    resolution_path,
+)
+from reconciler.dependencies.lock.invariants import breaches
+from reconciler.dependencies.model.cluster import Instance, LockedChoice, Pin, Slot, SlotKind, World
+from reconciler.dependencies.model.packages import (
+    ApiNeed,
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    InterfaceNeed,
+    Need,
+    PackageId,
+    PackageNeed,
+    Requirement,
+    VersionRange,
+    version_range,
+)
+from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.errors import Location, Problem
+from reconciler.reasons import Reason
+
+
+def with_lock(world: World, resolution: Resolution) -> World:
+    """Return a world with all that was decided for it: pins, choices, and whose everything is.
+
+    Raises:
+        VersionError: The lock was edited into something that is no version or range.
+    """
+    pins = carried_over(pins_of(resolution), world)
+    return replace(world, pins=pins, chosen=choices_of(resolution), held=held_by(resolution))
+
+
+def held_by(resolution: Resolution) -> tuple[tuple[str, PackageId], ...]:
+    """Return which package each kind and composition belongs to, where it does not change hands freely."""
+    found = ((name, holder_of(entry)) for name, entry in entries_of(resolution))
+    return tuple(
+        (name, PackageId(Ecosystem.XPKG, name_of(holder))) for name, holder in found if is_guarded(holder)
+    )
+
+
+def pins_of(resolution: Resolution) -> tuple[Pin, ...]:
+    """Return the locked pins, each with what the lock remembers of its needs.
+
+    What the lock remembers counts only where nobody publishes that version any more.
+
+    Raises:
+        VersionError: The lock was edited into something that is no version or range.
+    """
+    return tuple(Pin(_instance(one.instance), _candidate(one)) for one in resolution.packages)
+
+
+def choices_of(resolution: Resolution) -> tuple[LockedChoice, ...]:
+    """Return which alternative each or-group had."""
+    return tuple(
+        LockedChoice(_instance(one.instance), dependency.signature, dependency.alternative)
+        for one in resolution.packages
+        for dependency in one.dependencies
+        if dependency.alternatives > 1
+    )
+
+
+def _instance(locked: LockedInstance) -> Instance:
+    slot = Slot(SlotKind(locked.slot.kind), locked.slot.namespace, locked.slot.path)
+    return Instance(PackageId(Ecosystem(locked.ecosystem), locked.name), slot)
+
+
+def _candidate(one: LockedPackage) -> Candidate:
+    return Candidate(
+        PackageId(Ecosystem(one.instance.ecosystem), one.instance.name),
+        _version(one.version),
+        digest=one.digest,
+        requires=tuple(_requirement(dependency) for dependency in one.dependencies),
+        source=one.source,
+        kind=one.kind if one.instance.ecosystem == Ecosystem.XPKG else "",
+    )
+
+
+def _version(text: str) -> Version:
+    try:
+        return parse_relaxed(text)
+    except VersionError:
+        return parse_loose(text)
+
+
+def _requirement(locked: LockedDependency) -> Requirement:
+    return Requirement((_need(locked),), alias=locked.alias, optional=locked.optional)
+
+
+def _need(locked: LockedDependency) -> Need:
+    if locked.need == "api":
+        api, _, kind = locked.id.rpartition("/")
+        group, _, version = api.rpartition("/")
+        return ApiNeed(Gvk(group, version, kind))
+    range_ = _range(locked)
+    if locked.need == "interface":
+        return InterfaceNeed(locked.id, range_)
+    ecosystem, _, name = locked.id.partition(":")
+    return PackageNeed(PackageId(Ecosystem(ecosystem), name), range_)
+
+
+def _range(locked: LockedDependency) -> VersionRange:
+    return version_range(Dialect(locked.dialect), locked.constraints, prereleases=locked.prereleases)
+
+
+CREATED = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
+
+
+def carried_over(pins: tuple[Pin, ...], world: World) -> tuple[Pin, ...]:
+    """Return the pins with those of packages that change hands: a generated one that a user adopts, or back.
+
+    Either way the version stays what it was, and is no reason to install a second time.
+    """
+    standing = {world.instance_of(install) for install in world.installs if not install.external}
+    known = {pin.instance for pin in pins}
+    found: dict[Instance, Pin] = {}
+    for pin in pins:
+        for instance in _heirs(pin.instance, standing):
+            if instance not in known:
+                found.setdefault(instance, Pin(instance, pin.candidate))
+    return (*pins, *(found[instance] for instance in sorted(found)))
+
+
+def _heirs(instance: Instance, standing: set[Instance]) -> Iterator[Instance]:
+    package, slot = instance
+    if slot.kind is SlotKind.INSTALL and instance not in standing:
+        yield Instance(package, Slot(SlotKind.NAMESPACE, slot.namespace))
+    elif slot.kind in CREATED:
+        for other in sorted(standing):
+            if other.package == package and (
+                slot.kind is SlotKind.CLUSTER or other.slot.namespace == slot.namespace
+            ):
+                yield other
+
+
+@dataclass(frozen=True, slots=True)
+class Locks:
+    """The locks of a state branch by cluster, and what is wrong with those that cannot be read.
+
+    `broken` are clusters whose lock breaks a law: somebody edited it, and it stays until it is corrected.
+    """
+
+    by_cluster: Mapping[str, Locked] = field(default_factory=dict)
+    broken: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+
+def read_locks(files: Mapping[str, bytes]) -> Locks:
+    """Return the locks that the files of a state branch hold. Total.
+
+    A lock that cannot be read costs a new resolution of its cluster, and is a problem. One that
+    breaks a law is kept as it is: which of two revisions is active is nothing to guess.
+    """
+    found: dict[str, Locked] = {}
+    broken: set[str] = set()
+    bodies: dict[str, Resolution] = {}
+    sound: set[tuple[str, tuple[Revision, ...]]] = set()
+    problems = []
+    for path, data in sorted(files.items()):
+        if path.rpartition("/")[0] != LOCKS_DIRECTORY or not path.endswith(".json"):
+            continue
+        try:
+            lock = PackageLock.model_validate_json(data, by_alias=True, by_name=False)
+            name = lock.resolution
+            if name not in bodies:
+                bodies[name] = _read_body(files.get(resolution_path(name), b""))
+        except (ValidationError, VersionError) as error:
+            why = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
+            hint = "Correct or remove it on the state branch; the cluster is resolved anew."
+            problems.append(
+                Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {why}", hint)
+            )
+        else:
+            found[lock.scope.cluster] = Locked(lock, bodies[name])
+            if (name, lock.revisions) not in sound and (wrong := breaches(lock, bodies[name])):
+                broken.add(lock.scope.cluster)
+                problems.append(_broken(path, wrong))
+            else:
+                sound.add((name, lock.revisions))
+    return Locks(found, frozenset(broken), tuple(problems))
+
+
+def _read_body(data: bytes) -> Resolution:
+    """Return a resolution; what it remembers of versions and ranges is tried out.
+
+    Raises:
+        ValidationError: It is no resolution.
+        VersionError: It was edited into something that is no version or range.
+    """
+    resolution = Resolution.model_validate_json(data, by_alias=True, by_name=False)
+    pins_of(resolution)
+    return resolution
+
+
+def _broken(path: str, wrong: tuple[str, ...]) -> Problem:
+    hint = "Correct it on the state branch; until then nothing of this cluster changes."
+    return Problem(Location(path), Reason.INVALID_STATE, f"The lock is broken: {'; '.join(wrong)}", hint)

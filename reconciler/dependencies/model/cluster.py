@@ -1,0 +1,214 @@
+"""Inputs of the resolution of one cluster: installs, candidates, observed state and locked versions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from reconciler.dependencies.model.installs import Install, RevisionWish
+from reconciler.dependencies.model.packages import (
+    Candidate,
+    Ecosystem,
+    Gvk,
+    Interface,
+    PackageId,
+    Pairs,
+    Platform,
+)
+from reconciler.dependencies.versions import Policy, Version, precedence_with_build
+from reconciler.ids import GroupKind
+
+
+class SlotKind(StrEnum):
+    """What must be unique within a cluster, and is therefore shared or not."""
+
+    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
+
+    CLUSTER = "cluster"
+    NAMESPACE = "namespace"
+    INSTALL = "install"
+    SHARED = "shared"
+    FOR = "for"
+
+
+class Slot(NamedTuple):
+    """A place for one instance of a package: the unit in which versions are unified.
+
+    `path` is the user's name of an install, the group and labels of a shared instance, or the
+    way of aliases from the install that an exclusive instance belongs to.
+    """
+
+    kind: SlotKind
+    namespace: str = ""
+    path: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)
+
+
+class Instance(NamedTuple):
+    """One package in one slot of a cluster."""
+
+    package: PackageId
+    slot: Slot
+
+    def __str__(self) -> str:
+        return f"{self.package}@{self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """An installation that the snapshot shows and no manifest of ours declares."""
+
+    namespace: str
+    name: str
+    id: PackageId
+    version: Version | None = None
+    digest: str = ""
+    labels: Pairs = ()
+    interfaces: tuple[Interface, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRevision:
+    """A package revision that the snapshot of a cluster shows.
+
+    `package` is the object that it belongs to (`Provider/aws`), `number` its revision number.
+    """
+
+    package: str
+    name: str
+    number: int
+    is_active: bool
+    image: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What a cluster holds apart from what we install there.
+
+    `owners` names the package that brought a kind, where that is known. A platform that is
+    missing from `platforms` is unknown, so its ranges cannot be judged.
+    """
+
+    apis: frozenset[Gvk] = frozenset()
+    owners: tuple[tuple[GroupKind, PackageId], ...] = ()
+    platforms: tuple[tuple[Platform, Version], ...] = ()
+    installations: tuple[Installed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Every candidate of every package, lowest version first. Order-free: built from any order."""
+
+    packages: Mapping[PackageId, tuple[Candidate, ...]] = field(default_factory=dict)
+    names: Mapping[PackageId, PackageId] = field(default_factory=dict)
+
+    def find(self, id_: PackageId) -> PackageId:
+        """Return the package that a name means: itself, or the one that lists it among its names."""
+        return id_ if id_ in self.packages else self.names.get(id_, id_)
+
+    def candidates(self, id_: PackageId) -> tuple[Candidate, ...]:
+        """Return the candidates of a package, lowest version first; none for an unknown one."""
+        return self.packages.get(id_, ())
+
+
+def catalogue(candidates: Iterable[Candidate]) -> Catalogue:
+    """Sort candidates into a catalogue; of two with one version the greater (source, digest) is dropped."""
+    chosen: dict[tuple[PackageId, str], Candidate] = {}
+    for candidate in candidates:
+        key = (candidate.id, candidate.version.text)
+        held = chosen.get(key)
+        if held is None or (candidate.source, candidate.digest) < (held.source, held.digest):
+            chosen[key] = candidate
+    grouped: dict[PackageId, list[Candidate]] = {}
+    for candidate in chosen.values():
+        grouped.setdefault(candidate.id, []).append(candidate)
+    ordered = {id_: tuple(sorted(grouped[id_], key=_height)) for id_ in sorted(grouped)}
+    names: dict[PackageId, PackageId] = {}
+    for id_, several in ordered.items():
+        for candidate in several:
+            for name in candidate.names:
+                names.setdefault(PackageId(id_.ecosystem, name), id_)
+                if id_.ecosystem is Ecosystem.KPT:
+                    names.setdefault(PackageId(Ecosystem.CARVEL, name), id_)
+    return Catalogue(ordered, names)
+
+
+def _height(candidate: Candidate) -> tuple[object, str]:
+    return (precedence_with_build(candidate.version), candidate.version.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a scope decides about resolution; each is a setting.
+
+    `defaults` maps an interface to the packages that implement it here, best first.
+    `reconsider` lifts the lock of or-choices, `upgrade` that of the named packages.
+    """
+
+    allow_downgrade: bool = False
+    discovery: bool = False
+    reconsider: bool = False
+    upgrade: frozenset[str] = frozenset()
+    forbid_cycles: frozenset[Ecosystem] = frozenset({Ecosystem.XPKG})
+    policies: tuple[tuple[Ecosystem, Policy], ...] = ()
+    defaults: tuple[tuple[str, PackageId], ...] = ()
+    shared_namespace: str = ""
+    depth: int = 10
+    budget: int = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One locked instance: the candidate that was chosen, as the lock remembers it."""
+
+    instance: Instance
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class LockedChoice:
+    """Which alternative of an or-group was chosen: its place in the list."""
+
+    parent: Instance
+    requirement: str
+    alternative: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything that can matter to the dependencies of one cluster.
+
+    `held` names the package that has a kind or composition, as the lock says; it keeps it until
+    somebody consents. `wishes` are what people say about single revisions. `observed` are those that
+    the cluster shows: they matter only to the first lock, and so are no part of its inputs.
+    """
+
+    installs: tuple[Install, ...]
+    catalogue: Catalogue
+    presence: Presence = Presence()
+    pins: tuple[Pin, ...] = ()
+    chosen: tuple[LockedChoice, ...] = ()
+    held: tuple[tuple[str, PackageId], ...] = ()
+    wishes: tuple[RevisionWish, ...] = ()
+    observed: tuple[ObservedRevision, ...] = ()
+    choices: Choices = Choices()
+    cluster: str = ""
+
+    def install_of(self, instance: Instance) -> Install | None:
+        """Return the user's install that stands in this slot, if one does."""
+        own = (install for install in self.installs if not install.external)
+        return next((install for install in own if self.instance_of(install) == instance), None)
+
+    def instance_of(self, install: Install) -> Instance:
+        """Return the instance that a user's install stands for."""
+        return Instance(self.catalogue.find(install.need.id), slot_of(install))
+
+
+def slot_of(install: Install) -> Slot:
+    """Return the slot of a user's install: the cluster for Crossplane, its own name for the others."""
+    if install.need.id.ecosystem is Ecosystem.XPKG:
+        return Slot(SlotKind.CLUSTER)
+    return Slot(SlotKind.INSTALL, install.namespace, (install.name,))

@@ -1,0 +1,120 @@
+"""What manifests ask for: packages to be installed, and revisions to be active."""
+
+from dataclasses import dataclass, field
+
+from reconciler.dependencies.model.packages import (
+    Dialect,
+    Interface,
+    PackageNeed,
+    Pairs,
+    Platform,
+    VersionRange,
+    hash_of,
+)
+from reconciler.dependencies.versions import Policy, Version
+from reconciler.errors import Location
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionPolicy:
+    """What a Crossplane package says about its revisions.
+
+    Unless it is `manual`, the revision that is asked for becomes the active one at once. Of the
+    inactive ones the `history_limit` newest stay, all of them if it is 0. `take_over` names the packages
+    whose kinds this one may get; with `prune_kinds` kinds go with the last revision that has them.
+    """
+
+    manual: bool = False
+    history_limit: int = 1
+    take_over: tuple[str, ...] = ()
+    prune_kinds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionWish:
+    """What a person says about one revision: whether it is to be active.
+
+    It is the revision of this name, or the one of package object `package` with this image or digest.
+    """
+
+    kind: str
+    name: str
+    active: bool
+    package: str = ""
+    image: str = ""
+    digest: str = ""
+    location: Location = field(default=Location(""), compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+UNSAID_POLICY = RevisionPolicy()
+"""What holds where a package says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """A user's word about one dependency: another range, or whether to install it at all."""
+
+    name: str
+    range: VersionRange | None = None
+    install: bool | None = None
+    location: Location = field(default=Location(""), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A Secret with values for one dependency, found by alias or by the package's name."""
+
+    name: str
+    secret: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """What a user asked for: a package to be present in a cluster, or one that is there already.
+
+    `kind` and `api_version` say which manifest; `external` means that nothing is installed and
+    only what it provides counts. `inherit` are settings that generated dependencies take over.
+    Without `prune_dependencies` they stay when this install goes. `gives` are inputs of dependencies,
+    as `alias#name`; which ones `gives_credentials` brings is not known here.
+    """
+
+    namespace: str
+    name: str
+    dialect: Dialect
+    need: PackageNeed
+    kind: str = ""
+    api_version: str = ""
+    labels: Pairs = ()
+    external: bool = False
+    interfaces: tuple[Interface, ...] = ()
+    install_dependencies: bool = True
+    skip_dependencies: bool = False
+    overrides: tuple[Override, ...] = ()
+    bindings: Pairs = ()
+    values: tuple[Values, ...] = ()
+    inherit: Pairs = ()
+    policy: Policy = Policy.HIGHEST
+    origin: Version | None = None
+    allow_downgrade: bool = False
+    ignore_platforms: frozenset[Platform] = frozenset()
+    revisions: RevisionPolicy = UNSAID_POLICY
+    prune_dependencies: bool = True
+    gives: tuple[str, ...] = ()
+    gives_credentials: bool = False
+    location: Location = field(default=Location(""), compare=False)
+
+    _hash: int = field(init=False, default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash_of(self))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind or self.dialect} {where}"

@@ -1,0 +1,360 @@
+"""Packages in versions, what they need and what they provide, in the terms of every dialect."""
+
+import re
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from reconciler.dependencies.versions import (
+    CarvelSelection,
+    Constraint,
+    Grammar,
+    Prereleases,
+    Version,
+    parse_constraint,
+    parse_digest_or_constraint,
+)
+from reconciler.errors import Location
+from reconciler.ids import GroupKind
+
+Pairs = tuple[tuple[str, str], ...]
+"""A small map as a sorted tuple, so that it can be part of an identity."""
+
+
+def hash_of(value: Any) -> int:
+    """Return the hash of a dataclass from its compared fields, to be kept: a fleet compares many."""
+    kind = type(value)
+    if kind not in _COMPARED:
+        _COMPARED[kind] = tuple(one.name for one in fields(kind) if one.compare)
+    return hash(tuple(getattr(value, name) for name in _COMPARED[kind]))
+
+
+_COMPARED: dict[type, tuple[str, ...]] = {}
+
+
+class Dialect(StrEnum):
+    """Whose manifests a requirement was written in; it decides how versions are read and compared."""
+
+    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
+
+    CROSSPLANE = "crossplane"
+    CARVEL = "carvel"
+    PORTER = "porter"
+    KPT = "kpt"
+
+    @property
+    def grammar(self) -> Grammar:
+        """The constraint grammar of this dialect; kpt packages declare needs in Carvel's words."""
+        masterminds = self in (Dialect.CROSSPLANE, Dialect.PORTER)
+        return Grammar.MASTERMINDS if masterminds else Grammar.CARVEL
+
+
+class Ecosystem(StrEnum):
+    """Where names of packages come from; no two ecosystems share a name."""
+
+    __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
+
+    XPKG = "xpkg"
+    CARVEL = "carvel"
+    BUNDLE = "bundle"
+    KPT = "kpt"
+
+
+class PackageId(NamedTuple):
+    """A package regardless of version."""
+
+    ecosystem: Ecosystem
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.ecosystem}:{self.name}"
+
+
+class Gvk(NamedTuple):
+    """One served API."""
+
+    group: str
+    version: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{'/'.join(part for part in (self.group, self.version) if part)}/{self.kind}"
+
+    @property
+    def group_kind(self) -> GroupKind:
+        """What a single CustomResourceDefinition owns, in all of its versions."""
+        return GroupKind(self.group, self.kind)
+
+
+LABEL_LENGTH = 63
+"""The most bytes of a DNS label."""
+
+
+def dns_label(image: str) -> str:
+    """Return the name that Crossplane's package manager gives a dependency: its path in the registry.
+
+    Source: crossplane internal/xpkg, ToDNSLabel.
+    """
+    _, slash, path = image.partition("/")
+    found = re.sub(r"[^a-z0-9]+", "-", (path if slash else image).lower()).strip("-")
+    return found[:LABEL_LENGTH].strip("-")
+
+
+class Platform(StrEnum):
+    """What every package of a cluster stands on."""
+
+    KUBERNETES = "kubernetes"
+    CROSSPLANE = "crossplane"
+    KAPP_CONTROLLER = "kapp-controller"
+
+
+class InstallationType(StrEnum):
+    """How often a package may stand in one cluster, as Carvel spells it."""
+
+    ONE_PER_CLUSTER = "onePerCluster"
+    ONE_PER_NAMESPACE = "onePerNamespace"
+    NO_RESTRICTIONS = "noRestrictions"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """Which versions satisfy a requirement, in the words and by the rules of its dialect.
+
+    An empty text means any version. `releases_only` is Porter's rule for its second generation:
+    no pre-release, even where the range names one.
+    """
+
+    dialect: Dialect
+    text: str = ""
+    prereleases: Prereleases = None
+    releases_only: bool = False
+    constraint: Constraint | None = field(default=None, compare=False, repr=False)
+    selection: CarvelSelection | None = field(init=False, default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.dialect.grammar is Grammar.CARVEL:
+            object.__setattr__(self, "selection", CarvelSelection(self.text, self.prereleases))
+
+    def __str__(self) -> str:
+        return self.text or "any version"
+
+    def allows(self, version: Version, digest: str = "") -> bool:
+        """Whether a package of this version and content satisfies the range."""
+        if self.releases_only and version.prerelease:
+            return False
+        if self.selection is not None:
+            return self.selection.keeps(version)
+        return self.constraint is None or self.constraint.allows(version, digest=digest)
+
+
+def version_range(
+    dialect: Dialect, text: str, *, prereleases: Prereleases = None, releases_only: bool = False
+) -> VersionRange:
+    """Read a requirement's version in its dialect.
+
+    Raises:
+        VersionError: The text is neither a constraint nor, for Crossplane, a digest.
+    """
+    if not text:
+        parsed = None
+    elif dialect is Dialect.CROSSPLANE:
+        parsed = parse_digest_or_constraint(text)
+    else:
+        parsed = parse_constraint(text, dialect.grammar)
+    return VersionRange(dialect, text, prereleases, releases_only, parsed)
+
+
+def exact(dialect: Dialect, text: str) -> VersionRange:
+    """Return the range of one version or digest that its author named, whatever else the grammar would admit.
+
+    Raises:
+        VersionError: The text is no version in this dialect.
+    """
+    if text.startswith("sha256:"):
+        return VersionRange(dialect, text, (), constraint=Constraint(text, Grammar.MASTERMINDS, digest=text))
+    return version_range(dialect, f"={text}" if dialect.grammar is Grammar.MASTERMINDS else text)
+
+
+@dataclass(frozen=True, slots=True)
+class PackageNeed:
+    """A package in a range of versions."""
+
+    id: PackageId
+    range: VersionRange
+
+    def __str__(self) -> str:
+        return f"{self.id.name} {self.range}" if self.range.text else self.id.name
+
+
+@dataclass(frozen=True, slots=True)
+class ApiNeed:
+    """A served API; an empty version means any version of that kind.
+
+    `provider` narrows who may serve it: the fields of an API can grow without a new version of
+    it, and then only the version of the package that brings it tells whether they are there.
+    """
+
+    gvk: Gvk
+    provider: PackageNeed | None = None
+
+    def __str__(self) -> str:
+        return f"the API {self.gvk} of {self.provider}" if self.provider else f"the API {self.gvk}"
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceNeed:
+    """Any package that implements an interface: version is the interface's, not the package's."""
+
+    id: str
+    range: VersionRange
+    outputs: Pairs = ()
+    parameters: Pairs = ()
+    credentials: Pairs = ()
+
+    def __str__(self) -> str:
+        return f"the interface {self.id} {self.range}" if self.range.text else f"the interface {self.id}"
+
+
+Need = PackageNeed | ApiNeed | InterfaceNeed
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformNeed:
+    """A range of versions of what the package stands on."""
+
+    platform: Platform
+    range: VersionRange
+    location: Location = field(default=Location(""), compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.platform} {self.range}"
+
+
+class Sharing(StrEnum):
+    """Who may use the instance that a requirement creates."""
+
+    DIALECT = "dialect"
+    EXCLUSIVE = "exclusive"
+    NAMESPACE = "namespace"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which existing installation matches, and at the same time how a new one is made."""
+
+    scope: Sharing = Sharing.DIALECT
+    group: str = ""
+    labels: Pairs = ()
+    inputs: Pairs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """Which actions on a package also reach its dependency."""
+
+    upgrade: bool = True
+    invoke: bool = True
+    uninstall: bool = True
+
+
+UNSAID = Actions(upgrade=False)
+"""Where a dialect has no words for it: a dependency keeps its version while that fits; unused, it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One dependency: one of several alternatives, tried in order.
+
+    `default` is the package to create where only an interface is asked for. `install` False
+    means that only what is there or planned for other reasons counts. `wired` tells that data
+    flows from the dependency, so that the two have an order. `gives` are the inputs that it gets.
+    """
+
+    alternatives: tuple[Need, ...]
+    alias: str = ""
+    optional: bool = False
+    install: bool = True
+    share: Share = Share()
+    actions: Actions = Actions()
+    default: PackageNeed | None = None
+    wired: bool = False
+    gives: tuple[str, ...] = ()
+    location: Location = field(default=Location(""), compare=False)
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.alternatives))
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """An interface that a package implements, with the version of what it installs."""
+
+    id: str
+    version: Version | None = None
+    outputs: Pairs = ()
+    parameters: Pairs = ()
+    credentials: Pairs = ()
+
+    def meets(self, need: InterfaceNeed) -> bool:
+        """Whether this implementation has the name, the version and the shape that is needed."""
+        return self.has_shape(need) and self.has_version(need)
+
+    def has_version(self, need: InterfaceNeed) -> bool:
+        """Whether this implementation has a version that is asked for."""
+        return not need.range.text or (self.version is not None and need.range.allows(self.version))
+
+    def has_shape(self, need: InterfaceNeed) -> bool:
+        """Whether this implementation has the name and the shape that is needed, whatever its version."""
+        if self.id != need.id:
+            return False
+        given = (self.outputs, self.parameters, self.credentials)
+        wanted = (need.outputs, need.parameters, need.credentials)
+        return all(_covers(have, want) for have, want in zip(given, wanted, strict=True))
+
+
+def _covers(have: Pairs, want: Pairs) -> bool:
+    types = dict(have)
+    return all(name in types and (not kind or types[name] in ("", kind)) for name, kind in want)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One version of a package that could be installed.
+
+    `kind` is what installs it where a dialect has several kinds. `names` are further names that
+    requirements may use. `withdrawn` means that nobody should newly choose it, `unavailable` that
+    only the lock still knows it, `retain` that it has data worth keeping when nobody needs it.
+    `inputs` are what somebody must give: parameters without a default, and credentials.
+    """
+
+    id: PackageId
+    version: Version
+    digest: str = ""
+    requires: tuple[Requirement, ...] = ()
+    provides: tuple[Gvk, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
+    compositions: tuple[str, ...] = ()
+    installation: InstallationType = InstallationType.NO_RESTRICTIONS
+    platforms: tuple[PlatformNeed, ...] = ()
+    names: tuple[str, ...] = ()
+    withdrawn: str = ""
+    unavailable: bool = False
+    source: str = ""
+    kind: str = ""
+    inputs: tuple[str, ...] = ()
+    labels: Pairs = ()
+    keywords: tuple[str, ...] = ()
+    retain: bool = False
+    location: Location = field(default=Location(""), compare=False)
+
+    _hash: int = field(init=False, default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash_of(self))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return f"{self.id.name} {self.version}"

@@ -1,0 +1,420 @@
+"""Explain an unsatisfiable problem in sentences: the conflicting facts, their places, and hints."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from reconciler.dependencies.model.cluster import Instance, Presence, World
+from reconciler.dependencies.model.packages import (
+    ApiNeed,
+    Candidate,
+    InterfaceNeed,
+    Need,
+    PackageNeed,
+    Platform,
+)
+from reconciler.dependencies.solve.problem import Demand, Fact, FactKind, Node, Question, Unsatisfiable
+from reconciler.dependencies.solve.solution import Explanation, Rejection
+from reconciler.dependencies.versions import doubts
+from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
+from reconciler.errors import Location
+
+_MOST_VERSIONS = 3
+
+
+_MOST_FACTS = 24
+
+
+_CODES = {
+    FactKind.CYCLE: "E-CYCLE",
+    FactKind.OWNER: "E-OWN-CRD",
+    FactKind.HELD: "E-OWN-CRD",
+    FactKind.ONCE: "E-CARD-CLUSTER",
+    FactKind.FOREIGN: "E-FOREIGN",
+    FactKind.PLATFORM: "E-PLATFORM",
+}
+
+
+def explain(world: World, question: Question, found: Unsatisfiable) -> Explanation:
+    """Tell the facts of a contradiction to the people who wrote them.
+
+    Order-free: facts are told from the user's wishes downwards.
+    """
+    told = _Told(world, question, found.facts)
+    ranked = sorted(found.facts, key=told.rank)
+    ordered = ranked[:_MOST_FACTS]
+    more = len(ranked) - len(ordered)
+    return Explanation(
+        code=told.code(),
+        sentences=(
+            *(told.sentence(fact) for fact in ordered),
+            *([f"{more} more facts take part in this"] if more else []),
+        ),
+        places=tuple(dict.fromkeys(place for fact in ordered for place in told.places(fact))),
+        paths=tuple(dict.fromkeys(told.path(d.parent) for d in told.demands.values() if d.parent)),
+        rejected=tuple(told.rejected()),
+        hints=hints(world, question, found.facts),
+        minimal=found.minimal,
+    )
+
+
+class _Told:
+    def __init__(self, world: World, question: Question, facts: tuple[Fact, ...]) -> None:
+        self.world = world
+        self.question = question
+        self.facts = facts
+        named = frozenset(facts)
+        self.demands = {d.fact: d for d in question.demands() if d.fact in named}
+        self.depths = _depths(question)
+
+    def rank(self, fact: Fact) -> tuple[int, int, Fact]:
+        kinds = list(FactKind)
+        demand = self.demands.get(fact)
+        depth = 0 if demand is None or demand.parent is None else self.depths.get(demand.parent, 0)
+        return (kinds.index(fact.kind), depth, fact)
+
+    def code(self) -> str:
+        kinds = {fact.kind for fact in self.facts}
+        if any(fact.kind is FactKind.ONCE and fact.detail == "namespace" for fact in self.facts):
+            return "E-CARD-NS"
+        if any(fact.kind is FactKind.OWNER and self._is_composition(fact) for fact in self.facts):
+            return "E-OWN-COMPOSITION"
+        return next((code for kind, code in _CODES.items() if kind in kinds), "") or self._code_of_needs()
+
+    def _code_of_needs(self) -> str:
+        unmet = [demand for demand in self.demands.values() if not demand.ways]
+        needs = [need for demand in unmet for need in demand.requirement.alternatives]
+        if any(self._is_bound(demand) for demand in unmet):
+            return "E-BIND"
+        if any(isinstance(need, InterfaceNeed) for need in needs):
+            return "E-INTERFACE"
+        if any(isinstance(need, ApiNeed) for need in needs):
+            return "E-API"
+        return "E-NOCANDIDATE" if any(True for _ in self._unknown()) else "E-VERSION"
+
+    def _is_composition(self, fact: Fact) -> bool:
+        several = (c for node in self.question.nodes.values() for c in node.candidates)
+        return any(fact.subject in candidate.compositions for candidate in several)
+
+    def _is_bound(self, demand: Demand) -> bool:
+        install = None if demand.parent is None else self.world.install_of(demand.parent)
+        return install is not None and demand.requirement.alias in dict(install.bindings)
+
+    def _unknown(self) -> Iterator[Node]:
+        targets = {w.instance for d in self.demands.values() for w in d.ways if w.instance is not None}
+        return (self.question.nodes[i] for i in targets if not self.question.nodes[i].candidates)
+
+    def sentence(self, fact: Fact) -> str:
+        demand = self.demands.get(fact)
+        if demand is not None:
+            return self._asked(fact, demand)
+        name = _name(fact.subject)
+        sentences: dict[FactKind, Callable[[], str]] = {
+            FactKind.PLATFORM: lambda: self._platform(fact),
+            FactKind.WITHDRAWN: lambda: f"{name} {fact.detail} is withdrawn{self._withdrawal(fact)}",
+            FactKind.DOWNGRADE: lambda: f"{name} is locked at {fact.detail} and may not go below that",
+            FactKind.POLICY: lambda: f"The version policy of {name} is {fact.detail}",
+            FactKind.FOREIGN: lambda: (
+                f"{name} is there already, as {fact.detail.strip('/')}, and is not ours"
+            ),
+            FactKind.OWNER: lambda: f"Only one package may own {fact.subject}: {self._owners(fact)} bring it",
+            FactKind.HELD: lambda: f"{name} brings {fact.detail}, which keeps it",
+            FactKind.ONCE: lambda: f"{name} may not stand twice in a {fact.detail}: {self._twice(fact)}",
+        }
+        circle = "Packages that need one another in a circle have no order of installation"
+        return sentences.get(fact.kind, lambda: circle)()
+
+    def _asked(self, fact: Fact, demand: Demand) -> str:
+        places = " ".join(f"({place})" for place in self.places(fact))
+        if demand.parent is None:
+            text = f"{fact.subject} asks for {demand.requirement} {places}".rstrip()
+        else:
+            verb = "would like" if demand.optional else "requires"
+            text = f"{self._versions(demand)} {verb} {demand.requirement} {places}".rstrip()
+            text += f", and is needed by {self.path(demand.parent)}"
+        unmet = self._unmet(demand)
+        return f"{text}; {unmet}" if unmet else text
+
+    def _unmet(self, demand: Demand) -> str:
+        if any(w.instance is None for w in demand.ways):
+            return ""
+        nodes = [self.question.nodes[w.instance] for w in demand.ways if w.instance]
+        if not demand.ways:
+            install = demand.requirement.install
+            return "nothing meets it" if install else "nothing there meets it, and nothing may be installed"
+        if all(not node.candidates for node in nodes):
+            return f"nobody publishes {nodes[0].instance.package.name}"
+        if all(not way.allowed for way in demand.ways):
+            return f"no version of {nodes[0].instance.package.name} fits"
+        if all(not way.active for way in demand.ways):
+            return "it may be met only by what is installed for other reasons"
+        return ""
+
+    def _versions(self, demand: Demand) -> str:
+        if demand.parent is None:
+            return demand.fact.subject
+        node = self.question.nodes[demand.parent]
+        having = [c for c, ds in zip(node.candidates, node.demands, strict=True) if _has(ds, demand.fact)]
+        name = demand.parent.package.name
+        if len(having) == len(node.candidates) > 1:
+            return f"Every version of {name}"
+        texts = [str(candidate.version) for candidate in having]
+        if len(texts) > _MOST_VERSIONS:
+            texts = [*texts[:_MOST_VERSIONS], f"{len(texts) - _MOST_VERSIONS} more"]
+        return f"{name} {', '.join(texts)}"
+
+    def places(self, fact: Fact) -> list[Location]:
+        found: dict[Location, None] = {}
+        for demand in self._all(fact):
+            found[demand.requirement.location] = None
+        if fact.kind in (FactKind.PLATFORM, FactKind.OWNER, FactKind.HELD, FactKind.WITHDRAWN):
+            for node in self.question.nodes.values():
+                for place, candidate in enumerate(node.candidates):
+                    if fact in node.banned.get(place, ()) or fact.subject in _owned(candidate.provides):
+                        found[candidate.location] = None
+        return sorted(place for place in found if place.path)[:_MOST_VERSIONS]
+
+    def _all(self, fact: Fact) -> Iterator[Demand]:
+        yield from (demand for demand in self.question.roots if demand.fact == fact)
+        for node in self.question.nodes.values():
+            for several in node.demands:
+                yield from (demand for demand in several if demand.fact == fact)
+
+    def _platform(self, fact: Fact) -> str:
+        known = {str(name): version for name, version in self.world.presence.platforms}
+        platform = fact.detail.split()[0]
+        texts = [
+            str(node.candidates[place].version)
+            for node in self.question.nodes.values()
+            for place, facts in node.banned.items()
+            if fact in facts
+        ]
+        needed = f"{_name(fact.subject)} {', '.join(texts[:_MOST_VERSIONS])} needs {fact.detail}"
+        return f"{needed}, and this cluster has {Platform(platform)} {known.get(platform)}"
+
+    def _withdrawal(self, fact: Fact) -> str:
+        for node in self.question.nodes.values():
+            for place in node.banned:
+                candidate = node.candidates[place]
+                if fact in node.banned[place] and candidate.withdrawn not in ("", "true"):
+                    return f": {candidate.withdrawn}"
+        return ""
+
+    def _owners(self, fact: Fact) -> str:
+        names = {
+            str(candidate)
+            for node in self.question.nodes.values()
+            for candidate in node.candidates
+            if fact.subject in (*_owned(candidate.provides), *candidate.compositions)
+        }
+        return ", ".join(sorted(names))
+
+    def _twice(self, fact: Fact) -> str:
+        where = [self.path(i) for i in self.question.nodes if str(i.package) == fact.subject]
+        return " and ".join(sorted(where))
+
+    def path(self, instance: Instance) -> str:
+        """Say how an instance comes to be needed, from the user's manifest on."""
+        trail = [instance]
+        while trail[0] not in self._roots():
+            earlier = self._parent(trail[0], trail)
+            if earlier is None:
+                break
+            trail.insert(0, earlier)
+        root = self._roots().get(trail[0])
+        names = [one.package.name for one in trail]
+        return " → ".join([root.fact.subject, *names] if root else names)
+
+    def _roots(self) -> dict[Instance, Demand]:
+        return {way.instance: d for d in self.question.roots for way in d.ways if way.instance}
+
+    def _parent(self, instance: Instance, trail: Iterable[Instance]) -> Instance | None:
+        parents = [
+            demand.parent
+            for demand in (*self.demands.values(), *self.question.demands())
+            if demand.parent is not None
+            and demand.parent not in trail
+            and any(way.instance == instance and way.active for way in demand.ways)
+        ]
+        return min(parents, key=lambda p: (self.depths.get(p, 0), p), default=None)
+
+    def rejected(self) -> Iterator[tuple[str, tuple[Rejection, ...]]]:
+        """Yield, for each package that is argued about, what speaks against each version."""
+        targets = {w.instance for d in self.demands.values() for w in d.ways if w.instance is not None}
+        for instance in sorted(targets):
+            node = self.question.nodes[instance]
+            against = [self._against(node, place) for place in range(len(node.candidates))]
+            several = tuple(
+                Rejection(str(candidate.version), tuple(reasons))
+                for candidate, reasons in zip(node.candidates, against, strict=True)
+                if reasons
+            )
+            if several:
+                yield instance.package.name, several
+
+    def _against(self, node: Node, place: int) -> list[str]:
+        found = []
+        for fact, demand in self.demands.items():
+            ways = [way for way in demand.ways if way.instance == node.instance]
+            if ways and not any(place in way.allowed for way in ways):
+                asker = fact.subject if demand.parent is None else demand.parent.package.name
+                found.append(f"{asker} asks for {demand.requirement}")
+        found += [self.sentence(fact) for fact in node.banned.get(place, ()) if fact in self.facts]
+        for demand in node.demands[place]:
+            if demand.fact in self.facts:
+                found.append(f"requires {demand.requirement}")
+        return found
+
+
+def _has(demands: tuple[Demand, ...], fact: Fact) -> bool:
+    return any(demand.fact == fact for demand in demands)
+
+
+def _owned(provides: Iterable[object]) -> list[str]:
+    return [str(getattr(gvk, "group_kind", gvk)) for gvk in provides]
+
+
+def _name(subject: str) -> str:
+    return subject.partition(":")[2].partition("@")[0]
+
+
+def _depths(question: Question) -> dict[Instance, int]:
+    depths: dict[Instance, int] = {}
+    queue = [(way.instance, 0) for d in question.roots for way in d.ways if way.instance]
+    for instance, depth in queue:
+        if instance in depths:
+            continue
+        depths[instance] = depth
+        for several in question.nodes[instance].demands:
+            for demand in several:
+                queue.extend((w.instance, depth + 1) for w in demand.ways if w.instance and w.active)
+    return depths
+
+
+_OF_KIND = {
+    FactKind.DOWNGRADE: (
+        "Consent with packaging.carvel.dev/downgradable on the PackageInstall or `allowDowngrade` in "
+        "reconciler.yaml, or take the package out of the lock with `lock --upgrade {name}`"
+    ),
+    FactKind.WITHDRAWN: "Ask for another version of {name}",
+    FactKind.POLICY: "Change the version policy of {name}, or name a version",
+    FactKind.FOREIGN: "Declare what is there in a manifest, so that it is adopted, or remove it",
+    FactKind.OWNER: "Remove one of the two packages, or ask for a version without {name}",
+    FactKind.HELD: (
+        "Remove {holder} or ask for a version of it without that, and annotate {name} with "
+        "reconciler.dev/take-over: {holder}"
+    ),
+    FactKind.ONCE: "Remove one of the two manifests, or let both use the one that is there",
+    FactKind.CYCLE: "Ask for a version of one of them that does not need the others",
+    FactKind.PLATFORM: "Upgrade the cluster, or ask for a version that supports it",
+}
+
+
+_UNSEEN = (
+    "Nothing is known of what cluster CLUSTER serves: import its snapshot with "
+    "`reconciler snapshot import --cluster CLUSTER --api-resources FILE`"
+)
+"""Names no cluster: what is decided for one may be decided for another; see `name_cluster`."""
+
+
+def name_cluster(hint: str, cluster: str) -> str:
+    """Return a hint with the name of the cluster that it is for."""
+    return hint.replace(_UNSEEN, _UNSEEN.replace("CLUSTER", cluster))
+
+
+def hints(world: World, question: Question, facts: tuple[Fact, ...]) -> tuple[str, ...]:
+    """Return what to try, most specific first, each once."""
+    named = frozenset(facts)
+    demands = [demand for demand in question.demands() if demand.fact in named]
+    found: dict[str, None] = {}
+    for demand in demands:
+        found.update(dict.fromkeys(_about_demand(world, demand)))
+    for fact in facts:
+        if fact.kind in _OF_KIND:
+            name = fact.subject.partition(":")[2].partition("@")[0] or fact.subject
+            holder = fact.detail.rpartition(" of ")[2]
+            found[_OF_KIND[fact.kind].format(name=name, holder=holder)] = None
+    if not found and len(demands) > 1:
+        ranges = sorted({str(n) for d in demands for n in d.requirement.alternatives if _is_narrow(n)})
+        found[f"Relax one of these: {', '.join(ranges)}"] = None
+    return tuple(found)
+
+
+def _is_narrow(need: Need) -> bool:
+    return isinstance(need, PackageNeed) and bool(need.range.text)
+
+
+def _about_demand(world: World, demand: Demand) -> Iterator[str]:
+    install = None if demand.parent is None else world.install_of(demand.parent)
+    if install is not None and not demand.ways:
+        bound = dict(install.bindings).get(demand.requirement.alias)
+        if bound is not None:
+            yield f"The binding {demand.requirement.alias}={bound} names nothing that fits; check its name"
+            return
+    for need in demand.requirement.alternatives:
+        yield from _about_need(world, need, demand)
+    creates = any(way.active for way in demand.ways)
+    if not demand.requirement.install and not creates:
+        yield f"Install {demand.requirement} yourself, or let it be installed with `install: true`"
+
+
+def _about_need(world: World, need: Need, demand: Demand) -> Iterator[str]:
+    match need:
+        case PackageNeed():
+            yield from _about_package(world, need)
+        case ApiNeed():
+            makers = sorted({c.id.name for c in _all(world) if any(g == need.gvk for g in c.provides)})
+            if makers and demand.requirement.install:
+                yield f"{', '.join(makers)} would bring {need.gvk}: require it, or turn discovery on"
+            elif not makers:
+                kin = sorted(
+                    {str(g) for c in _all(world) for g in c.provides if g.group_kind == need.gvk.group_kind}
+                )
+                kin += sorted(str(g) for g in world.presence.apis if g.group_kind == need.gvk.group_kind)
+                if not kin and world.presence == Presence():
+                    yield _UNSEEN
+                yield f"There is {', '.join(kin)}" if kin else f"No known package brings {need.gvk}"
+        case InterfaceNeed():
+            makers = sorted({c.id.name for c in _all(world) if any(i.id == need.id for i in c.interfaces)})
+            if not makers:
+                yield f"No known package implements {need.id}"
+            else:
+                yield (
+                    f"Set a default for {need.id} with `index set-default`, or bind an installation; "
+                    f"known: {', '.join(makers)}"
+                )
+
+
+def _about_package(world: World, need: PackageNeed) -> Iterator[str]:
+    known = world.catalogue.candidates(world.catalogue.find(need.id))
+    if not known:
+        near = sorted(id_.name for id_ in world.catalogue.packages if _is_near(id_.name, need.id.name))
+        similar = f"; similar names: {', '.join(near)}" if near else ""
+        yield f"Add {need.id.name} to the index, or correct its name{similar}"
+        return
+    constraint = need.range.constraint
+    if constraint is None or any(need.range.allows(c.version, c.digest) for c in known):
+        return
+    versions = [candidate.version for candidate in known]
+    yield from doubts(constraint)
+    selection = need.range.selection
+    if selection is None and only_prereleases(constraint, versions):
+        yield f"Only pre-releases match {need.range}; add -0 to its versions to admit them"
+    elif selection is not None and any(v.prerelease and constraint.allows(v) for v in versions):
+        yield f"Only pre-releases match {need.range}; admit them with `prereleases: {{}}`"
+    builds = only_with_build(constraint, versions)
+    if builds:
+        yield f"Build metadata counts here; write {' or '.join(str(v) for v in builds)} in full"
+    yield f"Published are {_span(known)}"
+
+
+def _span(known: tuple[Candidate, ...]) -> str:
+    texts = [str(candidate.version) for candidate in known]
+    return ", ".join(texts if len(texts) <= 5 else [*texts[:2], "…", *texts[-2:]])  # noqa: PLR2004 - two at each end
+
+
+def _is_near(one: str, other: str) -> bool:
+    tails = one.rpartition("/")[2], other.rpartition("/")[2]
+    return tails[0] == tails[1] or one.partition(".")[0] == other.partition(".")[0]
+
+
+def _all(world: World) -> Iterator[Candidate]:
+    return (candidate for several in world.catalogue.packages.values() for candidate in several)

@@ -1,0 +1,201 @@
+"""Encode a resolution problem as clauses: one variable per version and per alternative."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from reconciler.dependencies.model.cluster import Instance
+from reconciler.dependencies.model.packages import PackageNeed
+from reconciler.dependencies.solve.problem import CYCLES, Demand, Fact, Question, Way
+
+_PAIRWISE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A demand of one instance, the versions that have it, and a literal for each way.
+
+    A direct group has one way, whose literal says that its target stands; otherwise a literal
+    says that its way is used, and no demand uses two.
+    """
+
+    demand: Demand
+    places: frozenset[int]
+    literals: tuple[int, ...]
+    is_direct: bool
+
+
+@dataclass(slots=True)
+class Formula:
+    """Clauses, and what their variables mean. In a guarded formula each fact can be switched off."""
+
+    question: Question
+    guarded: bool = False
+    clauses: list[list[int]] = field(default_factory=list)
+    versions: dict[Instance, list[int]] = field(default_factory=dict)
+    present: dict[Instance, int] = field(default_factory=dict)
+    groups: dict[Fact, Group] = field(default_factory=dict)
+    guards: dict[Fact, int] = field(default_factory=dict)
+    top: int = 0
+    _some: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
+    _touch: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
+
+    def new(self) -> int:
+        """Return a fresh variable."""
+        self.top += 1
+        return self.top
+
+    def add(self, *literals: int, fact: Fact | None = None) -> None:
+        """Add a clause; in a guarded formula it holds only while its fact does."""
+        clause = list(literals)
+        if self.guarded and fact is not None:
+            clause.append(-self.guard(fact))
+        self.clauses.append(clause)
+
+    def guard(self, fact: Fact) -> int:
+        """Return the variable that switches a fact on."""
+        if fact not in self.guards:
+            self.guards[fact] = self.new()
+        return self.guards[fact]
+
+    def some(self, instance: Instance, places: frozenset[int]) -> int:
+        """Return a literal that implies that the instance stands at one of these places."""
+        versions = self.versions[instance]
+        if len(places) == len(versions):
+            return self.present[instance]
+        if len(places) == 1:
+            return versions[next(iter(places))]
+        key = (versions[0], places)
+        known = self._some.get(key)
+        if known is None:
+            known = self._some[key] = self.new()
+            self.clauses.append([-known, *[versions[place] for place in sorted(places)]])
+        return known
+
+    def touch(self, instance: Instance, places: frozenset[int]) -> int:
+        """Return a literal that is implied by the instance standing at any of these places."""
+        versions = self.versions[instance]
+        if len(places) == len(versions):
+            return self.present[instance]
+        key = (instance, places)
+        if key not in self._touch:
+            self._touch[key] = self.new()
+            self.clauses.extend([-versions[p], self._touch[key]] for p in sorted(places))
+        return self._touch[key]
+
+
+def encode(question: Question, *, guarded: bool = False) -> Formula:
+    """Write a question as clauses.
+
+    A guarded formula lets each fact be assumed or not, and meets demands by explicit choices only,
+    so that without its fact a demand may be met but need not.
+    """
+    formula = Formula(question, guarded)
+    for instance, node in question.nodes.items():
+        _one_version(formula, instance, len(node.candidates))
+    for fact, demand, places in _grouped(question):
+        formula.groups[fact] = _demand(formula, demand, places)
+    for instance, node in question.nodes.items():
+        for place, facts in node.banned.items():
+            for fact in facts:
+                formula.add(-formula.versions[instance][place], fact=fact)
+    for exclusion in question.exclusions:
+        first = formula.touch(exclusion.first, exclusion.these)
+        second = formula.touch(exclusion.second, exclusion.those)
+        formula.add(-first, -second, fact=exclusion.fact)
+    if guarded and question.forbid_cycles:
+        formula.guard(CYCLES)
+    return formula
+
+
+def _one_version(formula: Formula, instance: Instance, count: int) -> None:
+    present = formula.present[instance] = formula.new()
+    versions = formula.versions[instance] = [formula.new() for _ in range(count)]
+    formula.add(-present, *versions)
+    for version in versions:
+        formula.add(-version, present)
+    if count <= _PAIRWISE:
+        for number, one in enumerate(versions):
+            for other in versions[:number]:
+                formula.add(-one, -other)
+        return
+    seen = versions[0]
+    for version in versions[1:]:
+        formula.add(-version, -seen)
+        following = formula.new()
+        formula.add(-seen, following)
+        formula.add(-version, following)
+        seen = following
+
+
+def _grouped(question: Question) -> Iterator[tuple[Fact, Demand, frozenset[int]]]:
+    for demand in question.roots:
+        yield demand.fact, demand, frozenset()
+    for node in question.nodes.values():
+        places: dict[Fact, set[int]] = {}
+        demands: dict[Fact, Demand] = {}
+        for place, several in enumerate(node.demands):
+            for demand in several:
+                demands.setdefault(demand.fact, demand)
+                places.setdefault(demand.fact, set()).add(place)
+        for fact, demand in demands.items():
+            yield fact, demand, frozenset(places[fact])
+
+
+def _demand(formula: Formula, demand: Demand, places: frozenset[int]) -> Group:
+    if demand.is_plain and not formula.guarded and demand.ways[0].instance is not None:
+        return _direct(formula, demand, places, demand.ways[0], demand.ways[0].instance)
+    literals = tuple(_way(formula, demand, way, places) for way in demand.ways)
+    for number, one in enumerate(literals):
+        for other in literals[:number]:
+            formula.add(-one, -other)
+    if demand.optional:
+        _optional(formula, demand, places)
+    elif demand.required:
+        for needed in _premises(formula, demand, places):
+            formula.add(*needed, *literals, fact=demand.fact)
+    return Group(demand, places, literals, is_direct=False)
+
+
+def _direct(formula: Formula, demand: Demand, places: frozenset[int], way: Way, target: Instance) -> Group:
+    if way.allowed:
+        literal = formula.some(target, way.allowed)
+    else:
+        literal = formula.new()
+        formula.clauses.append([-literal])
+    if demand.parent is None:
+        formula.clauses.append([literal])
+    else:
+        formula.clauses.extend([*needed, literal] for needed in _premises(formula, demand, places))
+    return Group(demand, places, (literal,), is_direct=True)
+
+
+def _premises(formula: Formula, demand: Demand, places: frozenset[int]) -> Iterable[tuple[int, ...]]:
+    if demand.parent is None:
+        return [()]
+    versions = formula.versions[demand.parent]
+    if len(places) == len(versions):
+        return [(-formula.present[demand.parent],)]
+    return [(-versions[place],) for place in sorted(places)]
+
+
+def _way(formula: Formula, demand: Demand, way: Way, places: frozenset[int]) -> int:
+    pick = formula.new()
+    if way.instance is not None:
+        formula.add(-pick, *([formula.some(way.instance, way.allowed)] if way.allowed else []))
+    if demand.parent is not None:
+        versions = formula.versions[demand.parent]
+        formula.add(-pick, *(versions[place] for place in sorted(places)))
+    return pick
+
+
+def _optional(formula: Formula, demand: Demand, places: frozenset[int]) -> None:
+    """What is optional must still fit if it is there."""
+    needs = demand.requirement.alternatives
+    if not demand.required or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
+        return
+    for way in demand.ways:
+        if way.instance is None:
+            continue
+        fits = [formula.some(way.instance, way.allowed)] if way.allowed else []
+        for needed in _premises(formula, demand, places):
+            formula.add(*needed, -formula.present[way.instance], *fits, fact=demand.fact)

@@ -1,0 +1,241 @@
+"""Query the SAT solver within a step budget, and enforce the constraints that clauses cannot express."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from pysat.solvers import Solver
+
+from reconciler.dependencies.model.cluster import Instance
+from reconciler.dependencies.solve.problem import CYCLES, Way, forbids_cycle
+from reconciler.dependencies.solve.sat.formula import Formula, Group
+
+
+class Link(NamedTuple):
+    """A used way between two instances, and the literal that stands for using it."""
+
+    target: Instance
+    literal: int
+    active: bool
+    wired: bool
+
+
+Links = dict[Instance, list[Link]]
+
+
+@dataclass(slots=True)
+class Rules:
+    """The rules of one formula, checked model by model."""
+
+    formula: Formula
+    passive: bool = False
+    circles: bool = False
+    _at: dict[tuple[Instance, int], list[Group]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        question = self.formula.question
+        members = {instance.package.ecosystem for instance in question.nodes}
+        self.circles = bool(members & question.forbid_cycles)
+        groups = self.formula.groups.values()
+        self.passive = any(not way.active for group in groups for way in group.demand.ways)
+        self.circles |= any(group.demand.requirement.wired for group in groups)
+        if not (self.passive or self.circles):
+            return
+        for group in groups:
+            for place in group.places:
+                if group.demand.parent is not None:
+                    self._at.setdefault((group.demand.parent, place), []).append(group)
+
+    def broken(self, model: list[int]) -> list[list[int]]:
+        """Return clauses that every valid model obeys and this one does not; none if it is valid."""
+        if not (self.passive or self.circles):
+            return []
+        chosen = self._chosen(model)
+        founded = self._founded(model, chosen)
+        loose = self._loose(model, chosen, founded) if self.passive else set()
+        return self._unfounded(loose) if loose else self._circle(model, founded)
+
+    def _chosen(self, model: list[int]) -> dict[Instance, int]:
+        return {
+            instance: next(place for place, var in enumerate(versions) if model[var - 1] > 0)
+            for instance, versions in self.formula.versions.items()
+            if model[self.formula.present[instance] - 1] > 0
+        }
+
+    def _used(self, model: list[int], group: Group, chosen: dict[Instance, int]) -> Iterator[tuple[Way, int]]:
+        plain = group.is_direct
+        for way, literal in zip(group.demand.ways, group.literals, strict=True):
+            if way.instance is None:
+                if model[literal - 1] > 0:
+                    yield way, literal
+            elif chosen.get(way.instance, -1) in way.allowed and (plain or model[literal - 1] > 0):
+                yield way, literal
+
+    def _founded(self, model: list[int], chosen: dict[Instance, int]) -> Links:
+        """Return the instances that somebody needs, from the user's on, with the links they use."""
+        reached: Links = {}
+        roots = (self.formula.groups[demand.fact] for demand in self.formula.question.roots)
+        queue = [
+            way.instance for group in roots for way, _ in self._used(model, group, chosen) if way.instance
+        ]
+        while queue:
+            instance = queue.pop()
+            if instance in reached or instance not in chosen:
+                continue
+            links = reached[instance] = []
+            for group in self._at.get((instance, chosen[instance]), ()):
+                wired = group.demand.requirement.wired
+                for way, literal in self._used(model, group, chosen):
+                    if way.instance is not None:
+                        own = self.formula.versions[instance][chosen[instance]]
+                        edge = own if group.is_direct else literal
+                        links.append(Link(way.instance, edge, way.active, wired))
+            queue.extend(link.target for link in links if link.active)
+        return reached
+
+    def _loose(self, model: list[int], chosen: dict[Instance, int], founded: Links) -> set[Instance]:
+        """Return what is present though nobody needs it, if something that is needed relies on it."""
+        relies = any(
+            any(way.instance is not None for way, _ in used)
+            and not any(way.instance is None or way.instance in founded for way, _ in used)
+            for instance in founded
+            for group in self._at.get((instance, chosen[instance]), ())
+            if (used := list(self._used(model, group, chosen)))
+        )
+        return {instance for instance in chosen if instance not in founded} if relies else set()
+
+    def _unfounded(self, loose: set[Instance]) -> list[list[int]]:
+        """Return clauses: whatever of these is present, something from outside needs one of them."""
+        support: dict[int, None] = {}
+        for group in self.formula.groups.values():
+            parent = group.demand.parent
+            if parent in loose:
+                continue
+            for way, literal in zip(group.demand.ways, group.literals, strict=True):
+                if way.active and way.instance in loose:
+                    direct = group.is_direct and parent is not None
+                    places = sorted(group.places) if direct else ()
+                    versions = [self.formula.versions[parent][p] for p in places] if parent else []
+                    support.update(dict.fromkeys(versions or [literal]))
+        present = self.formula.present
+        return [[-present[i], *support] for i in self.formula.question.nodes if i in loose]
+
+    def _circle(self, model: list[int], founded: Links) -> list[list[int]]:
+        if not self.circles:
+            return []
+        for circle in circles(founded):
+            wired = any(link.wired for link in circle)
+            if forbids_cycle(self.formula.question, (link.target for link in circle), wired=wired):
+                clause = [-link.literal for link in circle]
+                if not self.formula.guarded or wired:
+                    return [clause]
+                guard = self.formula.guard(CYCLES)
+                if guard <= len(model) and model[guard - 1] > 0:
+                    return [[*clause, -guard]]
+        return []
+
+
+def circles(links: Links) -> Iterator[list[Link]]:
+    """Yield a circle for each link that closes one, in a walk in the order of the links."""
+    done: set[Instance] = set()
+    for start in links:
+        if start in done:
+            continue
+        path, taken = [start], list[Link]()
+        stack = [iter(links.get(start, ()))]
+        while stack:
+            link = next(stack[-1], None)
+            if link is None:
+                done.add(path.pop())
+                stack.pop()
+                del taken[-1:]
+            elif link.target in path:
+                yield [*taken[path.index(link.target) :], link]
+            elif link.target not in done:
+                path.append(link.target)
+                taken.append(link)
+                stack.append(iter(links.get(link.target, ())))
+
+
+_SOLVER = "g4"
+
+
+class BudgetError(Exception):
+    """The steps that a question may take are used up."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(f"{steps} steps were not enough")
+        self.steps = steps
+
+
+class Oracle:
+    """A solver that holds one formula and remembers the last model it found.
+
+    A model counts only if it also obeys the rules that clauses cannot say beforehand; otherwise
+    the reason becomes a clause and the search goes on.
+    """
+
+    def __init__(self, formula: Formula, budget: int) -> None:
+        self.formula = formula
+        self._rules = Rules(formula)
+        self._budget = budget
+        self._left = budget
+        self._solver = Solver(name=_SOLVER, bootstrap_with=formula.clauses)
+        self._model: list[int] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._solver.delete()
+
+    def ask(self, *assumptions: int) -> bool:
+        """Whether the formula has a valid model under these assumptions; `holds` tells about that model.
+
+        Raises:
+            BudgetError: The budget of conflicts ran out first.
+        """
+        while self._solves(assumptions):
+            model = self._solver.get_model() or []
+            broken = self._rules.broken(model)
+            if not broken:
+                self._model = model
+                return True
+            for clause in broken:
+                self._solver.add_clause(clause)
+        return False
+
+    def _solves(self, assumptions: tuple[int, ...]) -> bool:
+        if self._left <= 0:
+            raise BudgetError(self._budget)
+        before = self._solver.accum_stats()["conflicts"]
+        self._solver.conf_budget(self._left)
+        result = self._solver.solve_limited(assumptions=assumptions)
+        self._left -= 1 + self._solver.accum_stats()["conflicts"] - before
+        if result is None:
+            raise BudgetError(self._budget)
+        return bool(result)
+
+    def core(self) -> list[int]:
+        """Return the assumptions of the last failed question that already contradict the formula."""
+        return list(self._solver.get_core() or [])
+
+    def holds(self, literal: int) -> bool:
+        """Whether a literal is true in the last model."""
+        place = abs(literal) - 1
+        return place < len(self._model) and self._model[place] == literal
+
+    def add(self, *literals: int) -> None:
+        """Add a clause; one literal decides it for good."""
+        self._solver.add_clause(list(literals))
+
+    def prefers(self, literal: int) -> bool:
+        """Decide a literal for good: true if a valid model is left in which it is true, else false."""
+        if self.holds(literal) or self.ask(literal):
+            self.add(literal)
+            return True
+        self.add(-literal)
+        return False

@@ -1,0 +1,150 @@
+"""The solution of one cluster: versions, how each requirement is met, what was skipped or failed."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reconciler.dependencies.model.cluster import Instance, LockedChoice, Pin
+from reconciler.dependencies.model.packages import Candidate, Requirement
+from reconciler.dependencies.solve.problem import Answer, Demand, Question, Via
+from reconciler.errors import Location, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """How one requirement of a pinned package is met.
+
+    `target` is the instance that meets it; without one `detail` says what was there already.
+    `signature` identifies the requirement among those of its package.
+    """
+
+    requirement: Requirement
+    signature: str
+    via: Via
+    alternative: int = 0
+    target: Instance | None = None
+    active: bool = True
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """One instance and the version it gets. `user` tells that a person asked for it by name."""
+
+    instance: Instance
+    candidate: Candidate
+    edges: tuple[Edge, ...] = ()
+    user: bool = False
+    requested_by: tuple[Instance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An optional requirement that could not be met without changing something."""
+
+    parent: Instance
+    requirement: Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why one version is not possible."""
+
+    version: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a part of the cluster has no answer, for a person who can act on it.
+
+    `sentences` are the facts, each with its place; they contradict one another, and if `minimal`
+    all of them are needed. `rejected` lists, per package, the versions and what speaks against each.
+    `gives_way` is the install that loses a kind to another one, so that the others have an answer.
+    """
+
+    code: str
+    sentences: tuple[str, ...]
+    places: tuple[Location, ...] = ()
+    paths: tuple[str, ...] = ()
+    rejected: tuple[tuple[str, tuple[Rejection, ...]], ...] = ()
+    hints: tuple[str, ...] = ()
+    minimal: bool = True
+    gives_way: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{number}. {sentence}" for number, sentence in enumerate(self.sentences, 1)]
+        for package, several in self.rejected:
+            lines.append(f"Versions of {package}:")
+            lines += [f"  {one.version}: {'; '.join(one.reasons)}" for one in several]
+        return "\n".join((*lines, *(f"Hint: {hint}" for hint in self.hints)))
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The dependencies of one cluster.
+
+    `failed` are the instances of parts that have no answer: what was locked there stays as it was.
+    """
+
+    resolved: Mapping[Instance, Resolved] = field(default_factory=dict)
+    skipped: tuple[Skipped, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
+    failed: frozenset[Instance] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    def pins(self) -> tuple[Pin, ...]:
+        """Return what to lock."""
+        return tuple(Pin(instance, one.candidate) for instance, one in self.resolved.items())
+
+    def chosen(self) -> tuple[LockedChoice, ...]:
+        """Return the alternatives to lock: of requirements that have several."""
+        return tuple(
+            LockedChoice(instance, edge.signature, edge.alternative)
+            for instance, one in self.resolved.items()
+            for edge in one.edges
+            if len(edge.requirement.alternatives) > 1
+        )
+
+
+def decode(question: Question, answer: Answer) -> tuple[list[Resolved], list[Skipped]]:
+    """Turn an answer into pins with their edges, and what was skipped."""
+    resolved, skipped = [], []
+    users = {way.instance for demand in question.roots for way in demand.ways}
+    for instance, place in answer.chosen.items():
+        node = question.nodes[instance]
+        demands = _once(node.demands[place])
+        edges = tuple(_edge(demand, answer) for demand in demands if demand.fact in answer.met)
+        resolved.append(Resolved(instance, node.candidates[place], edges, instance in users))
+        skipped += [Skipped(instance, d.requirement) for d in demands if d.fact not in answer.met]
+    return resolved, skipped
+
+
+def _once(demands: Iterable[Demand]) -> list[Demand]:
+    return list({demand.fact: demand for demand in demands}.values())
+
+
+def _edge(demand: Demand, answer: Answer) -> Edge:
+    way = answer.met[demand.fact]
+    signature = demand.fact.detail
+    return Edge(demand.requirement, signature, way.via, way.alternative, way.instance, way.active, way.target)
+
+
+def with_requesters(resolved: Iterable[Resolved]) -> dict[Instance, Resolved]:
+    """Sort pins by instance and note who asked for each."""
+    several = sorted(resolved, key=lambda one: str(one.instance))
+    askers: dict[Instance, list[Instance]] = {}
+    for one in several:
+        for edge in one.edges:
+            if edge.target is not None and edge.active:
+                askers.setdefault(edge.target, []).append(one.instance)
+    return {
+        one.instance: Resolved(
+            one.instance,
+            one.candidate,
+            one.edges,
+            one.user,
+            tuple(dict.fromkeys(askers.get(one.instance, ()))),
+        )
+        for one in several
+    }

@@ -1,0 +1,113 @@
+"""List every version that changes, grouped over the clusters where it does, with its cause."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, LockOp, Resolution
+from reconciler.dependencies.lock.write import USER
+from reconciler.dependencies.model.packages import Dialect, version_range
+from reconciler.dependencies.update.fleet import Decision, ScopeDecision
+from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
+
+_SHOWN = 3
+
+
+class PinMove(NamedTuple):
+    """One change of a pin, the same in several clusters; `why` is a sentence's rest."""
+
+    op: LockOp
+    instance: str
+    before: str
+    after: str
+    why: str
+    clusters: tuple[str, ...]
+
+    def __str__(self) -> str:
+        versions = " -> ".join(text for text in (self.before, self.after) if text)
+        return f"{self.instance} {versions}: {self.why}"
+
+
+def pin_moves(decision: Decision) -> tuple[PinMove, ...]:
+    """Return what moves where, sorted by package; equal moves of several clusters are one. Pure."""
+    found: dict[PinMove, list[str]] = {}
+    for scope in decision.scopes:
+        for move in _moves(scope):
+            found.setdefault(move, []).append(scope.cluster)
+    return tuple(sorted(move._replace(clusters=tuple(clusters)) for move, clusters in found.items()))
+
+
+def object_moves(
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    packages: Mapping[str, LockedPackage],
+    resolution: Resolution,
+    cluster: str,
+) -> tuple[PinMove, ...]:
+    """Return what moves between the versions that objects have and those that they shall have, by path.
+
+    So a pull request tells all that merging it moves, also what was decided in earlier runs.
+    """
+    found = []
+    for path in sorted(path for path in {*before, *after} if before.get(path) != after.get(path)):
+        was, now, new = before.get(path, ""), after.get(path, ""), packages.get(path)
+        op = LockOp.ADD if not was else LockOp.CHANGE if now else LockOp.REMOVE
+        name = str(new.instance) if new else path
+        found.append(PinMove(op, name, was, now, _why(op, was, new, resolution), (cluster,)))
+    return tuple(found)
+
+
+def _moves(scope: ScopeDecision) -> Iterator[PinMove]:
+    nothing = Resolution()
+    old = scope.before.resolution if scope.before else nothing
+    fresh = scope.after.resolution if scope.after else nothing
+    before, after = _by_instance(old), _by_instance(fresh)
+    for change in scope.changes:
+        was, now = (version.partition("@")[0] for version in (change.before, change.after))
+        new = after.get(change.instance)
+        instance = (new or before[change.instance]).instance
+        yield PinMove(change.op, str(instance), was, now, _why(change.op, change.before, new, fresh), ())
+
+
+def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
+    return {one.instance.key: one for one in resolution.packages}
+
+
+def _why(op: LockOp, before: str, new: LockedPackage | None, resolution: Resolution) -> str:
+    if new is None:
+        return "nobody needs it any more"
+    if op is LockOp.ADD:
+        asked = ["a manifest" if who == USER else who for who in new.requested_by]
+        more = f" and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
+        return f"asked for by {', '.join(asked[:_SHOWN])}{more}"
+    forced = sorted(set(_forced(before, new, resolution)))
+    if forced:
+        return "; ".join(forced[:_SHOWN])
+    if new.owner == USER:
+        return "its manifest asks for it"
+    if before.partition("@")[0] == new.version:
+        return "its content changed under the same version"
+    return "the version that fits best now"
+
+
+def _forced(before: str, new: LockedPackage, resolution: Resolution) -> Iterator[str]:
+    """Yield who asks for what the old version was not."""
+    old, _, digest = before.partition("@")
+    for parent in resolution.packages:
+        for need in parent.dependencies:
+            if need.resolved == new.instance and need.constraints and not _allows(need, old, digest):
+                yield f"{parent.instance} asks for {need.constraints}"
+
+
+def _allows(need: LockedDependency, version: str, digest: str) -> bool:
+    try:
+        wanted = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
+        return wanted.allows(parse_relaxed(version), digest)
+    except VersionError:
+        return need.constraints == version or _same(need.constraints, version)
+
+
+def _same(constraints: str, version: str) -> bool:
+    try:
+        return parse_loose(constraints) == parse_loose(version)
+    except VersionError:
+        return True

@@ -1,0 +1,250 @@
+"""Update the locks of a fleet: resolve the clusters whose inputs changed, keep the other locks."""
+
+from dataclasses import dataclass, replace
+
+from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.lock.format import (
+    DesiredState,
+    LockChange,
+    Locked,
+    LockOp,
+    Resolution,
+    Revision,
+    SolverPolicy,
+    SolverRecord,
+    entries_of,
+    lock_changes,
+    lock_of,
+    lock_path,
+    record_bytes,
+    resolution_path,
+)
+from reconciler.dependencies.lock.invariants import check
+from reconciler.dependencies.lock.read import Locks
+from reconciler.dependencies.model.cluster import Catalogue, Choices, World
+from reconciler.dependencies.revisions.reconcile import Before
+from reconciler.dependencies.solve.explain import name_cluster
+from reconciler.dependencies.solve.solution import Explanation
+from reconciler.dependencies.update.cluster import PLAIN, Decider, Wishes, names_of
+from reconciler.dependencies.update.memo import Memo, outdated
+from reconciler.errors import Problem, UsageError
+
+UNFINISHED = ""
+"""The input digest of a lock that has a part without an answer: it is decided anew by every run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeDecision:
+    """One cluster: what was locked, what is, and what has no answer.
+
+    It is not `finished` where a part of it has no answer, or something is not known.
+    """
+
+    cluster: str
+    before: Locked | None
+    after: Locked | None
+    explanations: tuple[Explanation, ...] = ()
+    finished: bool = True
+
+    @property
+    def changed(self) -> bool:
+        """Whether any file of this cluster changes."""
+        return self.before != self.after
+
+    @property
+    def is_refresh(self) -> bool:
+        """Whether nothing but the digest of the inputs differs, so that nothing was decided anew."""
+        if self.before is None or self.after is None or self.before.resolution != self.after.resolution:
+            return False
+        same = {"input_digest": self.after.lock.input_digest, "generation": self.after.lock.generation}
+        return self.before.lock.model_copy(update=same) == self.after.lock
+
+    @property
+    def changes(self) -> tuple[LockChange, ...]:
+        """The pins that differ; none where only inputs changed that do not matter."""
+        nothing = Resolution()
+        before = self.before.resolution if self.before else nothing
+        return lock_changes(before, self.after.resolution if self.after else nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The whole fleet: every cluster that has or gets a lock, sorted, and what is wrong."""
+
+    scopes: tuple[ScopeDecision, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether any file of any cluster changes."""
+        return any(scope.changed for scope in self.scopes)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The files of the state branch that hold these locks; resolutions that none names are left out."""
+        found: dict[str, bytes] = {}
+        for scope in self.scopes:
+            if scope.after is not None:
+                found[lock_path(scope.after.lock)] = record_bytes(scope.after.lock)
+                path = resolution_path(scope.after.lock.resolution)
+                if path not in found:
+                    found[path] = record_bytes(scope.after.resolution)
+        return dict(sorted(found.items()))
+
+
+def decide(
+    scopes: Scopes,
+    locks: Locks,
+    *,
+    wishes: Wishes = PLAIN,
+    sure: bool = True,
+    unreachable: frozenset[str] = frozenset(),
+    memo: Memo | None = None,
+) -> Decision:
+    """Resolve the clusters whose inputs changed; every other one keeps its lock as it is.
+
+    Deterministic and order-free. A cluster that no manifest mentions any more loses its lock if nothing
+    must stay there, and a package that nobody wants its pin, but only where every manifest was understood.
+
+    Args:
+        scopes: What every cluster asks for.
+        locks: What was decided before.
+        wishes: What a person asks of this run.
+        sure: Whether everything that may declare a package was readable.
+        unreachable: Repositories, by URL, whose packages are unknown now: what uses one stays locked.
+        memo: Answers of this run.
+
+    Raises:
+        UnverifiedSolutionError: An answer does not survive the independent check.
+        BrokenLockError: What was decided breaks a law of locks; nothing of it is used.
+        UsageError: A name to upgrade is no package's.
+    """
+    _check_names(scopes, wishes.upgrade)
+    memo = memo or Memo()
+    run = _Run(memo, Decider(wishes, memo))
+    held = locks.by_cluster
+    before = {cluster: one.lock for cluster, one in held.items()}
+    stale = set(outdated(scopes.worlds, before, memo))
+    decisions: list[ScopeDecision] = []
+    problems, warnings = [*scopes.problems, *locks.problems], list(scopes.warnings)
+    for world in scopes.worlds:
+        old = held.get(world.cluster)
+        settled = world.cluster not in stale and wishes == PLAIN
+        if world.cluster in locks.broken or (old and (settled or _rests_on(old, unreachable))):
+            decisions.append(ScopeDecision(world.cluster, old, old, finished=settled))
+            continue
+        keeps = not sure or bool({"", world.cluster} & scopes.doubtful)
+        decided, wrong, words = run.decide(world, old, keeps=keeps)
+        decisions.append(decided)
+        problems += wrong
+        warnings += words
+    for cluster in held.keys() - {world.cluster for world in scopes.worlds}:
+        keeps = not sure or bool({"", cluster} & scopes.doubtful)
+        decisions.append(run.retire(held[cluster], keeps=keeps or cluster in locks.broken))
+    decisions = _settled(sorted(decisions, key=lambda one: one.cluster))
+    return Decision(tuple(decisions), tuple(sorted(set(problems))), tuple(sorted(set(warnings))))
+
+
+def _settled(decisions: list[ScopeDecision]) -> list[ScopeDecision]:
+    """Return the decisions without changes that decide nothing, unless something else is written anyway.
+
+    A new digest alone is no news for anybody: without it the cluster is only looked at again by the
+    next run, and it is written together with the next lock that changes.
+    """
+    if any(one.changed and not one.is_refresh for one in decisions):
+        return decisions
+    return [replace(one, after=one.before) for one in decisions]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    memo: Memo
+    decider: Decider
+
+    def decide(
+        self, world: World, old: Locked | None, *, keeps: bool
+    ) -> tuple[ScopeDecision, tuple[Problem, ...], tuple[Problem, ...]]:
+        """Return one cluster's decision, with what is wrong and what is to be noted."""
+        before = Before(old.resolution, old.lock.revisions) if old else _first(world)
+        one = self.decider.decided(world, before, keeps=keeps)
+        lock = lock_of(
+            world.cluster,
+            input_digest=UNFINISHED if one.is_open else self.memo.digest(world),
+            resolution=one.found.resolution,
+            revisions=one.found.revisions,
+            solver=_solver(world.choices),
+            previous=old.lock if old else None,
+        )
+        after = Locked(lock, one.found.resolution)
+        check(old, after, is_sound=one.is_sound)
+        problems = tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in one.problems)
+        explanations = tuple(
+            replace(e, hints=tuple(name_cluster(hint, world.cluster) for hint in e.hints))
+            for e in one.solution.explanations
+        )
+        decided = ScopeDecision(world.cluster, old, after, explanations, finished=not one.is_open)
+        return decided, problems, (*one.solution.warnings, *one.found.warnings)
+
+    def retire(self, old: Locked, *, keeps: bool) -> ScopeDecision:
+        """Return what is left of a cluster where nobody asks for a package: what must stay, or nothing."""
+        if keeps:
+            return ScopeDecision(old.lock.scope.cluster, old, old, finished=False)
+        nothing = World((), Catalogue(), cluster=old.lock.scope.cluster)
+        decided, _, _ = self.decide(nothing, old, keeps=False)
+        left = decided.after.resolution if decided.after else Resolution()
+        is_empty = not left.packages and not any(entries_of(left))
+        return replace(decided, after=None) if is_empty else decided
+
+
+def _first(world: World) -> Before:
+    """Return the state before the first lock: the revisions that the cluster shows, with their numbers."""
+    return Before(
+        Resolution(),
+        tuple(
+            Revision(
+                package=revision.package,
+                name=revision.name,
+                revision=revision.number,
+                desired_state=DesiredState.ACTIVE if revision.is_active else DesiredState.INACTIVE,
+                image=revision.image,
+                digest=revision.digest,
+            )
+            for revision in world.observed
+        ),
+    )
+
+
+def _solver(choices: Choices) -> SolverRecord:
+    discovery = "index" if choices.discovery else "none"
+    policy = SolverPolicy(allow_downgrade=choices.allow_downgrade, discovery=discovery)
+    return SolverRecord(policy=policy)
+
+
+def _check_names(scopes: Scopes, upgrade: frozenset[str]) -> None:
+    for name in sorted(upgrade):
+        if not any(names_of(world, frozenset({name})) for world in scopes.worlds):
+            hint = (
+                "Names are those that `reconciler lock` and `reconciler index list` print, without ecosystem."
+            )
+            raise UsageError(f"No package is called {name}", hint=hint)
+
+
+def _rests_on(old: Locked, unreachable: frozenset[str]) -> bool:
+    return any(one.instance.name.rpartition("//")[0] in unreachable for one in old.resolution.packages)
+
+
+def standing(decision: Decision, *, strict: bool) -> Decision:
+    """Return the decision as far as it holds before anybody merges it. Pure.
+
+    A cluster keeps the lock that it has as soon as one pin would move. Where pins only come and go,
+    because manifests that somebody merged ask for more or less, it takes the new ones at once; with
+    `strict` nothing new holds before it is merged.
+    """
+    scopes = (replace(scope, after=_stands(scope, strict=strict)) for scope in decision.scopes)
+    return replace(decision, scopes=tuple(scopes))
+
+
+def _stands(scope: ScopeDecision, *, strict: bool) -> Locked | None:
+    moved = any(change.op is LockOp.CHANGE for change in scope.changes)
+    return scope.before if strict or moved else scope.after

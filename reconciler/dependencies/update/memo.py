@@ -1,0 +1,158 @@
+"""Cache solutions and input digests, so that equal clusters are resolved once."""
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum
+from typing import Any
+
+import orjson
+
+from reconciler.dependencies.lock.format import SOLVER, PackageLock
+from reconciler.dependencies.model.cluster import Catalogue, World
+from reconciler.dependencies.model.packages import Candidate, PackageId, PackageNeed
+from reconciler.dependencies.solve.solution import Solution
+
+Key = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Memo:
+    """Answers of one run by question. Names of clusters are no part of a question.
+
+    Values that are equal count as the same wherever they come from; a value that was seen
+    before is recognised without looking at it again.
+    """
+
+    _tokens: dict[Hashable, int] = field(default_factory=dict)
+    _by_id: dict[int, int] = field(default_factory=dict)
+    _held: list[object] = field(default_factory=list)
+    _solutions: dict[Key, Solution] = field(default_factory=dict)
+    _digests: dict[Key, str] = field(default_factory=dict)
+    _texts: dict[int, str] = field(default_factory=dict)
+
+    def solution(self, world: World) -> Solution:
+        """Return the world's solution, computed and verified once per distinct question.
+
+        Raises:
+            UnverifiedSolutionError: An answer does not survive the independent check.
+        """
+        # The solver is loaded only where something is solved: most runs resolve nothing.
+        from reconciler.dependencies.solve.resolve import resolve  # noqa: PLC0415
+
+        locked = (world.pins, world.chosen, world.held)
+        key = (*self._key(world), *(self._token(part) for part in locked))
+        if key in self._solutions and self._solutions[key].problems:
+            places = tuple(install.location for install in world.installs)
+            key = (*key, self._token(places))  # what is wrong is told with the places of this cluster
+        if key not in self._solutions:
+            self._solutions[key] = resolve(replace(world, cluster=""))
+        return self._solutions[key]
+
+    def digest(self, world: World) -> str:
+        """Return the digest of everything but the lock that the world's answer can depend on."""
+        key = (*self._key(world), self._token(world.wishes))
+        if key not in self._digests:
+            self._digests[key] = input_digest(world, self._texts)
+        return self._digests[key]
+
+    def _key(self, world: World) -> Key:
+        parts = (world.installs, world.presence, world.choices)
+        return (self._same(world.catalogue), *(self._token(part) for part in parts))
+
+    def _same(self, catalogue: Catalogue) -> int:
+        if id(catalogue) not in self._by_id:
+            self._held.append(catalogue)
+            self._by_id[id(catalogue)] = -len(self._held)
+        return self._by_id[id(catalogue)]
+
+    def _token(self, part: Hashable) -> int:
+        known = self._by_id.get(id(part))
+        if known is None:
+            known = self._tokens.setdefault(part, len(self._tokens))
+            self._held.append(part)
+            self._by_id[id(part)] = known
+        return known
+
+
+def resolve_fleet(worlds: Iterable[World], memo: Memo | None = None) -> dict[str, Solution]:
+    """Resolve every cluster; the time follows the number of distinct questions.
+
+    Raises:
+        UnverifiedSolutionError: An answer does not survive the independent check.
+    """
+    known = memo or Memo()
+    return {world.cluster: known.solution(world) for world in worlds}
+
+
+def outdated(
+    worlds: Iterable[World], locks: Mapping[str, PackageLock], memo: Memo | None = None
+) -> tuple[str, ...]:
+    """Return the clusters whose lock was made from other inputs, sorted; the others need no resolution."""
+    known = memo or Memo()
+    found = []
+    for world in worlds:
+        lock = locks.get(world.cluster)
+        if lock is None or lock.input_digest != known.digest(world):
+            found.append(world.cluster)
+    return tuple(sorted(found))
+
+
+def input_digest(world: World, texts: dict[int, str] | None = None) -> str:
+    """Return the SHA-256 of what a resolution depends on, apart from lock and cluster name.
+
+    Of the catalogue only what can be reached by name from the installs counts, so that a new
+    version of one package touches only the clusters that can use it. Order-free.
+
+    Args:
+        world: The cluster's world.
+        texts: Keeps what was written of each candidate, by its `id`, while the catalogue lives.
+    """
+    known = {} if texts is None else texts
+    candidates = _reachable(world)
+    for candidate in candidates:
+        if id(candidate) not in known:
+            known[id(candidate)] = _plain(candidate)
+    relevant = {
+        "solver": SOLVER,
+        "installs": sorted(_plain(install) for install in world.installs),
+        "presence": _plain(world.presence),
+        "choices": _plain(world.choices),
+        "wishes": sorted(_plain(wish) for wish in world.wishes),
+        "catalogue": [known[id(candidate)] for candidate in candidates],
+    }
+    data = orjson.dumps(relevant, option=orjson.OPT_SORT_KEYS)
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _reachable(world: World) -> list[Candidate]:
+    catalogue = world.catalogue
+    if world.choices.discovery:
+        return [candidate for several in catalogue.packages.values() for candidate in several]
+    queue = [catalogue.find(install.need.id) for install in world.installs]
+    queue += [catalogue.find(id_) for _, id_ in world.choices.defaults]
+    seen: set[PackageId] = set()
+    while queue:
+        id_ = queue.pop()
+        if id_ in seen:
+            continue
+        seen.add(id_)
+        for candidate in catalogue.candidates(id_):
+            for requirement in candidate.requires:
+                needs = (*requirement.alternatives, *([requirement.default] if requirement.default else []))
+                queue += [catalogue.find(need.id) for need in needs if isinstance(need, PackageNeed)]
+    return [candidate for id_ in sorted(seen) for candidate in catalogue.candidates(id_)]
+
+
+def _plain(value: Any) -> str:
+    """Write a value as one text, without places: equal values give equal texts."""
+    if is_dataclass(value):
+        own = (f"{f.name}={_plain(getattr(value, f.name))}" for f in fields(value) if f.compare)
+        return f"{type(value).__name__}({','.join(own)})"
+    if isinstance(value, Enum):
+        return repr(value.value)
+    if isinstance(value, frozenset):
+        return "{" + ",".join(sorted(_plain(one) for one in value)) + "}"
+    if isinstance(value, tuple):
+        return "(" + ",".join(_plain(one) for one in value) + ")"
+    return repr(value)
