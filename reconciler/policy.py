@@ -153,6 +153,7 @@ class Limits:
     package_files: int = 10_000
     package_bytes: int = 16 << 20
     run_bytes: int = 256 << 20
+    base_candidates: int = 20
     path_depth: int = 50
     yaml_depth: int = 100
     yaml_documents: int = 10_000

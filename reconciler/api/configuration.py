@@ -240,6 +240,8 @@ class LimitSettings(_Settings):
     """Size of all files of one package, in bytes; an update takes about sixty times that of memory."""
     run_bytes: Bound = _LIMITS.run_bytes
     """Size of all packages that one run reads, in bytes; what is beyond is left as it is."""
+    base_candidates: Bound = _LIMITS.base_candidates
+    """Published revisions that an adopted package without upstreamLock is compared with, the newest ones."""
     path_depth: Bound = _LIMITS.path_depth
     """Directories above a file."""
     yaml_depth: Bound = _LIMITS.yaml_depth

@@ -94,18 +94,17 @@ def _recorded(pin: Pin, lock: GitUpstream, record: PackageVariantRecord) -> Pin:
     return replace(pin, ref=lock.ref, revision=-1, commit=commit, tree=Oid(record.upstream_tree))
 
 
-_MOST_CANDIDATES = 20
-
-
 def find_candidates(pin: Pin, inventory: Inventory) -> tuple[Pin, ...]:
     """Return the revisions that a package without upstreamLock may have been made from, the newest first.
 
-    Those are the published revisions of the pinned package, at most the newest twenty, and the pin.
+    Those are the newest published revisions of the pinned package, as many as `limits.baseCandidates`, and
+    the pin.
     """
     path = pin.package.path
     view = next((view for view in inventory.views_of(pin.package.url) if path in view.packages), None)
     if view is None:
         return (pin,)
-    newest = sorted(view.packages[path].published, key=lambda r: (-r.revision, r.ref))[:_MOST_CANDIDATES]
+    newest = sorted(view.packages[path].published, key=lambda r: (-r.revision, r.ref))
+    newest = newest[: inventory.policy.limits.base_candidates]
     pins = [pin_at(view, path, r.commit, r.tree, ref=short_tag(r.ref), revision=r.revision) for r in newest]
     return tuple({candidate.tree: candidate for candidate in (*pins[::-1], pin)}.values())[::-1]

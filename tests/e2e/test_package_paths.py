@@ -377,6 +377,25 @@ def test_adopted_copy_without_a_lock_gets_all_of_the_new_revision_and_no_conflic
     assert ("image: app:3" in updated, "replicas: 5" in updated) == (True, True)
 
 
+@pytest.mark.parametrize(("most", "image"), [(1, "app:1"), (3, "app:3")])
+def test_adoption_compares_with_as_many_revisions_as_configured(
+    tmp_path: Path, most: int, image: str
+) -> None:
+    edge = {"web/Kptfile": kptfile("web"), "web/app.yaml": deployment("app:1", 5)}
+    manifest = variant("web", "web", adoptionPolicy="adoptExisting")
+    fleet = make_fleet(tmp_path / "w", {"web": manifest.replace("revision: 1", "revision: 4")}, edge)
+    blueprints = Repo(fleet.root / "blueprints.git")
+    for number in (2, 3, 4):  # revision 2 is what people copied, the newest is the pinned one
+        blueprints.commit({"app/app.yaml": deployment(f"app:{number - 1}", 1)})
+        blueprints.tag(f"app/v{number}")
+    with fleet.edit("control", "Limit the search") as copy:
+        (copy / "reconciler.yaml").write_text(f"{CONFIG}  limits: {{baseCandidates: {most}}}\n")
+
+    assert fleet.run("apply").code == 0
+
+    assert f"image: {image}" in fleet.files("drafts/web/packagevariant-1")["web/app.yaml"]
+
+
 def published(tmp_path: Path, edge: Mapping[str, str] | None = None) -> Fleet:
     fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")}, edge)
     for command in (("apply",), ("approve", "edge/web"), ("apply",)):
