@@ -13,10 +13,11 @@ DEPENDENCY = "a manifest of dependencies"
 INSTALLATION = "Installation"
 CRD = "CustomResourceDefinition"
 RESOURCE = "a resource of a package"
+REVISIONS = "the package revisions of a PackageVariant"
+"""Annotations and labels of `spec`, and of a template of a set: they are no policy of the variant itself."""
 
 _VARIANT, _SET, _REPOSITORY, _KPTFILE = "PackageVariant", "PackageVariantSet", "Repository", "Kptfile"
 _PLACES = (("metadata", "annotations"), ("metadata", "labels"))
-_SPEC_PLACES = (("spec", "annotations"), ("spec", "labels"))
 
 Check = Callable[[Any], bool]
 
@@ -76,7 +77,7 @@ KEYS: Mapping[str, Key] = {
         _matching(
             "follow-moved-tag", {_VARIANT}, r"\s*[0-9a-f]{7,40}\s*", "a commit, at least seven digits of it"
         ),
-        _text("service-account", {_VARIANT}),
+        _text("service-account", {_VARIANT, REVISIONS}),
         _text("requested-by", {_VARIANT}),
         _text("cluster", {_REPOSITORY, DEPENDENCY, INSTALLATION}),
         _text("environment", {_REPOSITORY}),
@@ -107,7 +108,7 @@ KEYS: Mapping[str, Key] = {
             "true or false",
         ),
         _text("version-strategy", {INSTALLATION}),
-        _text("merge-keys", {CRD}),
+        _text("merge-keys", {CRD, RESOURCE}),
     )
 }
 """Every key under our prefix; `docs/manifests.md` has the same table."""
@@ -119,11 +120,19 @@ def check_keys(kind: str, value: Mapping[str, Any]) -> tuple[Fault, ...]:
     A key that is unknown, or unknown on this kind, and a value that means nothing are faults: a safety
     annotation that is misspelt must not be the same as none.
     """
-    places = (*_PLACES, *_SPEC_PLACES) if kind == _VARIANT else _PLACES
-    return tuple(fault for place in places for fault in _check_place(kind, value, place))
+    own = (fault for place in _PLACES for fault in _check_place(kind, value, place))
+    return (*own, *_check_revisions(kind, value))
 
 
-def check_mapping(kind: str, place: tuple[str, ...], found: Mapping[Any, Any]) -> Iterator[Fault]:
+def check_resource(value: Mapping[str, Any]) -> tuple[Fault, ...]:
+    """Return what is wrong with the keys under our prefix on one resource of a package. Total.
+
+    A key of another kind is no fault: packages hold manifests of ours, and of dependencies, as their content.
+    """
+    return tuple(fault for place in _PLACES for fault in _check_place(RESOURCE, _of_resources(value), place))
+
+
+def check_mapping(kind: str, place: tuple[str | int, ...], found: Mapping[Any, Any]) -> Iterator[Fault]:
     """Yield what is wrong with the keys under our prefix in one mapping, which stands at `place`."""
     for name, value in found.items():
         if not isinstance(name, str) or not name.startswith(PREFIX):
@@ -132,7 +141,9 @@ def check_mapping(kind: str, place: tuple[str, ...], found: Mapping[Any, Any]) -
         if key is None or kind not in key.kinds:
             here = (each.name for each in KEYS.values() if kind in each.kinds)
             message = f"{name} is unknown on {_called(kind)}"
-            yield Fault(path, Reason.UNKNOWN_ANNOTATION, message, suggest(name, here), of_key=True)
+            elsewhere = kind == REVISIONS and key is not None and key.kinds & {_VARIANT, _SET}
+            hint = "Write it in metadata.annotations." if elsewhere else suggest(name, here)
+            yield Fault(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
         elif not key.accepts(value):
             message = f"{name} must be {key.expects}, but is {str(value)[:60]!r}"
             hint = suggest(str(value), key.words) if key.words else f"Write {key.expects}."
@@ -147,5 +158,39 @@ def _check_place(kind: str, value: Mapping[str, Any], place: tuple[str, ...]) ->
         yield from check_mapping(kind, place, found)
 
 
+def _check_revisions(kind: str, value: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield what is wrong with the keys that a variant, or the template of a set, gives to revisions."""
+    spec = value.get("spec") if kind in (_VARIANT, _SET) else None
+    targets = spec.get("targets") if kind == _SET and isinstance(spec, Mapping) else None
+    templates: list[tuple[tuple[str | int, ...], Any]] = [(("spec",), spec)] if kind == _VARIANT else []
+    for index, target in enumerate(targets if isinstance(targets, list) else ()):
+        template = target.get("template") if isinstance(target, Mapping) else None
+        templates.append((("spec", "targets", index, "template"), template))
+    for at, found_template in templates:
+        template = found_template if isinstance(found_template, Mapping) else {}
+        for name in ("annotations", "labels"):
+            found, entries = template.get(name), template.get(f"{name.removesuffix('s')}Exprs")
+            if isinstance(found, Mapping):
+                yield from check_mapping(REVISIONS, (*at, name), found)
+            for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+                key = entry.get("key") if isinstance(entry, Mapping) else None
+                faults = check_mapping(REVISIONS, (), {key: ""})
+                path = (*at, f"{name.removesuffix('s')}Exprs", place, "key")
+                yield from (fault._replace(path=path, of_key=False) for fault in faults)
+
+
+def _of_resources(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a resource with the keys alone that may stand on any resource, or nowhere."""
+    metadata = value.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return {}
+    found = {
+        name: {k: v for k, v in place.items() if k not in KEYS or RESOURCE in KEYS[k].kinds}
+        for name, place in metadata.items()
+        if isinstance(place, Mapping)
+    }
+    return {"metadata": found}
+
+
 def _called(kind: str) -> str:
-    return kind if kind.startswith("a ") else f"a {kind}"
+    return kind if kind.startswith(("a ", "the ")) else f"a {kind}"

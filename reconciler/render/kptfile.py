@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from reconciler.api.keys import check_keys
+from reconciler.api.keys import PREFIX, check_keys, check_resource
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
 from reconciler.ids import normalise_url
 from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
@@ -14,6 +14,7 @@ from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import Pin
 
 _ANNOTATIONS = ("metadata", "annotations")
+_RESOURCES = (".yaml", ".yml", ".json")
 
 
 def stamp_kptfile(
@@ -54,17 +55,22 @@ def _upstream(pin: Pin, kptfile: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unreadable_key(files: Files) -> Blocked | None:
-    """Return why nothing may be made of a package whose Kptfile has a key of ours that means nothing."""
-    try:
-        documents = load_documents(files[KPTFILE].data, PACKAGE_LIMITS) if KPTFILE in files else ()
-    except YamlError:
-        return None
-    value = documents[0].value if documents else None
-    faults = check_keys("Kptfile", value) if isinstance(value, dict) else ()
-    if not faults:
-        return None
-    first = faults[0]
-    return Blocked(first.reason, f"The Kptfile: {first.message}", first.hint)
+    """Return why a package with a key of ours that means nothing is blocked; its Kptfile comes first."""
+    for path in sorted(files, key=lambda path: (path != KPTFILE, path)):
+        is_kptfile = path.rpartition("/")[2] == KPTFILE
+        if PREFIX.encode() not in files[path].data or not (is_kptfile or path.endswith(_RESOURCES)):
+            continue
+        try:
+            documents = load_documents(files[path].data, PACKAGE_LIMITS)
+        except YamlError:
+            continue
+        values = (document.value for document in documents if isinstance(document.value, dict))
+        faults = (check_keys(KPTFILE, value) if is_kptfile else check_resource(value) for value in values)
+        first = next((fault for several in faults for fault in several), None)
+        if first is not None:
+            where = "The Kptfile" if path == KPTFILE else path
+            return Blocked(first.reason, f"{where}: {first.message}", first.hint)
+    return None
 
 
 def _edit(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Files | Blocked:

@@ -48,11 +48,11 @@ def render_packages(
     made = [make_variant(resolved, contents, inventory, sides) for resolved in resolution.variants]
     fresh = {(each.variant, False): each.fresh for each in made}
     merged = {(each.variant, True): each.merged for each in made if each.merged is not None}
-    contexts = {each.variant.key: _context_step(each, inventory) for each in resolution.variants}
+    restored = {each.variant.key: _restore_step(each, inventory) for each in resolution.variants}
     done = run_functions(
         {**fresh, **merged},
         run,
-        lambda key, files: contexts[key[0]](files),
+        lambda key, files: restored[key[0]](files),
     )
     return Rendered(
         {
@@ -181,14 +181,29 @@ def _mutate(
 
 
 def _steps(resolved: ResolvedVariant, inventory: Inventory) -> Iterator[Callable[[Files], Files | Blocked]]:
-    variant, path = resolved.variant, resolved.downstream.path
-    view: RepositoryView = inventory.repositories[resolved.view]
-    owner = owner_text(inventory.policy.instance, variant.key)
-    place = location_text(view, path)
-    name = package_name(view, path).rpartition("/")[2]
-    yield lambda files: stamp_kptfile(files, name=name, pin=resolved.pin, owner=owner, location=place)
+    variant = resolved.variant
+    yield _stamp_step(resolved, inventory)
     yield _context_step(resolved, inventory)
     yield lambda files: add_functions(files, variant.spec, variant.key.name)
+
+
+def _restore_step(resolved: ResolvedVariant, inventory: Inventory) -> Callable[[Files], Files | Blocked]:
+    """Return the step that writes again what no function decides: the package's name and context."""
+    stamp, context = _stamp_step(resolved, inventory), _context_step(resolved, inventory)
+
+    def restore(files: Files) -> Files | Blocked:
+        stamped = stamp(files)
+        return stamped if isinstance(stamped, Blocked) else context(stamped)
+
+    return restore
+
+
+def _stamp_step(resolved: ResolvedVariant, inventory: Inventory) -> Callable[[Files], Files | Blocked]:
+    view: RepositoryView = inventory.repositories[resolved.view]
+    owner = owner_text(inventory.policy.instance, resolved.variant.key)
+    place = location_text(view, resolved.downstream.path)
+    name = package_name(view, resolved.downstream.path).rpartition("/")[2]
+    return lambda files: stamp_kptfile(files, name=name, pin=resolved.pin, owner=owner, location=place)
 
 
 def _context_step(resolved: ResolvedVariant, inventory: Inventory) -> Callable[[Files], Files | Blocked]:

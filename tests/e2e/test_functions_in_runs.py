@@ -16,12 +16,22 @@ SET_NAMESPACE = (
 )
 UNKNOWN = "  - image: example.com/acme/no-such-function:v1\n"
 FAILING = "  - image: starlark:v0.5\n    configMap:\n      source: fail('the author says no')\n"
-PIPELINES = {"good": SET_NAMESPACE, "unknown": SET_NAMESPACE + UNKNOWN, "failing": FAILING}
+RENAMING = (
+    "  - image: starlark:v0.5\n    configMap:\n      source: |\n"
+    "        for each in ctx.resource_list['items']:\n"
+    "          each['metadata']['name'] = 'other'\n"
+)
+PIPELINES = {
+    "good": SET_NAMESPACE,
+    "unknown": SET_NAMESPACE + UNKNOWN,
+    "failing": FAILING,
+    "renaming": RENAMING,
+}
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """One edge with three packages: one renders, one needs an image, one fails."""
+    """One edge with four packages: one renders, one needs an image, one fails, one renames all it gets."""
     root = tmp_path_factory.mktemp("functions") / "world"
     root.mkdir()
     files = {}
@@ -63,6 +73,15 @@ def test_a_run_renders_names_what_it_cannot_and_settles(world: World) -> None:
     assert without_identifiers(drafted(world, "failing")).strip() == app("failing", 1).strip()
     assert again.code == 0, again.out + again.err
     assert world.all_refs() == before
+
+
+def test_function_that_renames_everything_leaves_the_package_its_name(world: World) -> None:
+    assert world.run("apply").code == 0
+
+    kptfile = git(world.root / "edge-1.git", "show", "drafts/renaming/packagevariant-1:renaming/Kptfile")
+
+    assert "\n  name: renaming\n" in kptfile
+    assert "\n  name: other\n" in drafted(world, "renaming")
 
 
 def test_what_could_not_run_is_tried_again_without_any_other_change(world: World, tmp_path: Path) -> None:

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.api.keys import DEPENDENCY, INSTALLATION, KEYS, PREFIX, check_keys, check_mapping
+from reconciler.api.keys import (
+    DEPENDENCY,
+    INSTALLATION,
+    KEYS,
+    PREFIX,
+    check_keys,
+    check_mapping,
+    check_resource,
+)
 from reconciler.expand.generated import INHERITED
 from reconciler.reasons import Reason
 
@@ -160,3 +168,61 @@ def test_porters_custom_fields_are_checked_with_their_types() -> None:
     faults = list(check_mapping(INSTALLATION, ("custom",), custom))
 
     assert [fault.path[-1] for fault in faults] == ["reconciler.dev/external", "reconciler.dev/extern"]
+
+
+@pytest.mark.parametrize(
+    ("template", "path"),
+    [
+        ({"annotations": {"reconciler.dev/pause": "true"}}, ("annotations", "reconciler.dev/pause")),
+        ({"labels": {"reconciler.dev/pause": "true"}}, ("labels", "reconciler.dev/pause")),
+        (
+            {"annotationExprs": [{"key": "reconciler.dev/pause", "valueExpr": "'x'"}]},
+            ("annotationExprs", 0, "key"),
+        ),
+        ({"labelExprs": [{"keyExpr": "'a'"}, {"key": "reconciler.dev/x"}]}, ("labelExprs", 1, "key")),
+    ],
+)
+def test_unknown_key_in_template_of_a_set_is_a_fault_at_its_place(
+    template: dict[str, object], path: tuple[str | int, ...]
+) -> None:
+    spec = {"targets": [{}, {"template": template}]}
+
+    (fault,) = check_keys("PackageVariantSet", {"spec": spec})
+
+    assert fault.reason is Reason.UNKNOWN_ANNOTATION
+    assert fault.path == ("spec", "targets", 1, "template", *path)
+
+
+@pytest.mark.parametrize("key", ["paused", "on-conflict", "retry", "allow-deletes"])
+def test_policy_where_none_is_read_says_where_to_write_it(key: str) -> None:
+    notes = {"annotations": {f"{PREFIX}{key}": "true"}}
+
+    faults = [
+        *check_keys("PackageVariant", {"spec": notes}),
+        *check_keys("PackageVariantSet", {"spec": {"targets": [{"template": notes}]}}),
+    ]
+
+    assert [fault.hint for fault in faults] == ["Write it in metadata.annotations."] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("on-conflict", "theirs", Reason.INVALID_ANNOTATION),
+        ("onconflict", "local", Reason.UNKNOWN_ANNOTATION),
+        ("merge-keys", 1, Reason.INVALID_ANNOTATION),
+    ],
+)
+def test_resource_with_key_that_means_nothing_is_a_fault(name: str, value: object, reason: Reason) -> None:
+    (fault,) = check_resource({"kind": "Service", "metadata": {"annotations": {PREFIX + name: value}}})
+
+    assert fault.reason is reason
+    assert fault.hint
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [{"reconciler.dev/on-conflict": "local"}, {"reconciler.dev/paused": "true"}, {"team": "a"}, None, []],
+)
+def test_resource_may_have_keys_of_other_kinds(annotations: object) -> None:
+    assert check_resource({"kind": "PackageVariant", "metadata": {"annotations": annotations}}) == ()

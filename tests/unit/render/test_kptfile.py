@@ -138,3 +138,15 @@ def test_an_unreadable_annotation_of_ours_blocks_the_package(
     assert isinstance(blocked, Blocked)
     assert blocked.reason is reason
     assert hint in blocked.hint
+
+
+def test_resource_with_unknown_conflict_policy_blocks_the_package_and_is_named() -> None:
+    service = (
+        "kind: Service\nmetadata:\n  name: web\n  annotations:\n    reconciler.dev/on-conflict: theirs\n"
+    )
+    files = {**a_package(BEFORE), "sub/service.yaml": File.of(b"a: 1\n---\n" + service.encode())}
+
+    blocked = stamp_kptfile(files, name="web", pin=PIN, owner="fleet/default/web", location="edge/web")
+
+    assert isinstance(blocked, Blocked)
+    assert blocked.message.startswith("sub/service.yaml: reconciler.dev/on-conflict must be ")
