@@ -257,6 +257,8 @@ class PullRequest:
 
     `digest` stands for everything that its title and text were made of; "" where that is unknown, or our
     part of the text is not as we wrote it. `redraft` asks to turn one that is ready back into a draft.
+    `unreadable` says why nothing but number and head could be read of it; the head is "" where even
+    that is not legible.
     """
 
     head: str
@@ -271,6 +273,7 @@ class PullRequest:
     url: str = ""
     digest: str = ""
     redraft: bool = False
+    unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +378,7 @@ class Inventory:
     refused: RefusedDeletionsRecord = NOTHING_REFUSED
     statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
+    unreadable_pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)

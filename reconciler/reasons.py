@@ -67,6 +67,7 @@ class Reason(StrEnum):
     PULL_REQUEST_DUPLICATE = "PullRequestDuplicate"
     PULL_REQUEST_MISSING = "PullRequestMissing"
     PULL_REQUEST_OUTDATED = "PullRequestOutdated"
+    PULL_REQUEST_UNREADABLE = "PullRequestUnreadable"
     REJECTED = "Rejected"
     REPOSITORY_NOT_FOUND = "RepositoryNotFound"
     REPOSITORY_REFUSED = "RepositoryRefused"

@@ -42,7 +42,7 @@ def list_found(world: World) -> list[Found]:
         views = list(world.inventory.views_of(url))
         forge = world.forges.of(world.mirrors.open(views[0].remote))
         if isinstance(forge, LocalForge):
-            found += (Found(_view_of(views, pull), pull, forge) for pull in forge.list_pulls())
+            found += (Found(_view_of(views, p), p, forge) for p in forge.list_pulls() if not p.unreadable)
     found += _of_lock(world, {one.view.url for one in found})
     return sorted(found, key=lambda f: (f.view.key, f.pull.number))
 
@@ -59,7 +59,7 @@ def _of_lock(world: World, listed: Container[str]) -> Iterator[Found]:
         name, control.url, control.remote, control.branch, "", manifest, Source(Location(LOCKS_DIRECTORY))
     )
     if isinstance(forge, LocalForge):
-        yield from (Found(view, pull, forge) for pull in forge.list_pulls())
+        yield from (Found(view, pull, forge) for pull in forge.list_pulls() if not pull.unreadable)
 
 
 def find_pulls(found: Sequence[Found], text: str) -> list[Found]:

@@ -14,7 +14,10 @@ class Forge(Protocol):
     """
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
-        """Return the pull requests, open or ended, whose head is a branch of ours; sorted by number."""
+        """Return the pull requests, open or ended, whose head is a branch of ours; sorted by number.
+
+        One that cannot be read is among them, with `unreadable` set: it stalls the package of its head.
+        """
         ...
 
     def ensure(self, wanted: PullRequest) -> PullRequest:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from reconciler.errors import UnavailableError
 from reconciler.forge import gitea, github, gitlab
+from reconciler.forge.answers import checked
 from reconciler.forge.app import CHECK_PERMISSIONS, PERMISSIONS, App, AppToken
 from reconciler.forge.base import Forge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
@@ -101,7 +102,8 @@ class Forges:
             return LocalForge(mirror, self._commits.get(mirror.url, self._policy.commits))
         transport = self._transport(rule, mirror.url)
         name = mirror.url.partition("/")[2]
-        return RemoteForge(_DIALECTS[rule.kind](transport, name), transport, self._policy.instance)
+        dialect = checked(_DIALECTS[rule.kind](transport, name))
+        return RemoteForge(dialect, transport, self._policy.instance)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:
         api = rule.api or _APIS[rule.kind](url.partition("/")[0])

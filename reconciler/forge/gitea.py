@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.errors import RefusedError
+from reconciler.forge.answers import read_seen
 from reconciler.forge.faults import InvalidError, MissingError
 from reconciler.forge.http import Transport
 from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, write_times
@@ -139,7 +140,7 @@ class Gitea:
         asked: dict[str, str | int] = {"state": state, "sort": "oldest", "limit": 50}
         for item in self.transport.pages(f"{self._root}/pulls", asked):
             if item["head"]["repo_id"] == item["base"]["repo_id"]:
-                yield _seen(item)
+                yield read_seen(item, _seen, "number", lambda i: i["head"]["label"])
 
     def _patch(self, seen: Seen, body: Mapping[str, str]) -> Seen:
         path = f"{self._root}/pulls/{seen.number}"

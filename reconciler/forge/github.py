@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.forge.answers import read_seen
 from reconciler.forge.faults import InvalidError
 from reconciler.forge.http import Transport
 from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, write_times
@@ -234,7 +235,8 @@ class GitHub:
     def _seen_all(self, items: Any) -> Iterator[Seen]:
         if not hasattr(items, "__iter__"):
             raise UnavailableError(f"{self.name}: the list of pull requests is none")
-        yield from (_seen(item) for item in items if _is_own(item))
+        own = (item for item in items if _is_own(item))
+        yield from (read_seen(item, _seen, "number", lambda i: i["head"]["ref"]) for item in own)
 
 
 def _is_own(item: Mapping[str, Any]) -> bool:

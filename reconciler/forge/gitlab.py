@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from reconciler.errors import RefusedError
+from reconciler.forge.answers import read_seen
 from reconciler.forge.faults import InvalidError
 from reconciler.forge.http import Transport
 from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, write_times
@@ -139,7 +140,7 @@ class GitLab:
     def _list(self, asked: Mapping[str, str | int]) -> Iterator[Seen]:
         for item in self.transport.pages(self._root, asked):
             if item["source_project_id"] == item["target_project_id"]:
-                yield _seen(item)
+                yield read_seen(item, _seen, "iid", lambda i: i["source_branch"])
 
     def _put(self, seen: Seen, body: Mapping[str, str]) -> Seen:
         path = f"{self._root}/{seen.number}"

@@ -49,9 +49,9 @@ class LocalForge:
         self.policy = policy
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
-        """Return every pull request, sorted by number."""
+        """Return every pull request by number, then what is legible of those that cannot be read."""
         staged = self.stage(Pack(self.mirror))
-        return tuple(staged.pull(record) for record in staged.records.values())
+        return (*(staged.pull(record) for record in staged.records.values()), *staged.unreadable)
 
     def records(self) -> tuple[PullRecord, ...]:
         """Return every pull request with what only this forge knows of it, sorted by number."""

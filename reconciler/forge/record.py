@@ -6,7 +6,6 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from reconciler.errors import UnavailableError
 from reconciler.inventory import PullRequest, PullState
 from reconciler.layout import DRAFTS, HEADS, PROPOSED
 from reconciler.report.redact import mask_credentials_in
@@ -14,7 +13,8 @@ from reconciler.report.redact import mask_credentials_in
 FILE = "pull.json"
 PULLS = "refs/reconciler/pulls/"
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-"""Numbers that we give: the next one always fits, whatever others write under `PULLS`."""
+"""Numbers that count, whatever others write under `PULLS`."""
+LARGEST_NUMBER = 999_999_999
 _OID = r"^([0-9a-f]{40})?$"
 
 
@@ -87,21 +87,33 @@ def record_bytes(record: PullRecord) -> bytes:
     return mask_credentials_in(orjson.dumps(data, option=option))
 
 
-def parse_record(data: bytes, *, ref: str) -> PullRecord:
-    """Return the record in `data`.
+def parse_record(data: bytes, *, ref: str) -> PullRecord | PullRequest:
+    """Return the record in `data`, or what is legible of it where it is none. Total.
 
-    Raises:
-        UnavailableError: The ref holds something else; whose pull request it is cannot be known.
+    The ref gives the number: a record that names another one would overwrite that one's ref.
     """
+    number = number_of(ref) or 0
     try:
-        record = PullRecord.model_validate_json(data)
-        # The ref gives the number: a record that names another one would overwrite that one's ref.
-        return record.model_copy(update={"number": number_of(ref) or record.number})
+        return PullRecord.model_validate_json(data).model_copy(update={"number": number})
     except ValidationError as error:
-        raise UnavailableError(
-            f"{ref} holds no pull request that this version can read",
-            hint="Use the version that wrote it, or delete the ref if nothing needs it.",
-        ) from error
+        return unreadable_pull(ref, error.errors(include_url=False)[0]["msg"], head=_legible_head(data))
+
+
+def unreadable_pull(ref: str, why: str, *, head: str = "") -> PullRequest:
+    """Return a pull request of which nothing but the number, and maybe the head, is known."""
+    return PullRequest(
+        head, base="", title="", body="", number=number_of(ref) or 0, state=PullState.CLOSED, unreadable=why
+    )
+
+
+def _legible_head(data: bytes) -> str:
+    """Return the head that a record names which is otherwise unreadable, "" if it names none."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return ""
+    head = value.get("head") if isinstance(value, dict) else None
+    return head if isinstance(head, str) else ""
 
 
 def number_of(ref: str) -> int | None:

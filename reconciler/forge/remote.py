@@ -20,7 +20,10 @@ LONGEST_TITLE = 250
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A pull request as one forge tells of it; `body` is its whole text, `times` when it was written to."""
+    """A pull request as one forge tells of it; `body` is its whole text, `times` when it was written to.
+
+    `unreadable` says why nothing but number and head could be read of it.
+    """
 
     number: int
     head: str
@@ -35,6 +38,7 @@ class Seen:
     url: str = ""
     key: str = ""
     times: tuple[float, ...] = ()
+    unreadable: str = ""
 
 
 class Comment(NamedTuple):
@@ -386,4 +390,5 @@ def _pull(seen: Seen) -> PullRequest:
         labels=tuple(sorted(seen.labels)),
         url=seen.url,
         digest=marked.content,
+        unreadable=seen.unreadable,
     )

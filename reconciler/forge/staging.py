@@ -1,20 +1,25 @@
 """Pull requests that are refs of their own repository, so that they move in the same push as its branches."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from types import MappingProxyType
 
-from reconciler.errors import RefusedError
+from reconciler.errors import RefusedError, UnavailableError
 from reconciler.forge.approval import DeletionHead, LockHead, parse_head
 from reconciler.forge.groups import proposed_packages
 from reconciler.forge.record import (
     FILE,
+    LARGEST_NUMBER,
+    PULLS,
     PullRecord,
     number_of,
     parse_record,
     record_bytes,
     spellings,
+    unreadable_pull,
 )
+from reconciler.git.files import PackageRefusedError
 from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
 from reconciler.git.store import Pack
@@ -44,13 +49,22 @@ class Staging:
         self._times: dict[int, int] = {}
         self._moved: dict[str, Oid | None] = {}
         self._ages: dict[Oid, int] = {}
-        for record in read_records(mirror).values():
-            self._remember(record)
+        self._unreadable: list[PullRequest] = []
+        for found in read_records(mirror):
+            if isinstance(found, PullRecord):
+                self._remember(found)
+            else:
+                self._unreadable.append(found)
 
     @property
     def records(self) -> Mapping[int, PullRecord]:
         """Every pull request by number, as it will be."""
         return MappingProxyType({n: self.observed(self._records[n]) for n in sorted(self._records)})
+
+    @property
+    def unreadable(self) -> tuple[PullRequest, ...]:
+        """The refs of ours that hold no pull request that can be read, by number."""
+        return tuple(sorted(self._unreadable, key=lambda pull: pull.number))
 
     def move(self, ref: str, oid: Oid | None, time: int = 0) -> None:
         """Note that the same push moves a branch (None: it goes); an open pull request of it follows."""
@@ -100,8 +114,12 @@ class Staging:
         """Open a pull request, or bring the open one up to date; a ready one stays ready.
 
         Raises:
-            RefusedError: There is no branch to propose.
+            RefusedError: There is no branch to propose, or its pull request cannot be read.
         """
+        broken = next((p for p in self._unreadable if p.head in spellings(wanted.head)), None)
+        if broken is not None:
+            message = f"Pull request {broken.number} of {wanted.head} cannot be read: {broken.unreadable}"
+            raise RefusedError(message, hint=f"Delete {PULLS}{broken.number} if nothing needs it.")
         found = self.find_open(wanted.head)
         text = {
             "title": wanted.title,
@@ -111,7 +129,7 @@ class Staging:
         }
         if found:
             return self._put(found.model_copy(update={**text, "base": wanted.base}))
-        number = 1 + max(self._records, default=0)
+        number = self._free_number()
         fresh = PullRecord(
             number=number, draft=wanted.draft, head=spellings(wanted.head)[0], base=wanted.base, **text
         )
@@ -204,6 +222,16 @@ class Staging:
         """Return the moves of the records that changed; their objects are in the pack."""
         return [self._update(number) for number in sorted(self._times)]
 
+    def _free_number(self) -> int:
+        """Return a number that no ref has: the one after the last; the first gap where that is too large."""
+        # A ref below a number, `7/x`, makes the number impossible too: Git keeps refs as files.
+        names = (ref.removeprefix(PULLS) for ref in self.mirror.refs() if ref.startswith(PULLS))
+        taken = {number_of(f"{PULLS}{name.partition('/')[0]}") or 0 for name in names} | {*self._records}
+        following = 1 + max(taken, default=0)
+        if following <= LARGEST_NUMBER:
+            return following
+        return next(number for number in count(1) if number not in taken)
+
     def _put(self, record: PullRecord, time: int | None = None) -> PullRecord:
         if self._records.get(record.number) != record:
             self._remember(record)
@@ -262,17 +290,24 @@ class Staging:
         return self._ages[oid]
 
 
-def read_records(mirror: Mirror) -> Mapping[int, PullRecord]:
-    """Return the pull requests of a repository by number, as they are stored.
+def read_records(mirror: Mirror) -> Iterator[PullRecord | PullRequest]:
+    """Yield the pull requests of a repository as they are stored, and what is legible of unreadable ones.
 
     Raises:
-        UnavailableError: A ref of ours holds something that this version cannot read.
+        UnavailableError: The repository cannot be read at all.
     """
     blobs: dict[str, Oid] = {}
     for ref, commit in mirror.refs().items():
-        blob = mirror.blob_at(commit, FILE) if number_of(ref) else None
-        if blob:
+        if number_of(ref) is None:
+            continue
+        blob = mirror.blob_at(commit, FILE)
+        if blob is None:
+            yield unreadable_pull(ref, f"it has no {FILE}")
+        else:
             blobs[ref] = blob
     mirror.ensure(blobs.values())
-    records = (parse_record(mirror.blob(blob, _LARGEST), ref=ref) for ref, blob in blobs.items())
-    return {record.number: record for record in records}
+    for ref, blob in blobs.items():
+        try:
+            yield parse_record(mirror.blob(blob, _LARGEST), ref=ref)
+        except (PackageRefusedError, UnavailableError) as error:
+            yield unreadable_pull(ref, str(error))

@@ -30,6 +30,7 @@ _UNENSURED = frozenset(
         Reason.LOCK_PENDING,
         Reason.NOT_OURS,
         Reason.PIPELINE_FAILED,
+        Reason.PULL_REQUEST_UNREADABLE,
         Reason.REJECTED,
         Reason.UPSTREAM_TAG_MOVED,
     }

@@ -20,7 +20,7 @@ from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.safety import guard_changes
-from reconciler.plan.unread import with_unread_repositories
+from reconciler.plan.unread import keep_unreadable_pulls, with_unread_repositories
 from reconciler.plan.world import Target, World, build_world
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
@@ -53,8 +53,9 @@ def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution,
     guarded = guard_changes(world, [decision.change for decision in decisions])
     changes = approve_changes(world, group_changes(world, guarded.changes))
     changes = plan_requests(world, changes)
+    changes, unreadable = keep_unreadable_pulls(changes, world)
     changes, blocked = refuse_blocked_refs(changes, world)
-    found = [*blocked, *(problem for decision in decisions for problem in decision.problems)]
+    found = [*unreadable, *blocked, *(problem for decision in decisions for problem in decision.problems)]
     problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
     problems = with_unread_repositories(problems, inventory)
     plan = Plan(

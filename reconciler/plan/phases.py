@@ -61,6 +61,7 @@ _BY_REASON = {
             Reason.NOT_OURS,
             Reason.OWNER_STALLED,
             Reason.PACKAGE_EXISTS,
+            Reason.PULL_REQUEST_UNREADABLE,
         ),
         Phase.STALLED,
     ),

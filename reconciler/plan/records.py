@@ -37,6 +37,7 @@ _UNDECIDED = frozenset(
         Reason.DUPLICATE_DOWNSTREAM,
         Reason.HELD_BACK,
         Reason.PIPELINE_FAILED,
+        Reason.PULL_REQUEST_UNREADABLE,
         Reason.UPSTREAM_TAG_MOVED,
     }
 )

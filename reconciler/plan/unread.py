@@ -1,10 +1,14 @@
-"""Repositories that could not be read: one problem each, at the manifest that registers it."""
+"""Repositories and pull requests that could not be read: one problem each, at the Repository's manifest."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.errors import Problem
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.errors import Location, Problem
+from reconciler.ids import Lifecycle, PackageKey
+from reconciler.inventory import Inventory, PullRequest, RepositoryView
+from reconciler.layout import HEADS, TAGS, deletion_ref, parse_ref, short_branch
+from reconciler.plan.changes import Change, MoveRef, Op
+from reconciler.plan.world import World
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
 
@@ -51,3 +55,81 @@ def _problem(view: RepositoryView, owners: dict[str, set[str]]) -> Problem:
     stalled = f"; {count} owner{'s' if count > 1 else ''} that need it are kept as they are" if count else ""
     message = f"Repository {view.key} could not be read: {view.problem.message}{stalled}"
     return replace(view.problem, message=message)
+
+
+def keep_unreadable_pulls(
+    changes: Sequence[Change], world: World
+) -> tuple[tuple[Change, ...], tuple[Problem, ...]]:
+    """Return the changes without those of packages whose pull request cannot be read, and its problem.
+
+    Nobody knows what people said there, so nothing of such a package is written but the tags of what main
+    has. The other packages of the repository proceed, also where not even the branch is legible.
+    """
+    unreadable = world.inventory.unreadable_pulls
+    drafted = {t.key: short_branch(t.draft.ref) for t in world.targets if t.draft is not None}
+    kept = [
+        _kept(change, pull) if (pull := _find_unreadable(change, unreadable, drafted, world)) else change
+        for change in changes
+    ]
+    return tuple(kept), tuple(_pull_problems(world.inventory))
+
+
+def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:
+    """Return the problem of one pull request that cannot be read."""
+    about = f"; the package of its branch {pull.head} is kept as it is" if pull.head else ""
+    message = f"Pull request {pull.number} of {repository} cannot be read: {pull.unreadable}{about}"
+    hint = (
+        f"Use the version that wrote it. If nothing needs it, delete it: on the local forge it is the ref "
+        f"refs/reconciler/pulls/{pull.number}."
+    )
+    return Problem(where, Reason.PULL_REQUEST_UNREADABLE, message, hint, subject)
+
+
+def _pull_problems(inventory: Inventory) -> Iterable[Problem]:
+    for url, pulls in sorted(inventory.unreadable_pulls.items()):
+        view = next(iter(inventory.views_of(url)), None)
+        if view is not None:
+            where, subject = view.source.at("spec", "git", "repo"), f"Repository {view.key}"
+            name = f"repository {view.key.name}"
+            yield from (unreadable_problem(where, name, pull, subject) for pull in pulls)
+
+
+def _find_unreadable(
+    change: Change,
+    unreadable: Mapping[str, tuple[PullRequest, ...]],
+    drafted: Mapping[PackageKey, str],
+    world: World,
+) -> PullRequest | None:
+    """Return the unreadable pull request that a change of ours is about, None for none."""
+    pulls = unreadable.get(change.package.url, ())
+    if not pulls or change.variant is None:
+        return None
+    path, instance = change.package.path, world.inventory.policy.instance
+    heads = {change.group, drafted.get(change.package, ""), short_branch(deletion_ref(instance, path))}
+    heads |= {short_branch(write.ref) for write in change.writes if write.ref.startswith(HEADS)}
+    return next((p for p in pulls if p.head and (p.head in heads or _drafts(p.head, path))), None)
+
+
+def _drafts(head: str, path: str) -> bool:
+    """Whether a head is a draft or proposal of the package at `path`."""
+    named = parse_ref(f"{HEADS}{head}")
+    is_draft = named is not None and named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}
+    return is_draft and named is not None and named.path == path
+
+
+def _kept(change: Change, pull: PullRequest) -> Change:
+    tags = tuple(w for w in change.writes if isinstance(w, MoveRef) and w.ref.startswith(TAGS))
+    op = Op.PUBLISH if tags else Op.KEEP if change.before is not None else Op.BLOCK
+    return replace(
+        change,
+        op=op,
+        reason=Reason.PULL_REQUEST_UNREADABLE,
+        message=f"Pull request #{pull.number} cannot be read: {pull.unreadable}",
+        after=change.before,
+        writes=tags,
+        pull=None,
+        close=(),
+        approve=None,
+        ready=False,
+        waits=False,
+    )

@@ -1,6 +1,6 @@
 """What the forges of a run say: pull requests, what people ask for, the checks that passed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.errors import Location, Problem, UnavailableError
@@ -8,8 +8,9 @@ from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import PullRequest, PullState, RepositoryView, ReviewedLock
-from reconciler.layout import HEADS
+from reconciler.layout import HEADS, lock_ref, short_branch
 from reconciler.lock import LOCKS_DIRECTORY
+from reconciler.plan.unread import unreadable_problem
 from reconciler.policy import Policy
 from reconciler.read.checks import read_passed
 from reconciler.read.dashboard import read_asked
@@ -24,12 +25,13 @@ class Answers:
     """What forges said, and what that makes of repositories and of the reviewed lock.
 
     `asked` are the boxes that people ticked on the dashboard, `passed` the checks that passed, by
-    repository and commit.
+    repository and commit. `unreadable` are pull requests of which nothing but the head may be known.
     """
 
     views: Mapping[ObjectName, RepositoryView]
     reviewed: ReviewedLock | None = None
     pulls: Pulls = field(default_factory=dict)
+    unreadable: Pulls = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
     passed: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -50,15 +52,23 @@ def ask_forges(known: Answers, control: Mirror, mirrors: Mirrors, forges: Forges
         forges: Whom to ask, configured.
         policy: What is wanted of them.
     """
-    pulls, views = _read_pulls(known.views, mirrors, forges)
-    passed = dict(read_passed(views, pulls, forges, mirrors, policy))
+    listed, views = _read_pulls(known.views, mirrors, forges)
     reviewed = known.reviewed
     if reviewed is not None:
-        reviewed, pulls = _with_lock_pulls(reviewed, pulls, control, forges)
+        reviewed, listed = _with_lock_pulls(reviewed, listed, control, forges)
+        reviewed = _with_unreadable_pulls(reviewed, listed.get(control.url, ()), policy.instance)
+    unreadable = {url: broken for url, pulls in listed.items() if (broken := _unreadable(pulls))}
+    pulls = {url: tuple(p for p in pulls if not p.unreadable) for url, pulls in listed.items()}
+    passed = dict(read_passed(views, pulls, forges, mirrors, policy))
+    answers = Answers(views, reviewed, pulls, unreadable, passed=passed)
     if not policy.dashboard:
-        return Answers(views, reviewed, pulls, passed=passed)
+        return answers
     asked, notes = read_asked(forges.of(control), policy.instance)
-    return Answers(views, reviewed, pulls, asked, passed, notes)
+    return replace(answers, asked=asked, notes=notes)
+
+
+def _unreadable(pulls: Iterable[PullRequest]) -> tuple[PullRequest, ...]:
+    return tuple(pull for pull in pulls if pull.unreadable)
 
 
 def _read_pulls(
@@ -118,3 +128,16 @@ def _with_lock_pulls(
         where = Location(LOCKS_DIRECTORY)
         problem = Problem(where, Reason.REPOSITORY_UNAVAILABLE, message, error.hint)
         return replace(reviewed, is_open=False, problems=(*reviewed.problems, problem)), pulls
+
+
+def _with_unreadable_pulls(
+    reviewed: ReviewedLock, pulls: Iterable[PullRequest], instance: str
+) -> ReviewedLock:
+    """Return the lock closed to proposals if the pull request that proposes another one cannot be read."""
+    head = short_branch(lock_ref(instance))
+    broken = [pull for pull in _unreadable(pulls) if pull.head == head]
+    if not broken:
+        return reviewed
+    where = Location(LOCKS_DIRECTORY)
+    problems = (unreadable_problem(where, "the control repository", pull) for pull in broken)
+    return replace(reviewed, is_open=False, problems=(*reviewed.problems, *problems))

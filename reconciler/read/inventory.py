@@ -102,6 +102,7 @@ def read_inventory(
         refused=state.refused,
         statuses=written.statuses,
         pulls=said.pulls,
+        unreadable_pulls=said.unreadable,
         trees=found.trees,
         times=found.times,
         locks=state.locks,

@@ -127,13 +127,16 @@ class HostilePusher:
         return f"random {kind!r} {oid} at {ref}"
 
     def forged_pull_request(self) -> str:
-        number = self.random.choice(["1", "99", "1" + "0" * 20])
+        number = self.random.choice(["1", "99", "5/x", "999999999", "1" + "0" * 20])
         content = self.random.choice(
             [
                 b"{}",
                 b'{"number": 100000000000000000000}',
                 b'{"number": "one"}',
                 b"\xff\xfe",
+                b'{"head": "drafts/web/packagevariant-1", "state": "from a newer version"}',
+                b'{"number": %b, "head": "drafts/db/w", "base": "", "title": "", "body": "", "headOid": "%b"}'
+                % (number.encode(), b"f" * 40),
                 b'{"number": %b, "head": "drafts/web/v", "base": "main", "title": "t", "body": "b"}'
                 % number.encode(),
             ]

@@ -151,6 +151,8 @@ class Simulator(ABC):
     lets_in: bool = False
     """Whether another pull request of a branch is let in although one is open."""
     on_push: Callable[[], None] | None = None
+    tamper: Callable[[str, Any], Any] | None = None
+    """Makes another answer to a request that reads: its path and its right answer are given."""
     most_in_a_page: int = 1000
     page_slip: int = 0
     """By how many items later pages are off: below 0 some come twice, above 0 some are left out."""
@@ -286,6 +288,8 @@ class Simulator(ABC):
             writes = self.is_write(method, path, body)
             entry = (self.clock.now(), method, path)
             answer = self._answer(method, inside, parts.query, body, authorization, fault, writes=writes)
+            if self.tamper is not None and not writes and answer.status < 300:
+                answer = answer._replace(body=self.tamper(inside, answer.body))
             kind = fault.kind if fault else ""
             self.journal.append(Entry(*entry, answer.status, writes, kind, authorization))
         return self._send(handler, answer, kind)
