@@ -26,7 +26,7 @@ from tests.support.combination.shrink import same_violation, shrink
 from tests.support.notes import note
 
 FIRST = 500
-SEEDS = range(FIRST, FIRST + int(os.environ.get("RECONCILER_LIVES", "9")))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("RECONCILER_LIVES", "30")))
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))
 TRACE = os.environ.get("RECONCILER_TRACE", "")

@@ -3,8 +3,8 @@
 from random import Random
 
 from tests.support.combination.blueprints import corpus_names
+from tests.support.combination.manifest_steps import draw_variant
 from tests.support.combination.spec import FleetSpec, VariantSpec
-from tests.support.combination.steps import draw_variant
 
 NEIGHBOURS = (
     "package:web/inner",
@@ -27,6 +27,7 @@ def draw_fleet(random: Random) -> FleetSpec:
         on_conflict=random.choice(["ask", "ask", "ask", "upstream", "local"]),
         deployment=random.random() < 0.4,
         guard=dict(random.choice(GUARDS)),
+        clusters=random.choice([[], [], ["edge-1", "edge-2"]]),
         neighbours=random.sample(NEIGHBOURS, k=random.choice([0, 0, 1, 2])),
         corpus=corpus,
     )

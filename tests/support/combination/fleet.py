@@ -15,6 +15,7 @@ from tests.support.combination.ledger import Ledger
 from tests.support.combination.spec import CATALOG, INSTANCE, SITE, FleetSpec, VariantSpec, dump
 from tests.support.git import Repo, make_repository
 
+MANAGEMENT = "management"
 KINDS = "Site.example.com,Team.example.com"
 STATE = (f"refs/heads/reconciler/{INSTANCE}/state", f"refs/heads/reconciler/{INSTANCE}/status")
 
@@ -224,40 +225,57 @@ class Fleet:
         """Write a variant's manifest."""
         self.commit_control({f"manifests/{variant.name}.yaml": dump(variant.manifest())})
 
+    def write_configuration(self) -> None:
+        """Write reconciler.yaml again."""
+        self.commit_control({"reconciler.yaml": dump(self.configuration())})
+
+    def zone(self, site: str, repository: str) -> str:
+        """Return the zone of a site as the cluster of a repository knows it, "" where there is none."""
+        zone = self.sites.get(site, "")
+        return f"{zone}-{repository}" if zone and self.spec.clusters else zone
+
     def write_snapshot(self) -> None:
-        """Write what the cluster holds, in the form of this fleet."""
-        objects = [
-            {**SITE, "metadata": {"name": name, "namespace": "default"}, "spec": {"zone": zone, "open": True}}
-            for name, zone in sorted(self.sites.items())
-        ]
+        """Write what each cluster holds, in the form of this fleet."""
         if self.spec.snapshot == "none":
             return
         there = trees.listing(self.repos["control"], trees.root(self.repos["control"], "main"))
         changes: dict[str, Any] = {path: None for path in there if path.startswith("snapshot/")}
+        for cluster in self.spec.clusters or [""]:
+            start = f"snapshot/{cluster}/" if cluster else "snapshot/"
+            files = self._snapshot(cluster)
+            changes |= {f"{start}{path}": text for path, text in files.items()}
+        self.commit_control(changes)
+
+    def _snapshot(self, cluster: str) -> dict[str, str]:
+        objects = [
+            {
+                **SITE,
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"zone": self.zone(name, cluster), "open": True},
+            }
+            for name in sorted(self.sites)
+        ]
+        header = {"snapshot.yaml": _header(cluster or MANAGEMENT, len(objects))}
         match self.spec.snapshot:
             case "yaml":
-                written = {"snapshot/sites.yaml": "---\n".join(map(dump, objects))}
+                return header | {"sites.yaml": "---\n".join(map(dump, objects))}
             case "json":
                 listed = {"apiVersion": "v1", "kind": "List", "items": objects}
-                written = {"snapshot/sites.json": json.dumps(listed)}
+                return header | {"sites.json": json.dumps(listed)}
             case "ndjson":
-                written = {"snapshot/sites.ndjson": "".join(json.dumps(o) + "\n" for o in objects)}
-            case _:
-                written = self._imported(objects)
-        if self.spec.snapshot != "import":
-            written["snapshot/snapshot.yaml"] = _header(len(objects))
-        self.commit_control({**changes, **written})
+                return header | {"sites.ndjson": "".join(json.dumps(o) + "\n" for o in objects)}
+        return self._imported(cluster or MANAGEMENT, objects)
 
-    def _imported(self, objects: list[dict[str, Any]]) -> dict[str, str]:
+    def _imported(self, cluster: str, objects: list[dict[str, Any]]) -> dict[str, str]:
         with tempfile.TemporaryDirectory(dir=self.root) as scratch:
             source = Path(scratch) / "objects.json"
             source.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
             output = Path(scratch) / "snapshot"
-            where = ["--out", str(output), "--cluster", "management", "--kinds", KINDS]
+            where = ["--out", str(output), "--cluster", cluster, "--kinds", KINDS]
             result = run_line(["snapshot", "import", str(source), *where, "--time", "2026-01-01T00:00:00Z"])
             assert result.code == 0, result
             return {
-                f"snapshot/{path.relative_to(output)}": path.read_text()
+                str(path.relative_to(output)): path.read_text()
                 for path in sorted(output.rglob("*"))
                 if path.is_file()
             }
@@ -297,10 +315,10 @@ def run_line(line: list[str]) -> Result:
     return Result(code, out.getvalue(), err.getvalue())
 
 
-def _header(count: int) -> str:
+def _header(cluster: str, count: int) -> str:
     lists = [
         {"group": "example.com", "kind": "Site", "namespace": "default", "count": count, "complete": True}
     ]
     served = ["example.com/v1 Site"]
-    header = {"apiVersion": "reconciler.dev/v1alpha1", "kind": "Snapshot", "metadata": {"name": "management"}}
+    header = {"apiVersion": "reconciler.dev/v1alpha1", "kind": "Snapshot", "metadata": {"name": cluster}}
     return dump({**header, "spec": {"served": served, "lists": lists}})

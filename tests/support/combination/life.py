@@ -4,21 +4,23 @@ import contextlib
 import json
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from tests.faults.world import Runner
-from tests.support.combination import oracles, trees
+from tests.support.combination import kpt_update, oracles, status_oracles, trees
 from tests.support.combination.fleet import FOREIGN, Fleet, Pull, Result
 from tests.support.combination.ledger import Token, tokens_in
+from tests.support.combination.manifest_steps import ALL_STEPS as STEPS
+from tests.support.combination.proposals import UNAVAILABLE, Proposal, check_proposal, hidden, propose
 from tests.support.combination.spec import FleetSpec
-from tests.support.combination.steps import STEPS
 
 DECLINE = "#!/bin/sh\necho 'declined by policy' >&2\nexit 1\n"
 Trace = dict[str, Any]
+Refs = Mapping[str, Mapping[str, str]]
 
 
 class ViolationError(AssertionError):
@@ -40,6 +42,9 @@ class Life:
     retagged: set[tuple[str, int]] = field(default_factory=set)
     declined: str = ""
     hidden: str = ""
+    away: str = ""
+    """A Repository that cannot be read while a proposal is checked."""
+    proposal: Proposal | None = None
     count: int = 0
 
     @property
@@ -51,8 +56,12 @@ class Life:
         self.count += 1
         self.history.append((name, dict(arguments)))
         self.results, self.answered, self.touched_files = [], set(), set()
-        before = self.observation
-        STEPS[name].do(self, **arguments)
+        before, chosen = self.observation, STEPS[name]
+        self.proposal = None
+        if chosen.proposed:
+            self._propose(lambda: chosen.do(self, **arguments))
+        else:
+            chosen.do(self, **arguments)
         self.settle(before if name in ("edit_draft", "answer_conflict", "look") else None)
 
     def settle(self, earlier: oracles.Observation | None = None) -> None:
@@ -67,13 +76,21 @@ class Life:
         after = self.fleet.all_refs()
         status = self.command("status", "-o", "json")
         again = self.command("apply", "-o", "json")
+        earlier_plan, refused = self.last_plan, self.observation
         self.observation = oracles.Observation(read(again), read(status), self.results)
         self.violations += oracles.check_everything(self.fleet, self.observation)
+        self.violations += status_oracles.check_everything(self.fleet, self.observation)
+        self.violations += oracles.check_refused_deletions(self.fleet, refused, self.observation)
         if earlier is not None:
             self.violations += oracles.check_answers(earlier, self.observation, self.touched_files)
         if applied.code not in (2, 5):
             changed = before != after or locks != self.fleet.locks()
             self.violations += oracles.check_checksum(read(applied), read(again), has_effects=changed)
+        if self.proposal is not None and applied.code != UNAVAILABLE:
+            self.violations += check_proposal(self.proposal, earlier_plan, read(applied))
+        if not self.violations and kpt_update.has_kpt():
+            fresh = _new_heads(before, after)
+            self.violations += kpt_update.check_kpt(self.fleet, self.observation, fresh)
         if self.fleet.all_refs() != after:
             self.violations.append(f"a second run writes: {_difference(after, self.fleet.all_refs())}")
         if self.violations:
@@ -82,8 +99,16 @@ class Life:
     def end(self) -> None:
         """Check what is checked once."""
         self.violations += oracles.check_sound(self.fleet)
+        self.violations += status_oracles.check_unknown_name(self.fleet)
         if self.violations:
             raise ViolationError("\n".join(self.violations))
+
+    def _propose(self, change: Callable[[], None]) -> None:
+        """Let a person merge a branch of the control repository after `check` has looked at it."""
+        self.away = ""
+        checked = propose(self, change)
+        if checked is not None:
+            self.proposal = Proposal(read(checked), checked.code, self.away)
 
     def command(self, *line: str) -> Result:
         """Run a command, and keep what it printed for the checks."""
@@ -102,7 +127,7 @@ class Life:
         if self.declined:
             self._run_declined(self.fleet.repo(self.declined).path)
         if self.hidden:
-            self._run_hidden(self.fleet.repo(self.hidden).path)
+            self._run_hidden(self.hidden)
         self.declined = self.hidden = ""
 
     def _run_declined(self, path: Path) -> None:
@@ -116,19 +141,15 @@ class Life:
         finally:
             hook.unlink()
         observation = oracles.Observation({}, status)
+        self.violations += status_oracles.check_recorded(self.fleet)
         if status:
-            self.violations += oracles.check_declined(self.fleet, observation)
+            self.violations += oracles.check_shown(self.fleet, observation)
 
-    def _run_hidden(self, path: Path) -> None:
-        if self.fleet.spec.layout == "mono":
-            return
-        away = path.with_suffix(".away")
-        path.rename(away)
-        try:
-            self.command("apply", "-o", "json")
-            self.command("plan")
-        finally:
-            away.rename(path)
+    def _run_hidden(self, repository: str) -> None:
+        if self.fleet.spec.layout != "mono":
+            with hidden(self.fleet, repository):
+                self.command("apply", "-o", "json")
+                self.command("plan")
 
     # what merges and people take away
 
@@ -301,6 +322,17 @@ def replay(trace: Trace, root: Path, runner: Runner | None = None) -> Life:
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return life
+
+
+def _new_heads(before: Refs, after: Refs) -> set[tuple[str, str]]:
+    """Return the branches that moved, each with its repository."""
+    start = "refs/heads/"
+    return {
+        (name, ref.removeprefix(start))
+        for name, refs in after.items()
+        for ref, oid in refs.items()
+        if ref.startswith(start) and before.get(name, {}).get(ref) != oid
+    }
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

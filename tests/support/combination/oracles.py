@@ -12,6 +12,7 @@ from tests.support.combination.ledger import Token, tokens_in
 from tests.support.combination.spec import CATALOG
 
 OWN_FILES = ("Kptfile", "package-context.yaml")
+GUARD = "DeletionGuard"
 SETTLED = ("UpToDate", "DraftEdited", "MergeConflict")
 MOST_FILES_SHOWN = 100
 SAFETY_KEYS = {
@@ -62,7 +63,7 @@ def _is_explained(result: Result) -> bool:
         return bool(result.err.strip())
     if any(not (p["location"]["path"] and p["hint"]) for p in value.get("problems", ())):
         return False
-    lines = [*value.get("problems", ()), *value.get("refusals", ())]
+    lines = [*value.get("problems", ()), *value.get("refusals", ()), *value.get("notRead", ())]
     lines += [c for c in value.get("changes", ()) if c["waits"] or c["unready"]]
     lines += [
         e for e in value.get("effects", ()) if not e.get("ok", True) or e.get("error") or e.get("cause")
@@ -272,6 +273,8 @@ def _contradictions(
 ) -> Iterator[str]:
     repo = fleet.repo(repository)
     drafts = [p for p in fleet.pulls(repository) if p.package == path and not p.is_deletion]
+    if len([v for v in fleet.spec.variants if path in [fleet.full(repository, p) for p in v.paths]]) > 1:
+        drafts = []  # of several variants that want one package, the draft belongs to another
     is_draft = any(_is_draft_of(ref, path) for ref in repo.refs())
     is_there = f"{path}/Kptfile" in trees.listing(repo, trees.root(repo, "main"))
     if shown.get("DraftExists") == "True" and not is_draft:
@@ -337,6 +340,19 @@ def is_unknown(key: str, value: str) -> bool:
     return key.startswith("reconciler.dev/") and key != "reconciler.dev/retry"
 
 
+def check_refused_deletions(fleet: Fleet, before: Observation, after: Observation) -> Iterator[str]:
+    """A deletion that was refused stays refused until somebody consents, whatever left meanwhile."""
+    wanted = {(v.repository, fleet.full(v.repository, path)) for v in fleet.spec.variants for path in v.paths}
+    consents = fleet.spec.guard.get("consents")
+    for change in before.plan.get("changes", ()):
+        key = (change["repository"]["name"], change["package"]["path"])
+        if change["reason"] != GUARD or change["op"] != "keep" or key in wanted or consents:
+            continue
+        now = after.change(*key)
+        if now is not None and (now["op"], now["reason"]) != ("keep", GUARD) and now["variant"]:
+            yield f"the deletion of {key} was refused, and now it is {now['op']} {now['reason']}"
+
+
 def check_checksum(
     before: Mapping[str, Any], after: Mapping[str, Any], *, has_effects: bool
 ) -> Iterator[str]:
@@ -379,8 +395,8 @@ def check_everything(fleet: Fleet, observation: Observation) -> list[str]:
     ]
 
 
-def check_declined(fleet: Fleet, observation: Observation) -> Iterator[str]:
-    """After a push that was declined, conditions still say what is there."""
+def check_shown(fleet: Fleet, observation: Observation) -> Iterator[str]:
+    """Conditions that are shown say what is there, also after a push that was declined."""
     for variant in fleet.spec.variants:
         shown = observation.conditions(variant.name)
         if shown and not variant.is_set:

@@ -101,6 +101,8 @@ class FleetSpec:
 
     layout: str = "many"  # many, single or mono
     snapshot: str = "none"  # none, yaml, json, ndjson or import
+    clusters: list[str] = field(default_factory=list)
+    """Clusters with a snapshot of their own; without any there is one snapshot for all."""
     on_conflict: str = "ask"
     deployment: bool = False
     guard: dict[str, Any] = field(default_factory=dict)
@@ -133,8 +135,11 @@ class FleetSpec:
     def configuration(self) -> dict[str, Any]:
         """Return reconciler.yaml as data."""
         spec: dict[str, Any] = {"manifests": ["manifests"], "onConflict": self.on_conflict}
-        if self.guard:
-            spec["deletions"] = self.guard
+        guard = {key: value for key, value in self.guard.items() if key != "consents"}
+        if guard:
+            spec["deletions"] = guard
+        if "consents" in self.guard:
+            spec["consents"] = self.guard["consents"]
         return {
             "apiVersion": "reconciler.dev/v1alpha1",
             "kind": "Reconciler",

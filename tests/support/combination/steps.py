@@ -13,7 +13,7 @@ from tests.support.combination.blueprints import DRAWN
 from tests.support.combination.edits import apply_edit, draw_edit
 from tests.support.combination.fleet import Fleet, Pull
 from tests.support.combination.ledger import tokens_in
-from tests.support.combination.spec import CATALOG, FORMS, PIPELINES, VariantSpec
+from tests.support.combination.spec import CATALOG, VariantSpec
 
 if TYPE_CHECKING:
     from tests.support.combination.life import Life
@@ -29,16 +29,18 @@ class Step(NamedTuple):
     draw: Draw
     do: Do
     weight: int
+    proposed: bool = False
+    """Whether it changes manifests alone, so that a person's branch with it can be checked first."""
 
 
 STEPS: dict[str, Step] = {}
 
 
-def step(weight: int, draw: Draw) -> Callable[[Do], Do]:
+def step(weight: int, draw: Draw, *, proposed: bool = False) -> Callable[[Do], Do]:
     """Register a step under its function's name."""
 
     def register(do: Do) -> Do:
-        STEPS[do.__name__] = Step(draw, do, weight)
+        STEPS[do.__name__] = Step(draw, do, weight, proposed)
         return do
 
     return register
@@ -71,7 +73,8 @@ def _pull(life: "Life", random: Random, *, deletions: bool = True) -> Arguments 
     return random.choice(found) if found else None
 
 
-def _variant(life: "Life", random: Random, **more: Any) -> Arguments | None:
+def choose_variant(life: "Life", random: Random, **more: Any) -> Arguments | None:
+    """Return the name of one of the variants, with more arguments."""
     variants = life.fleet.spec.variants
     return {"name": random.choice(variants).name, **more} if variants else None
 
@@ -80,7 +83,8 @@ def _find(life: "Life", repository: str, head: str) -> Pull | None:
     return next((p for p in life.fleet.pulls(repository) if p.head == head), None)
 
 
-def _named(life: "Life", name: str) -> VariantSpec | None:
+def find_variant(life: "Life", name: str) -> VariantSpec | None:
+    """Return the variant of this name."""
     return next((v for v in life.fleet.spec.variants if v.name == name), None)
 
 
@@ -270,119 +274,6 @@ def add_neighbour(life: "Life", repository: str, neighbour: str) -> None:
     life.add_neighbour(repository, neighbour)
 
 
-# the control repository
-
-
-def _selection(life: "Life", random: Random) -> Arguments | None:
-    form = random.choice(FORMS)
-    return _variant(life, random, form=form, number=random.randint(1, 3))
-
-
-@step(4, _selection)
-def choose_upstream(life: "Life", name: str, form: str, number: int) -> None:
-    life.change(name, form=form, number=number)
-
-
-@step(
-    2,
-    lambda life, random: _variant(
-        life, random, policy=random.choice(["", "ask", "upstream", "local", "fail"])
-    ),
-)
-def choose_policy(life: "Life", name: str, policy: str) -> None:
-    life.change(name, policy=policy)
-
-
-@step(2, lambda life, random: _variant(life, random, pipeline=random.choice(["none", *PIPELINES])))
-def choose_pipeline(life: "Life", name: str, pipeline: str) -> None:
-    life.change(name, pipeline=pipeline)
-
-
-@step(1, lambda life, random: _variant(life, random, context=random.random() < 0.5))
-def choose_context(life: "Life", name: str, context: bool) -> None:
-    life.change(name, context=context)
-
-
-@step(2, lambda life, random: _variant(life, random, injection=random.random() < 0.7))
-def choose_injection(life: "Life", name: str, injection: bool) -> None:
-    life.change(name, injection=injection)
-
-
-@step(2, _variant)
-def remove_variant(life: "Life", name: str) -> None:
-    variant = _named(life, name)
-    if variant:
-        life.fleet.spec.variants.remove(variant)
-        life.fleet.commit_control({f"manifests/{name}.yaml": None})
-
-
-def _new_variant(life: "Life", random: Random) -> Arguments:
-    return {
-        "variant": draw_variant(
-            random, f"v{life.count}", life.fleet.spec.repositories(), life.fleet.spec.corpus
-        )
-    }
-
-
-@step(3, _new_variant)
-def add_variant(life: "Life", variant: Arguments) -> None:
-    added = VariantSpec(**variant)
-    if _named(life, added.name) is None:
-        life.fleet.spec.variants.append(added)
-        life.fleet.write_variant(added)
-
-
-@step(
-    1,
-    lambda life, random: _variant(
-        life, random, path=random.choice(["web", "db", "moved", "a/b", "web/inner"])
-    ),
-)
-def move_variant(life: "Life", name: str, path: str) -> None:
-    life.change(name, paths=[path])
-
-
-@step(1, lambda life, random: _variant(life, random, new=f"r{life.count}"))
-def rename_variant(life: "Life", name: str, new: str) -> None:
-    variant = _named(life, name)
-    if variant and _named(life, new) is None:
-        life.fleet.commit_control({f"manifests/{name}.yaml": None})
-        variant.name = new
-        life.fleet.write_variant(variant)
-
-
-WRONG = (
-    {"reconciler.dev/paused": "yes"},
-    {"reconciler.dev/pause": "true"},
-    {"reconciler.dev/on-conflict": "theirs"},
-    {"reconciler.dev/onconflict": "local"},
-)
-
-
-@step(1, lambda life, random: _variant(life, random, annotations=random.choice([*WRONG, {}, {}])))
-def annotate(life: "Life", name: str, annotations: dict[str, str]) -> None:
-    life.change(name, annotations=annotations)
-
-
-def _fewer_paths(life: "Life", random: Random) -> Arguments | None:
-    sets = [v for v in life.fleet.spec.variants if v.is_set]
-    if not sets:
-        return None
-    chosen = random.choice(sets)
-    paths = [f"{chosen.name}-{number}" for number in range(1, random.randint(2, 7))]
-    return {"name": chosen.name, "paths": paths}
-
-
-@step(3, _fewer_paths)
-def choose_targets(life: "Life", name: str, paths: list[str]) -> None:
-    life.change(name, paths=paths)
-
-
-@step(2, lambda life, random: _variant(life, random, deletion=random.choice(["delete", "orphan"])))
-def choose_deletion(life: "Life", name: str, deletion: str) -> None:
-    life.change(name, deletion=deletion)
-
-
 # upstream authors
 
 
@@ -473,17 +364,6 @@ def vanish(life: "Life", package: str, number: int) -> None:
         life.fleet.repo(CATALOG).delete(ref)
 
 
-# the cluster
-
-
-@step(2, lambda _life, random: {"site": random.choice(["north", "south"]), "present": random.random() < 0.7})
-def change_site(life: "Life", site: str, present: bool) -> None:
-    life.fleet.sites.pop(site, None)
-    if present:
-        life.fleet.sites[site] = life.fleet.ledger.next("s")
-    life.fleet.write_snapshot()
-
-
 # what disturbs the next run
 
 
@@ -513,40 +393,12 @@ def lose_a_pull_request(life: "Life", repository: str, head: str) -> None:
 # commands that only read
 
 
-@step(1, _variant)
+@step(1, choose_variant)
 def look(life: "Life", name: str) -> None:
     """A person looks around."""
-    variant = _named(life, name)
+    variant = find_variant(life, name)
     lines = [("pr", "list"), ("expand",), ("plan", "-o", "markdown")]
     if variant and not variant.is_set:
         lines += [("status", f"default/{name}"), ("explain", f"{variant.repository}/{variant.paths[0]}")]
     for line in lines:
         life.command(*line)
-
-
-def draw_variant(random: Random, name: str, repositories: list[str], corpus: list[str]) -> Arguments:
-    """Draw a variant as arguments."""
-    package = random.choice([*DRAWN, *DRAWN, *corpus])
-    is_set = random.random() < 0.25
-    paths = (
-        [f"{name}-{n}" for n in range(1, random.randint(2, 6))] if is_set else [_path(random, package, name)]
-    )
-    return {
-        "name": name,
-        "package": package,
-        "repository": random.choice(repositories),
-        "paths": paths,
-        "form": random.choice(FORMS),
-        "adoption": random.choice(["adoptNone", "adoptNone", "adoptExisting"]),
-        "context": random.random() < 0.3,
-        "injection": package not in DRAWN or random.random() < 0.4,
-        "pipeline": random.choice(["none", "none", *PIPELINES]),
-        "policy": random.choice(["", "", "ask", "upstream", "local"]),
-        "deletion": random.choice(["delete", "delete", "orphan"]),
-        "is_set": is_set,
-    }
-
-
-def _path(random: Random, package: str, name: str) -> str:
-    choices = [package, package, name, f"apps/{package}", f"{package}/inner", "apps"]
-    return random.choice(choices)
