@@ -29,8 +29,9 @@ COLOR = value("  color: red")
 
 
 def play(root: Path, steps: Steps, *, variant: dict[str, Any] | None = None, **fleet: Any) -> Life:
-    """Play steps on a fleet of one variant."""
-    spec = FleetSpec(variants=[VariantSpec("web", "web", "edge-1", ["web"], **(variant or {}))], **fleet)
+    """Play steps on a fleet, of one variant where it names none."""
+    fleet.setdefault("variants", [VariantSpec("web", "web", "edge-1", ["web"], **(variant or {}))])
+    spec = FleetSpec(**fleet)
     life = Life(Fleet(root / "w", spec).build())
     life.settle()
     for name, arguments in steps:
@@ -126,3 +127,47 @@ def test_upstream_policy_drops_nothing_without_a_word(tmp_path: Path) -> None:
         [*MERGED, ("edit_main", {**MAIN, "edit": removed}), bump(changed)],
         variant={"policy": "upstream"},
     )
+
+
+@pytest.mark.parametrize("away", ["catalog", "edge-1"])
+def test_check_calls_no_package_unchanged_that_it_cannot_read(tmp_path: Path, away: str) -> None:
+    unfollowed = ("bump", {"package": "web", "edits": [COLOR], "stable": False, "follow": False})
+    chosen = {"name": "web", "form": "revision", "number": 2, "away": away}
+    play(tmp_path, [*MERGED, unfollowed, ("choose_while_away", chosen)])
+
+
+def test_check_says_what_merging_a_revision_does(tmp_path: Path) -> None:
+    unfollowed = ("bump", {"package": "web", "edits": [COLOR], "stable": False, "follow": False})
+    choices = [("choose_upstream", {"name": "web", "form": "revision", "number": n}) for n in (2, 3, 1)]
+    play(tmp_path, [*MERGED, unfollowed, *choices])
+
+
+def test_refused_deletions_stay_refused_when_orphans_have_left(tmp_path: Path) -> None:
+    names = [f"a{number}" for number in range(6)]
+    variants = [
+        VariantSpec(name, "web", "edge-1", [name], deletion="orphan" if name < "a2" else "delete")
+        for name in names
+    ]
+    steps: Steps = [("approve_all", {}), ("remove_several", {"names": names}), ("approve_all", {})]
+    life = play(tmp_path, steps, variants=variants, guard={"minimum": 5, "share": 0.5})
+
+    assert {c["reason"] for c in life.last_plan["changes"] if c["variant"]} == {"DeletionGuard"}
+    life.play("consent", {})
+    assert len(life.fleet.pulls("edge-1")) == 4
+
+
+@pytest.mark.parametrize("form", ["yaml", "import"])
+def test_injected_object_is_that_of_the_own_cluster(tmp_path: Path, form: str) -> None:
+    variants = [
+        VariantSpec(name, "site", name, ["site"], injection=True, adoption="adoptNone")
+        for name in ("edge-1", "edge-2")
+    ]
+    change = ("change_site", {"site": "north", "present": True})
+    clusters = ["edge-1", "edge-2"]
+    play(tmp_path, [("approve_all", {}), change], variants=variants, snapshot=form, clusters=clusters)
+
+
+def test_update_without_own_functions_is_that_of_kpt(tmp_path: Path) -> None:
+    edits = [COLOR, NOTE, value("  strategy: rolling", "deploy.yaml")]
+    service = value("  type: ClusterIP", "service.yaml")
+    play(tmp_path, [*MERGED, ("edit_main", {**MAIN, "edit": service}), bump(*edits)])
