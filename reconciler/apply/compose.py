@@ -74,7 +74,8 @@ def _package(ref: str, files: Files, tree: Oid, pack: Pack) -> Oid:
 
 
 def _base(write: WriteDraft | WriteGroup, mirror: Mirror, pack: Pack) -> Oid:
-    return pack.tree_of(write.onto) or mirror.commit(write.onto).tree
+    commit = (write.merges if isinstance(write, WriteDraft) else None) or write.onto
+    return pack.tree_of(commit) or mirror.commit(commit).tree
 
 
 def _commit(
@@ -82,7 +83,8 @@ def _commit(
 ) -> Oid:
     path = write.parts[0].path if isinstance(write, WriteGroup) else write.path
     author, committer = _people(policy, path, write.time)
-    return pack.commit(tree, (write.onto,), author, committer, write.message)
+    merged = (write.merges,) if isinstance(write, WriteDraft) and write.merges else ()
+    return pack.commit(tree, (write.onto, *merged), author, committer, write.message)
 
 
 def _people(policy: CommitPolicy, path: str, time: int) -> tuple[Signature, Signature]:

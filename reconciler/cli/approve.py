@@ -26,6 +26,14 @@ class Approved(NamedTuple):
     revision: str = ""
     error: ReconcilerError | None = None
     notes: tuple[str, ...] = ()
+    already: str = ""
+
+    @property
+    def result(self) -> str:
+        """What became of it in one word, as JSON says it."""
+        if self.error:
+            return "refused"
+        return f"already {self.already}" if self.already else "approved" if self.commit else "proposed"
 
 
 @click.command()
@@ -48,7 +56,8 @@ def approve(
     A draft is published as Porch does it: a commit with two parents on the main branch, the tag
     PACKAGE/vN, and no draft any more, in one push. A proposed deletion removes the package from the
     main branch; its tags stay as history. A draft whose readiness gates are not met is refused where
-    packages are deployed, and one with a conflict that nobody answered everywhere.
+    packages are deployed, and one with a conflict that nobody answered everywhere. A closed pull
+    request is refused until somebody opens it again; of a merged one nothing is left to be done.
 
     \b
     Examples:
@@ -84,8 +93,14 @@ def approve(
 
 
 def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Approved:
+    from reconciler.cli.pulls import closed_error, is_merged, outdated_error
     from reconciler.cli.readiness import find_readiness
+    from reconciler.forge.merge_checks import OutdatedError
 
+    if is_merged(found):
+        return Approved(found, already="merged")
+    if closed := closed_error(found):
+        return Approved(found, error=closed)
     readiness = find_readiness(world, found, plan)
     if readiness.against:
         hint = f"{readiness.hint} `reconciler explain {found.package}` says where each comes from."
@@ -93,6 +108,8 @@ def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Appr
         return Approved(found, error=error)
     try:
         commit = found.forge.approve(found.pull.number, expect=found.pull.head_oid)
+    except OutdatedError as error:
+        return Approved(found, error=outdated_error(error, found, plan))
     except ReconcilerError as error:
         return Approved(found, error=error)
     refs = found.forge.mirror.refs()
@@ -101,6 +118,14 @@ def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Appr
 
 
 def _propose(found: "Found") -> Approved:
+    from reconciler.cli.pulls import closed_error, is_merged
+
+    if is_merged(found):
+        return Approved(found, already="merged")
+    if closed := closed_error(found):
+        return Approved(found, error=closed)
+    if not found.pull.draft:
+        return Approved(found, already="proposed")
     try:
         found.forge.mark_ready(found.pull.number)
     except ReconcilerError as error:
@@ -117,24 +142,33 @@ def _lines(results: Sequence[Approved], *, propose_only: bool) -> Iterator[str]:
             yield f"refused: {name}: {terminal(str(result.error))}"
             if result.error.hint:
                 yield f"  hint: {terminal(result.error.hint)}"
+        elif result.already:
+            yield f"already {result.already}: {name} in {terminal(result.found.name)}"
         elif propose_only:
             yield f"proposed {name}"
         else:
-            yield f"approved {name}: {terminal(result.revision) or _became(result.found)}"
+            yield f"approved {name}: {terminal(result.revision) or _became(result)}"
             yield from (f"  not ready: {terminal(note)}" for note in result.notes)
 
 
-def _became(found: "Found") -> str:
+def _became(result: Approved) -> str:
     """Return what approving did where it published no revision at once."""
     from reconciler.forge.approval import DeletionHead, parse_head
+    from reconciler.ids import Oid
 
-    return "removed" if isinstance(parse_head(found.pull.head), DeletionHead) else "merged"
+    about = parse_head(result.found.pull.head)
+    if not isinstance(about, DeletionHead):
+        return "merged"
+    if result.found.forge.mirror.subtree(Oid(result.commit), about.path) is None:
+        return "removed"
+    return "merged; the files that its branch keeps are still there"
 
 
 def _value(result: Approved) -> dict[str, str | list[str]]:
     return {
         "package": result.found.package,
         "pullRequest": result.found.name,
+        "result": result.result,
         "commit": result.commit,
         "revision": result.revision,
         "error": str(result.error or ""),

@@ -1,7 +1,8 @@
 """`pr`: pull requests of the local forge."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,12 +10,13 @@ import click
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.cli.unread import require_readable, show_unread
-from reconciler.errors import Exit, worst
+from reconciler.errors import Exit, RefusedError, worst
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
     from reconciler.cli.selection import Found
     from reconciler.inventory import RecordedStatus
+    from reconciler.plan.changes import Plan
     from reconciler.run import Settings
 
     Recorded = Mapping[tuple[str, str], RecordedStatus]
@@ -91,19 +93,39 @@ def show(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exi
 def merge(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exit:
     """Merge a pull request that is ready; a draft is approved with `reconciler approve`."""
     from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.inventory import PullState
     from reconciler.report.json import listing
-    from reconciler.run import read_world
+    from reconciler.run import plan_world, read_world
 
     world = read_world(settings, writes=True)
     require_readable(world.inventory, [name])
     found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
-    merged = [(one, one.forge.merge(one.pull.number, expect=one.pull.head_oid)) for one in found]
+    plan = cache(lambda: plan_world(world).plan)
+    merged = [(one, _merge(one, plan)) for one in found]
     if output == Output.JSON:
         printer.value(listing("Merge", ({"pullRequest": one.name, "commit": oid} for one, oid in merged)))
     else:
-        printer.lines(f"merged {terminal(one.name)} {terminal(one.pull.title)}" for one, _ in merged)
+        printer.lines(_told(one, "merged", PullState.MERGED) for one, _ in merged)
     return Exit.DONE
+
+
+def _merge(found: "Found", plan: "Callable[[], Plan]") -> str:
+    from reconciler.cli.pulls import closed_error, outdated_error
+    from reconciler.forge.merge_checks import OutdatedError
+
+    if closed := closed_error(found):
+        raise closed
+    try:
+        return found.forge.merge(found.pull.number, expect=found.pull.head_oid)
+    except OutdatedError as error:
+        raise outdated_error(error, found, plan) from error
+
+
+def _told(found: "Found", verb: str, state: str) -> str:
+    """Return what was done to a pull request; nothing was if it had that state already."""
+    done = f"already {state}" if found.pull.state == state else verb
+    return f"{done} {terminal(found.name)} {terminal(found.pull.title)}"
 
 
 @pr.command()
@@ -114,6 +136,7 @@ def merge(settings: "Settings", output: str, name: str, *, no_color: bool) -> Ex
 def close(settings: "Settings", output: str, name: str, comment: str, *, no_color: bool) -> Exit:
     """Close a pull request: exactly this content is not proposed again."""
     from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.inventory import PullState
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
@@ -121,12 +144,16 @@ def close(settings: "Settings", output: str, name: str, comment: str, *, no_colo
     require_readable(world.inventory, [name])
     found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
+    merged = next((one for one in found if one.pull.state is PullState.MERGED), None)
+    if merged is not None:
+        hint = "Revert its commit on the base, or change what its variant asks for."
+        raise RefusedError(f"Pull request {merged.name} was merged and cannot be closed", hint=hint)
     for one in found:
         one.forge.reject(one.pull.number, comment=comment)
     if output == Output.JSON:
         printer.value(listing("Close", ({"pullRequest": one.name} for one in found)))
     else:
-        printer.lines(f"closed {terminal(one.name)} {terminal(one.pull.title)}" for one in found)
+        printer.lines(_told(one, "closed", PullState.CLOSED) for one in found)
     return Exit.DONE
 
 
@@ -137,6 +164,7 @@ def close(settings: "Settings", output: str, name: str, comment: str, *, no_colo
 def reopen(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exit:
     """Open a closed pull request again, as its branch is now: it is no rejection any more."""
     from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.inventory import PullState
     from reconciler.report.json import listing
     from reconciler.run import read_world
 
@@ -149,7 +177,7 @@ def reopen(settings: "Settings", output: str, name: str, *, no_color: bool) -> E
     if output == Output.JSON:
         printer.value(listing("Reopen", ({"pullRequest": one.name} for one in found)))
     else:
-        printer.lines(f"reopened {terminal(one.name)} {terminal(one.pull.title)}" for one in found)
+        printer.lines(_told(one, "reopened", PullState.OPEN) for one in found)
     return Exit.DONE
 
 

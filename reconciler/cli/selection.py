@@ -9,10 +9,12 @@ from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.errors import Location, UsageError
 from reconciler.forge.approval import parse_head
 from reconciler.forge.local import LocalForge
+from reconciler.forge.record import spellings
 from reconciler.ids import ObjectName
-from reconciler.inventory import PullRequest, PullState, RepositoryView, Source
-from reconciler.layout import HEADS
+from reconciler.inventory import Draft, PullRequest, PullState, RepositoryView, Source
+from reconciler.layout import short_branch
 from reconciler.lock import LOCKS_DIRECTORY
+from reconciler.plan.world import by_weight
 from reconciler.run import World
 
 
@@ -87,7 +89,8 @@ def find_pulls(found: Sequence[Found], text: str) -> list[Found]:
 def find_or_open(world: World, found: Sequence[Found], text: str) -> list[Found]:
     """Return the open pull requests that `text` names; a draft that has none yet gets one.
 
-    With `pullRequests.openOn: propose` a draft has no pull request until somebody proposes it.
+    With `pullRequests.openOn: propose` a draft has no pull request until somebody proposes it. A draft
+    whose pull request was closed as it is now keeps that one: nothing is opened in its place.
 
     Raises:
         UsageError: It names nothing that could be approved.
@@ -96,11 +99,21 @@ def find_or_open(world: World, found: Sequence[Found], text: str) -> list[Found]
         for path, package in view.packages.items():
             if text not in (f"{view.key.name}/{_below(view, path)}", f"{view.key.name}/{path}"):
                 continue
-            heads = [draft.ref.removeprefix(HEADS) for draft in package.drafts]
-            taken = {f.pull.head for f in found if f.view.url == view.url and f.pull.state is PullState.OPEN}
-            if len(heads) == 1 and not taken & set(heads):
-                return [_opened(world, view, heads[0], text)]
+            drafts = package.drafts
+            if len(drafts) == 1 and not _is_proposed(drafts[0], view, found):
+                return [_opened(world, view, short_branch(drafts[0].ref), text)]
     return find_pulls(found, text)
+
+
+def _is_proposed(draft: Draft, view: RepositoryView, found: Sequence[Found]) -> bool:
+    """Whether a draft has a pull request that is open, or that a person closed as the draft is now."""
+    named = [
+        f.pull for f in found if f.view.url == view.url and short_branch(draft.ref) in spellings(f.pull.head)
+    ]
+    newest = max(named, key=by_weight, default=None)
+    if newest is None or newest.state is PullState.MERGED:
+        return False
+    return newest.state is PullState.OPEN or newest.head_oid in ("", draft.tip.oid)
 
 
 def _opened(world: World, view: RepositoryView, head: str, text: str) -> Found:

@@ -12,7 +12,7 @@ from reconciler.forge.approval import (
     parse_head,
 )
 from reconciler.forge.groups import proposed_packages
-from reconciler.forge.merge_checks import check_inside, check_new_package
+from reconciler.forge.merge_checks import OutdatedError, check_inside, check_new_package
 from reconciler.forge.record import PullRecord
 from reconciler.forge.staging import Staging
 from reconciler.git.messages import approve_message, delete_message
@@ -224,21 +224,24 @@ class LocalForge:
             raise RefusedError(f"{self.mirror.remote} has no branch {record.base}")
         fork = self.mirror.merge_base(main, Oid(record.head_oid))
         before = self.mirror.subtree(fork, path) if fork else None
-        self._check_unmoved(record, path, main, before)
         if fork is not None:
             check_inside(self.mirror, fork, Oid(record.head_oid), path, record.head)
+        self._check_unmoved(record, path, main, before)
         return main
 
     def _check_unmoved(self, record: PullRecord, path: str, main: Oid, before: Oid | None) -> None:
         if self.mirror.subtree(main, path) != before:
-            deletes = isinstance(parse_head(record.head), DeletionHead)
-            then = (
-                "it proposes the deletion anew, with" if deletes else "it merges that change into the draft"
-            )
-            raise RefusedError(
+            branch = self._branch(record)
+            raise OutdatedError(
                 f"{path} changed on {record.base} since pull request {record.number} was made",
-                hint=f"Run `reconciler apply`: {then}{' that change in it' if deletes else ''}.",
+                path,
+                hint=f"Merge {record.base} into {branch} with git and push it, then approve again.",
             )
+
+    def _branch(self, record: PullRecord) -> str:
+        """Return the short name of the branch where a head stands now."""
+        refs = self.mirror.refs()
+        return next((ref for ref in record.head_refs if ref in refs), record.head).removeprefix(HEADS)
 
     def _now(self, act: Callable[[Staging], tuple[T, list[RefUpdate]]]) -> T:
         """Do one thing at once: stage, push, and decide anew if somebody else was faster.

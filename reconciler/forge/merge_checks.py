@@ -12,6 +12,14 @@ from reconciler.package_paths import nested_message
 _PLAN = "Run `reconciler plan`: it tells what is in the way of the package."
 
 
+class OutdatedError(RefusedError):
+    """The package changed on the base since the proposal left it: merging would undo that change."""
+
+    def __init__(self, message: str, path: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
 def check_inside(mirror: Mirror, base: Oid, head: Oid, path: str, branch: str) -> None:
     """Refuse a branch that changes anything beside one package: merging takes over the package alone.
 
@@ -25,15 +33,23 @@ def check_inside(mirror: Mirror, base: Oid, head: Oid, path: str, branch: str) -
     Raises:
         RefusedError: Something else differs; merging here would drop it.
     """
+    outside = find_outside(mirror, base, head, path)
+    if outside is not None:
+        message = f"{branch} also changes {outside}, outside of package {path}"
+        raise RefusedError(message, hint="Take that out of the branch, or merge it with git.")
+
+
+def find_outside(mirror: Mirror, base: Oid, head: Oid, path: str) -> str | None:
+    """Return the first file or directory beside a package that differs between two commits."""
     before, after = _entries(mirror, mirror.commit(base).tree), _entries(mirror, mirror.commit(head).tree)
     inside = ""
     for segment in path.split("/"):
         for name in sorted({*before, *after}):
             if name != segment and before.get(name) != after.get(name):
-                message = f"{branch} also changes {inside}{name}, outside of package {path}"
-                raise RefusedError(message, hint="Take that out of the branch, or merge it with git.")
+                return f"{inside}{name}"
         inside += f"{segment}/"
         before, after = (_entries(mirror, _tree(side.get(segment))) for side in (before, after))
+    return None
 
 
 def check_new_package(mirror: Mirror, base: Oid, package: Oid, path: str) -> None:

@@ -189,12 +189,9 @@ class Staging:
             raise RefusedError(f"Pull request {number} was merged")
         head = self._head(record)
         if head is None:
-            hint = "Ask for it again: reconciler.dev/retry on its variant, with another value."
-            if isinstance(parse_head(record.head), DeletionHead):
-                hint = (
-                    "Write its PackageVariant again, apply, and remove it again: that proposes the deletion."
-                )
-            raise RefusedError(f"Branch {record.head} of pull request {number} is gone", hint=hint)
+            raise RefusedError(
+                f"Branch {record.head} of pull request {number} is gone", hint=gone_hint(record.head)
+            )
         rival = self.find_open(record.head)
         if rival is not None:
             raise RefusedError(f"Pull request {rival.number} of the same branch is open")
@@ -288,6 +285,16 @@ class Staging:
             commit = self.mirror.find_commit(oid)
             self._ages[oid] = commit.committer.time if commit else 0
         return self._ages[oid]
+
+
+def gone_hint(head: str) -> str:
+    """Return how content is proposed again whose pull request was closed and whose branch is gone."""
+    if isinstance(parse_head(head), DeletionHead):
+        return (
+            "Write its PackageVariant again, run `reconciler apply`, and remove it again: "
+            "that proposes the deletion."
+        )
+    return "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
 
 
 def read_records(mirror: Mirror) -> Iterator[PullRecord | PullRequest]:

@@ -40,8 +40,10 @@ class WriteDraft:
     """One commit on a draft branch: the tree of `onto` with `path` replaced by `files`.
 
     `expect` is the branch's oid that we saw (None: it must not exist). `onto` is the commit's
-    only parent and gives the rest of the repository: main's head for a fresh single commit,
-    the person's tip for one that is appended. `time` is the newest input's (law 5), in seconds.
+    first parent and gives the rest of the repository: main's head for a fresh single commit,
+    the person's tip for one that is appended. `merges` is a second parent, main's head, which gives
+    the rest then: an appended commit that takes main's change of the package into the branch.
+    `time` is the newest input's (law 5), in seconds.
     """
 
     ref: str
@@ -52,6 +54,7 @@ class WriteDraft:
     tree: Oid
     message: str
     time: int
+    merges: Oid | None = None
 
 
 @dataclass(frozen=True, slots=True)

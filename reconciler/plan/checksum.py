@@ -103,7 +103,8 @@ def _write(write: Write) -> list[Any]:
             content = [[write.path, write.tree]]
         case _:
             content = [[write.path, None]]
-    return ["commit", write.ref, write.expect, write.onto, content, write.message, write.time]
+    merged = [write.merges] if isinstance(write, WriteDraft) and write.merges else []
+    return ["commit", write.ref, write.expect, write.onto, content, write.message, write.time, *merged]
 
 
 def _pull(pull: PullRequest) -> list[Any]:

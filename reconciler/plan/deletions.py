@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import deletion_proposed_ref, deletion_ref, draft_ref, short_branch
+from reconciler.layout import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.claims import is_uncertain
-from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace
+from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
 from reconciler.plan.messages import (
     EDIT,
     commit_message,
@@ -126,6 +126,13 @@ def _propose(target: Target, world: World, change: Change) -> Change:
         return _declined(target, world, change, pull)
     is_open = pull is not None and pull.state is PullState.OPEN
     wanted = None if is_open else _deletion_pull(target, head)
+    if standing is not None and pull is not None and is_open and _is_split(target):
+        message = (
+            f"{path} changed on {view.branch} since its deletion was proposed, and a person committed to the "
+            f"branch: merge {view.branch} into {head} with git, or close pull request #{pull.number}"
+        )
+        op = Op.DELETE if change.writes else Op.KEEP
+        return replace(change, op=op, reason=Reason.DELETION_PROPOSED, message=message, waits=True)
     if standing is not None and not _is_outdated(target):
         op = Op.DELETE if wanted or change.writes else Op.KEEP
         return replace(change, op=op, reason=Reason.DELETION_PROPOSED, pull=wanted)
@@ -154,6 +161,12 @@ def _is_outdated(target: Target) -> bool:
     """
     deletion = target.package.deletion
     return deletion is not None and not deletion.foreign and deletion.base_tree != target.package.main_tree
+
+
+def _is_split(target: Target) -> bool:
+    """Whether the package changed on main, and a person committed to the branch of its deletion."""
+    deletion = target.package.deletion
+    return deletion is not None and deletion.foreign and deletion.base_tree != target.package.main_tree
 
 
 def _declined(target: Target, world: World, change: Change, pull: PullRequest) -> Change:
@@ -219,13 +232,11 @@ def _release_draft(target: Target, world: World, package: Package) -> WriteDraft
     source = revision_name(view, path, latest.workspace if latest else view.branch)
     touched = draft is not None and draft.touched
     time = max(_removal_time(world), draft.foreign_time if draft and touched else 0)
-    return WriteDraft(
-        ref=draft.ref if draft else draft_ref(path, workspace),
-        expect=draft.tip.oid if draft else None,
+    return write_draft(
+        target,
+        package,
+        draft=draft,
         onto=draft.tip.oid if draft and touched else view.head.oid,
-        path=path,
-        files=package.files,
-        tree=package.tree,
         message=commit_message(EDIT, path, workspace, edit_task(source)),
         time=time,
     )

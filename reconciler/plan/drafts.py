@@ -49,9 +49,12 @@ def write_draft(
     """Return the write of one commit: of a new draft, or of `draft` if nobody moved it since (D21).
 
     `onto` is main's head where our single commit is written or written anew, and the draft's own
-    tip where one commit is appended to a person's.
+    tip where one commit is appended to a person's. That commit merges main where the package changed
+    there: otherwise no forge could merge the draft without undoing or repeating that change.
     """
-    path = target.package.path
+    path, head = target.package.path, target.view.head
+    appended = draft is not None and onto == draft.tip.oid
+    merges = head.oid if draft and head and appended and is_behind(target, draft) else None
     return WriteDraft(
         ref=draft.ref if draft else draft_ref(path, next_workspace(target)),
         expect=draft.tip.oid if draft else None,
@@ -61,7 +64,18 @@ def write_draft(
         tree=package.tree,
         message=message,
         time=time,
+        merges=merges,
     )
+
+
+def is_behind(target: Target, draft: Draft) -> bool:
+    """Whether the package changed on main since the draft left it, and one commit of ours can mend that.
+
+    A group's branch is left out, and so is one that changes more than its package: a merge commit
+    would have to decide about that, too.
+    """
+    moved = target.view.head is not None and draft.base_tree != target.package.main_tree
+    return moved and not draft.is_grouped and not draft.has_more
 
 
 def draft_message(

@@ -13,6 +13,7 @@ from reconciler.plan.drafts import (
     close_drafts,
     close_pulls,
     draft_message,
+    is_behind,
     is_proposed,
     is_rejected,
     latest_pull,
@@ -93,6 +94,8 @@ def _open_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Cha
     """Bring an open draft up to date, or find that it is."""
     if draft.touched:
         return _touched_draft(case, change, draft, fresh)
+    if draft.tree == fresh.tree and _is_outdated(case, draft):
+        return _renewed(case, change, draft, fresh)
     if draft.tree == fresh.tree:
         return _standing_draft(case, change, draft, fresh)
     if _is_better(case, draft, fresh):
@@ -187,19 +190,43 @@ def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> 
     if isinstance(merged, Blocked):
         is_same = fresh.tree in (draft.written, draft.tree)
         return (
-            _standing_draft(case, change, draft, Package(draft.tree))
+            _standing_or_renewed(case, change, draft, Package(draft.tree))
             if is_same
             else _blocked(change, merged.reason, merged.message, merged.conflicts)
         )
     if merged is None:
-        return _standing_draft(case, change, draft, fresh if fresh.is_known else Package(draft.tree))
+        standing = fresh if fresh.is_known else Package(draft.tree)
+        return _standing_or_renewed(case, change, draft, standing)
     is_asked = bool(merged.conflicts or merged.answers)
     if merged.tree == draft.tree or (fresh.tree in (draft.written, draft.tree) and not is_asked):
-        return _standing_draft(case, change, draft, merged)
+        return _standing_or_renewed(case, change, draft, merged)
     if _is_better(case, draft, merged):
         return _kept_draft(case, change, draft, merged)
     change = replace(change, after=merged.tree, ready=change.ready and merged.ready)
     return _written(case, change, draft, merged)
+
+
+def _standing_or_renewed(case: Case, change: Change, draft: Draft, package: Package) -> Change:
+    """Keep a draft that says what it should; one that main left behind gets one more commit."""
+    if package.conflicts or not _is_outdated(case, draft):
+        return _standing_draft(case, change, draft, package)
+    return _renewed(case, change, draft, replace(package, tree=draft.tree, files={}))
+
+
+def _is_outdated(case: Case, draft: Draft) -> bool:
+    """Whether the draft cannot be merged as it is because its package changed on main (D4).
+
+    One that people refused is left alone: a commit would propose it again.
+    """
+    is_refused = is_rejected(case.target, draft) and not case.is_asked_again
+    return is_behind(case.target, draft) and not is_refused
+
+
+def _renewed(case: Case, change: Change, draft: Draft, package: Package) -> Change:
+    """Write the same content once more, on main as it is now."""
+    change = _written(case, replace(change, after=draft.tree), draft, package)
+    message = f"{draft.path} changed on {case.target.view.branch}; the draft has that already"
+    return replace(change, op=Op.EDIT, reason=Reason.CONTENT_CHANGED, message=message)
 
 
 def _standing_draft(case: Case, change: Change, draft: Draft, package: Package) -> Change:

@@ -1,6 +1,7 @@
 """Drafts and proposals: what we wrote on a branch, what people added, where it left main."""
 
 from reconciler.api.kptfile import KptfileHeader
+from reconciler.forge.merge_checks import find_outside
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
@@ -40,6 +41,7 @@ def read_draft(
         foreign=bool(foreign),
         foreign_time=max((c.committer.time for c in foreign), default=0),
         answers=read_answers((c.message for c in reversed(own)), named.path, alone=not is_group(ref)),
+        has_more=bool(foreign and base and find_outside(mirror, base, tip.oid, named.path)),
     )
 
 

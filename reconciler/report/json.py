@@ -141,7 +141,7 @@ def _write_value(write: Write) -> dict[str, Any]:
         case WriteGroup():
             return _group_value(write)
         case WriteDraft():
-            extra = {"tree": write.tree, "files": len(write.files)}
+            extra = {"tree": write.tree, "files": len(write.files), "merges": write.merges}
         case _:
             extra = {}
     return {

@@ -336,13 +336,16 @@ class ModelWorld:
                 assert write.to in repository.commits
                 repository.refs[write.ref] = write.to
             return 1
-        packages = dict(repository.commits[write.onto].packages)
+        merges = write.merges if isinstance(write, WriteDraft) else None
+        packages = dict(repository.commits[merges or write.onto].packages)
         packages.pop(write.path, None)
         if isinstance(write, WriteDraft):
-            assert tree_id(write.files) == write.tree
-            packages[write.path] = write.files
+            files = write.files or repository.commits[repository.refs[write.ref]].packages[write.path]
+            assert tree_id(files) == write.tree
+            packages[write.path] = files
+        parents = (write.onto, merges) if merges else (write.onto,)
         repository.refs[write.ref] = repository.commit(
-            packages, (write.onto,), time=write.time, ours=True, message=write.message
+            packages, parents, time=write.time, ours=True, message=write.message
         )
         return 1
 
@@ -483,7 +486,7 @@ def _draft(repository: ModelRepository, ref: str, path: str) -> Draft | None:
     own = [c for c in _newest_first(repository, tip.oid) if c.oid not in reached] or [tip]
     base = merge_base(repository, main, tip.oid)
     foreign = [c for c in own if not c.ours] if base != tip.oid else []
-    written = next((c for c in own if c.ours), None)
+    written = next((c for c in own if c.ours and _touches(repository, c, path)), None)
     proposed = ref.startswith("refs/heads/proposed/")
     return Draft(
         path=path,
@@ -500,6 +503,11 @@ def _draft(repository: ModelRepository, ref: str, path: str) -> Draft | None:
         foreign_time=max((c.time for c in foreign), default=0),
         answers=read_answers((c.message for c in reversed(own)), path, alone=True),
     )
+
+
+def _touches(repository: ModelRepository, commit: ModelCommit, path: str) -> bool:
+    before = repository.commits[commit.parents[0]].tree(path) if commit.parents else None
+    return commit.tree(path) != before
 
 
 def _newest_first(repository: ModelRepository, oid: Oid) -> Iterator[ModelCommit]:
