@@ -201,11 +201,13 @@ class Change:
     results in. `writes` go in one atomic push per repository, `pull` and `close` follow.
     `conflicts` wait for a person, `answers` do not any more.
     `waits` tells that a person must act (exit 7), `unready` what keeps the draft from being approved
-    where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions
-    that made it in this run. `group` is the head, short, of the group that its draft is in after the
-    change, "" for a draft of its own; `pull` is the group's then. `approve` merges its pull request by
-    policy. `request` is what its pull request proposes as a whole, None where it has none or nothing can
-    be said of it. `pins` are those that move in this run for the cluster whose generated manifests it holds.
+    where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions that
+    made it in this run. `group` is the head, short, of the group that its draft is in after the change,
+    "" for a draft of its own; `pull` is the group's then. `approve` merges its pull request by policy.
+    `request` is what its pull request proposes as a whole, None where it has none or nothing can be said
+    of it. `repair` says what is put right in the pull request alone; it is gone with the run, so
+    conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster whose
+    generated manifests it holds.
     """
 
     package: PackageKey
@@ -232,6 +234,12 @@ class Change:
     approve: Approval | None = None
     pins: tuple[PinMove, ...] = ()
     request: Request | None = None
+    repair: str = ""
+
+    @property
+    def detail(self) -> str:
+        """Why the package changes or stays, and what is put right in its pull request."""
+        return "; ".join(part for part in (self.message, self.repair) if part)
 
     @property
     def written(self) -> WriteDraft | GroupPart | None:

@@ -175,7 +175,7 @@ def _obstructed(change: Change) -> _Word | None:
     reason, phase = str(change.reason), _BY_REASON.get(change.reason)
     if change.op is Op.BLOCK:
         return _Word(phase or Phase.STALLED, reason, change.message)
-    if change.op is Op.KEEP and phase is not None and phase is not Phase.CONFLICT:
+    if change.written is None and phase is not None and phase is not Phase.CONFLICT:
         return _Word(phase, reason, change.message)
     if change.conflicts:
         return _Word(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(change.conflicts))
@@ -187,6 +187,9 @@ def _obstructed(change: Change) -> _Word | None:
 
 
 def _settled(change: Change, target: Target, world: World, head: str) -> _Word | None:
+    if change.reason is Reason.ORPHANED and target.package.main_tree is None:
+        # Only a draft existed, and it names no owner any more: nobody of this instance has the package.
+        return None
     if head:
         return _Word(Phase.IN_REVIEW, *_review(change, target, world))
     if target.package.main_tree is not None or change.approve is not None:

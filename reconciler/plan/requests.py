@@ -46,6 +46,9 @@ _DESCRIBED = frozenset(
 )
 """Reasons under which it is known what a draft proposes; under every other one its text is left as it is."""
 
+_QUIET = frozenset({Reason.UP_TO_DATE, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED})
+"""Reasons that a repair of the pull request may stand in for; every other one says more than the repair."""
+
 _TITLES = {
     Op.CREATE: "Create {name} from {to}",
     Op.ADOPT: "Adopt {name}, from {to}",
@@ -265,11 +268,9 @@ def _outdated(change: Change, wanted: PullRequest, opened: PullRequest) -> Chang
     parts = ["text"] if opened.digest != wanted.digest else []
     parts += ["base"] if opened.base != wanted.base else []
     parts = parts or ["labels"]
-    told = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
-    is_quiet = change.reason in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED}
-    reason = Reason.PULL_REQUEST_OUTDATED if is_quiet else change.reason
-    message = "; ".join(part for part in (change.message, told) if part)
-    return replace(change, op=Op.UPDATE, reason=reason, message=message)
+    repair = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
+    reason = Reason.PULL_REQUEST_OUTDATED if change.reason in _QUIET else change.reason
+    return replace(change, op=Op.UPDATE, reason=reason, repair=repair)
 
 
 def _with_doubles(change: Change, doubles: tuple[ClosePull, ...]) -> Change:
@@ -277,5 +278,6 @@ def _with_doubles(change: Change, doubles: tuple[ClosePull, ...]) -> Change:
     if change.op is not Op.KEEP:
         return change
     numbers = ", ".join(f"#{double.number}" for double in doubles)
-    message = f"Pull request #{doubles[0].duplicate_of} proposes the same as {numbers}"
-    return replace(change, op=Op.UPDATE, reason=Reason.PULL_REQUEST_DUPLICATE, message=message)
+    repair = f"Pull request #{doubles[0].duplicate_of} proposes the same as {numbers}"
+    reason = Reason.PULL_REQUEST_DUPLICATE if change.reason in _QUIET else change.reason
+    return replace(change, op=Op.UPDATE, reason=reason, repair=repair)

@@ -75,7 +75,7 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
     return {
         "op": str(change.op),
         "reason": str(change.reason),
-        "message": change.message,
+        "message": change.detail,
         "name": names.of(change),
         "repository": {"namespace": change.repository.namespace, "name": change.repository.name},
         "package": {"url": change.package.url, "path": change.package.path},

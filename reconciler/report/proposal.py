@@ -17,7 +17,7 @@ def proposal_lines(proposal: LockProposal | None) -> Iterator[str]:
         return
     change = proposal.change
     head = f"lock: {change.op} ({change.reason})"
-    yield terminal(f"{head}: {change.message}" if change.message else head)
+    yield terminal(f"{head}: {change.detail}" if change.detail else head)
     yield from (f"  {pin_line(pin)}" for pin in proposal.pins[:MOST_PINS])
     more = len(proposal.pins) - MOST_PINS
     if more > 0:
@@ -44,7 +44,7 @@ def proposal_value(proposal: LockProposal) -> dict[str, Any]:
     return {
         "op": str(change.op),
         "reason": str(change.reason),
-        "message": change.message,
+        "message": change.detail,
         "pending": change.pending,
         "waits": change.waits,
         "before": change.before,

@@ -20,7 +20,7 @@ def plan_sarif(plan: Plan, names: Names) -> dict[str, Any]:
     results = [
         *_wrong(plan.problems, plan.refusals),
         *(
-            _result("warning", c.reason, _sentence(f"{names.of(c)}: {c.message or c.op}", ""), c.location)
+            _result("warning", c.reason, _sentence(f"{names.of(c)}: {c.detail or c.op}", ""), c.location)
             for c in sorted_changes(plan)
             if c.op is Op.BLOCK or c.waits
         ),

@@ -109,7 +109,7 @@ def detail(change: Change, status: PackageStatus | None = None) -> str:
     parts = [
         upstream_text(change),
         stands,
-        change.message,
+        change.detail,
         unready,
         "waits for a person" if change.waits else "",
     ]

@@ -84,7 +84,7 @@ def change_lines(change: Change, names: Names, *, address: str = "", paint: Pain
     head = paint(change.op, _COLOURS[change.op])
     yield f"{terminal(names.of(change))}: {head} ({change.reason})"
     facts = {
-        "why": change.message,
+        "why": change.detail,
         "repository": address or change.package.url,
         "path": change.package.path,
         "variant": f"PackageVariant {change.variant}" if change.variant else "",

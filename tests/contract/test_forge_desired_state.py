@@ -63,7 +63,7 @@ def test_a_text_that_was_not_written_is_pending_and_repaired(world: ForgeWorld, 
 
     change = changed(world)
     assert (change.op, change.reason) == (Op.UPDATE, Reason.PULL_REQUEST_OUTDATED)
-    assert change.message == f"Pull request #{only(world).number} gets its text"
+    assert change.repair == f"Pull request #{only(world).number} gets its text"
     assert change.writes == ()
 
     assert world.run().code is Exit.DONE
@@ -79,7 +79,7 @@ def test_a_label_that_was_not_written_is_pending_and_repaired(world: ForgeWorld)
     assert only(world).labels == []
     world.simulator.faults.clear()
 
-    assert changed(world).message == f"Pull request #{only(world).number} gets its labels"
+    assert changed(world).repair == f"Pull request #{only(world).number} gets its labels"
 
     world.run()
     assert only(world).labels == ["team-a"]
@@ -92,7 +92,7 @@ def test_another_base_is_pending_and_repaired(world: ForgeWorld) -> None:
     repo.point("refs/heads/elsewhere", repo.oid("main"))
     only(world).base = "elsewhere"
 
-    assert changed(world).message == f"Pull request #{only(world).number} gets its base"
+    assert changed(world).repair == f"Pull request #{only(world).number} gets its base"
 
     world.run()
     assert only(world).base == "main"
@@ -141,7 +141,7 @@ def test_a_double_that_is_there_is_closed_by_a_later_run(world: ForgeWorld) -> N
 
     change = changed(world)
     assert change.reason is Reason.PULL_REQUEST_DUPLICATE
-    assert change.message == f"Pull request #{first.number} proposes the same as #{twin.number}"
+    assert change.repair == f"Pull request #{first.number} proposes the same as #{twin.number}"
 
     assert world.run().code is Exit.DONE
     assert [pull.number for pull in world.pulls("edge-1") if pull.state == "open"] == [first.number]

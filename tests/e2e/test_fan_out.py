@@ -142,7 +142,8 @@ def test_ignorance_deletes_nothing_that_was_needed(edges: World, blind: str) -> 
 
     kept = {name: op for name, op in after.items() if name.rpartition("/")[2] in ("base", "certs", "keys")}
     assert kept
-    assert all(op.startswith("keep") for op in kept.values()), kept
+    # One package less needs it, so the text of its pull request may change; its content does not.
+    assert all(op.startswith("keep") or op == "update PullRequestOutdated" for op in kept.values()), kept
 
 
 def test_nobody_needs_it_any_more(edges: World) -> None:

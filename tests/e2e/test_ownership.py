@@ -130,9 +130,10 @@ def test_removing_the_set_alone_is_refused_without_consent(world: World) -> None
 
 
 def unobserved(found: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    """Return refs without the status branch: that a set is gone is observed, refused or not."""
+    """Return refs without the branches of records: they note that the set is gone, and the refusal."""
     return {
-        name: {r: o for r, o in refs.items() if not r.endswith("/status")} for name, refs in found.items()
+        name: {r: o for r, o in refs.items() if not r.endswith(("/status", "/state"))}
+        for name, refs in found.items()
     }
 
 

@@ -57,6 +57,8 @@ def test_json_names_both_sides(sides: Path, capsys: pytest.CaptureFixture[str]) 
             "upstream": "up",
             "local": "mine",
             "reason": "BothChanged",
+            "name": "",
+            "hidden": False,
         }
     ]
 

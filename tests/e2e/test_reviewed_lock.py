@@ -62,6 +62,10 @@ def test_what_people_write_on_the_branch_stays_and_the_rest_follows(world: World
         lock = json.loads((copy / WEB).read_text())
         (copy / WEB).write_text(json.dumps({**lock, "commit": commit_of(world, "web/v1"), "held": True}))
     edited = refs(world.control)[HEAD]
+    assert lock_line(world).startswith(
+        "lock: update (PullRequestOutdated)"
+    )  # its list of pins is shorter now
+    world.run("apply")
     assert lock_line(world).startswith("lock: keep (DraftEdited)")
     assert rests(world)
 

@@ -10,6 +10,7 @@ exists, and a second run writes nothing, with an empty cache too, chains of vari
 `RECONCILER_FUZZ=N` in the environment plays N times as many lives as the six of the test suite.
 """
 
+import json
 import os
 import shutil
 import tempfile
@@ -261,3 +262,34 @@ def test_the_helpers_see_what_is_there(tmp_path: Path) -> None:
     assert life.packages() == []
     assert [branch.split("/")[1] for branch in life.drafts()] == ["alpha", "beta", "web"]
     assert "web/app.yaml" in paths(life.edge, life.drafts()[2])
+
+
+def test_status_rests_after_a_draft_without_a_package_is_orphaned(tmp_path: Path) -> None:
+    life = Life(tmp_path / "w")
+    life.wish.deletion = "orphan"
+    life.publish_wish()
+    life.rest()
+
+    life.wish.present = False
+    life.publish_wish()
+    life.rest()
+
+    assert "one.json" not in " ".join(paths(life.repos["control"], "reconciler/fleet/status"))
+
+
+def test_status_rests_after_the_branch_of_a_deletion_is_removed(tmp_path: Path) -> None:
+    life = Life(tmp_path / "w")
+    life.rest()
+    World(life.root).run("approve", "--all")
+    life.rest()
+    life.wish.packages = ("alpha",)
+    life.publish_wish()
+    life.rest()
+
+    life.edge.delete("refs/heads/reconciler/fleet/delete/beta")
+    life.rest()
+
+    status = json.loads(World(life.root).run("status", "-o", "json").out)
+    packages = {item["name"]: item["package"] for item in status["items"]}
+    assert packages["sites-edge-beta"]["phase"] == "rejected"
+    assert packages["sites-edge-alpha"]["phase"] == "published"

@@ -40,8 +40,7 @@ metadata:
   name: {name}
   namespace: default
   annotations:
-    reconciler.dev/retry: "{retry}"
-    reconciler.dev/follow-moved-tag: "{follow}"
+    reconciler.dev/retry: "{retry}"{follow}
 spec:
   upstream: {{repo: {repo}, package: {upstream}{selector}}}
   downstream: {{repo: {downstream}, package: {package}}}
@@ -85,7 +84,8 @@ class Wish:
             name: {"name": name, "repo": repo, "upstream": upstream, "selector": "", "package": name}
             for name, repo, upstream in ((CHAINED, EDGE, WEB), (FURTHER, FAR, CHAINED))
         }
-        common = {"retry": self.retry, "follow": self.follow, "deletion": self.deletion}
+        follow = f'\n    reconciler.dev/follow-moved-tag: "{self.follow}"' if self.follow else ""
+        common = {"retry": self.retry, "follow": follow, "deletion": self.deletion}
         web = VARIANT.format(
             **common,
             name=self.name,
