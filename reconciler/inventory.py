@@ -362,8 +362,9 @@ class Inventory:
     committer times of the latter, in seconds. `locks` are the pins that were applied last, `reviewed` the
     lock on main, None where pins are not reviewed. `documents` are manifests of the dependency dialects,
     `index` those of the package index. `images` are the digests of function images in the lock.
-    `statuses` are those that the last run recorded of the packages of variants. `claims` are the downstream
-    repository and package that PackageVariants name which are not understood.
+    `refused` are the deletions that wait for consent, None where their record cannot be read: then every
+    deletion needs consent. `statuses` are those that the last run recorded of the packages of variants.
+    `claims` are the downstream repository and package that PackageVariants name which are not understood.
     """
 
     policy: Policy
@@ -376,7 +377,7 @@ class Inventory:
     snapshot: Snapshot = field(default_factory=Snapshot)
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
-    refused: RefusedDeletionsRecord = NOTHING_REFUSED
+    refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
     statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
     pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)
     unreadable_pulls: Mapping[str, tuple[PullRequest, ...]] = field(default_factory=dict)

@@ -166,6 +166,7 @@ class RefusedDeletionsRecord(_Record):
 
 
 NOTHING_REFUSED = RefusedDeletionsRecord()
+"""What is assumed where there is no such record."""
 
 
 def record_bytes(

@@ -17,6 +17,7 @@ from reconciler.state import PackageVariantRecord
 
 _DELETE = "delete"
 WAITING = "which was refused before and waits for consent"
+UNKNOWN = "and the record of what was refused before cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,18 @@ def guard_deletions(
 
 
 def refused_variants(inventory: Inventory) -> Mapping[ObjectName, int]:
-    """Return the variants whose deletion was refused, each with how many variants there were then."""
+    """Return the variants whose deletion was refused, each with how many variants there were then.
+
+    That is all of them where the record of it cannot be read: damage lets no deletion pass.
+    """
+    if inventory.refused is None:
+        return dict.fromkeys(inventory.records, len(inventory.records))
     return {ObjectName(one.namespace, one.name): one.of for one in inventory.refused.variants}
+
+
+def waiting_text(inventory: Inventory) -> str:
+    """Return why a deletion that is small enough needs consent all the same."""
+    return WAITING if inventory.refused is not None else UNKNOWN
 
 
 def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
@@ -131,7 +142,7 @@ def _too_many(
     refused = records if why else again
     if not refused:
         return
-    message = f"{len(refused)} of {owned} PackageVariants would be deleted, {why or WAITING}"
+    message = f"{len(refused)} of {owned} PackageVariants would be deleted, {why or waiting_text(inventory)}"
     consent = f'{ALLOW_DELETES}: "{len(refused)}"'
     sets = sorted({str(ObjectName(one.namespace, one.set_name)) for one in refused if one.set_name})
     hint = "Review the plan, then allow them with --allow-deletes, or consent in the configuration"

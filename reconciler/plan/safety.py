@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.expand.guard import WAITING, deletion_consent, why_too_many
+from reconciler.expand.guard import deletion_consent, waiting_text, why_too_many
 from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, Op, Refusal
 from reconciler.plan.world import World
@@ -35,7 +35,7 @@ def guard_changes(world: World, changes: Sequence[Change]) -> GuardedChanges:
     """
     refusals = [Refusal(r.reason, r.message, _hint(r.hint, r.consent), r.consent) for r in world.diff.refused]
     moved = [c for c in changes if c.op is Op.DELETE and c.writes and _is_moved(c, world)]
-    before = {PackageKey(one.url, one.path): one.of for one in world.inventory.refused.packages}
+    before = _refused_before(world)
     refused, owned, message = _refused(moved, before, world)
     consent = deletion_consent(change.package for change in refused)
     if not refused or consent in world.inventory.policy.consents:
@@ -67,7 +67,16 @@ def _refused(
     why = why_too_many(len(moved), owned, guard)
     refused = moved if why else again
     wish = f"{len(refused)} of {owned} owned packages would be deleted because their variants moved"
-    return refused, owned, f"{wish}, {why or WAITING}"
+    return refused, owned, f"{wish}, {why or waiting_text(world.inventory)}"
+
+
+def _refused_before(world: World) -> Mapping[PackageKey, int]:
+    """Return the packages whose deletion was refused before; all of ours where the record is unreadable."""
+    refused = world.inventory.refused
+    if refused is not None:
+        return {PackageKey(one.url, one.path): one.of for one in refused.packages}
+    owned = [target.key for target in world.targets if target.owner is not None]
+    return dict.fromkeys(owned, len(owned))
 
 
 def _still_waits(package: PackageKey, world: World) -> bool:

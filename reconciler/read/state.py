@@ -1,7 +1,7 @@
 """The records of the state branch: what was applied, as the last run left it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -35,14 +35,15 @@ class State:
     """What the state branch holds; `problems` are records that cannot be read, which own nothing then.
 
     `locks` are the pins of floating upstreams; one that cannot be read is decided anew. `wanted_lock`
-    is the tree of the reviewed lock that the last run wanted.
+    is the tree of the reviewed lock that the last run wanted. `refused` is None if its record cannot
+    be read.
     """
 
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
     set_records: Mapping[ObjectName, SetRecord] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     wanted_lock: Oid | None = None
-    refused: RefusedDeletionsRecord = NOTHING_REFUSED
+    refused: RefusedDeletionsRecord | None = NOTHING_REFUSED
     problems: tuple[Problem, ...] = ()
 
 
@@ -87,25 +88,45 @@ def read_state(objects: Objects, commit: Oid | None, limits: Limits) -> State:
 
 
 def _wanted_lock(objects: Objects, commit: Oid, limits: Limits, problems: list[Problem]) -> Oid | None:
-    oid = objects.blob_at(commit, WANTED_LOCK)
-    if oid is None:
-        return None
-    objects.ensure([oid])
-    data = objects.blob(oid, limits.manifest_bytes)
-    record = _record(WANTED_LOCK, data, WantedLockRecord, problems)
+    data = _single(objects, commit, WANTED_LOCK, limits, problems)
+    record = _record(WANTED_LOCK, data, WantedLockRecord, problems) if data else None
     return Oid(record.tree) if record else None
 
 
 def _refused_deletions(
     objects: Objects, commit: Oid, limits: Limits, problems: list[Problem]
-) -> RefusedDeletionsRecord:
-    oid = objects.blob_at(commit, REFUSED_DELETIONS)
-    if oid is None:
+) -> RefusedDeletionsRecord | None:
+    """Return the deletions that wait for consent; None if the file is there and cannot be read."""
+    wrong: list[Problem] = []
+    data = _single(objects, commit, REFUSED_DELETIONS, limits, wrong)
+    if data is None and not wrong:
         return NOTHING_REFUSED
+    record = _record(REFUSED_DELETIONS, data, RefusedDeletionsRecord, wrong) if data is not None else None
+    problems += (replace(problem, hint=_CONSENT_HINT) for problem in wrong)
+    return record
+
+
+_CONSENT_HINT = (
+    "Until the next apply writes it anew, every deletion needs consent. "
+    "Each refusal of the plan prints how to consent."
+)
+
+
+def _single(
+    objects: Objects, commit: Oid, path: str, limits: Limits, problems: list[Problem]
+) -> bytes | None:
+    """Return the bytes of one file; None if it is not there, or, with a problem, cannot be read."""
+    oid = objects.blob_at(commit, path)
+    if oid is None:
+        if objects.subtree(commit, path) is not None:
+            problems.append(_unreadable(path, "it is a directory"))
+        return None
     objects.ensure([oid])
-    data = objects.blob(oid, limits.manifest_bytes)
-    record = _record(REFUSED_DELETIONS, data, RefusedDeletionsRecord, problems)
-    return record or NOTHING_REFUSED
+    try:
+        return objects.blob(oid, limits.manifest_bytes)
+    except PackageRefusedError as error:
+        problems.append(_unreadable(path, error.why))
+        return None
 
 
 def _files(

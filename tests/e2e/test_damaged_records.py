@@ -1,0 +1,103 @@
+"""Damage of a record on the state branch lets nothing pass that the record held back."""
+
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit
+from tests.support.git import Repo
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World, git, refs
+
+STATE = "reconciler/fleet/state"
+REFUSED = "deletions.json"
+GUARD = "  deletions:\n    count: 0\n"
+DELETION = "refs/heads/reconciler/fleet/delete/web"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A world with a published package whose deletion was refused, and a guard that was relaxed since."""
+    write_world(tmp_path / "w", ("edge-1",))
+    made = World(tmp_path / "w")
+    made.run("apply")
+    for name in ("web", "db"):
+        made.run("approve", f"edge-1/{name}")
+    made.run("apply")
+    text = git(made.control, "show", "main:reconciler.yaml")
+    commit(made, {"reconciler.yaml": f"{text}{GUARD}", manifest("edge-1", "web"): None})
+    assert made.run("apply").code == Exit.REFUSED
+    commit(made, {"reconciler.yaml": text})
+    return made
+
+
+def commit(world: World, files: dict[str, str | None]) -> None:
+    world.clock += 60
+    Repo(world.control, time=world.clock).commit(files)
+
+
+def damage(world: World, how: str) -> None:
+    with world.edit("control", "Damage", branch=STATE) as copy:
+        path = copy / REFUSED
+        if how == "a directory":
+            path.unlink()
+            path.mkdir()
+            (path / "x").write_text("{}")
+        else:
+            path.write_text(
+                {"cut off": path.read_text()[:20], "empty": "", "too large": " " * (2 << 20)}[how]
+            )
+
+
+def proposes_deletion(world: World) -> bool:
+    return DELETION in refs(world.root / "edge-1.git")
+
+
+def test_readable_record_keeps_the_refusal(world: World) -> None:
+    assert "which was refused before and waits for consent" in world.run("apply").out
+    assert not proposes_deletion(world)
+
+
+@pytest.mark.parametrize("how", ["cut off", "empty", "too large", "a directory"])
+def test_damaged_record_of_refused_deletions_keeps_the_guard(world: World, how: str) -> None:
+    damage(world, how)
+
+    said = world.run("apply")
+
+    assert said.code == Exit.REFUSED, said.out + said.err
+    assert f"{REFUSED}: InvalidState: The record cannot be read: " in said.out
+    assert "every deletion needs consent" in said.out
+    assert "the record of what was refused before cannot be read" in said.out
+    assert not proposes_deletion(world)
+
+    again = world.run("apply")
+    assert again.code == Exit.REFUSED
+    assert "which was refused before and waits for consent" in again.out
+    assert "InvalidState" not in again.out
+    assert not proposes_deletion(world)
+
+
+def test_consent_holds_with_a_damaged_record(world: World) -> None:
+    damage(world, "cut off")
+    consent = world.run("plan").out.split("spec.consents: {")[1].split(":")[0]
+    text = git(world.control, "show", "main:reconciler.yaml")
+    commit(world, {"reconciler.yaml": f"{text}  consents:\n    {consent}: Kim agrees\n"})
+
+    world.run("apply")
+
+    assert proposes_deletion(world)
+
+
+def test_damaged_record_keeps_the_guard_of_a_package_whose_variant_moves(world: World) -> None:
+    damage(world, "cut off")
+    moved = (
+        variant("edge-1", "db")
+        .replace("    package: db\n", "    package: sql\n")
+        .replace("    repo: blueprints\n    package: sql\n", "    repo: blueprints\n    package: db\n")
+    )
+    commit(world, {manifest("edge-1", "db"): moved})
+
+    said = world.run("apply")
+
+    assert "because their variants moved, and the record of what was refused before" in said.out
+    assert "refs/heads/reconciler/fleet/delete/db" not in refs(world.root / "edge-1.git")
