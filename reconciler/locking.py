@@ -10,8 +10,8 @@ from reconciler.apply.repository import apply_repository
 from reconciler.apply.reviewed import lock_change
 from reconciler.apply.state import MOST_TRIES
 from reconciler.apply.target import Target
-from reconciler.dependencies.update.cluster import PLAIN, Wishes
-from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
@@ -56,7 +56,7 @@ class Locking:
     nothing is known.
     """
 
-    decision: Decision
+    decision: LockUpdate
     pins: tuple[PinChange, ...] = ()
     chosen: tuple[UpstreamLock, ...] = ()
     wanted: WantedLock | None = None
@@ -80,7 +80,9 @@ def read_lock_world(settings: Settings) -> World:
     return replace(world, inventory=replace(world.inventory, reviewed=reviewed))
 
 
-def decide_lock(world: World, wishes: Wishes = PLAIN, pinning: Pinning = NOTHING) -> Locking:
+def decide_lock(
+    world: World, wishes: ResolveOptions = DEFAULT_OPTIONS, pinning: Pinning = NOTHING
+) -> Locking:
     """Decide every pin, starting from what is locked. Writes nothing.
 
     A name to upgrade that is a variant's lets that variant follow its upstream again.
@@ -104,7 +106,9 @@ def decide_lock(world: World, wishes: Wishes = PLAIN, pinning: Pinning = NOTHING
     return Locking(closed.wanted, pins, chosen, wanted, unread=find_unread(inventory))
 
 
-def lock_fleet(settings: Settings, wishes: Wishes = PLAIN, pinning: Pinning = NOTHING) -> Locking:
+def lock_fleet(
+    settings: Settings, wishes: ResolveOptions = DEFAULT_OPTIONS, pinning: Pinning = NOTHING
+) -> Locking:
     """Decide the lock and write it: to the state branch, to the working copy, or as a pull request.
 
     On the state branch by compare-and-swap. Where another run wrote first, everything is read and
@@ -124,7 +128,7 @@ def lock_fleet(settings: Settings, wishes: Wishes = PLAIN, pinning: Pinning = NO
     return locking
 
 
-def _lock_once(settings: Settings, wishes: Wishes, pinning: Pinning) -> tuple[Locking, bool]:
+def _lock_once(settings: Settings, wishes: ResolveOptions, pinning: Pinning) -> tuple[Locking, bool]:
     world = read_lock_world(settings)
     locking = decide_lock(world, wishes, pinning)
     inventory, control = world.inventory, world.mirrors.open(world.inventory.control.remote)
@@ -137,7 +141,7 @@ def _lock_once(settings: Settings, wishes: Wishes, pinning: Pinning) -> tuple[Lo
         return replace(locking, outcome=outcome), is_overtaken(inventory, control, result)
     if copy is not None:
         return replace(locking, written=tuple(_write(copy, locking.wanted, inventory))), False
-    if pinning or wishes != PLAIN:
+    if pinning or wishes != DEFAULT_OPTIONS:
         hint = "Clone the control repository and run the command there; commit what it writes."
         raise UsageError("What is chosen for a reviewed lock is written in a working copy", hint=hint)
     return replace(locking, outcome=_propose(world, locking.wanted)), False

@@ -12,9 +12,9 @@ from reconciler.apply.dashboard import Board
 from reconciler.apply.gate import Checkout, check_applicable, check_merged
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.target import Target
-from reconciler.dependencies.status import owners_in, status_files
-from reconciler.dependencies.update.changes import pin_moves
-from reconciler.dependencies.update.cluster import PLAIN, Wishes
+from reconciler.dependencies.status import status_entries, status_files
+from reconciler.dependencies.update.changes import version_changes
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import ConfigurationError, Exit, Problem
 from reconciler.expand import Desired, expand
 from reconciler.forge.choose import Forges
@@ -168,7 +168,7 @@ def plan_world(world: World, shard: Shard = WHOLE) -> Planned:
     rendered = _render(world, closed, deliveries, contents)
     plan = plan_changes(inventory, whole.desired, whole.resolution, rendered)
     plan = replace(plan, notes=(*inventory.notes, *deliveries.notes, *plan.notes))
-    plan = with_moves(plan, pin_moves(closed.decision), deliveries.items, contents)
+    plan = with_moves(plan, version_changes(closed.decision), deliveries.items, contents)
     plan = _with_locks(plan, closed, inventory)
     plan = with_lock(plan, inventory, whole.desired, whole.resolution, closed.wanted)
     # Last, over the complete plan: nothing may change a plan that has its checksum.
@@ -212,7 +212,7 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
     return apply_changes(planned.plan, inventory, targets, control, narrate, board=board)
 
 
-def close_world(world: World, wishes: Wishes = PLAIN, *, trace: bool = False) -> Closed:
+def close_world(world: World, wishes: ResolveOptions = DEFAULT_OPTIONS, *, trace: bool = False) -> Closed:
     """Return every variant, also those that others need, with its pin; and the locks. Writes nothing.
 
     Args:
@@ -253,7 +253,7 @@ def read_status(settings: Settings) -> Status:
     plan = make_plan(settings).plan
     files = current_status(plan)
     values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
-    owners = [dict(owner) for value in values for owner in owners_in(value)]
+    owners = [dict(owner) for value in values for owner in status_entries(value)]
     return Status(owners, plan.problems, exits_of(plan))
 
 

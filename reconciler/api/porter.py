@@ -69,7 +69,7 @@ class Lifecycle(PorterModel):
     uninstall: bool | None = None
 
 
-class Requirement(PorterModel):
+class BundleRequirement(PorterModel):
     """One required bundle: the fields of all generations together."""
 
     name: str

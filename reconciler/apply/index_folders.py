@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, Layer
+from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
 from reconciler.errors import RefusedError, UsageError
 from reconciler.krm.yaml import emit
 
@@ -48,7 +48,7 @@ def remove_folders(root: Path, folders: Iterable[str]) -> None:
             above = above.parent
 
 
-def write_layer(root: Path, path: str, layer: Layer) -> None:
+def write_layer(root: Path, path: str, layer: LayerDefaults) -> None:
     """Write the defaults of one layer, sorted by interface; a layer that says nothing has no file."""
     file = root / path
     if not layer.defaults and not layer.environment:

@@ -52,10 +52,10 @@ def follow(settings: "Settings", output: str, names: tuple[str, ...], *, no_colo
 
 
 def _lock(settings: "Settings", pinning: "Pinning", output: str, *, no_color: bool) -> Exit:
-    from reconciler.dependencies.update.cluster import PLAIN
+    from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS
     from reconciler.locking import lock_fleet
 
-    locking = lock_fleet(settings, PLAIN, pinning)
+    locking = lock_fleet(settings, DEFAULT_OPTIONS, pinning)
     show_locking(make_printer(colour=not no_color), locking, Output(output))
     exits = {Exit.INVALID_INPUT} if locking.decision.problems else set()
     return worst(exits | locking.outcome.exits)

@@ -10,7 +10,7 @@ from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import ConfigurationError, Exit, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.catalog.index import Listed, PublishedIndex
+    from reconciler.dependencies.catalog.index import IndexContents, IndexEntry
     from reconciler.dependencies.model.packages import Candidate, PackageId
 
 
@@ -55,7 +55,7 @@ def index() -> None:
 def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
     """List the packages that pass every filter; `*` marks the default of that layer."""
     from reconciler.dependencies.catalog.index import list_packages
-    from reconciler.dependencies.model.cluster import catalogue
+    from reconciler.dependencies.model.cluster import build_catalogue
     from reconciler.report.json import listing
 
     found = _read(_root(control))
@@ -64,7 +64,7 @@ def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
         raise UsageError(f"{words['label']} is not KEY=VALUE")
     environment = words["environment"] or found.environment_of(words["cluster"])
     listed = list_packages(
-        catalogue(found.candidates),
+        build_catalogue(found.candidates),
         found.defaults_of(words["cluster"], environment).effective(),
         name=words["name"],
         label=(key, value) if equals else None,
@@ -135,7 +135,7 @@ def add(control: str, environment: str, cluster: str, interface: str, **said: An
 def remove(control: str, package: str, version: str) -> Exit:
     """Remove a package, or one version of it, from the index."""
     from reconciler.apply.index_folders import remove_folders, write_layer
-    from reconciler.dependencies.catalog.index import Index, remove_package
+    from reconciler.dependencies.catalog.index import IndexLayer, remove_package
 
     root = _root(control)
     found = _read(root)
@@ -148,7 +148,7 @@ def remove(control: str, package: str, version: str) -> Exit:
     lines = [f"removed {folder}" for folder in folders]
     if len(gone) == len(several):
         for path, layer in sorted(found.layers.items()):
-            left = remove_package(Index(defaults=layer.defaults), gone[0].id).defaults
+            left = remove_package(IndexLayer(defaults=layer.defaults), gone[0].id).defaults
             if left != layer.defaults:
                 write_layer(root, path, layer._replace(defaults=left))
                 lines.append(f"changed {path}")
@@ -174,13 +174,13 @@ def set_default(control: str, environment: str, cluster: str, interface: str, pa
 
 def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> None:
     from reconciler.apply.index_folders import write_layer
-    from reconciler.dependencies.catalog.index import NOTHING, Index, add_package, layer_path
+    from reconciler.dependencies.catalog.index import NO_DEFAULTS, IndexLayer, add_package, layer_path
 
     if environment and cluster:
         raise UsageError("--environment and --cluster are two layers: name one")
     path = layer_path(environment=environment, cluster=cluster)
-    layer = _read(root).layers.get(path, NOTHING)
-    chosen = add_package(Index(defaults=layer.defaults), id_, interface=interface).defaults
+    layer = _read(root).layers.get(path, NO_DEFAULTS)
+    chosen = add_package(IndexLayer(defaults=layer.defaults), id_, interface=interface).defaults
     write_layer(root, path, layer._replace(defaults=chosen))
     make_printer().lines([f"{interface} is {id_} in {path}"])
 
@@ -200,7 +200,7 @@ def _root(control: str) -> Path:
     return copy.root
 
 
-def _read(root: Path) -> "PublishedIndex":
+def _read(root: Path) -> "IndexContents":
     """Return the index of a working copy; what is wrong with single files is said on standard error."""
     from reconciler.dependencies.catalog.index import read_index
     from reconciler.policy import Limits
@@ -213,15 +213,15 @@ def _read(root: Path) -> "PublishedIndex":
     return found
 
 
-def _candidates(found: "PublishedIndex", package: str) -> "list[Candidate]":
+def _candidates(found: "IndexContents", package: str) -> "list[Candidate]":
     """Return the versions of a package, lowest first, by its name or `ECOSYSTEM:NAME`.
 
     Raises:
         UsageError: No package, or more than one, is called so.
     """
-    from reconciler.dependencies.model.cluster import catalogue
+    from reconciler.dependencies.model.cluster import build_catalogue
 
-    known = catalogue(found.candidates)
+    known = build_catalogue(found.candidates)
     named = [id_ for id_ in known.packages if package in (id_.name, str(id_))]
     if len(named) != 1:
         several = ", ".join(map(str, named))
@@ -251,13 +251,13 @@ def _header(said: dict[str, Any]) -> bytes:
     return f"{emit(head | {name: value for name, value in optional.items() if value})}\n".encode()
 
 
-def _line(one: "Listed") -> str:
+def _line(one: "IndexEntry") -> str:
     mark = "*" if one.is_default else " "
     implements = f"  implements {', '.join(one.interfaces)}" if one.interfaces else ""
     return f"{mark} {one.package}  {', '.join(one.versions)}{implements}"
 
 
-def _value(one: "Listed") -> dict[str, Any]:
+def _value(one: "IndexEntry") -> dict[str, Any]:
     return {
         "package": str(one.package),
         "versions": list(one.versions),

@@ -54,13 +54,13 @@ def lock(
       reconciler lock --prune              remove what nobody needs any more
       reconciler lock what-if db.io@2.0.0  who could move to it if it were published, who blocks?
     """
-    from reconciler.dependencies.update.cluster import PLAIN, Wishes
+    from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
     from reconciler.locking import decide_lock, lock_fleet, read_lock_world
 
     if context.invoked_subcommand:
         return Exit.DONE
-    wishes = Wishes(frozenset(upgrade), dependencies=not no_dependencies, prune=prune)
-    if frozen and wishes != PLAIN:
+    wishes = ResolveOptions(frozenset(upgrade), dependencies=not no_dependencies, prune=prune)
+    if frozen and wishes != DEFAULT_OPTIONS:
         raise UsageError("--frozen contradicts --upgrade, --no-dependencies and --prune")
     if no_dependencies and prune:
         raise UsageError("--no-dependencies and --prune contradict each other")

@@ -61,7 +61,7 @@ def _candidate(package: str, manifest: Path | None, known: set["Candidate"]) -> 
         UsageError: It is no version of a known package, or its manifest is not understood.
     """
     from reconciler.dependencies.versions import VersionError
-    from reconciler.dependencies.what_if import imagine
+    from reconciler.dependencies.what_if import hypothetical_version
 
     name, at, version = package.rpartition("@")
     several = [one for one in known if name in (one.id.name, str(one.id), *one.names)]
@@ -69,14 +69,14 @@ def _candidate(package: str, manifest: Path | None, known: set["Candidate"]) -> 
         hint = "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem."
         raise UsageError(f"No package is called {name or package}", hint=hint)
     try:
-        imagined = imagine(several, version)
+        imagined = hypothetical_version(several, version)
     except (VersionError, ValueError) as error:
         raise UsageError(f"{package} is not one version of one package: {error}") from error
     return _read(manifest, imagined) if manifest else imagined
 
 
 def _read(manifest: Path, like: "Candidate") -> "Candidate":
-    from reconciler.dependencies.what_if import read_imagined
+    from reconciler.dependencies.what_if import read_hypothetical
     from reconciler.errors import Location
     from reconciler.inventory import Source
     from reconciler.policy import Limits
@@ -84,7 +84,7 @@ def _read(manifest: Path, like: "Candidate") -> "Candidate":
 
     found = parse_file(str(manifest), manifest.read_bytes(), yaml_limits(Limits()))
     objects = ((value, Source(place.location, marks=place)) for value, place in found.objects)
-    reading = read_imagined([*objects] or [({}, Source(Location(str(manifest))))], like)
+    reading = read_hypothetical([*objects] or [({}, Source(Location(str(manifest))))], like)
     wrong = [*(broken.problem for broken in found.broken), *reading.problems]
     if wrong or not reading.candidates:
         message = wrong[0].message if wrong else "It describes no package"

@@ -6,20 +6,20 @@ from typing import Any
 
 import orjson
 
-from reconciler.dependencies.emit import Family, family_of
-from reconciler.dependencies.lock.format import Locked, LockedDependency, LockedPackage
+from reconciler.dependencies.emit import PackageGraph, package_graph
+from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage
 from reconciler.dependencies.lock.write import USER
-from reconciler.dependencies.model.cluster import World
+from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import Dialect, Ecosystem
-from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
 
 DIRECTORY = "conditions/packages"
 
 
 def status_files(
-    worlds: Iterable[World], decision: Decision, *, shared_namespace: str = "default"
+    worlds: Iterable[ClusterInputs], decision: LockUpdate, *, shared_namespace: str = "default"
 ) -> dict[str, bytes]:
     """Return a document per cluster: every install of a user's and every generated one. No times.
 
@@ -45,7 +45,7 @@ def status_files(
     return dict(sorted(found.items()))
 
 
-def owners_in(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def status_entries(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the owners that a document of the status branch describes: one, or the packages of a cluster."""
     packages = value.get("packages")
     if isinstance(packages, list):
@@ -65,8 +65,8 @@ def _bytes(value: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    world: World
-    locked: Locked
+    world: ClusterInputs
+    locked: ClusterLock
     problems: Mapping[tuple[str, str], Problem]
     shared_namespace: str
 
@@ -80,7 +80,7 @@ class _Reader:
         return sorted(self.documents(), key=lambda one: (one["kind"], one["namespace"], one["name"]))
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        family = family_of(self.world, self.locked, self.shared_namespace)
+        family = package_graph(self.world, self.locked, self.shared_namespace)
         seen = set()
         for one in self.locked.resolution.packages:
             if one.instance.ecosystem == Ecosystem.KPT:
@@ -92,7 +92,7 @@ class _Reader:
             if who not in seen and install.need.id.ecosystem is not Ecosystem.KPT:
                 yield self._unresolved(install)
 
-    def _document(self, one: LockedPackage, install: Install | None, family: Family) -> dict[str, Any]:
+    def _document(self, one: LockedPackage, install: Install | None, family: PackageGraph) -> dict[str, Any]:
         ref = family.ref_of(one)
         problem = self._problem(install)
         return {
@@ -125,7 +125,7 @@ class _Reader:
         active = next((revision.name for revision in revisions if revision.is_active), "none")
         return "AwaitingActivation", f"{current.name} is not active; active is {active}"
 
-    def _status(self, one: LockedPackage, family: Family, problem: Problem | None) -> dict[str, Any]:
+    def _status(self, one: LockedPackage, family: PackageGraph, problem: Problem | None) -> dict[str, Any]:
         needs = [need for need in one.dependencies if need.active]
         if one.instance.ecosystem == Ecosystem.XPKG:
             return self._crossplane(one, needs, problem)
@@ -173,7 +173,7 @@ def _conditions(problem: Problem | None, reason: str, message: str) -> Iterator[
     }
 
 
-def _dependency(need: LockedDependency, family: Family) -> dict[str, Any]:
+def _dependency(need: LockedDependency, family: PackageGraph) -> dict[str, Any]:
     """Return how one need is met, as the proposal's `status.dependencies` has it.
 
     An API may be there without anybody knowing from which package: then the cluster provides it.

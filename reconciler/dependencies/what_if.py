@@ -5,22 +5,22 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.dependencies.catalog.published import VERSION_KIND, read_published
+from reconciler.dependencies.catalog.published import VERSION_KIND, read_package_version
 from reconciler.dependencies.dialects import read_kpt
-from reconciler.dependencies.dialects.reading import Document, Reading
+from reconciler.dependencies.dialects.reading import Document, ParsedManifest
 from reconciler.dependencies.lock.format import SCHEMA, LockChange, Resolution, lock_changes
 from reconciler.dependencies.lock.read import with_lock
-from reconciler.dependencies.lock.write import resolution_of
-from reconciler.dependencies.model.cluster import Catalogue, World, catalogue
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.solve.solution import Explanation, Solution
-from reconciler.dependencies.update.fleet import Decision
-from reconciler.dependencies.update.memo import Memo
+from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.versions import parse_loose, parse_relaxed
 from reconciler.inventory import Source
 
 
-class Verdict(StrEnum):
+class WhatIfOutcome(StrEnum):
     """What one more version would mean to a cluster."""
 
     MOVES = "moves"
@@ -30,7 +30,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class WhatIfResult:
     """What would become of clusters that answer alike, sorted.
 
     Those that move need `lock --upgrade` for it, and `changes` are all pins that would move along.
@@ -38,26 +38,26 @@ class Prospect:
     hints: those would be about a world in which no other version is published.
     """
 
-    verdict: Verdict
+    verdict: WhatIfOutcome
     clusters: tuple[str, ...]
     changes: tuple[LockChange, ...] = ()
     explanations: tuple[Explanation, ...] = ()
 
 
-def imagine(known: Iterable[Candidate], text: str) -> Candidate:
+def hypothetical_version(known: Iterable[Candidate], text: str) -> Candidate:
     """Return a version that nobody published, as the highest of the known ones has it.
 
     Raises:
         VersionError: The text is no version in the package's ecosystem.
     """
-    (several,) = catalogue(known).packages.values()
+    (several,) = build_catalogue(known).packages.values()
     newest = several[-1]
     strict = newest.id.ecosystem in (Ecosystem.CARVEL, Ecosystem.KPT)
     version = parse_relaxed(text) if strict else parse_loose(text)
     return replace(newest, version=version, digest="", withdrawn="", unavailable=False)
 
 
-def read_imagined(documents: Iterable[tuple[Document, Source]], like: Candidate) -> Reading:
+def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candidate) -> ParsedManifest:
     """Read the manifest of a version that nobody published, as the index would. Total."""
     several, version = list(documents), like.version.text
     if like.id.ecosystem is Ecosystem.KPT:
@@ -70,13 +70,16 @@ def read_imagined(documents: Iterable[tuple[Document, Source]], like: Candidate)
         "source": like.source or like.id.name,
         "version": version,
     }
-    reading = read_published([(head, several[0][1]), *several])
+    reading = read_package_version([(head, several[0][1]), *several])
     return replace(reading, candidates=tuple(replace(c, id=like.id) for c in reading.candidates))
 
 
 def what_if(
-    worlds: Iterable[World], decision: Decision, candidate: Candidate, memo: Memo | None = None
-) -> tuple[Prospect, ...]:
+    worlds: Iterable[ClusterInputs],
+    decision: LockUpdate,
+    candidate: Candidate,
+    memo: SolutionCache | None = None,
+) -> tuple[WhatIfResult, ...]:
     """Return what a version would mean to every cluster, equal answers together. Pure, order-free.
 
     Costs what distinct clusters cost, not all: equal questions are answered once.
@@ -90,17 +93,17 @@ def what_if(
     Raises:
         UnverifiedSolutionError: An answer does not survive the independent check.
     """
-    asker = _Asker(candidate, memo or Memo())
+    asker = _WhatIf(candidate, memo or SolutionCache())
     locked = {scope.cluster: scope.after.resolution for scope in decision.scopes if scope.after}
-    found: dict[Prospect, list[str]] = {}
+    found: dict[WhatIfResult, list[str]] = {}
     for world in worlds:
         answer = asker.ask(world, locked.get(world.cluster, Resolution()))
         found.setdefault(answer, []).append(world.cluster)
     several = (replace(one, clusters=tuple(sorted(clusters))) for one, clusters in found.items())
-    return tuple(sorted(several, key=lambda one: (list(Verdict).index(one.verdict), one.clusters)))
+    return tuple(sorted(several, key=lambda one: (list(WhatIfOutcome).index(one.verdict), one.clusters)))
 
 
-class _Imagined(NamedTuple):
+class _HypotheticalCatalogues(NamedTuple):
     """A catalogue, the same with the version in question, and with no other version of its package."""
 
     own: Catalogue
@@ -109,31 +112,33 @@ class _Imagined(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Asker:
+class _WhatIf:
     candidate: Candidate
-    memo: Memo
-    imagined: dict[int, _Imagined] = field(default_factory=dict)
+    memo: SolutionCache
+    imagined: dict[int, _HypotheticalCatalogues] = field(default_factory=dict)
 
-    def ask(self, world: World, before: Resolution) -> Prospect:
+    def ask(self, world: ClusterInputs, before: Resolution) -> WhatIfResult:
         """Return one cluster's prospect, without its name."""
         package = world.catalogue.find(self.candidate.id)
         asked = with_lock(world, before)
         there = {(one.instance.ecosystem, one.instance.name) for one in before.packages}
         if (package.ecosystem, package.name) not in there:
-            return Prospect(Verdict.UNAFFECTED, ())
+            return WhatIfResult(WhatIfOutcome.UNAFFECTED, ())
         imagined = self._catalogues(world.catalogue)
         choices = replace(asked.choices, upgrade=asked.choices.upgrade | {package.name})
         free = self.memo.solution(replace(asked, catalogue=imagined.more, choices=choices))
         if self._has_it(free, package):
-            after = resolution_of(replace(world, catalogue=imagined.more), free, before)
-            return Prospect(Verdict.MOVES, (), lock_changes(before, after))
+            after = lock_solution(replace(world, catalogue=imagined.more), free, before)
+            return WhatIfResult(WhatIfOutcome.MOVES, (), lock_changes(before, after))
         pins = tuple(pin for pin in asked.pins if pin.instance.package != package)
         forced = self.memo.solution(replace(asked, catalogue=imagined.only, pins=pins, choices=choices))
         if self._has_it(forced, package):
-            return Prospect(Verdict.STAYS, ())
+            return WhatIfResult(WhatIfOutcome.STAYS, ())
         known = set(free.explanations)
         blockers = (one for one in forced.explanations if one not in known)
-        return Prospect(Verdict.BLOCKED, (), explanations=tuple(replace(one, hints=()) for one in blockers))
+        return WhatIfResult(
+            WhatIfOutcome.BLOCKED, (), explanations=tuple(replace(one, hints=()) for one in blockers)
+        )
 
     def _has_it(self, solution: Solution, package: PackageId) -> bool:
         version = self.candidate.version
@@ -142,14 +147,14 @@ class _Asker:
             for instance, one in solution.resolved.items()
         )
 
-    def _catalogues(self, own: Catalogue) -> _Imagined:
+    def _catalogues(self, own: Catalogue) -> _HypotheticalCatalogues:
         """Return the catalogues with the version; the same ones for clusters that share theirs."""
         if id(own) not in self.imagined:
             package = own.find(self.candidate.id)
             fresh = replace(self.candidate, id=package)
             others = (c for c in own.candidates(package) if c.version.text != fresh.version.text)
-            several = catalogue([*others, fresh]).packages[package]
-            self.imagined[id(own)] = _Imagined(
+            several = build_catalogue([*others, fresh]).packages[package]
+            self.imagined[id(own)] = _HypotheticalCatalogues(
                 own, _with(own, package, several), _with(own, package, (fresh,))
             )
         return self.imagined[id(own)]

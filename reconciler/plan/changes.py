@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.api.meta import Condition
-from reconciler.dependencies.update.changes import PinMove
+from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, Location, Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest
@@ -232,7 +232,7 @@ class Change:
     warnings: tuple[str, ...] = ()
     group: str = ""
     approve: Approval | None = None
-    pins: tuple[PinMove, ...] = ()
+    pins: tuple[VersionChange, ...] = ()
     request: Request | None = None
     repair: str = ""
 
@@ -319,7 +319,7 @@ class Plan:
     checksum: str = ""
     notes: tuple[str, ...] = ()
     lock: LockProposal | None = None
-    moves: tuple[PinMove, ...] = ()
+    moves: tuple[VersionChange, ...] = ()
     elsewhere: frozenset[str] | None = None
     world: "World | None" = field(default=None, compare=False, repr=False)
 

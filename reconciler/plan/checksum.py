@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.inventory import Inventory, PullRequest
 from reconciler.lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
 from reconciler.plan.authors import repository_commits
@@ -18,12 +18,12 @@ CONTROL_ADDRESS = "control"
 """What stands for the control repository: where a run reads it from is no part of an effect."""
 
 
-def with_checksum(plan: Plan, inventory: Inventory, decision: Decision) -> Plan:
+def with_checksum(plan: Plan, inventory: Inventory, decision: LockUpdate) -> Plan:
     """Return the complete plan with its checksum. Nothing may change a plan afterwards."""
     return replace(plan, checksum=plan_checksum(plan, inventory, decision))
 
 
-def plan_checksum(plan: Plan, inventory: Inventory, decision: Decision) -> str:
+def plan_checksum(plan: Plan, inventory: Inventory, decision: LockUpdate) -> str:
     """Return the SHA-256 of the plan's effects as canonical JSON: equal if and only if the effects are (D21).
 
     Effects are the refs with their expected and their new content, what happens to pull requests, and
@@ -35,7 +35,7 @@ def plan_checksum(plan: Plan, inventory: Inventory, decision: Decision) -> str:
     return hashlib.sha256(orjson.dumps(effects, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def plan_effects(plan: Plan, inventory: Inventory, decision: Decision) -> dict[str, Any]:
+def plan_effects(plan: Plan, inventory: Inventory, decision: LockUpdate) -> dict[str, Any]:
     """Return everything that applying the plan does, by the registered addresses of repositories."""
     addresses = registered_addresses(inventory)
     by_address: dict[str, list[Change]] = {}
@@ -112,7 +112,9 @@ def _pull(pull: PullRequest) -> list[Any]:
     return [pull.number, pull.head, pull.base, *content]
 
 
-def _decided_locks(plan: Plan, inventory: Inventory, decision: Decision) -> Iterator[tuple[str, str | None]]:
+def _decided_locks(
+    plan: Plan, inventory: Inventory, decision: LockUpdate
+) -> Iterator[tuple[str, str | None]]:
     """Yield the digest of each lock that changes on the state branch, None where it goes."""
     before: Mapping[str, bytes] = {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
     after = {p: data for p, data in plan.records.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.dependencies.lock.format import (
-    Locked,
+    ClusterLock,
     LockOp,
     is_lock_file,
     lock_changes,
@@ -13,7 +13,7 @@ from reconciler.dependencies.lock.format import (
     resolution_path,
 )
 from reconciler.dependencies.lock.format import Resolution as DependencyResolution
-from reconciler.dependencies.update.fleet import Decision, ScopeDecision
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory, ReviewedLock
@@ -53,7 +53,7 @@ def want_lock(
     inventory: Inventory,
     desired: Desired,
     resolution: Resolution,
-    decision: Decision,
+    decision: LockUpdate,
 ) -> WantedLock:
     """Return the lock that main should have. Pure and order-free.
 
@@ -157,7 +157,7 @@ def _unasked(reviewed: ReviewedLock, inventory: Inventory, desired: Desired) -> 
     yield from sorted(reviewed.pins.keys() - there)
 
 
-def _dependency_files(decision: Decision, reviewed: ReviewedLock) -> dict[str, File]:
+def _dependency_files(decision: LockUpdate, reviewed: ReviewedLock) -> dict[str, File]:
     """Return the locks of clusters: main's own bytes where no more changed than what they were made from."""
     found: dict[str, File] = {}
     for scope in decision.scopes:
@@ -171,12 +171,12 @@ def _dependency_files(decision: Decision, reviewed: ReviewedLock) -> dict[str, F
     return found
 
 
-def _settled(scope: ScopeDecision) -> Locked | None:
+def _settled(scope: ClusterUpdate) -> ClusterLock | None:
     before, after = scope.before, scope.after
     return before if before and after and before.resolution == after.resolution else after
 
 
-def _dependency_pins(decision: Decision) -> Iterator[PinChange]:
+def _dependency_pins(decision: LockUpdate) -> Iterator[PinChange]:
     nothing = DependencyResolution()
     for scope in decision.scopes:
         one = _settled(scope)

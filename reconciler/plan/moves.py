@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from reconciler.dependencies.emit import version_in
-from reconciler.dependencies.update.changes import PinMove, object_moves
+from reconciler.dependencies.emit import installed_version
+from reconciler.dependencies.update.changes import VersionChange, object_version_changes
 from reconciler.ids import ObjectName, Oid
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.objects import Files
@@ -14,7 +14,7 @@ from reconciler.resolve.deliveries import Delivery
 
 def with_moves(
     plan: Plan,
-    moves: tuple[PinMove, ...],
+    moves: tuple[VersionChange, ...],
     deliveries: Iterable[Delivery],
     contents: Mapping[Oid, Files],
 ) -> Plan:
@@ -40,7 +40,7 @@ def _told(change: Change, owners: Mapping[ObjectName, Delivery], contents: Mappi
     before = _versions(contents.get(local, {})) if local else {}
     after = _versions(written.files)
     packages, cluster = delivery.emission.packages, delivery.cluster
-    return replace(change, pins=object_moves(before, after, packages, delivery.lock, cluster))
+    return replace(change, pins=object_version_changes(before, after, packages, delivery.lock, cluster))
 
 
 def _versions(files: Files) -> dict[str, str]:
@@ -54,4 +54,6 @@ def _version(data: bytes) -> str:
         documents = load_documents(data)
     except YamlError:
         return ""
-    return version_in(documents[0].value) if documents and isinstance(documents[0].value, Mapping) else ""
+    return (
+        installed_version(documents[0].value) if documents and isinstance(documents[0].value, Mapping) else ""
+    )

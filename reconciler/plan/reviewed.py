@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Exit
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey
@@ -34,7 +34,7 @@ CONTROL = ObjectName("", "control")
 
 
 def with_lock(
-    plan: Plan, inventory: Inventory, desired: Desired, resolution: Resolution, decision: Decision
+    plan: Plan, inventory: Inventory, desired: Desired, resolution: Resolution, decision: LockUpdate
 ) -> Plan:
     """Return the plan that also proposes the lock that main should have; unchanged where none is reviewed.
 

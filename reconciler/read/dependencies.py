@@ -4,9 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from reconciler.dependencies.catalog.published import Known, PackageTree, Published, repository_names
+from reconciler.dependencies.catalog.published import (
+    DependencyInputs,
+    PackageTree,
+    PublishedPackages,
+    repository_names,
+)
 from reconciler.dependencies.dialects import package_id, read_kpt, version_of
-from reconciler.dependencies.dialects.reading import Reading
+from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, is_lock_file
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.versions import VersionError, parse_relaxed
@@ -43,7 +48,7 @@ class _Place(NamedTuple):
         return PackageTree(PackageKey(self.view.url, self.path), self.tree)
 
 
-def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> Known:
+def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyInputs:
     """Return what the registered repositories publish, and the locks: main's where they are reviewed.
 
     Costs next to nothing where no manifest asks for a package.
@@ -58,8 +63,8 @@ def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> Known:
         files = {f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in reviewed.files.items()}
         locks = {path: data for path, data in files.items() if is_lock_file(path)}
     if not (inventory.documents or inventory.variants or inventory.sets):
-        return Known(locks=locks)
-    return Known(read_published(inventory, mirrors), locks)
+        return DependencyInputs(locks=locks)
+    return DependencyInputs(read_published(inventory, mirrors), locks)
 
 
 def read_lock_files(objects: Objects, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
@@ -85,7 +90,7 @@ def _blobs(objects: Objects, files: Iterable[FoundFile], limits: Limits) -> Iter
             continue
 
 
-def read_published(inventory: Inventory, mirrors: Mirrors) -> Published:
+def read_published(inventory: Inventory, mirrors: Mirrors) -> PublishedPackages:
     """Return every revision that says what it needs, one batch of reading per repository.
 
     Every distinct file is parsed once, whatever revisions hold it. A repository that fails is left
@@ -122,8 +127,8 @@ class _Found:
     revisions: dict[PackageTree, Candidate] = field(default_factory=dict)
     warnings: set[Problem] = field(default_factory=set)
 
-    def published(self) -> Published:
-        return Published(tuple(self.candidates), self.revisions, tuple(sorted(self.warnings)))
+    def published(self) -> PublishedPackages:
+        return PublishedPackages(tuple(self.candidates), self.revisions, tuple(sorted(self.warnings)))
 
     def read(self, mirror: Mirror, views: Iterable[RepositoryView], inventory: Inventory) -> None:
         places = [place for view in views for place in self.places(mirror, view, inventory)]
@@ -150,13 +155,13 @@ class _Found:
                 file, oid = next(((name, oid) for name, oid in found if oid), ("", None))
                 yield _Place(view, path, tree, tag, time, file, oid)
 
-    def readings(self, place: _Place, content: FileContent) -> Iterator[Reading]:
+    def readings(self, place: _Place, content: FileContent) -> Iterator[ParsedManifest]:
         """Yield what a manifest says; its version is the tag's, its digest the package's tree."""
         where = "/".join(part for part in (place.view.key.name, place.path, place.tag, place.file) if part)
         for broken in content.broken:
             location = Location(where, *broken.problem.location[1:])
             subject = f"package {place.path}"
-            yield Reading(problems=(replace(broken.problem, location=location, subject=subject),))
+            yield ParsedManifest(problems=(replace(broken.problem, location=location, subject=subject),))
         for value, marks in content.objects:
             if not isinstance(value, Mapping) or not str(value.get("apiVersion") or "").startswith(_GROUP):
                 continue
@@ -170,7 +175,7 @@ class _Found:
             found = (replace(c, digest=place.tree, source=place.tag) for c in reading.candidates)
             yield replace(reading, candidates=tuple(found))
 
-    def add(self, place: _Place, reading: Reading) -> None:
+    def add(self, place: _Place, reading: ParsedManifest) -> None:
         self.warnings.update((*reading.problems, *reading.warnings))
         is_origin = _is_origin(place.view, place.view.packages[place.path])
         for candidate in reading.candidates:

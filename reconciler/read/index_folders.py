@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.dependencies.catalog.published import read_published
-from reconciler.dependencies.dialects import Reading
+from reconciler.dependencies.catalog.published import read_package_version
+from reconciler.dependencies.dialects import ParsedManifest
 from reconciler.errors import Location, Problem
 from reconciler.git.files import PackageRefusedError
 from reconciler.ids import Oid
@@ -59,10 +59,10 @@ def read_index_directory(root: Path, limits: Limits) -> IndexFolders:
     return _parsed(contents, limits, ())
 
 
-def parse_version(files: Mapping[str, bytes]) -> Reading:
+def parse_version(files: Mapping[str, bytes]) -> ParsedManifest:
     """Return what the files of one version's folder mean together, by path. Total."""
     folders = _parsed(files, Limits(), ())
-    reading = read_published((one.value, one.source) for one in folders.documents)
+    reading = read_package_version((one.value, one.source) for one in folders.documents)
     return replace(reading, problems=(*folders.problems, *reading.problems))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.dependencies.emit import is_untouched, needed_by, was_generated
+from reconciler.dependencies.emit import has_header, is_unmodified, needed_by
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
@@ -63,9 +63,9 @@ def bring(
     conflicts: list[Conflict] = []
     for path in sorted({*generated, *there}):
         new, old = generated.get(path), there.get(path)
-        if new is not None and (old is None or is_untouched(old.data)):
+        if new is not None and (old is None or is_unmodified(old.data)):
             files[path] = old if old and not complete and _forgets(new, old) else new
-        elif old is not None and (new or path in kept or not complete or not is_untouched(old.data)):
+        elif old is not None and (new or path in kept or not complete or not is_unmodified(old.data)):
             files[path] = old
             if path != KPTFILE and path not in kept and (new or complete):
                 conflicts += _told(path, new, old)
@@ -82,7 +82,7 @@ def _forgets(new: File, old: File) -> bool:
 
 def _told(path: str, new: File | None, old: File) -> Iterator[Conflict]:
     """Yield what an edited file has otherwise than it would be generated; nothing of a person's own file."""
-    if not was_generated(old.data):
+    if not has_header(old.data):
         return
     if new is not None:
         yield from _differing(path, new.data, old.data)

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.dependencies.update.changes import PinMove
+from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, Problem, worst
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import (
@@ -101,7 +101,7 @@ def change_value(change: Change, names: Names, status: PackageStatus | None = No
     }
 
 
-def move_value(move: PinMove) -> dict[str, Any]:
+def move_value(move: VersionChange) -> dict[str, Any]:
     """Return one pin that moves as a JSON value."""
     return {**move._asdict(), "op": str(move.op), "clusters": list(move.clusters)}
 

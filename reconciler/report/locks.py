@@ -13,7 +13,7 @@ from reconciler.dependencies.lock.format import (
     Resolution,
 )
 from reconciler.dependencies.solve.solution import Explanation
-from reconciler.dependencies.update.fleet import Decision, ScopeDecision
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.report.escape import terminal
@@ -24,7 +24,7 @@ from reconciler.report.text import problem_lines
 _MARKS = {LockOp.ADD: "+", LockOp.CHANGE: "~", LockOp.REMOVE: "-"}
 
 
-def lock_lines(decision: Decision, *, paint: Paint = plain) -> Iterator[str]:
+def lock_lines(decision: LockUpdate, *, paint: Paint = plain) -> Iterator[str]:
     """Yield the decision as text: a block per cluster, then what is wrong, then the sum."""
     for scope in decision.scopes:
         yield from map(terminal, _scope_lines(scope))
@@ -35,14 +35,14 @@ def lock_lines(decision: Decision, *, paint: Paint = plain) -> Iterator[str]:
     yield _sum(decision)
 
 
-def _is_explained(problem: Problem, decision: Decision) -> bool:
+def _is_explained(problem: Problem, decision: LockUpdate) -> bool:
     """Whether a problem is told with its cluster already."""
-    losers = {explanation.gives_way for scope in decision.scopes for explanation in scope.explanations}
+    losers = {explanation.preempted for scope in decision.scopes for explanation in scope.explanations}
     unmet = problem.reason in (Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE)
     return unmet or (problem.reason == Reason.OWNERSHIP_CONFLICT and problem.subject in losers)
 
 
-def _scope_lines(scope: ScopeDecision) -> Iterator[str]:
+def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
     before, after = scope.before, scope.after
     changes = {change.instance: change for change in scope.changes}
     packages = after.resolution.packages if after else ()
@@ -67,12 +67,12 @@ def _scope_lines(scope: ScopeDecision) -> Iterator[str]:
 
 
 def _outcome(explanation: Explanation) -> str:
-    if explanation.gives_way:
-        return f"{explanation.gives_way} gives way; what was locked for it stays, the others proceed"
+    if explanation.preempted:
+        return f"{explanation.preempted} gives way; what was locked for it stays, the others proceed"
     return "there is no answer; what was locked there stays"
 
 
-def _state(scope: ScopeDecision) -> str:
+def _state(scope: ClusterUpdate) -> str:
     if scope.after is None:
         return "no package is asked for any more"
     now = scope.after.lock.generation
@@ -99,7 +99,7 @@ def _version(text: str) -> str:
     return text.partition("@")[0]
 
 
-def _sum(decision: Decision) -> str:
+def _sum(decision: LockUpdate) -> str:
     changed = sum(scope.changed for scope in decision.scopes)
     pins = sum(len(scope.changes) for scope in decision.scopes)
     wrong = len(decision.problems)
@@ -108,12 +108,12 @@ def _sum(decision: Decision) -> str:
     return said + (f", {wrong} problem{'' if wrong == 1 else 's'}" if wrong else "")
 
 
-def lock_values(decision: Decision) -> list[dict[str, Any]]:
+def lock_values(decision: LockUpdate) -> list[dict[str, Any]]:
     """Return the decision as JSON values, one per cluster; `packages` are written as in the lock."""
     return [_scope_value(scope) for scope in decision.scopes]
 
 
-def _scope_value(scope: ScopeDecision) -> dict[str, Any]:
+def _scope_value(scope: ClusterUpdate) -> dict[str, Any]:
     after = scope.after
     resolution = after.resolution if after else Resolution()
     return {
@@ -147,5 +147,5 @@ def explanation_value(one: Explanation) -> Mapping[str, Any]:
         "places": [str(place) for place in one.places],
         "hints": list(one.hints),
         "minimal": one.minimal,
-        "givesWay": one.gives_way,
+        "givesWay": one.preempted,
     }

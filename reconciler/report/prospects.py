@@ -4,19 +4,19 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.dependencies.what_if import Prospect, Verdict
+from reconciler.dependencies.what_if import WhatIfOutcome, WhatIfResult
 from reconciler.report.escape import terminal
 from reconciler.report.locks import explanation_value
 
 _MEANINGS = {
-    Verdict.MOVES: "could move",
-    Verdict.STAYS: "could take it, but another version fits better",
-    Verdict.BLOCKED: "cannot move",
-    Verdict.UNAFFECTED: "does not have it",
+    WhatIfOutcome.MOVES: "could move",
+    WhatIfOutcome.STAYS: "could take it, but another version fits better",
+    WhatIfOutcome.BLOCKED: "cannot move",
+    WhatIfOutcome.UNAFFECTED: "does not have it",
 }
 
 
-def prospect_lines(candidate: Candidate, prospects: Iterable[Prospect]) -> Iterator[str]:
+def prospect_lines(candidate: Candidate, prospects: Iterable[WhatIfResult]) -> Iterator[str]:
     """Yield the prospects as text: a block for clusters that answer alike, with what moves or who blocks."""
     yield terminal(f"If {candidate.id} {candidate.version} were published:")
     for one in prospects:
@@ -28,7 +28,7 @@ def prospect_lines(candidate: Candidate, prospects: Iterable[Prospect]) -> Itera
             yield from (terminal(f"    {line}") for line in str(explanation).splitlines())
 
 
-def prospect_values(prospects: Iterable[Prospect]) -> list[dict[str, Any]]:
+def prospect_values(prospects: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
     """Return the prospects as JSON values."""
     return [
         {

@@ -3,20 +3,20 @@
 from collections.abc import Iterator, Mapping
 
 from reconciler.dependencies.lock.format import (
-    Awaits,
-    Locked,
+    ActivationBlocker,
+    ClusterLock,
     LockedPackage,
-    OwnedKind,
+    LockedRevision,
+    OwnershipEntry,
     Resolution,
-    Revision,
-    entries_of,
-    name_of,
+    ownership_entries,
+    package_name,
 )
 from reconciler.dependencies.lock.write import USER
-from reconciler.dependencies.update.fleet import ScopeDecision
+from reconciler.dependencies.update.fleet import ClusterUpdate
 
 
-def lifecycle_lines(scope: ScopeDecision) -> Iterator[str]:
+def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
     """Yield what changes for the revisions, owners and kinds of a cluster, and what waits for a person."""
     before, after = scope.before, scope.after
     if after is None:
@@ -31,7 +31,7 @@ def lifecycle_lines(scope: ScopeDecision) -> Iterator[str]:
         yield f"unused: {instance} stays, though nobody needs it; `lock --prune` removes it"
 
 
-def _revision_lines(before: Locked | None, after: Locked) -> Iterator[str]:
+def _revision_lines(before: ClusterLock | None, after: ClusterLock) -> Iterator[str]:
     known = _by_name(before)
     now = _by_name(after)
     for one in after.lock.revisions:
@@ -48,18 +48,18 @@ def _revision_lines(before: Locked | None, after: Locked) -> Iterator[str]:
             yield f"revision {gone.revision} of {gone.package}: {gone.name} removed, {why}"
 
 
-def _waiting(one: Revision) -> str:
+def _waiting(one: LockedRevision) -> str:
     match one.awaits:
-        case Awaits.PERSON:
+        case ActivationBlocker.PERSON:
             kind = f"{one.package.partition('/')[0]}Revision"
             return f"awaits activation: say desiredState: Active in a {kind} {one.name}"
-        case Awaits.PARENTS:
+        case ActivationBlocker.PARENTS:
             return "waits until one of those who need it is activated"
         case _:
             return "waits until what it brings is let go of"
 
 
-def _by_name(locked: Locked | None) -> Mapping[tuple[str, str], Revision]:
+def _by_name(locked: ClusterLock | None) -> Mapping[tuple[str, str], LockedRevision]:
     return {(one.package, one.name): one for one in (locked.lock.revisions if locked else ())}
 
 
@@ -78,7 +78,7 @@ def _owner(one: LockedPackage) -> str:
 
 def _kind_lines(before: Resolution, after: Resolution) -> Iterator[str]:
     """Yield which kinds change hands, and which lose who controls them."""
-    known, now = dict(entries_of(before)), dict(entries_of(after))
+    known, now = dict(ownership_entries(before)), dict(ownership_entries(after))
     for name, entry in now.items():
         old = known.get(name)
         if old is None or (old.package, bool(old.controller)) == (entry.package, bool(entry.controller)):
@@ -88,10 +88,10 @@ def _kind_lines(before: Resolution, after: Resolution) -> Iterator[str]:
         yield f"{name} goes: no revision has it any more"
 
 
-def _fate(old: OwnedKind, entry: OwnedKind) -> str:
+def _fate(old: OwnershipEntry, entry: OwnershipEntry) -> str:
     if not entry.controller:
         owners = f", owned by {', '.join(entry.owners)}" if entry.owners else ""
         return f"stays without a controller{owners}: its objects may be data"
     if old.package and old.package != entry.package:
-        return f"is taken over from {name_of(old.package)} by {name_of(entry.package)}"
+        return f"is taken over from {package_name(old.package)} by {package_name(entry.package)}"
     return f"is controlled by {entry.controller}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from reconciler.dependencies.update.changes import PinMove
+from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, worst
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
@@ -150,12 +150,12 @@ _CLUSTERS = 5
 """Clusters of one pin that are named; more of them are counted."""
 
 
-def move_text(move: PinMove) -> str:
+def move_text(move: VersionChange) -> str:
     """Return one pin that moves in a line: what, why, and in which clusters."""
     return f"{move.op} {move} ({clusters_text(move)})"
 
 
-def clusters_text(move: PinMove) -> str:
+def clusters_text(move: VersionChange) -> str:
     """Return the clusters where a pin moves; many of them are counted."""
     more = len(move.clusters) - _CLUSTERS
     return ", ".join(move.clusters[:_CLUSTERS]) + (f" and {more} more" if more > 0 else "")

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes, fleet_of, scopes_of
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, collect_cluster_inputs, fleet_clusters
 from reconciler.dependencies.catalog.index import read_index
-from reconciler.dependencies.catalog.published import Known, repository_names
-from reconciler.dependencies.emit import is_generated
+from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
+from reconciler.dependencies.emit import is_generated_by
 from reconciler.dependencies.lock.format import LockedPackage
-from reconciler.dependencies.lock.needed import VARIANT
+from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.lock.read import read_locks
-from reconciler.dependencies.update.cluster import PLAIN, Wishes
-from reconciler.dependencies.update.fleet import Decision, ScopeDecision, decide, standing
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, effective_locks, update_locks
 from reconciler.errors import Problem
 from reconciler.expand.conditions import VALID
 from reconciler.expand.owners import variant_key
@@ -38,12 +38,18 @@ class Closed:
 
     desired: Desired
     resolution: Resolution
-    decision: Decision = field(default_factory=Decision)
-    wanted: Decision = field(default_factory=Decision)
-    scopes: Scopes = field(default_factory=Scopes)
+    decision: LockUpdate = field(default_factory=LockUpdate)
+    wanted: LockUpdate = field(default_factory=LockUpdate)
+    scopes: FleetInputs = field(default_factory=FleetInputs)
 
 
-def close(inventory: Inventory, desired: Desired, known: Known, *, wishes: Wishes = PLAIN) -> Closed:
+def close(
+    inventory: Inventory,
+    desired: Desired,
+    known: DependencyInputs,
+    *,
+    wishes: ResolveOptions = DEFAULT_OPTIONS,
+) -> Closed:
     """Resolve every variant, and everything that their packages need, to a fixed point. Pure; order-free.
 
     A variant that people wrote, or a set made, wins over one that would be generated in its place.
@@ -65,7 +71,7 @@ def close(inventory: Inventory, desired: Desired, known: Known, *, wishes: Wishe
         return Closed(desired, resolution)
     decision = wanted = _decide(inventory, known, scopes, wishes)
     if inventory.reviewed is not None:
-        decision = standing(wanted, strict=inventory.policy.lock.strict)
+        decision = effective_locks(wanted, strict=inventory.policy.lock.strict)
     found = generate(inventory, desired, decision, roots)
     unmet = {**_unmet(decision, roots), **found.unmet}
     told = (problem for problem in decision.problems if not (unmet and _is_told_better(problem)))
@@ -77,18 +83,20 @@ def close(inventory: Inventory, desired: Desired, known: Known, *, wishes: Wishe
     return replace(closed, desired=desired, resolution=_without(resolution, unmet))
 
 
-def _scopes(inventory: Inventory, known: Known, roots: Roots) -> Scopes:
-    asked = {cluster: roots.asked(cluster) for cluster in {*roots.by_cluster, *roots.doubtful}}
-    index, fleet = read_index(inventory.index), fleet_of(inventory)
+def _scopes(inventory: Inventory, known: DependencyInputs, roots: Roots) -> FleetInputs:
+    asked = {cluster: roots.asked(cluster) for cluster in {*roots.by_cluster, *roots.incomplete}}
+    index, fleet = read_index(inventory.index), fleet_clusters(inventory)
     instance = inventory.policy.instance
-    written = (document for document in inventory.documents if not is_generated(document.value, instance))
-    return scopes_of(written, known.published.candidates, index, fleet, asked)
+    written = (document for document in inventory.documents if not is_generated_by(document.value, instance))
+    return collect_cluster_inputs(written, known.published.candidates, index, fleet, asked)
 
 
-def _decide(inventory: Inventory, known: Known, scopes: Scopes, wishes: Wishes) -> Decision:
+def _decide(
+    inventory: Inventory, known: DependencyInputs, scopes: FleetInputs, wishes: ResolveOptions
+) -> LockUpdate:
     views = inventory.repositories.values()
     names = repository_names(views)
-    decision = decide(
+    decision = update_locks(
         scopes,
         read_locks(known.locks),
         wishes=wishes,
@@ -109,7 +117,7 @@ def _generated_before(inventory: Inventory) -> bool:
 # What cannot be met
 
 
-def _unmet(decision: Decision, roots: Roots) -> dict[ObjectKey, tuple[Problem, ...]]:
+def _unmet(decision: LockUpdate, roots: Roots) -> dict[ObjectKey, tuple[Problem, ...]]:
     """Return the variants that must not get what they are pinned to, because their needs are not met there.
 
     That is what a cluster's lock does not hold at its revision, where a part of the cluster has no answer.
@@ -130,8 +138,8 @@ def _place(one: LockedPackage) -> tuple[str, RootKey]:
     return one.instance.name, RootKey(slot.namespace, "/".join(slot.path))
 
 
-def _problem(scope: ScopeDecision, key: RootKey, root: Root) -> Problem:
-    name = f"{VARIANT} {key.namespace}/{key.name}"
+def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
+    name = f"{VARIANT_KIND} {key.namespace}/{key.name}"
     mine = [one for one in scope.explanations if any(name in said for said in (*one.sentences, *one.paths))]
     several = mine or list(scope.explanations)
     sentences = dict.fromkeys(sentence for one in several for sentence in one.sentences)
@@ -139,22 +147,22 @@ def _problem(scope: ScopeDecision, key: RootKey, root: Root) -> Problem:
     circle = any(one.code == "E-CYCLE" for one in several)
     reason = Reason.DEPENDENCY_CYCLE if circle else Reason.DEPENDENCY_CONFLICT
     message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
-    return Problem(root.location, reason, message, "; ".join(hints), f"{VARIANT} {root.key}")
+    return Problem(root.location, reason, message, "; ".join(hints), f"{VARIANT_KIND} {root.key}")
 
 
 def _is_told_better(problem: Problem) -> bool:
     """Whether a variant of the problem's cluster is told what this says of its install."""
-    return problem.reason in _TOLD and problem.subject.startswith(f"{VARIANT} ")
+    return problem.reason in _TOLD and problem.subject.startswith(f"{VARIANT_KIND} ")
 
 
 # What follows from it
 
 
-def _leaving(inventory: Inventory, known: Known, closed: Closed, found: Generated) -> Leaving:
+def _leaving(inventory: Inventory, known: DependencyInputs, closed: Closed, found: Generated) -> Leaving:
     wanted = found.undecided | {variant.key for variant in found.variants}
-    doubtful = closed.scopes.doubtful if _is_sure(inventory) else frozenset({""})
+    doubtful = closed.scopes.incomplete if _is_sure(inventory) else frozenset({""})
     return find_leaving(
-        inventory, known.published, closed.resolution, closed.decision, wanted=wanted, doubtful=doubtful
+        inventory, known.published, closed.resolution, closed.decision, wanted=wanted, incomplete=doubtful
     )
 
 

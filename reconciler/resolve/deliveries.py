@@ -9,9 +9,9 @@ import orjson
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import Downstream, PackageVariantSpec
-from reconciler.dependencies.emit import FORMAT, Emission, emit_scope, is_generating
-from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, Locked, Resolution
-from reconciler.dependencies.model.cluster import World
+from reconciler.dependencies.emit import FORMAT_VERSION, GeneratedManifests, generate_manifests, has_generated
+from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, ClusterLock, Resolution
+from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
@@ -44,7 +44,7 @@ class Delivery:
     cluster: str
     resolved: ResolvedVariant
     files: Files = field(repr=False)
-    emission: Emission = field(repr=False)
+    emission: GeneratedManifests = field(repr=False)
     lock: Resolution = field(repr=False)
     complete: bool = True
 
@@ -141,7 +141,7 @@ class _Times:
         found = {one.source.location.path: one.source.time for one in inventory.documents}
         return cls(found, max((one.source.time for one in inventory.index), default=0))
 
-    def of(self, world: World) -> tuple[int, ...]:
+    def of(self, world: ClusterInputs) -> tuple[int, ...]:
         """Return the times of what one cluster's manifests are made from."""
         asking = {install.location.path for install in world.installs}
         return (self.index, *(self.by_path[path] for path in asking if path in self.by_path))
@@ -165,27 +165,27 @@ class _Found:
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, cluster: str, locked: Locked, world: World | None) -> None:
+    def add(self, cluster: str, locked: ClusterLock, world: ClusterInputs | None) -> None:
         """Find out what one cluster gets, and where that goes."""
         policy = self.inventory.policy
         place = find_place(cluster, self.views.get(cluster, ()), policy.delivery.path, policy.instance)
         if isinstance(place, Problem):
             self.problems.append(place)
         elif isinstance(place, str):
-            self.notes += [place] if place and is_generating(locked) else []
+            self.notes += [place] if place and has_generated(locked) else []
         elif world is None or not place.view.is_available:
             self._stall(cluster, place)
         else:
             self._make(_Site(place, cluster, self._is_sure(cluster)), locked, world)
 
-    def _make(self, site: _Site, locked: Locked, world: World) -> None:
+    def _make(self, site: _Site, locked: ClusterLock, world: ClusterInputs) -> None:
         """Make what a cluster gets, unless a record tells it already: then nothing is generated (D15)."""
         policy = self.inventory.policy
         owner, shared = owner_text(policy.instance, site.key), policy.delivery.shared_namespace
         digest = _lock_digest(locked, owner, shared, site)
         if self._is_held(site, locked, digest, world):
             return
-        emission = emit_scope(world, locked, owner=owner, shared_namespace=shared)
+        emission = generate_manifests(world, locked, owner=owner, shared_namespace=shared)
         self.problems += emission.problems
         self.notes += [str(warning) for warning in emission.warnings]
         if not emission.files:
@@ -200,17 +200,19 @@ class _Found:
         resolved = self._resolved(site, tree, inputs, world)
         self.items.append(Delivery(site.cluster, resolved, files, emission, locked.resolution, site.complete))
 
-    def _is_held(self, site: _Site, locked: Locked, digest: str, world: World) -> bool:
+    def _is_held(self, site: _Site, locked: ClusterLock, digest: str, world: ClusterInputs) -> bool:
         record = self.inventory.records.get(site.key)
         if record is None or not digest or record.inputs != digest:
             return False
         resolved = self._resolved(site, Oid(record.upstream_tree), digest, world)
         if resolved.settled is None:
             return False
-        self.items.append(Delivery(site.cluster, resolved, {}, Emission(), locked.resolution, site.complete))
+        self.items.append(
+            Delivery(site.cluster, resolved, {}, GeneratedManifests(), locked.resolution, site.complete)
+        )
         return True
 
-    def _resolved(self, site: _Site, tree: Oid, inputs: str, world: World) -> ResolvedVariant:
+    def _resolved(self, site: _Site, tree: Oid, inputs: str, world: ClusterInputs) -> ResolvedVariant:
         """Return a cluster's package as a variant whose upstream is made here."""
         inventory, view = self.inventory, site.place.view
         path = view.full_path(site.place.path)
@@ -236,7 +238,7 @@ class _Found:
 
     def _is_sure(self, cluster: str) -> bool:
         control = self.inventory.control
-        doubtful = {"", cluster} & self.closed.scopes.doubtful
+        doubtful = {"", cluster} & self.closed.scopes.incomplete
         return control.readable and not control.broken and not doubtful
 
 
@@ -282,14 +284,16 @@ def _kptfile(cluster: str, place: Place) -> File:
     return File.of(f"{emit(value)}\n".encode())
 
 
-def _lock_digest(locked: Locked, owner: str, shared_namespace: str, site: _Site) -> str:
+def _lock_digest(locked: ClusterLock, owner: str, shared_namespace: str, site: _Site) -> str:
     """Return the digest of all that is generated from, empty where the lock does not know its inputs."""
     lock = locked.lock
     if not lock.input_digest:
         return ""
     revisions = [revision.model_dump_json() for revision in lock.revisions]
     place = (str(site.place.view.key), site.place.path, site.complete)
-    return _digest(FORMAT, lock.input_digest, lock.resolution, *revisions, owner, shared_namespace, *place)
+    return _digest(
+        FORMAT_VERSION, lock.input_digest, lock.resolution, *revisions, owner, shared_namespace, *place
+    )
 
 
 def _digest(*facts: str | int) -> str:

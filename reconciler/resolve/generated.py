@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.catalog.published import repository_names
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
-from reconciler.dependencies.lock.needed import VARIANT, NeededPackage, Trail, needed_packages
-from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.lock.needed import VARIANT_KIND, NeededPackage, RequirementPath, needed_packages
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.downstreams import check_downstream
@@ -37,7 +37,7 @@ class Generated:
     undecided: frozenset[ObjectName] = frozenset()
 
 
-def generate(inventory: Inventory, desired: Desired, decision: Decision, roots: Roots) -> Generated:
+def generate(inventory: Inventory, desired: Desired, decision: LockUpdate, roots: Roots) -> Generated:
     """Return the variants that the packages of others need, as the locks of their clusters say.
 
     Each goes to the repository that it is in already, else to the first one, by name, of those that
@@ -116,7 +116,7 @@ class _Maker:
             source=first.source,
             paused=all(root.variant is not None and root.variant.paused for root in askers),
             times=first.variant.times if first.variant else (),
-            requested_by=tuple(_shown(needed.trails, known)),
+            requested_by=tuple(_shown(needed.paths, known)),
         )
 
     def upstream(self, package: LockedPackage, namespace: str) -> RepositoryView | None:
@@ -144,7 +144,7 @@ class _Maker:
     def refuse(self, askers: Iterable[Root], message: str, hint: str) -> None:
         for root in askers:
             if root.variant is not None:
-                subject = f"{VARIANT} {root.key}"
+                subject = f"{VARIANT_KIND} {root.key}"
                 problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, subject)
                 key = variant_key(root.key)
                 self.unmet[key] = (*self.unmet.get(key, ()), problem)
@@ -181,14 +181,14 @@ def _contested(
 ) -> tuple[str, str]:
     what = f"{needed.package.instance.name} {needed.package.version}"
     where = f"package {name} of repository {view.key.name}"
-    other = f"{VARIANT} {rival.key} ({rival.source.location})"
+    other = f"{VARIANT_KIND} {rival.key} ({rival.source.location})"
     message = (
         f"Dependencies cannot be met: {what} belongs in {where}, which {other} makes from something else"
     )
     return message, "Give one of the two another downstream package, or a revision that both can use."
 
 
-def _shown(trails: Iterable[Trail], known: Mapping[RootKey, Root]) -> Iterator[str]:
+def _shown(trails: Iterable[RequirementPath], known: Mapping[RootKey, Root]) -> Iterator[str]:
     """Yield who asks, each with the way from its variant: `default/web > app`."""
     several = sorted({tuple(_steps(trail, known)) for trail in trails})
     yield from (" > ".join(steps) for steps in several[:_SHOWN])
@@ -196,7 +196,7 @@ def _shown(trails: Iterable[Trail], known: Mapping[RootKey, Root]) -> Iterator[s
         yield f"{len(several) - _SHOWN} more"
 
 
-def _steps(trail: Trail, known: Mapping[RootKey, Root]) -> Iterator[str]:
+def _steps(trail: RequirementPath, known: Mapping[RootKey, Root]) -> Iterator[str]:
     root = known.get(_key(trail[0].instance))
     yield str(root.key) if root else trail[0].name
     yield from (step.instance.name.rpartition("//")[2] for step in trail[1:])

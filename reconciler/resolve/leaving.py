@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.dependencies.catalog.published import PackageTree, Published, repository_names
+from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects import package_id
-from reconciler.dependencies.lock.needed import VARIANT
+from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.model.packages import ApiNeed, Candidate, Need, PackageNeed
-from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageState, RepositoryView
 from reconciler.resolve.ownership import find_owner
@@ -25,12 +25,12 @@ class Leaving:
 
 def find_leaving(
     inventory: Inventory,
-    published: Published,
+    published: PublishedPackages,
     resolution: Resolution,
-    decision: Decision,
+    decision: LockUpdate,
     *,
     wanted: frozenset[ObjectName],
-    doubtful: frozenset[str],
+    incomplete: frozenset[str],
 ) -> Leaving:
     """Sort the generated variants that nothing needs according to the locks. Order-free.
 
@@ -43,9 +43,9 @@ def find_leaving(
         resolution: The variants that nobody generated.
         decision: What is locked.
         wanted: The generated variants that are needed, or of which nothing was decided.
-        doubtful: Clusters of which something is not known; "" means that it may be any.
+        incomplete: Clusters of which something is not known; "" means that it may be any.
     """
-    unsure = {scope.cluster for scope in decision.scopes if not scope.finished} | doubtful
+    unsure = {scope.cluster for scope in decision.scopes if not scope.finished} | incomplete
     search = _Search(inventory, published, dict(_unused(decision)))
     idle = {
         key: record
@@ -59,7 +59,7 @@ def find_leaving(
     return Leaving(frozenset(idle.keys() - held.keys()), held)
 
 
-def _unused(decision: Decision) -> Iterator[tuple[str, frozenset[str]]]:
+def _unused(decision: LockUpdate) -> Iterator[tuple[str, frozenset[str]]]:
     """Yield the packages that each lock keeps although nobody needs them."""
     for scope in decision.scopes:
         if scope.after is not None:
@@ -69,7 +69,7 @@ def _unused(decision: Decision) -> Iterator[tuple[str, frozenset[str]]]:
 @dataclass(slots=True)
 class _Search:
     inventory: Inventory
-    published: Published
+    published: PublishedPackages
     unused: Mapping[str, frozenset[str]]
 
     def view(self, record: PackageVariantRecord) -> RepositoryView | None:
@@ -112,7 +112,7 @@ class _Search:
                 if any(_meets(own, need, names) for need in needs):
                     found.add(key)
                     queue.append((cluster, own, asker))
-                    yield key, f"What {VARIANT} {asker} has on main needs it"
+                    yield key, f"What {VARIANT_KIND} {asker} has on main needs it"
 
     def standing(self, resolution: Resolution) -> Iterator[tuple[str, Candidate, ObjectName]]:
         """Yield the revisions that packages on main were made from, where nobody asks for them any more."""

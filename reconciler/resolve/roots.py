@@ -8,11 +8,11 @@ from typing import NamedTuple
 import orjson
 
 from reconciler.api.porch import PACKAGE_VARIANT
-from reconciler.dependencies.catalog.cluster_inputs import Asked
-from reconciler.dependencies.catalog.published import PackageTree, Published
-from reconciler.dependencies.lock.needed import VARIANT
+from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
+from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
+from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.model.installs import Install
-from reconciler.dependencies.model.packages import Candidate, Dialect, PackageNeed, Pairs, exact
+from reconciler.dependencies.model.packages import Candidate, Dialect, PackageNeed, Pairs, exact_range
 from reconciler.errors import Location
 from reconciler.expand.diff import diff_variants
 from reconciler.expand.variants import Desired, DesiredVariant
@@ -54,19 +54,21 @@ class Roots:
     """The roots of every cluster; of a doubtful one some are not known, so that nothing may go there."""
 
     by_cluster: Mapping[str, Mapping[RootKey, Root]] = field(default_factory=dict)
-    doubtful: frozenset[str] = frozenset()
+    incomplete: frozenset[str] = frozenset()
 
-    def asked(self, cluster: str) -> Asked:
+    def asked(self, cluster: str) -> VariantInstalls:
         """Return what the variants of a cluster ask for, in words that do not name the cluster."""
         roots = sorted(self.by_cluster.get(cluster, {}).items())
-        return Asked(
+        return VariantInstalls(
             tuple(_install(key, root) for key, root in roots),
             tuple(root.candidate for _, root in roots),
-            is_doubtful=cluster in self.doubtful,
+            is_incomplete=cluster in self.incomplete,
         )
 
 
-def find_roots(inventory: Inventory, desired: Desired, resolution: Resolution, published: Published) -> Roots:
+def find_roots(
+    inventory: Inventory, desired: Desired, resolution: Resolution, published: PublishedPackages
+) -> Roots:
     """Return the packages that variants bring into each cluster, as far as any revision says what it needs.
 
     A variant counts at the revision that it is pinned to. One that has no pin now, and one that is
@@ -79,7 +81,7 @@ def find_roots(inventory: Inventory, desired: Desired, resolution: Resolution, p
     for root in found:
         by_cluster.setdefault(root.view.cluster, []).append(root)
     named = {cluster: dict(_named(roots)) for cluster, roots in by_cluster.items()}
-    return Roots(named, frozenset(search.doubtful))
+    return Roots(named, frozenset(search.incomplete))
 
 
 def _still_there(
@@ -99,9 +101,9 @@ def _still_there(
 @dataclass(slots=True)
 class _Search:
     inventory: Inventory
-    published: Published
+    published: PublishedPackages
     speaking: frozenset[PackageKey]
-    doubtful: set[str] = field(default_factory=set)
+    incomplete: set[str] = field(default_factory=set)
 
     def resolved(self, resolution: Resolution) -> Iterator[Root]:
         for one in resolution.variants:
@@ -117,7 +119,7 @@ class _Search:
             upstream = record.spec.get("upstream") or {}
             source = self.inventory.repositories.get(ObjectName(record.namespace, upstream.get("repo") or ""))
             if view is None or source is None or not source.is_available:
-                self.doubtful.add(view.cluster if view else "")
+                self.incomplete.add(view.cluster if view else "")
                 continue
             package = PackageKey(source.url, source.full_path(upstream.get("package") or ""))
             candidate = self.candidate(view, package, Oid(record.upstream_tree))
@@ -129,7 +131,7 @@ class _Search:
         """Return what a revision needs; None if its package says nothing, or, in doubt, nobody knows."""
         found = self.published.revisions.get(PackageTree(package, tree))
         if found is None and package in self.speaking:
-            self.doubtful.add(view.cluster)
+            self.incomplete.add(view.cluster)
         return found
 
 
@@ -153,8 +155,8 @@ def _install(key: RootKey, root: Root) -> Install:
         key.namespace,
         key.name,
         Dialect.KPT,
-        PackageNeed(candidate.id, exact(Dialect.KPT, candidate.version.text)),
-        kind=VARIANT,
+        PackageNeed(candidate.id, exact_range(Dialect.KPT, candidate.version.text)),
+        kind=VARIANT_KIND,
         api_version=PACKAGE_VARIANT,
         inherit=_inherited(root.variant),
         location=root.location,

@@ -18,10 +18,16 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from reconciler.cli.main import COLLECT
-from reconciler.dependencies.lock.format import lock_of
-from reconciler.dependencies.lock.read import choices_of, pins_of
-from reconciler.dependencies.lock.write import resolution_of
-from reconciler.dependencies.model.cluster import Catalogue, Choices, Pin, World, catalogue
+from reconciler.dependencies.lock.format import next_lock
+from reconciler.dependencies.lock.read import locked_choices, locked_pins
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.model.cluster import (
+    Catalogue,
+    ClusterInputs,
+    Pin,
+    ResolverSettings,
+    build_catalogue,
+)
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -33,12 +39,12 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.solve.build_problem import pose
-from reconciler.dependencies.solve.problem import Answer, OutOfSteps
+from reconciler.dependencies.solve.build_problem import build_problem
+from reconciler.dependencies.solve.problem import Assignment, BudgetExceeded
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.solve.sat.formula import encode
-from reconciler.dependencies.solve.sat.solver import Oracle
-from reconciler.dependencies.update.memo import Memo, outdated, resolve_fleet
+from reconciler.dependencies.solve.sat.solver import SatSolver
+from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters, resolve_fleet
 from reconciler.dependencies.versions import parse_strict
 
 Wish = tuple[str, str]
@@ -73,9 +79,9 @@ def need(name: str, text: str) -> PackageNeed:
     return PackageNeed(PackageId(Ecosystem.CARVEL, name), version_range(Dialect.CARVEL, text))
 
 
-def world(known: Catalogue, wishes: list[Wish], pins: tuple[Pin, ...] = ()) -> World:
+def world(known: Catalogue, wishes: list[Wish], pins: tuple[Pin, ...] = ()) -> ClusterInputs:
     installs = tuple(Install("x", name, Dialect.CARVEL, need(name, text)) for name, text in wishes)
-    return World(installs, known, pins=pins, choices=Choices(allow_downgrade=True))
+    return ClusterInputs(installs, known, pins=pins, choices=ResolverSettings(allow_downgrade=True))
 
 
 def correlated(packages: int = 200, versions: int = 20, needs: int = 5, window: int = 3) -> Catalogue:
@@ -88,20 +94,20 @@ def correlated(packages: int = 200, versions: int = 20, needs: int = 5, window: 
             low, high = max(1, version - window), min(versions, version + window)
             wishes = [(f"p{other}", f">={low}.0.0 <={high}.0.0") for other in others]
             found.append(candidate(f"p{number}", version, wishes))
-    return catalogue(found)
+    return build_catalogue(found)
 
 
-def pigeonhole(pigeons: int, holes: int) -> World:
+def pigeonhole(pigeons: int, holes: int) -> ClusterInputs:
     """Return a world without an answer: more packages than kinds that they could own alone."""
     found = [
         candidate(f"g{pigeon}", hole, [], (Gvk("example.org", "v1", f"Hole{hole}"),))
         for pigeon in range(pigeons)
         for hole in range(1, holes + 1)
     ]
-    return world(catalogue(found), [(f"g{pigeon}", "") for pigeon in range(pigeons)])
+    return world(build_catalogue(found), [(f"g{pigeon}", "") for pigeon in range(pigeons)])
 
 
-def orphaned_cycle() -> World:
+def orphaned_cycle() -> ClusterInputs:
     rows = [
         ("a", 1, []),
         ("a", 2, [("b", "1.0.0")]),
@@ -110,23 +116,23 @@ def orphaned_cycle() -> World:
         ("c", 1, [("b", "2.0.0")]),
         ("c", 2, [("a", "1.0.0"), ("b", "1.0.0")]),
     ]
-    return world(catalogue(candidate(*row) for row in rows), [("a", "")])
+    return world(build_catalogue(candidate(*row) for row in rows), [("a", "")])
 
 
-def one_conflict(independent: int = 50) -> World:
+def one_conflict(independent: int = 50) -> ClusterInputs:
     found = [candidate(f"i{n}", version, []) for n in range(independent) for version in range(1, 21)]
     for version in range(1, 21):
         found.append(candidate("x", version, [("z", "<=10.0.0")]))
         found.append(candidate("y", version, [("z", ">=11.0.0")]))
         found.append(candidate("z", version, []))
-    return world(catalogue(found), [(f"i{n}", "") for n in range(independent)] + [("x", ""), ("y", "")])
+    return world(build_catalogue(found), [(f"i{n}", "") for n in range(independent)] + [("x", ""), ("y", "")])
 
 
-def decide(asked: World) -> tuple[float, bool]:
-    question = pose(asked).question
+def decide(asked: ClusterInputs) -> tuple[float, bool]:
+    question = build_problem(asked).question
 
     def run() -> bool:
-        with Oracle(encode(question), question.budget) as oracle:
+        with SatSolver(encode(question), question.budget) as oracle:
             return oracle.ask()
 
     seconds, verdict = timed(run)
@@ -148,22 +154,22 @@ def hard_rows(known: Catalogue) -> Iterator[Row]:
 
 def canonical_row(known: Catalogue) -> Row:
     asked = world(known, [(f"p{n}", "") for n in range(10)])
-    seconds, answer = timed(lambda: solve(pose(asked).question))
-    assert isinstance(answer, Answer)
+    seconds, answer = timed(lambda: solve(build_problem(asked).question))
+    assert isinstance(answer, Assignment)
     return Row("canonical 200 x 20 x 5", seconds, 1.5, f"{len(answer.chosen)} pins")
 
 
 def bump_row(known: Catalogue) -> Row:
     """Bump one root of a locked cluster, and compare the changed pins with the proven least."""
-    before = pose(world(known, [(f"p{n}", "<=12.0.0") for n in range(10)])).question
+    before = build_problem(world(known, [(f"p{n}", "<=12.0.0") for n in range(10)])).question
     held = solve(before)
-    assert isinstance(held, Answer)
+    assert isinstance(held, Assignment)
     pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
     wishes = [("p0", ">=16.0.0"), *((f"p{n}", "") for n in range(1, 10))]
-    question = pose(world(known, wishes, pins)).question
+    question = build_problem(world(known, wishes, pins)).question
     seconds, answer = timed(lambda: solve(question))
-    assert isinstance(answer, Answer)
-    assert not isinstance(answer, OutOfSteps)
+    assert isinstance(answer, Assignment)
+    assert not isinstance(answer, BudgetExceeded)
     old = {pin.instance: pin.candidate.version.text for pin in pins}
     now = {i: question.nodes[i].candidates[place].version.text for i, place in answer.chosen.items()}
     changed = sum(1 for i in old if i in now and now[i] != old[i])
@@ -191,7 +197,7 @@ def fewest(question: object) -> int:
         return int(solver.cost)
 
 
-def fleet(clusters: int, classes: int, packages: int) -> list[World]:
+def fleet(clusters: int, classes: int, packages: int) -> list[ClusterInputs]:
     """Return clusters of some classes: each class asks for other ranges of the same fifty packages."""
     random = Random(2)
     names = [f"p{n}" for n in range(packages)]
@@ -201,7 +207,7 @@ def fleet(clusters: int, classes: int, packages: int) -> list[World]:
             others = random.sample(names[number + 1 :], min(3, packages - number - 1))
             wishes = [(other, f">={max(1, version - 4)}.0.0") for other in others]
             found.append(candidate(name, version, wishes))
-    known = catalogue(found)
+    known = build_catalogue(found)
     worlds = []
     for cluster in range(clusters):
         top = 1 + cluster % classes
@@ -216,21 +222,21 @@ def fleet_rows(clusters: int, classes: int, packages: int) -> Iterator[Row]:
     assert isinstance(solutions, dict)
     assert all(len(solution.resolved) == packages for solution in solutions.values())
     yield Row(f"{clusters} clusters x {packages}, {classes} classes, from nothing", seconds, 5.0)
-    memo = Memo()
-    bodies = {id(s): resolution_of(w, s) for w, s in zip(worlds, solutions.values(), strict=True)}
-    shared = {body.digest: (pins_of(body), choices_of(body)) for body in bodies.values()}
+    memo = SolutionCache()
+    bodies = {id(s): lock_solution(w, s) for w, s in zip(worlds, solutions.values(), strict=True)}
+    shared = {body.digest: (locked_pins(body), locked_choices(body)) for body in bodies.values()}
     locks = {}
     relocked = []
     for each in worlds:
         body = bodies[id(solutions[each.cluster])]
         pins, chosen = shared[body.digest]
-        lock = lock_of(each.cluster, input_digest=memo.digest(each), resolution=body)
+        lock = next_lock(each.cluster, input_digest=memo.digest(each), resolution=body)
         locks[each.cluster] = lock
         relocked.append(
             replace(each, pins=pins, chosen=chosen, installs=tuple(replace(i) for i in each.installs))
         )
     assert len(shared) == classes
-    seconds, late = timed(lambda: outdated(relocked, locks))
+    seconds, late = timed(lambda: outdated_clusters(relocked, locks))
     assert late == ()
     yield Row("re-checked against the lock", seconds, 0.5, f"{len(shared)} resolutions")
     again = resolve_fleet(relocked[:classes])

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.model.cluster import Choices, Instance, Pin, Slot, SlotKind, World, catalogue
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    InstallSlot,
+    Instance,
+    Pin,
+    ResolverSettings,
+    SlotKind,
+    build_catalogue,
+)
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -20,7 +28,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.versions import parse_strict
 from tests.support.conformance import parameters, root
@@ -39,7 +47,7 @@ class Translated:
         self.index = index
         self.allows = allows
         self.texts: dict[tuple[str, str], str] = {}
-        self.known = catalogue(self.candidates())
+        self.known = build_catalogue(self.candidates())
 
     def need(self, name: str, constraint: Any) -> PackageNeed:
         key = (name, json.dumps(constraint))
@@ -70,14 +78,14 @@ class Translated:
             n: [v for v, _ in versions].index(locked[n]) for n, versions in self.index.items() if n in locked
         }
         held = tuple(
-            Pin(Instance(PackageId(Ecosystem.XPKG, n), Slot(SlotKind.CLUSTER)), c)
+            Pin(Instance(PackageId(Ecosystem.XPKG, n), InstallSlot(SlotKind.CLUSTER)), c)
             for n, rank in ranks.items()
             for c in [known.candidates(PackageId(Ecosystem.XPKG, n))[rank]]
         )
         forbidden = frozenset() if circles else frozenset({Ecosystem.XPKG})
-        choices = Choices(allow_downgrade=True, forbid_cycles=forbidden)
-        world = World(tuple(installs), known, pins=held, choices=choices)
-        solution = resolve(world)
+        choices = ResolverSettings(allow_downgrade=True, forbid_cycles=forbidden)
+        world = ClusterInputs(tuple(installs), known, pins=held, choices=choices)
+        solution = resolve_cluster(world)
         assert verify(world, solution) == ()
         if solution.explanations:
             assert all(explanation.sentences for explanation in solution.explanations)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.catalog.published import Published
+from reconciler.dependencies.catalog.published import PublishedPackages
 from reconciler.expand import expand
 from reconciler.read.dependencies import read_dependencies
 from reconciler.resolve import close
@@ -230,7 +230,7 @@ def test_the_order_of_maps_and_lists_does_not_matter(contested: World) -> None:
         repositories=dict(reversed(inventory.repositories.items())),
     )
     published = known.published
-    backwards = Published(
+    backwards = PublishedPackages(
         published.candidates[::-1], dict(reversed(published.revisions.items())), published.warnings
     )
 

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from reconciler.dependencies.lock.format import record_bytes
-from reconciler.dependencies.lock.read import choices_of, pins_of
-from reconciler.dependencies.lock.write import resolution_of
-from reconciler.dependencies.model.cluster import Pin, catalogue
-from reconciler.dependencies.solve.build_problem import pose
-from reconciler.dependencies.solve.problem import Answer, Unsatisfiable, restrict
-from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.lock.read import locked_choices, locked_pins
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.model.cluster import Pin, build_catalogue
+from reconciler.dependencies.solve.build_problem import build_problem
+from reconciler.dependencies.solve.problem import Assignment, Unsatisfiable, restrict
+from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.update.memo import input_digest
@@ -27,14 +27,14 @@ SEEDS = 250
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_answer_is_the_one_that_trying_everything_singles_out(chunk: int) -> None:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        question = pose(small_world(seed)[0]).question
+        question = build_problem(small_world(seed)[0]).question
         expected = canonical(question)
         found = solve(question)
 
         if expected is None:
             assert isinstance(found, Unsatisfiable), seed
         else:
-            assert isinstance(found, Answer), seed
+            assert isinstance(found, Assignment), seed
             assert (found.chosen, found.met, found.skipped) == (
                 expected.chosen,
                 expected.met,
@@ -46,17 +46,17 @@ def test_what_is_shared_bound_or_asked_for_by_interface_is_decided_like_trying_e
     ways: Counter[str] = Counter()
     for seed in range(400):
         world = shared_world(seed)
-        question = pose(world).question
+        question = build_problem(world).question
         expected, found = canonical(question), solve(question)
 
         if expected is None:
             assert isinstance(found, Unsatisfiable), seed
-            facts = frozenset(found.facts)
+            facts = frozenset(found.causes)
             assert not answers(restrict(question, facts)), seed
             assert all(answers(restrict(question, facts - {fact})) for fact in facts), seed
         else:
             assert found == expected, seed
-            assert resolve(world).explanations == (), seed
+            assert resolve_cluster(world).explanations == (), seed
             ways.update(way.via for way in found.met.values())
     assert set(ways) >= {"binding", "installed", "global", "planned", "default", "candidate"}
 
@@ -64,10 +64,10 @@ def test_what_is_shared_bound_or_asked_for_by_interface_is_decided_like_trying_e
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_an_explanation_contradicts_itself_and_no_fact_of_it_is_idle(chunk: int) -> None:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        question = pose(small_world(seed)[0]).question
+        question = build_problem(small_world(seed)[0]).question
         found = solve(question)
         if isinstance(found, Unsatisfiable):
-            facts = frozenset(found.facts)
+            facts = frozenset(found.causes)
             assert found.minimal, seed
             assert not answers(restrict(question, facts)), seed
             assert all(answers(restrict(question, facts - {fact})) for fact in facts), seed
@@ -77,7 +77,7 @@ def test_the_verifier_accepts_every_answer_and_no_damaged_one() -> None:
     damaged = 0
     for seed in range(400):
         world = small_world(seed)[0]
-        solution = resolve(world)
+        solution = resolve_cluster(world)
         assert verify(world, solution) == (), seed
         for instance, one in solution.resolved.items():
             without = {i: other for i, other in solution.resolved.items() if i != instance}
@@ -94,11 +94,11 @@ def test_what_was_locked_is_decided_again_and_no_byte_of_the_lock_moves() -> Non
     compared = 0
     for seed in range(500):
         world = replace(small_world(seed)[0], pins=(), chosen=())
-        solution = resolve(world)
+        solution = resolve_cluster(world)
         if not solution.explanations:
-            body = resolution_of(world, solution)
-            again = replace(world, pins=pins_of(body), chosen=choices_of(body))
-            assert record_bytes(resolution_of(again, resolve(again))) == record_bytes(body), seed
+            body = lock_solution(world, solution)
+            again = replace(world, pins=locked_pins(body), chosen=locked_choices(body))
+            assert record_bytes(lock_solution(again, resolve_cluster(again))) == record_bytes(body), seed
             assert input_digest(again) == input_digest(world), seed
             compared += 1
     assert compared > 200
@@ -109,7 +109,7 @@ def test_the_worlds_exercise_every_rule_and_both_verdicts() -> None:
     unsatisfiable: Counter[str] = Counter()
     for seed in range(CHUNKS * SEEDS):
         world, rules = small_world(seed)
-        verdict = satisfiable if answers(pose(world).question) else unsatisfiable
+        verdict = satisfiable if answers(build_problem(world).question) else unsatisfiable
         verdict.update(["all", *rules])
 
     assert 0.3 <= unsatisfiable["all"] / (CHUNKS * SEEDS) <= 0.7
@@ -119,16 +119,16 @@ def test_the_worlds_exercise_every_rule_and_both_verdicts() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_bump_changes_as_few_pins_as_a_maxsat_solver_proves_possible(seed: int) -> None:
     known = bench.correlated(packages=40, versions=8, needs=3, window=1 + seed % 2)
-    before = pose(bench.world(known, [(f"p{n}", "<=4.0.0") for n in range(5)])).question
+    before = build_problem(bench.world(known, [(f"p{n}", "<=4.0.0") for n in range(5)])).question
     held = solve(before)
-    assert isinstance(held, Answer)
+    assert isinstance(held, Assignment)
     pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
     wishes = [(f"p{seed}", f">={5 + seed % 3}.0.0"), *((f"p{n}", "") for n in range(5) if n != seed)]
-    question = pose(bench.world(known, wishes, pins)).question
+    question = build_problem(bench.world(known, wishes, pins)).question
 
     answer = solve(question)
 
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, Assignment)
     changed = sum(
         node.locked is not None and answer.chosen.get(instance, node.locked) != node.locked
         for instance, node in question.nodes.items()
@@ -144,10 +144,10 @@ def test_the_order_of_the_input_does_not_matter() -> None:
         random.shuffle(candidates)
         shuffled = replace(
             world,
-            catalogue=catalogue(candidates),
+            catalogue=build_catalogue(candidates),
             installs=tuple(random.sample(world.installs, len(world.installs))),
             pins=tuple(random.sample(world.pins, len(world.pins))),
             chosen=tuple(random.sample(world.chosen, len(world.chosen))),
         )
 
-        assert solve(pose(shuffled).question) == solve(pose(world).question), seed
+        assert solve(build_problem(shuffled).question) == solve(build_problem(world).question), seed

@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from reconciler.dependencies.lock.format import Locked, Revision, entries_of
-from reconciler.dependencies.model.installs import RevisionPolicy, RevisionWish
-from reconciler.dependencies.model.packages import UNSAID, Actions
-from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.lock.format import ClusterLock, LockedRevision, ownership_entries
+from reconciler.dependencies.model.installs import ActivationRequest, RevisionPolicy
+from reconciler.dependencies.model.packages import DEFAULT_ACTIONS, Actions
+from reconciler.dependencies.update.fleet import LockUpdate
 from tests.support.package_life import NOTHING, Life
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
@@ -23,16 +23,16 @@ KINDS = st.frozensets(st.sampled_from(["Bucket", "Queue", "Topic"]), max_size=2)
 LIMIT = st.sampled_from([0, 1, 3])
 KEEPS = Actions(uninstall=False)
 PUBLISHED = (
-    ("a", 1, "Bucket", "", UNSAID),
-    ("a", 2, "Bucket Queue", "d", UNSAID),
-    ("a", 3, "Bucket", "d", UNSAID),
-    ("b", 1, "Topic", "", UNSAID),
-    ("b", 2, "Queue Topic", "", UNSAID),
-    ("b", 3, "Queue", "", UNSAID),
+    ("a", 1, "Bucket", "", DEFAULT_ACTIONS),
+    ("a", 2, "Bucket Queue", "d", DEFAULT_ACTIONS),
+    ("a", 3, "Bucket", "d", DEFAULT_ACTIONS),
+    ("b", 1, "Topic", "", DEFAULT_ACTIONS),
+    ("b", 2, "Queue Topic", "", DEFAULT_ACTIONS),
+    ("b", 3, "Queue", "", DEFAULT_ACTIONS),
     ("c", 1, "", "d", KEEPS),
     ("c", 2, "Topic", "d", KEEPS),
-    ("d", 1, "", "", UNSAID),
-    ("d", 2, "Stack", "", UNSAID),
+    ("d", 1, "", "", DEFAULT_ACTIONS),
+    ("d", 2, "Stack", "", DEFAULT_ACTIONS),
 )
 """Who brings what and needs whom: `Queue` and `Topic` move between packages from version to version."""
 
@@ -56,14 +56,18 @@ class Packages(RuleBasedStateMachine):
         assert decision.files == killed.files
         after = self.life.locked
         check_lock(after)
-        gone = {entry.package for _, entry in entries_of(before.resolution)} if more.get("prune") else set()
+        gone = (
+            {entry.package for _, entry in ownership_entries(before.resolution)}
+            if more.get("prune")
+            else set()
+        )
         there = {str(one.instance) for one in after.resolution.packages}
         check_step(before, after, self.consents | (gone - there))
         self.check_users(before, after, decision)
         if not more:
             assert self.life.decide().files == self.life.files
 
-    def check_users(self, before: Locked, after: Locked, decision: Decision) -> None:
+    def check_users(self, before: ClusterLock, after: ClusterLock, decision: LockUpdate) -> None:
         """What runs and is asked for still runs, unless a person stopped it; who lost is told so."""
         runs = {one.package for one in after.lock.revisions if one.is_active}
         for one in before.lock.revisions:
@@ -88,7 +92,9 @@ class Packages(RuleBasedStateMachine):
     ) -> None:
         if (name, version) not in self.life.published:
             below = frozenset(one for one in needs if one > name)  # no circles
-            self.life.publish(name, version, kinds, below, UNSAID if managed else Actions(uninstall=False))
+            self.life.publish(
+                name, version, kinds, below, DEFAULT_ACTIONS if managed else Actions(uninstall=False)
+            )
             self.step()
 
     @precondition(lambda self: len(self.life.published) > 2)
@@ -116,7 +122,7 @@ class Packages(RuleBasedStateMachine):
         self.life.ask(name, int(one.image.rpartition(":v")[2][0]), self.life.installs[name].revisions)
         self.step()
 
-    def old_revisions(self) -> list[Revision]:
+    def old_revisions(self) -> list[LockedRevision]:
         return [
             one
             for one in self.life.locked.lock.revisions
@@ -149,7 +155,7 @@ class Packages(RuleBasedStateMachine):
     def say_what_runs(self, data: st.DataObject, *, active: bool) -> None:
         one = data.draw(st.sampled_from(self.life.locked.lock.revisions))
         name = one.package.rpartition("/")[2]
-        self.life.wishes[one.name] = RevisionWish("ProviderRevision", one.name, active)
+        self.life.wishes[one.name] = ActivationRequest("ProviderRevision", one.name, active)
         self.stopped |= {name} if not active else set()
         self.step()
 
@@ -183,7 +189,7 @@ class Packages(RuleBasedStateMachine):
         check_lock(self.life.locked)
 
 
-def check_lock(locked: Locked) -> None:
+def check_lock(locked: ClusterLock) -> None:
     """Assert what must hold of any lock."""
     revisions = locked.lock.revisions
     active = {one.name for one in revisions if one.is_active}
@@ -195,13 +201,13 @@ def check_lock(locked: Locked) -> None:
     there = {str(one.instance) for one in locked.resolution.packages}
     needed = {name for one in revisions if one.is_active for name in one.needs}
     assert needed <= there, "what runs lacks what it needs"
-    for name, entry in entries_of(locked.resolution):
+    for name, entry in ownership_entries(locked.resolution):
         assert not entry.controller or entry.controller in active, (name, entry)
         assert not entry.controller or entry.controller in entry.owners, (name, entry)
         assert set(entry.owners) <= names, (name, entry)
 
 
-def check_step(before: Locked, after: Locked, consents: set[str]) -> None:
+def check_step(before: ClusterLock, after: ClusterLock, consents: set[str]) -> None:
     """Assert what must hold from one lock to the next."""
     assert after.lock in (before.lock, NOTHING.lock) or after.lock.generation == before.lock.generation + 1
     numbers: dict[str, int] = {}
@@ -213,8 +219,8 @@ def check_step(before: Locked, after: Locked, consents: set[str]) -> None:
         old = known.get(one.name)
         if old is None or (one.is_active and old.revision != one.revision):
             assert one.revision > numbers.get(one.package, 0), one
-    now = dict(entries_of(after.resolution))
-    for name, entry in entries_of(before.resolution):
+    now = dict(ownership_entries(after.resolution))
+    for name, entry in ownership_entries(before.resolution):
         owners = now[name].owners if name in now else ()
         assert set(entry.owners) & kept <= set(owners), "an owner shrank while its revision is retained"
         stood = entry.controller or entry.retained

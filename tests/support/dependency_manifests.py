@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from reconciler.dependencies.dialects import read_bundle, read_kpt, read_manifest, read_meta
-from reconciler.dependencies.dialects.reading import Reading
-from reconciler.dependencies.model.cluster import Choices, Installed, Presence, World, catalogue
+from reconciler.dependencies.dialects.reading import ParsedManifest
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    ClusterState,
+    ObservedInstallation,
+    ResolverSettings,
+    build_catalogue,
+)
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Platform
-from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.solution import Solution
-from reconciler.dependencies.versions import Policy, parse_loose
+from reconciler.dependencies.versions import VersionPolicy, parse_loose
 from reconciler.errors import Location
 from reconciler.inventory import Source
 
@@ -46,11 +52,11 @@ class Marks:
         return None
 
 
-def world_of(text: str, **changes: Any) -> World:
+def world_of(text: str, **changes: Any) -> ClusterInputs:
     """Return the world that a text of several documents describes; `kind: Cluster` tells what is there."""
     installs: list[Install] = []
     candidates: list[Candidate] = []
-    presence, choices = Presence(), Choices()
+    presence, choices = ClusterState(), ResolverSettings()
     plain = textwrap.dedent(text)
     documents = yaml.safe_load_all(plain)
     for node, document in zip(yaml.compose_all(plain, Loader=yaml.SafeLoader), documents, strict=True):
@@ -63,10 +69,10 @@ def world_of(text: str, **changes: Any) -> World:
         installs += reading.installs
         candidates += reading.candidates
     fields: dict[str, Any] = {"presence": presence, "choices": choices, **changes}
-    return World(tuple(installs), catalogue(candidates), **fields)
+    return ClusterInputs(tuple(installs), build_catalogue(candidates), **fields)
 
 
-def read(document: Mapping[str, Any], source: Source) -> Reading:
+def read(document: Mapping[str, Any], source: Source) -> ParsedManifest:
     """Read one document: a user's manifest, or a candidate as the index would hand it over."""
     notes = (document.get("metadata") or {}).get("annotations") or {}
     if "kpt" in notes:
@@ -88,8 +94,8 @@ def gvk(text: str) -> Gvk:
     return Gvk(group, version, kind)
 
 
-def _presence(document: Mapping[str, Any]) -> Presence:
-    return Presence(
+def _presence(document: Mapping[str, Any]) -> ClusterState:
+    return ClusterState(
         apis=frozenset(gvk(one) for one in document.get("apis") or ()),
         owners=tuple(
             (gvk(one).group_kind, _id(owner)) for one, owner in (document.get("owners") or {}).items()
@@ -102,11 +108,11 @@ def _presence(document: Mapping[str, Any]) -> Presence:
     )
 
 
-def _installed(one: Mapping[str, Any]) -> Installed:
+def _installed(one: Mapping[str, Any]) -> ObservedInstallation:
     interfaces = tuple(
         Interface(name, parse_loose(str(version))) for name, version in (one.get("provides") or {}).items()
     )
-    return Installed(
+    return ObservedInstallation(
         one.get("namespace", ""),
         one["name"],
         _id(one["package"]),
@@ -121,13 +127,13 @@ def _id(text: str) -> PackageId:
     return PackageId(Ecosystem(ecosystem), name)
 
 
-def _choices(said: Mapping[str, Any]) -> Choices:
-    return Choices(
+def _choices(said: Mapping[str, Any]) -> ResolverSettings:
+    return ResolverSettings(
         allow_downgrade=said.get("allowDowngrade", False),
         discovery=said.get("discovery", False),
         defaults=tuple((name, _id(text)) for name, text in (said.get("defaults") or {}).items()),
         shared_namespace=said.get("sharedNamespace", ""),
-        policies=tuple((Ecosystem(e), Policy(p)) for e, p in (said.get("policies") or {}).items()),
+        policies=tuple((Ecosystem(e), VersionPolicy(p)) for e, p in (said.get("policies") or {}).items()),
     )
 
 
@@ -146,7 +152,7 @@ def told(solution: Solution) -> str:
 
 def resolved(text: str, **changes: Any) -> str:
     """Resolve a text and tell the solution."""
-    return told(resolve(world_of(text, **changes)))
+    return told(resolve_cluster(world_of(text, **changes)))
 
 
 def package(name: str, version: str, *lines: str) -> str:

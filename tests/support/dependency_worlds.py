@@ -3,16 +3,16 @@
 from random import Random
 
 from reconciler.dependencies.model.cluster import (
-    Choices,
-    Installed,
+    ClusterInputs,
+    ClusterState,
+    InstallSlot,
     Instance,
     LockedChoice,
+    ObservedInstallation,
     Pin,
-    Presence,
-    Slot,
+    ResolverSettings,
     SlotKind,
-    World,
-    catalogue,
+    build_catalogue,
 )
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
@@ -49,7 +49,7 @@ RULES = (
 )
 
 
-def small_world(seed: int) -> tuple[World, frozenset[str]]:
+def small_world(seed: int) -> tuple[ClusterInputs, frozenset[str]]:
     """Return a world and the rules that occur in it. The same seed gives the same world."""
     random = Random(seed)
     rules = frozenset(rule for rule in RULES if random.random() < 0.35)
@@ -116,7 +116,7 @@ class _Maker:
     def install(self, namespace: str, name: str) -> Install:
         return Install(namespace, f"my-{name}", self.dialect, self.need(name), kind="Install")
 
-    def world(self) -> World:
+    def world(self) -> ClusterInputs:
         random = self.random
         candidates = [
             self.candidate(name, major) for name in self.names for major in range(1, random.randint(1, 3) + 1)
@@ -124,11 +124,11 @@ class _Maker:
         spaces = ("x", "y") if "installationType" in self.rules else ("x",)
         roots = {self.names[0], random.choice(self.names)}
         installs = tuple(self.install(random.choice(spaces), name) for name in sorted(roots))
-        known = catalogue(candidates)
-        return World(
+        known = build_catalogue(candidates)
+        return ClusterInputs(
             installs,
             known,
-            presence=Presence(
+            presence=ClusterState(
                 apis=frozenset({self.gvk()})
                 if "api" in self.rules and random.random() < 0.3
                 else frozenset(),
@@ -136,14 +136,16 @@ class _Maker:
             ),
             pins=tuple(self.pins(candidates, installs)) if "lock" in self.rules else (),
             chosen=tuple(self.chosen(candidates, installs)) if "sticky" in self.rules else (),
-            choices=Choices(allow_downgrade=random.random() < 0.6),
+            choices=ResolverSettings(allow_downgrade=random.random() < 0.6),
         )
 
-    def slots(self, name: str, installs: tuple[Install, ...]) -> list[Slot]:
+    def slots(self, name: str, installs: tuple[Install, ...]) -> list[InstallSlot]:
         if self.ecosystem is Ecosystem.XPKG:
-            return [Slot(SlotKind.CLUSTER)]
-        own = [Slot(SlotKind.INSTALL, i.namespace, (i.name,)) for i in installs if i.need.id.name == name]
-        return own or [Slot(SlotKind.NAMESPACE, "x"), Slot(SlotKind.CLUSTER)]
+            return [InstallSlot(SlotKind.CLUSTER)]
+        own = [
+            InstallSlot(SlotKind.INSTALL, i.namespace, (i.name,)) for i in installs if i.need.id.name == name
+        ]
+        return own or [InstallSlot(SlotKind.NAMESPACE, "x"), InstallSlot(SlotKind.CLUSTER)]
 
     def pins(self, candidates: list[Candidate], installs: tuple[Install, ...]) -> list[Pin]:
         found = []
@@ -164,7 +166,7 @@ class _Maker:
         ]
 
 
-def shared_world(seed: int) -> World:
+def shared_world(seed: int) -> ClusterInputs:
     """Return a world of bundles that share, keep for themselves, bind, and ask for interfaces."""
     random = Random(seed)
     names = "abcd"[: random.randint(2, 4)]
@@ -218,7 +220,7 @@ def shared_world(seed: int) -> World:
         )
         for number, name in enumerate((names[0], random.choice(names)))
     )
-    there = Installed(
+    there = ObservedInstallation(
         "x",
         "there",
         PackageId(Ecosystem.BUNDLE, random.choice(names)),
@@ -226,9 +228,9 @@ def shared_world(seed: int) -> World:
         labels=(("app", "t"),),
     )
     defaults = (("i", PackageId(Ecosystem.BUNDLE, names[-1])),) if random.random() < 0.5 else ()
-    return World(
+    return ClusterInputs(
         installs,
-        catalogue(candidates),
-        presence=Presence(installations=(there,) if random.random() < 0.3 else ()),
-        choices=Choices(defaults=defaults, depth=4),
+        build_catalogue(candidates),
+        presence=ClusterState(installations=(there,) if random.random() < 0.3 else ()),
+        choices=ResolverSettings(defaults=defaults, depth=4),
     )

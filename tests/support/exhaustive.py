@@ -5,7 +5,14 @@ from dataclasses import dataclass
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import PackageNeed
-from reconciler.dependencies.solve.problem import PRESENT, Answer, Demand, Fact, Question, Way
+from reconciler.dependencies.solve.problem import (
+    PRESENT,
+    Alternative,
+    Assignment,
+    Cause,
+    InstanceRequirement,
+    ResolutionProblem,
+)
 
 
 @dataclass(frozen=True)
@@ -13,16 +20,19 @@ class Whole:
     """One valid answer."""
 
     chosen: dict[Instance, int]
-    met: dict[Fact, Way]
+    selected: dict[Cause, Alternative]
 
 
-def answers(question: Question) -> list[Whole]:
+def answers(question: ResolutionProblem) -> list[Whole]:
     """Return every valid answer in which nothing is chosen that nobody needs."""
     return list(_extend(question, {}, {}, list(question.roots)))
 
 
 def _extend(
-    question: Question, chosen: dict[Instance, int], met: dict[Fact, Way], todo: list[Demand]
+    question: ResolutionProblem,
+    chosen: dict[Instance, int],
+    met: dict[Cause, Alternative],
+    todo: list[InstanceRequirement],
 ) -> Iterator[Whole]:
     if _clashes(question, chosen):
         return
@@ -34,8 +44,8 @@ def _extend(
     demand, rest = todo[0], todo[1:]
     if demand.optional or not demand.required:
         yield from _extend(question, chosen, met, rest)
-    for way in demand.ways:
-        now = {**met, demand.fact: way}
+    for way in demand.alternatives:
+        now = {**met, demand.cause: way}
         if way.instance is None or not way.active:
             yield from _extend(question, chosen, now, rest)
         elif way.instance in chosen:
@@ -45,20 +55,20 @@ def _extend(
             node = question.nodes[way.instance]
             for place in sorted(way.allowed - set(node.banned)):
                 more = {**chosen, way.instance: place}
-                yield from _extend(question, more, now, [*rest, *node.demands[place]])
+                yield from _extend(question, more, now, [*rest, *node.requirements[place]])
 
 
-def _clashes(question: Question, chosen: dict[Instance, int]) -> bool:
+def _clashes(question: ResolutionProblem, chosen: dict[Instance, int]) -> bool:
     return any(
-        chosen.get(e.first, -1) in e.these and chosen.get(e.second, -1) in e.those
-        for e in question.exclusions
+        chosen.get(e.first, -1) in e.first_places and chosen.get(e.second, -1) in e.second_places
+        for e in question.incompatibilities
     )
 
 
-def _is_valid(question: Question, whole: Whole) -> bool:
+def _is_valid(question: ResolutionProblem, whole: Whole) -> bool:
     held = all(
         whole.chosen.get(way.instance, -1) in way.allowed
-        for way in whole.met.values()
+        for way in whole.selected.values()
         if way.instance is not None
     )
     return (
@@ -66,27 +76,28 @@ def _is_valid(question: Question, whole: Whole) -> bool:
     )
 
 
-def _demands(question: Question, whole: Whole) -> list[Demand]:
+def _demands(question: ResolutionProblem, whole: Whole) -> list[InstanceRequirement]:
     found = list(question.roots)
     for instance, place in whole.chosen.items():
-        found += question.nodes[instance].demands[place]
+        found += question.nodes[instance].requirements[place]
     return found
 
 
-def _fits(whole: Whole, demand: Demand) -> bool:
+def _fits(whole: Whole, demand: InstanceRequirement) -> bool:
     needs = demand.requirement.alternatives
     if not demand.optional or not demand.required or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
         return True
     return all(
-        w.instance is None or whole.chosen.get(w.instance, None) in (None, *w.allowed) for w in demand.ways
+        w.instance is None or whole.chosen.get(w.instance, None) in (None, *w.allowed)
+        for w in demand.alternatives
     )
 
 
-def _bad_circle(question: Question, whole: Whole) -> bool:
+def _bad_circle(question: ResolutionProblem, whole: Whole) -> bool:
     edges: dict[Instance, list[tuple[Instance, bool]]] = {}
     for instance, place in whole.chosen.items():
-        for demand in question.nodes[instance].demands[place]:
-            way = whole.met.get(demand.fact)
+        for demand in question.nodes[instance].requirements[place]:
+            way = whole.selected.get(demand.cause)
             if way is not None and way.instance is not None:
                 edges.setdefault(instance, []).append((way.instance, demand.requirement.wired))
 
@@ -103,72 +114,78 @@ def _bad_circle(question: Question, whole: Whole) -> bool:
     return any(forbidden([start], False) for start in whole.chosen)
 
 
-def canonical(question: Question) -> Answer | None:
+def canonical(question: ResolutionProblem) -> Assignment | None:
     """Return the answer that the stated order singles out, or None if there is none."""
     left = answers(question)
     if not left:
         return None
     left = _fewest_changes(question, left)
     chosen: dict[Instance, int] = {}
-    met: dict[Fact, Way] = {}
-    skipped: list[Fact] = []
-    queues: tuple[list[Demand], list[Demand], list[Demand]] = ([], [], [])
+    met: dict[Cause, Alternative] = {}
+    skipped: list[Cause] = []
+    queues: tuple[list[InstanceRequirement], list[InstanceRequirement], list[InstanceRequirement]] = (
+        [],
+        [],
+        [],
+    )
 
-    def enqueue(demand: Demand) -> None:
-        queues[2 if demand.optional else int(len(demand.ways) > 1)].append(demand)
+    def enqueue(demand: InstanceRequirement) -> None:
+        queues[2 if demand.optional else int(len(demand.alternatives) > 1)].append(demand)
 
     for demand in question.roots:
         enqueue(demand)
     while any(queues):
         demand = next(queue for queue in queues if queue).pop(0)
-        for way in sorted(demand.ways, key=lambda w: _rank(question, chosen, demand, w)):
-            fitting = [whole for whole in left if whole.met.get(demand.fact) == way]
+        for way in sorted(demand.alternatives, key=lambda w: _rank(question, chosen, demand, w)):
+            fitting = [whole for whole in left if whole.selected.get(demand.cause) == way]
             if fitting:
                 break
         else:
-            left = [whole for whole in left if demand.fact not in whole.met]
-            skipped.append(demand.fact)
+            left = [whole for whole in left if demand.cause not in whole.selected]
+            skipped.append(demand.cause)
             continue
-        left, met[demand.fact] = fitting, way
+        left, met[demand.cause] = fitting, way
         if way.instance is not None and way.active and way.instance not in chosen:
             node = question.nodes[way.instance]
             place = next(p for p in node.order if any(w.chosen[way.instance] == p for w in left))
             chosen[way.instance] = place
             left = [whole for whole in left if whole.chosen[way.instance] == place]
-            for further in node.demands[place]:
+            for further in node.requirements[place]:
                 enqueue(further)
-    return Answer(chosen, met, tuple(skipped))
+    return Assignment(chosen, met, tuple(skipped))
 
 
 def _rank(
-    question: Question, chosen: dict[Instance, int], demand: Demand, way: Way
+    question: ResolutionProblem, chosen: dict[Instance, int], demand: InstanceRequirement, way: Alternative
 ) -> tuple[bool, bool, int, bool]:
-    sticky = question.sticky.get(demand.fact) == way.alternative
+    sticky = question.locked_alternatives.get(demand.cause) == way.alternative
     there = way.instance is None or way.via in PRESENT or chosen.get(way.instance, -1) in way.allowed
     fresh = way.active and way.instance is not None and question.nodes[way.instance].locked is None
     return (not sticky, not there, way.alternative, fresh)
 
 
-def changes(question: Question, chosen: dict[Instance, int], met: dict[Fact, Way]) -> list[bool]:
+def changes(
+    question: ResolutionProblem, chosen: dict[Instance, int], met: dict[Cause, Alternative]
+) -> list[bool]:
     """Return for each locked pin, by name, whether it changes."""
     named = [
         (str(i), i in chosen and chosen[i] != node.locked)
         for i, node in question.nodes.items()
         if node.locked is not None
     ]
-    for fact, alternative in question.sticky.items():
-        known = [d for d in question.demands() if d.fact == fact and d.parent is not None]
-        if known and any(way.alternative == alternative for way in known[0].ways):
+    for fact, alternative in question.locked_alternatives.items():
+        known = [d for d in question.requirements() if d.cause == fact and d.parent is not None]
+        if known and any(way.alternative == alternative for way in known[0].alternatives):
             parent = known[0].parent
             asked = parent in chosen and any(
-                d.fact == fact for d in question.nodes[parent].demands[chosen[parent]]
+                d.cause == fact for d in question.nodes[parent].requirements[chosen[parent]]
             )
             differs = fact not in met or met[fact].alternative != alternative
             named.append((f"{fact.subject} {fact.detail}", asked and differs))
     return [changed for _, changed in sorted(named)]
 
 
-def _fewest_changes(question: Question, left: list[Whole]) -> list[Whole]:
-    scored = [(changes(question, whole.chosen, whole.met), whole) for whole in left]
+def _fewest_changes(question: ResolutionProblem, left: list[Whole]) -> list[Whole]:
+    scored = [(changes(question, whole.chosen, whole.selected), whole) for whole in left]
     best = min((sum(score), score) for score, _ in scored)
     return [whole for score, whole in scored if (sum(score), score) == best]

@@ -6,13 +6,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from reconciler.dependencies.lock.format import LockChange, LockedPackage, LockOp, OwnedKind, Revision
+from reconciler.dependencies.lock.format import (
+    LockChange,
+    LockedPackage,
+    LockedRevision,
+    LockOp,
+    OwnershipEntry,
+)
 from reconciler.plan.changes import PinChange
 
 FILE = Path(__file__).resolve().parents[2] / "docs/lock.schema.json"
 _PLAN = FILE.with_name("plan.schema.json")
 _TEXT = {"type": "string"}
-_MODELS = {"package": LockedPackage, "revision": Revision, "owned": OwnedKind}
+_MODELS = {"package": LockedPackage, "revision": LockedRevision, "owned": OwnershipEntry}
 
 
 def lock_schema() -> dict[str, Any]:

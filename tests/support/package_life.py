@@ -3,13 +3,19 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes
-from reconciler.dependencies.lock.format import Locked, PackageLock, Resolution, Revision, entries_of
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.format import (
+    ClusterLock,
+    LockedRevision,
+    PackageLock,
+    Resolution,
+    ownership_entries,
+)
 from reconciler.dependencies.lock.read import read_locks
-from reconciler.dependencies.model.cluster import World, catalogue
-from reconciler.dependencies.model.installs import Install, RevisionPolicy, RevisionWish
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.installs import ActivationRequest, Install, RevisionPolicy
 from reconciler.dependencies.model.packages import (
-    UNSAID,
+    DEFAULT_ACTIONS,
     Actions,
     Candidate,
     Dialect,
@@ -18,11 +24,11 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     PackageNeed,
     Requirement,
-    exact,
+    exact_range,
     version_range,
 )
-from reconciler.dependencies.update.cluster import Wishes
-from reconciler.dependencies.update.fleet import Decision, decide
+from reconciler.dependencies.update.cluster import ResolveOptions
+from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location
 
@@ -44,7 +50,7 @@ class Life:
 
     published: dict[tuple[str, int], Candidate] = field(default_factory=dict)
     installs: dict[str, Install] = field(default_factory=dict)
-    wishes: dict[str, RevisionWish] = field(default_factory=dict)
+    wishes: dict[str, ActivationRequest] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
 
     def publish(
@@ -53,7 +59,7 @@ class Life:
         version: int,
         kinds: frozenset[str],
         needs: frozenset[str] = frozenset(),
-        actions: Actions = UNSAID,
+        actions: Actions = DEFAULT_ACTIONS,
     ) -> None:
         """Publish a version that brings kinds and needs packages."""
         requires = tuple(
@@ -73,7 +79,7 @@ class Life:
     def ask(self, name: str, version: int, policy: RevisionPolicy = AUTOMATIC) -> None:
         """Write a manifest for a package, or change the one that there is."""
         need = PackageNeed(
-            PackageId(Ecosystem.XPKG, source(name)), exact(Dialect.CROSSPLANE, f"v{version}.0.0")
+            PackageId(Ecosystem.XPKG, source(name)), exact_range(Dialect.CROSSPLANE, f"v{version}.0.0")
         )
         self.installs[name] = Install(
             "",
@@ -86,35 +92,37 @@ class Life:
             location=Location(f"clusters/one/{name}.yaml", 1),
         )
 
-    def world(self) -> World:
+    def world(self) -> ClusterInputs:
         installs = tuple(self.installs[name] for name in sorted(self.installs))
         wishes = tuple(self.wishes[name] for name in sorted(self.wishes))
-        return World(installs, catalogue(self.published.values()), wishes=wishes, cluster=CLUSTER)
+        return ClusterInputs(
+            installs, build_catalogue(self.published.values()), wishes=wishes, cluster=CLUSTER
+        )
 
-    def decide(self, *, sure: bool = True, **more: Any) -> Decision:
+    def decide(self, *, sure: bool = True, **more: Any) -> LockUpdate:
         """Decide, and write nothing: so does a run that is killed."""
         world = self.world()
-        scopes = Scopes((world,) if world.installs else ())
-        return decide(scopes, read_locks(self.files), sure=sure, wishes=Wishes(**more))
+        scopes = FleetInputs((world,) if world.installs else ())
+        return update_locks(scopes, read_locks(self.files), sure=sure, wishes=ResolveOptions(**more))
 
-    def run(self, *, sure: bool = True, **more: Any) -> Decision:
+    def run(self, *, sure: bool = True, **more: Any) -> LockUpdate:
         """Decide and write."""
         decision = self.decide(sure=sure, **more)
         self.files = dict(decision.files)
         return decision
 
     @property
-    def locked(self) -> Locked:
+    def locked(self) -> ClusterLock:
         found = read_locks(self.files)
         assert found.problems == ()
         return found.by_cluster.get(CLUSTER, NOTHING)
 
-    def revisions(self, name: str) -> tuple[Revision, ...]:
+    def revisions(self, name: str) -> tuple[LockedRevision, ...]:
         return tuple(one for one in self.locked.lock.revisions if one.package == f"Provider/{name}")
 
     def owners(self) -> dict[str, str]:
         """Return who controls each kind, `-` for what is only kept."""
-        found = entries_of(self.locked.resolution)
+        found = ownership_entries(self.locked.resolution)
         return {name: entry.controller or "-" for name, entry in found if entry.controller or entry.retained}
 
     def policy(self, name: str, **changes: object) -> None:
@@ -123,7 +131,7 @@ class Life:
 
 
 _ANY = version_range(Dialect.CROSSPLANE, "")
-NOTHING = Locked(
+NOTHING = ClusterLock(
     PackageLock.model_validate(
         {"scope": {"cluster": CLUSTER}, "generation": 0, "inputDigest": "", "resolution": ""}
     ),

@@ -6,27 +6,27 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from reconciler.dependencies.catalog.cluster_state import (
-    chosen_before,
-    packages_of,
-    presence_of,
-    revisions_of,
+    crossplane_lock_candidates,
+    observe_cluster,
+    observed_revisions,
+    offered_packages,
 )
-from reconciler.dependencies.catalog.index import PublishedIndex
+from reconciler.dependencies.catalog.index import IndexContents
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.dialects.reading import annotations, named
+from reconciler.dependencies.dialects.reading import annotations, manifest_label
 from reconciler.dependencies.model.cluster import (
     Catalogue,
-    Choices,
+    ClusterInputs,
+    InstallSlot,
     Instance,
     Pin,
-    Slot,
+    ResolverSettings,
     SlotKind,
-    World,
-    catalogue,
+    build_catalogue,
 )
-from reconciler.dependencies.model.installs import Install, RevisionWish
+from reconciler.dependencies.model.installs import ActivationRequest, Install
 from reconciler.dependencies.model.packages import Candidate, Ecosystem
-from reconciler.dependencies.versions import Policy as Preference
+from reconciler.dependencies.versions import VersionPolicy as Preference
 from reconciler.errors import Problem
 from reconciler.inventory import FoundDocument, Inventory
 from reconciler.policy import Discovery, Policy, Selection
@@ -46,12 +46,12 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetClusters:
     """The clusters that there are with the environment of each, what one of them holds, and our choices."""
 
     environments: Mapping[str, str]
     snapshot: Snapshot
-    choices: Choices = field(default_factory=Choices)
+    choices: ResolverSettings = field(default_factory=ResolverSettings)
 
     @property
     def only(self) -> str:
@@ -62,7 +62,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VariantInstalls:
     """What the PackageVariants of one cluster ask for: their own packages, at their revisions.
 
     `pinned` are those revisions, which others may not choose by name; if `is_doubtful`, some of the
@@ -71,33 +71,33 @@ class Asked:
 
     installs: tuple[Install, ...] = ()
     pinned: tuple[Candidate, ...] = ()
-    is_doubtful: bool = False
+    is_incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Scopes:
+class FleetInputs:
     """A world per cluster, sorted, and what is wrong with single manifests.
 
     `doubtful` are clusters with a manifest that is not understood: nothing of theirs is forgotten;
     "" among them means that it may be any cluster's.
     """
 
-    worlds: tuple[World, ...] = ()
-    doubtful: frozenset[str] = frozenset()
+    worlds: tuple[ClusterInputs, ...] = ()
+    incomplete: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
 
-def fleet_of(inventory: Inventory) -> Fleet:
+def fleet_clusters(inventory: Inventory) -> FleetClusters:
     """Return the clusters that Repositories belong to, each with the environment that one of them names."""
     found: dict[str, str] = {}
     for _, view in sorted(inventory.repositories.items()):
         notes = view.manifest.metadata.annotations or {}
         found[view.cluster] = found.get(view.cluster) or notes.get(ENVIRONMENT, "")
-    return Fleet(found, inventory.snapshot, choices_of(inventory.policy))
+    return FleetClusters(found, inventory.snapshot, resolver_settings(inventory.policy))
 
 
-def choices_of(policy: Policy) -> Choices:
+def resolver_settings(policy: Policy) -> ResolverSettings:
     """Return what the configuration says about resolution, the same for every cluster."""
     said = policy.resolution
     preferred = (
@@ -106,7 +106,7 @@ def choices_of(policy: Policy) -> Choices:
         (Ecosystem.BUNDLE, said.porter),
         (Ecosystem.KPT, said.kpt),
     )
-    return Choices(
+    return ResolverSettings(
         allow_downgrade=said.allow_downgrade,
         discovery=said.discovery is Discovery.INDEX,
         reconsider=said.reconsider,
@@ -120,17 +120,17 @@ def choices_of(policy: Policy) -> Choices:
 class _Scope:
     installs: dict[tuple[str, str, str], list[Install]] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
-    wishes: list[RevisionWish] = field(default_factory=list)
+    wishes: list[ActivationRequest] = field(default_factory=list)
     pinned: set[Candidate] = field(default_factory=set)
 
 
-def scopes_of(
+def collect_cluster_inputs(
     documents: Iterable[FoundDocument],
     published: Iterable[Candidate],
-    index: PublishedIndex,
-    fleet: Fleet,
-    variants: Mapping[str, Asked] = MappingProxyType({}),
-) -> Scopes:
+    index: IndexContents,
+    fleet: FleetClusters,
+    variants: Mapping[str, VariantInstalls] = MappingProxyType({}),
+) -> FleetInputs:
     """Return the world of every cluster for which a manifest asks for a package. Total; order-free.
 
     A manifest is for the cluster that its annotation names, else for the `clusters/NAME` in its
@@ -163,50 +163,50 @@ def scopes_of(
         problems += twice
         doubtful |= {cluster} if twice else set()
     for cluster, asked in sorted(variants.items()):
-        doubtful |= {cluster} if asked.is_doubtful else set()
+        doubtful |= {cluster} if asked.is_incomplete else set()
         if cluster in scopes or any(candidate.requires for candidate in asked.pinned):
             _join(scopes.setdefault(cluster, _Scope()), asked)
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
     worlds = tuple(_worlds(scopes, shared, index, fleet))
-    return Scopes(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
+    return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
-def _join(scope: _Scope, asked: Asked) -> None:
+def _join(scope: _Scope, asked: VariantInstalls) -> None:
     scope.pinned |= set(asked.pinned)
     for install in asked.installs:
         scope.installs[install.kind, install.namespace, install.name] = [install]
 
 
 def _worlds(
-    scopes: Mapping[str, _Scope], shared: list[Candidate], index: PublishedIndex, fleet: Fleet
-) -> Iterator[World]:
+    scopes: Mapping[str, _Scope], shared: list[Candidate], index: IndexContents, fleet: FleetClusters
+) -> Iterator[ClusterInputs]:
     public = frozenset(shared)
     catalogues: dict[frozenset[Candidate], Catalogue] = {}
     for cluster, scope in sorted(scopes.items()):
         installs = tuple(several[0] for _, several in sorted(scope.installs.items()) if len(several) == 1)
         if cluster and installs:
-            offered = packages_of(fleet.snapshot.exactly(cluster), installs)
+            offered = offered_packages(fleet.snapshot.exactly(cluster), installs)
             own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
-                catalogues[own] = catalogue([*sorted(own, key=str), *shared])
+                catalogues[own] = build_catalogue([*sorted(own, key=str), *shared])
             world = _world(cluster, installs, catalogues[own], index, fleet)
             yield replace(world, wishes=tuple(sorted(scope.wishes, key=str)))
 
 
 def _world(
-    cluster: str, installs: tuple[Install, ...], own: Catalogue, index: PublishedIndex, fleet: Fleet
-) -> World:
+    cluster: str, installs: tuple[Install, ...], own: Catalogue, index: IndexContents, fleet: FleetClusters
+) -> ClusterInputs:
     environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
     choices = replace(fleet.choices, defaults=index.defaults_of(cluster, environment).effective())
     snapshot = fleet.snapshot.exactly(cluster)
     if not snapshot.present:
-        return World(installs, own, choices=choices, cluster=cluster)
-    presence = presence_of(snapshot, ours=installs)
+        return ClusterInputs(installs, own, choices=choices, cluster=cluster)
+    presence = observe_cluster(snapshot, ours=installs)
     standing = {found.id for found in presence.installations}
-    chosen = (one for one in chosen_before(snapshot) if one.id not in standing)
+    chosen = (one for one in crossplane_lock_candidates(snapshot) if one.id not in standing)
     pins = imported_pins(chosen, own)
-    observed = revisions_of(snapshot)
-    return World(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
+    observed = observed_revisions(snapshot)
+    return ClusterInputs(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
 
 
 def _named_cluster(document: FoundDocument) -> str:
@@ -230,8 +230,10 @@ def _place(path: str) -> str:
     return after if after != parts[-1] else after.rpartition(".")[0]
 
 
-def _misplaced(document: FoundDocument, cluster: str, fleet: Fleet, *, asks: bool) -> Iterator[Problem]:
-    where, subject = document.source.location, named(document.value)
+def _misplaced(
+    document: FoundDocument, cluster: str, fleet: FleetClusters, *, asks: bool
+) -> Iterator[Problem]:
+    where, subject = document.source.location, manifest_label(document.value)
     if cluster and not _NAME.fullmatch(cluster):
         message = f"{cluster[:80]!r} cannot name a cluster"
         yield Problem(
@@ -264,5 +266,5 @@ def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Pi
         known = catalogue.candidates(one.id)
         same = [c for c in known if c.digest == one.digest] if one.digest else []
         if same or not one.digest:
-            found.append(Pin(Instance(one.id, Slot(SlotKind.CLUSTER)), same[0] if same else one))
+            found.append(Pin(Instance(one.id, InstallSlot(SlotKind.CLUSTER)), same[0] if same else one))
     return tuple(sorted(found, key=lambda pin: str(pin.instance)))

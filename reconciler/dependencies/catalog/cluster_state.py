@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from reconciler.dependencies.catalog.published import crd_apis
+from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_lock, read_manifest
 from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS, parse_image
-from reconciler.dependencies.model.cluster import Installed, ObservedRevision, Presence
+from reconciler.dependencies.model.cluster import ClusterState, ObservedInstallation, ObservedRevision
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import Candidate, Gvk, PackageId, Platform
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
@@ -28,7 +28,7 @@ _GLOBAL = "kapp-controller-packaging-global"
 """The namespace whose packages every namespace sees, as kapp-controller has it."""
 
 
-def presence_of(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> Presence:
+def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> ClusterState:
     """Return what resolution may rely on in a cluster. Order-free.
 
     An API counts if the snapshot lists it as served or a CRD there serves it. Installations
@@ -37,9 +37,9 @@ def presence_of(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> Presence
     served = {_gvk(api_version, kind) for api_version, kind in snapshot.served or ()}
     crds = snapshot.of_kind(*_CRD)
     for crd in crds:
-        served.update(crd_apis(crd.body))
+        served.update(served_apis(crd.body))
     declared = {(i.kind, i.namespace, i.name) for i in ours}
-    return Presence(
+    return ClusterState(
         apis=frozenset(served),
         owners=tuple(sorted(_owners(snapshot, crds))),
         platforms=tuple(sorted(read_platforms(snapshot.versions).items())),
@@ -64,7 +64,7 @@ def read_platforms(versions: Mapping[str, str]) -> dict[Platform, Version]:
     return found
 
 
-def packages_of(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[Candidate, ...]:
+def offered_packages(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[Candidate, ...]:
     """Return the Carvel packages that a cluster offers to its installs, sorted.
 
     These are the global ones and those of the namespaces that the installs stand in.
@@ -81,7 +81,7 @@ def packages_of(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[Candid
     return tuple(sorted(candidates, key=lambda one: (one.id, one.version.text)))
 
 
-def chosen_before(snapshot: Snapshot) -> tuple[Candidate, ...]:
+def crossplane_lock_candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
     """Return what Crossplane's own Lock says was chosen in a cluster; nothing where there is none."""
     found = (read_lock(one.body, Source(one.location)) for one in snapshot.of_kind(*_LOCK))
     return tuple(candidate for candidates, _ in found for candidate in candidates)
@@ -92,13 +92,13 @@ def _gvk(api_version: str, kind: str) -> Gvk:
     return Gvk(group, version, kind)
 
 
-def _installed(snapshot: Snapshot, declared: set[tuple[str, str, str]]) -> Iterator[Installed]:
+def _installed(snapshot: Snapshot, declared: set[tuple[str, str, str]]) -> Iterator[ObservedInstallation]:
     for objects in snapshot.objects.values():
         for found in objects:
             reading = read_manifest(found.body, Source(found.location))
             for install in reading.installs if reading else ():
                 if (install.kind, install.namespace, install.name) not in declared:
-                    yield Installed(
+                    yield ObservedInstallation(
                         install.namespace,
                         install.name,
                         install.need.id,
@@ -138,13 +138,13 @@ def _owners(snapshot: Snapshot, crds: Iterable[SnapshotObject]) -> Iterator[tupl
         for reference in references if isinstance(references, list) else ():
             owner = packages.get((str(reference.get("kind")), str(reference.get("name"))))
             if owner is not None:
-                yield from ((gvk.group_kind, owner) for gvk in crd_apis(crd.body))
+                yield from ((gvk.group_kind, owner) for gvk in served_apis(crd.body))
 
 
 _GROUP = "pkg.crossplane.io"
 
 
-def revisions_of(snapshot: Snapshot) -> tuple[ObservedRevision, ...]:
+def observed_revisions(snapshot: Snapshot) -> tuple[ObservedRevision, ...]:
     """Return the package revisions among a snapshot's objects, lowest number first. Total; order-free.
 
     Names of both of Crossplane's naming schemes are kept. Where a snapshot shows two active revisions

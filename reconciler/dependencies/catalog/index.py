@@ -7,15 +7,15 @@ from typing import NamedTuple
 from pydantic import Field
 
 from reconciler.api.meta import ApiModel
-from reconciler.dependencies.catalog.published import read_published
-from reconciler.dependencies.dialects.reading import Notes
+from reconciler.dependencies.catalog.published import read_package_version
+from reconciler.dependencies.dialects.reading import Diagnostics
 from reconciler.dependencies.model.cluster import Catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.errors import Problem
 from reconciler.inventory import FoundDocument
 
 
-class Defaults(NamedTuple):
+class InterfaceDefaults(NamedTuple):
     """The default implementation of each interface, in three layers; the nearest one counts."""
 
     fleet: Mapping[str, PackageId]
@@ -29,26 +29,26 @@ class Defaults(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class IndexLayer:
     """What one layer of the index says: the packages it knows, and its defaults."""
 
     packages: frozenset[PackageId] = frozenset()
     defaults: Mapping[str, PackageId] = field(default_factory=dict)
 
 
-def add_package(index: Index, package: PackageId, *, interface: str = "") -> Index:
+def add_package(index: IndexLayer, package: PackageId, *, interface: str = "") -> IndexLayer:
     """Register a package; with an interface it becomes the default there, instead of the previous one."""
     defaults = {**index.defaults, interface: package} if interface else index.defaults
     return replace(index, packages=index.packages | {package}, defaults=defaults)
 
 
-def remove_package(index: Index, package: PackageId) -> Index:
+def remove_package(index: IndexLayer, package: PackageId) -> IndexLayer:
     """Forget a package, also as a default; idempotent."""
     defaults = {interface: id_ for interface, id_ in index.defaults.items() if id_ != package}
     return replace(index, packages=index.packages - {package}, defaults=defaults)
 
 
-class Listed(NamedTuple):
+class IndexEntry(NamedTuple):
     """One line of `index list`."""
 
     package: PackageId
@@ -65,7 +65,7 @@ def list_packages(
     label: tuple[str, str] | None = None,
     interface: str = "",
     keyword: str = "",
-) -> tuple[Listed, ...]:
+) -> tuple[IndexEntry, ...]:
     """Return the packages that pass every given filter, sorted, versions highest first.
 
     `is_default` tells whether the package is the default of the interface that was asked for, or
@@ -82,7 +82,7 @@ def list_packages(
         if (interface and interface not in interfaces) or (keyword and keyword not in keywords):
             continue
         versions = tuple(str(candidate.version) for candidate in reversed(several))
-        found.append(Listed(id_, versions, tuple(interfaces), id_ in chosen))
+        found.append(IndexEntry(id_, versions, tuple(interfaces), id_ in chosen))
     return tuple(found)
 
 
@@ -107,37 +107,39 @@ class PackageIndex(ApiModel):
     defaults: dict[str, str] = Field(default_factory=dict)
 
 
-class Layer(NamedTuple):
+class LayerDefaults(NamedTuple):
     """What one file of defaults says."""
 
     environment: str
     defaults: Mapping[str, PackageId]
 
 
-NOTHING = Layer("", {})
+NO_DEFAULTS = LayerDefaults("", {})
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedIndex:
+class IndexContents:
     """Every version that the index has, and every layer by the path of its file."""
 
     candidates: tuple[Candidate, ...] = ()
-    layers: Mapping[str, Layer] = field(default_factory=dict)
+    layers: Mapping[str, LayerDefaults] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
     def environment_of(self, cluster: str) -> str:
         """Return the environment that a cluster's layer names, "" if it names none."""
-        return self.layers.get(layer_path(cluster=cluster), NOTHING).environment
+        return self.layers.get(layer_path(cluster=cluster), NO_DEFAULTS).environment
 
-    def defaults_of(self, cluster: str, environment: str) -> Defaults:
+    def defaults_of(self, cluster: str, environment: str) -> InterfaceDefaults:
         """Return the three layers that count for a cluster; the nearest one has the last word.
 
         An empty name has no layer of its own.
         """
-        near = self.layers.get(layer_path(cluster=cluster), NOTHING) if cluster else NOTHING
-        middle = self.layers.get(layer_path(environment=environment), NOTHING) if environment else NOTHING
-        return Defaults(self.layers.get(FLEET, NOTHING).defaults, middle.defaults, near.defaults)
+        near = self.layers.get(layer_path(cluster=cluster), NO_DEFAULTS) if cluster else NO_DEFAULTS
+        middle = (
+            self.layers.get(layer_path(environment=environment), NO_DEFAULTS) if environment else NO_DEFAULTS
+        )
+        return InterfaceDefaults(self.layers.get(FLEET, NO_DEFAULTS).defaults, middle.defaults, near.defaults)
 
 
 def layer_path(*, environment: str = "", cluster: str = "") -> str:
@@ -147,25 +149,25 @@ def layer_path(*, environment: str = "", cluster: str = "") -> str:
     return f"index/environments/{environment}.yaml" if environment else FLEET
 
 
-def read_index(documents: Iterable[FoundDocument]) -> PublishedIndex:
+def read_index(documents: Iterable[FoundDocument]) -> IndexContents:
     """Return what the documents of the index mean. Total; order-free; one bad file touches no other."""
     candidates: list[Candidate] = []
-    layers: dict[str, Layer] = {}
+    layers: dict[str, LayerDefaults] = {}
     problems: list[Problem] = []
     warnings: list[Problem] = []
     several = sorted(documents, key=lambda one: one.source.location)
     for document in (one for one in several if one.value.get("kind") == INDEX_KIND):
-        notes = Notes(document.source, f"{INDEX_KIND} {document.source.location.path}")
+        notes = Diagnostics(document.source, f"{INDEX_KIND} {document.source.location.path}")
         layer = _layer(document, notes)
         problems += notes.problems
         if layer is not None:
             layers[document.source.location.path] = layer
     for folder in _folders(one for one in several if one.value.get("kind") != INDEX_KIND):
-        reading = read_published((one.value, one.source) for one in folder)
+        reading = read_package_version((one.value, one.source) for one in folder)
         candidates += reading.candidates
         problems += reading.problems
         warnings += reading.warnings
-    return PublishedIndex(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)))
+    return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
 def _folders(documents: Iterable[FoundDocument]) -> Iterator[list[FoundDocument]]:
@@ -175,7 +177,7 @@ def _folders(documents: Iterable[FoundDocument]) -> Iterator[list[FoundDocument]
     yield from folders.values()
 
 
-def _layer(document: FoundDocument, notes: Notes) -> Layer | None:
+def _layer(document: FoundDocument, notes: Diagnostics) -> LayerDefaults | None:
     parsed = notes.parse(PackageIndex, document.value)
     if parsed is None:
         return None
@@ -188,7 +190,7 @@ def _layer(document: FoundDocument, notes: Notes) -> Layer | None:
             )
         else:
             defaults[interface] = id_
-    return None if notes.problems else Layer(parsed.environment, defaults)
+    return None if notes.problems else LayerDefaults(parsed.environment, defaults)
 
 
 def parse_id(text: str) -> PackageId | None:

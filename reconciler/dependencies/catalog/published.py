@@ -9,7 +9,7 @@ from pydantic import Field
 
 from reconciler.api.meta import ApiModel
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
-from reconciler.dependencies.dialects.reading import Document, Notes, Reading, named
+from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, PackageId, Pairs
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.errors import Location, Problem
@@ -23,14 +23,14 @@ _CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinit
 _DEFINITION, _PUBLICATION = "InfrastructureDefinition", "InfrastructurePublication"
 
 
-CONTENT = frozenset({_CRD, _XRD, _COMPOSITION, _DEFINITION, _PUBLICATION})
+CONTENT_KINDS = frozenset({_CRD, _XRD, _COMPOSITION, _DEFINITION, _PUBLICATION})
 """The kinds of objects that say what a package brings."""
 
 
 _PUBLISHED_AS = "Requirement"
 
 
-def crd_apis(crd: Mapping[str, Any]) -> tuple[Gvk, ...]:
+def served_apis(crd: Mapping[str, Any]) -> tuple[Gvk, ...]:
     """Return the APIs that a CustomResourceDefinition serves, sorted; none if it is not one.
 
     Its plural name is among them, without a version, for requirements that name the CRD.
@@ -38,7 +38,7 @@ def crd_apis(crd: Mapping[str, Any]) -> tuple[Gvk, ...]:
     return _apis(crd.get("spec"), "names")
 
 
-def kinds_of(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
+def provided_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
     """Return the APIs of all CRDs that come to be with the objects of a package. Total; order-free.
 
     A CompositeResourceDefinition implies one CRD, and another one for its claims. The design's
@@ -60,7 +60,7 @@ def kinds_of(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
     return frozenset(found)
 
 
-def compositions_of(objects: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+def composition_names(objects: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return the names of the Compositions among the objects of a package. Total; order-free."""
     found = (one.get("metadata") for one in objects if one.get("kind") == _COMPOSITION)
     return frozenset(str(meta["name"]) for meta in found if isinstance(meta, Mapping) and meta.get("name"))
@@ -125,7 +125,7 @@ class PackageVersion(ApiModel):
     keywords: tuple[str, ...] = Field(default=(), strict=False)
 
 
-def read_published(documents: Iterable[tuple[Document, Source]]) -> Reading:
+def read_package_version(documents: Iterable[tuple[Document, Source]]) -> ParsedManifest:
     """Read the documents of one version's folder as one candidate. Total; order-free.
 
     The header says what the package is called and which version this is; the manifest of its
@@ -135,18 +135,18 @@ def read_published(documents: Iterable[tuple[Document, Source]]) -> Reading:
     headers = [(d, s) for d, s in several if d.get("kind") == VERSION_KIND]
     if len(headers) != 1:
         source = several[0][1] if several else Source(Location(""))
-        notes = Notes(source, "package version")
+        notes = Diagnostics(source, "package version")
         notes.refuse((), f"A version's folder has one {VERSION_KIND}, not {len(headers)}")
         return notes.reading()
     document, source = headers[0]
-    notes = Notes(source, named({**document, "metadata": {"name": document.get("source")}}))
+    notes = Diagnostics(source, manifest_label({**document, "metadata": {"name": document.get("source")}}))
     header = notes.parse(PackageVersion, document)
     if header is None:
         return notes.reading()
     kinds = {_gvk(text, notes) for text in header.provides}
-    objects = [d for d, _ in several if d.get("kind") in CONTENT]
-    kinds |= kinds_of(objects)
-    manifests = [pair for pair in several if pair[0].get("kind") not in {VERSION_KIND, *CONTENT}]
+    objects = [d for d, _ in several if d.get("kind") in CONTENT_KINDS]
+    kinds |= provided_kinds(objects)
+    manifests = [pair for pair in several if pair[0].get("kind") not in {VERSION_KIND, *CONTENT_KINDS}]
     reading = _manifest(header, manifests, source)
     problems = (*notes.problems, *reading.problems)
     if problems or not reading.candidates:
@@ -156,16 +156,18 @@ def read_published(documents: Iterable[tuple[Document, Source]]) -> Reading:
         digest=header.digest,
         withdrawn=header.withdrawn,
         provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
-        compositions=tuple(sorted({*header.compositions, *compositions_of(objects)})),
+        compositions=tuple(sorted({*header.compositions, *composition_names(objects)})),
         labels=_pairs(header.labels),
         keywords=tuple(sorted({*header.keywords, *reading.candidates[0].keywords})),
         source=header.source,
         retain=header.labels.get(_RETAIN) == "true",
     )
-    return Reading((candidate,), warnings=reading.warnings)
+    return ParsedManifest((candidate,), warnings=reading.warnings)
 
 
-def _manifest(header: PackageVersion, manifests: list[tuple[Document, Source]], source: Source) -> Reading:
+def _manifest(
+    header: PackageVersion, manifests: list[tuple[Document, Source]], source: Source
+) -> ParsedManifest:
     for document, own in manifests:
         group = group_of(str(document.get("apiVersion") or ""))
         if group == _META:
@@ -179,9 +181,9 @@ def _manifest(header: PackageVersion, manifests: list[tuple[Document, Source]], 
     return _bare(header, source)
 
 
-def _bare(header: PackageVersion, source: Source) -> Reading:
+def _bare(header: PackageVersion, source: Source) -> ParsedManifest:
     """Return a package of which only the header is known: it needs nothing."""
-    notes = Notes(source, f"{VERSION_KIND} {header.source}")
+    notes = Diagnostics(source, f"{VERSION_KIND} {header.source}")
     try:
         version = parse_loose(header.version)
     except VersionError as error:
@@ -191,7 +193,7 @@ def _bare(header: PackageVersion, source: Source) -> Reading:
     return notes.reading(candidates=(Candidate(id_, version, location=source.location),))
 
 
-def _gvk(text: str, notes: Notes) -> Gvk:
+def _gvk(text: str, notes: Diagnostics) -> Gvk:
     parts = text.rsplit("/", 2)
     if len(parts) != 3:  # noqa: PLR2004 - group, version and kind
         notes.refuse(("provides",), f"{text!r} is not group/version/Kind")
@@ -211,7 +213,7 @@ class PackageTree(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedPackages:
     """Versions of kpt packages that say what they need.
 
     `candidates` may be chosen for whoever needs them. `revisions` are those that a variant may be
@@ -226,10 +228,10 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class DependencyInputs:
     """All that `read` adds for resolution; `locks` are files of the state branch."""
 
-    published: Published = Published()
+    published: PublishedPackages = PublishedPackages()
     locks: Mapping[str, bytes] = field(default_factory=dict)
 
 

@@ -14,7 +14,7 @@ from reconciler.dependencies.dialects.carvel import (
 )
 from reconciler.dependencies.dialects.crossplane import read_crossplane, read_lock, read_meta
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
-from reconciler.dependencies.dialects.reading import Document, Notes, Reading, named
+from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
 from reconciler.ids import group_of
 from reconciler.inventory import Source
 
@@ -23,7 +23,7 @@ GROUPS = carvel.GROUPS | crossplane.GROUPS
 
 __all__ = [
     "GROUPS",
-    "Reading",
+    "ParsedManifest",
     "package_id",
     "read_bundle",
     "read_installation",
@@ -36,14 +36,14 @@ __all__ = [
 ]
 
 
-def read_manifest(document: Document, source: Source) -> Reading | None:
+def read_manifest(document: Document, source: Source) -> ParsedManifest | None:
     """Read a manifest of the dependency dialects; None if it belongs to none of them. Total.
 
     "Package" is a word of many APIs: the group of apiVersion decides, and for Porter's
     Installation, which has none, its schemaType.
     """
     if faults := tuple(_key_faults(document)):
-        notes = Notes(source, named(document))
+        notes = Diagnostics(source, manifest_label(document))
         for fault in faults:
             notes.refuse(fault.path, fault.message, reason=fault.reason, hint=fault.hint)
         return notes.reading()

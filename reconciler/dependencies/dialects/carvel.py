@@ -7,10 +7,17 @@ from typing import Any
 import orjson
 
 from reconciler.api import carvel as api
-from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, annotations, named
+from reconciler.dependencies.dialects.reading import (
+    Diagnostics,
+    Document,
+    ParsedManifest,
+    Path,
+    annotations,
+    manifest_label,
+)
 from reconciler.dependencies.model.installs import Install, Override, Values
 from reconciler.dependencies.model.packages import (
-    UNSAID,
+    DEFAULT_ACTIONS,
     ApiNeed,
     Candidate,
     Dialect,
@@ -47,9 +54,9 @@ _IGNORE = {
 _ONE_OF = ("package", "gvk", "or")
 
 
-def read_carvel(document: Document, source: Source) -> Reading:
+def read_carvel(document: Document, source: Source) -> ParsedManifest:
     """Read a Package, InternalPackage, PackageMetadata, PackageInstall or PackageRepository. Total."""
-    notes = Notes(source, named(document))
+    notes = Diagnostics(source, manifest_label(document))
     match document.get("kind"):
         case "Package" | "InternalPackage":
             return read_package(document, source)
@@ -72,12 +79,12 @@ def read_carvel(document: Document, source: Source) -> Reading:
 
 def read_package(
     document: Document, source: Source, *, dialect: Dialect = Dialect.CARVEL, id_: PackageId | None = None
-) -> Reading:
+) -> ParsedManifest:
     """Read one version of a package.
 
     With `id_` the manifest stands inside a package of another kind, whose identity that is.
     """
-    notes = Notes(source, named(document))
+    notes = Diagnostics(source, manifest_label(document))
     plain, items = _normalised(document, notes)
     parsed = notes.parse(api.Package, plain)
     if parsed is None:
@@ -111,7 +118,7 @@ def _gvk(api_version: str, kind: str) -> Gvk:
     return Gvk(group, version, kind)
 
 
-def _installation(text: str, notes: Notes) -> InstallationType:
+def _installation(text: str, notes: Diagnostics) -> InstallationType:
     try:
         return InstallationType(text)
     except ValueError:
@@ -120,7 +127,7 @@ def _installation(text: str, notes: Notes) -> InstallationType:
         return InstallationType.NO_RESTRICTIONS
 
 
-def _platforms(spec: api.PackageSpec, notes: Notes) -> Iterator[PlatformNeed]:
+def _platforms(spec: api.PackageSpec, notes: Diagnostics) -> Iterator[PlatformNeed]:
     given = (
         (Platform.KUBERNETES, spec.kubernetes_version_selection, "kubernetesVersionSelection"),
         (Platform.KAPP_CONTROLLER, spec.kapp_controller_version_selection, "kappControllerVersionSelection"),
@@ -132,7 +139,7 @@ def _platforms(spec: api.PackageSpec, notes: Notes) -> Iterator[PlatformNeed]:
             yield PlatformNeed(platform, range_, notes.at(*path))
 
 
-def _normalised(document: Document, notes: Notes) -> tuple[dict[str, Any], list[Path]]:
+def _normalised(document: Document, notes: Diagnostics) -> tuple[dict[str, Any], list[Path]]:
     """Bring the spellings of the proposal into one, and say where each dependency stands."""
     spec = dict(document["spec"]) if isinstance(document.get("spec"), Mapping) else {}
     base: Path = ("spec", "dependencies")
@@ -150,7 +157,7 @@ def _normalised(document: Document, notes: Notes) -> tuple[dict[str, Any], list[
     return {**document, "spec": spec}, paths
 
 
-def _item(item: Any, path: Path, notes: Notes) -> Any:
+def _item(item: Any, path: Path, notes: Diagnostics) -> Any:
     if not isinstance(item, Mapping):
         return item
     found = dict(item)
@@ -165,7 +172,7 @@ def _item(item: Any, path: Path, notes: Notes) -> Any:
     return found
 
 
-def _api(item: Any, path: Path, notes: Notes) -> Any:
+def _api(item: Any, path: Path, notes: Diagnostics) -> Any:
     if not isinstance(item, Mapping):
         return item
     found = item["gvk"] if isinstance(item.get("gvk"), Mapping) else item
@@ -179,7 +186,7 @@ def _api(item: Any, path: Path, notes: Notes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    notes: Notes
+    notes: Diagnostics
     dialect: Dialect
 
     def requirement(self, item: api.Dependency, path: Path) -> Requirement:
@@ -188,7 +195,7 @@ class _Items:
             alias=item.alias,
             optional=item.optional,
             install=item.install is not False,
-            actions=UNSAID,
+            actions=DEFAULT_ACTIONS,
             location=self.notes.at(*path),
         )
 
@@ -208,7 +215,7 @@ class _Items:
         return PackageNeed(PackageId(Ecosystem.CARVEL, reference.ref_name), range_)
 
 
-def _read_install(document: Document, notes: Notes) -> Reading:
+def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     parsed = notes.parse(api.PackageInstall, _spelled(document, notes))
     if parsed is None:
         return notes.reading()
@@ -254,19 +261,19 @@ def _inherited(spec: api.PackageInstallSpec) -> Pairs:
     )
 
 
-def _selected(selection: api.VersionSelection | None, path: Path, notes: Notes) -> Any:
+def _selected(selection: api.VersionSelection | None, path: Path, notes: Diagnostics) -> Any:
     text = selection.constraints if selection else ""
     admitted = selection.prereleases.identifiers if selection and selection.prereleases else None
     return notes.range(Dialect.CARVEL, text, (*path, "constraints"), prereleases=admitted)
 
 
-def _override(one: api.DependencyOverride, path: Path, notes: Notes) -> Override:
+def _override(one: api.DependencyOverride, path: Path, notes: Diagnostics) -> Override:
     selection = one.version_selection
     range_ = None if selection is None else _selected(selection, (*path, "versionSelection"), notes)
     return Override(one.ref_name, range_, one.install, notes.at(*path))
 
 
-def _spelled(document: Document, notes: Notes) -> Document:
+def _spelled(document: Document, notes: Diagnostics) -> Document:
     """Correct the proposal's misspelt `contraints`: a constraint that is silently dropped would be worse."""
     spec = document.get("spec")
     said = spec.get("dependencies") if isinstance(spec, Mapping) else None
@@ -278,7 +285,7 @@ def _spelled(document: Document, notes: Notes) -> Document:
     return {**document, "spec": {**spec, "dependencies": {**said, "override": corrected}}}
 
 
-def _corrected(one: Any, path: Path, notes: Notes) -> Any:
+def _corrected(one: Any, path: Path, notes: Diagnostics) -> Any:
     selection = one.get("versionSelection") if isinstance(one, Mapping) else None
     if not isinstance(selection, Mapping) or "contraints" not in selection:
         return one
@@ -287,7 +294,9 @@ def _corrected(one: Any, path: Path, notes: Notes) -> Any:
     return {**one, "versionSelection": spelled}
 
 
-def read_kpt(document: Document, source: Source, *, repository: str, path: str, revision: str) -> Reading:
+def read_kpt(
+    document: Document, source: Source, *, repository: str, path: str, revision: str
+) -> ParsedManifest:
     """Read the `Package` manifest of one published revision of a kpt package. Total.
 
     `repository` is a normalised URL and `path` the package's directory; its identity is both

@@ -8,10 +8,17 @@ from typing import Any
 import orjson
 
 from reconciler.api import crossplane as api
-from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, annotations, named
-from reconciler.dependencies.model.installs import Install, RevisionPolicy, RevisionWish
+from reconciler.dependencies.dialects.reading import (
+    Diagnostics,
+    Document,
+    ParsedManifest,
+    Path,
+    annotations,
+    manifest_label,
+)
+from reconciler.dependencies.model.installs import ActivationRequest, Install, RevisionPolicy
 from reconciler.dependencies.model.packages import (
-    UNSAID,
+    DEFAULT_ACTIONS,
     ApiNeed,
     Candidate,
     Dialect,
@@ -24,7 +31,7 @@ from reconciler.dependencies.model.packages import (
     PlatformNeed,
     Requirement,
     VersionRange,
-    exact,
+    exact_range,
 )
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.ids import group_of
@@ -61,12 +68,12 @@ _LEGACY = {"imagePullSecrets": "packagePullSecrets", "imagePullPolicy": "package
 _IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
 
 
-def read_crossplane(document: Document, source: Source) -> Reading:
+def read_crossplane(document: Document, source: Source) -> ParsedManifest:
     """Read a Provider, Configuration, Function, design Package, revision, Lock or ImageConfig.
 
     The kinds of the first package manager are refused, with what to write instead.
     """
-    notes = Notes(source, named(document))
+    notes = Diagnostics(source, manifest_label(document))
     kind = str(document.get("kind"))
     if kind in _GONE:
         notes.refuse(
@@ -110,7 +117,7 @@ def rewritten(image: str, configs: tuple[api.ImageConfig, ...]) -> str:
     return best[1] + image[len(best[0]) :] if best[0] else image
 
 
-def _read_install(document: Document, notes: Notes) -> Reading:
+def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     spec = document.get("spec")
     renamed = {_LEGACY.get(k, k): v for k, v in spec.items()} if isinstance(spec, Mapping) else spec
     parsed = notes.parse(api.Package, {**document, "spec": renamed})
@@ -138,7 +145,7 @@ def _read_install(document: Document, notes: Notes) -> Reading:
     return notes.reading(installs=(install,))
 
 
-def _policy(spec: api.PackageSpec, noted: Mapping[str, str], notes: Notes) -> RevisionPolicy:
+def _policy(spec: api.PackageSpec, noted: Mapping[str, str], notes: Diagnostics) -> RevisionPolicy:
     """Return what a package says about its revisions. A limit of 0 keeps all of them, none means 1.
 
     Source: crossplane, packages-v2 design, spec.revisionActivationPolicy and spec.revisionHistoryLimit.
@@ -155,7 +162,7 @@ def _policy(spec: api.PackageSpec, noted: Mapping[str, str], notes: Notes) -> Re
     )
 
 
-def _read_revision(document: Document, notes: Notes) -> Reading:
+def _read_revision(document: Document, notes: Diagnostics) -> ParsedManifest:
     """Read what a person says about one revision; one that was generated says nothing.
 
     Its name may be of either of the schemes that Crossplane had: where it is another's than ours,
@@ -166,7 +173,7 @@ def _read_revision(document: Document, notes: Notes) -> Reading:
         return notes.reading()
     name, tag, digest = parse_image(parsed.spec.image or parsed.spec.package)
     labels = parsed.metadata.labels or {}
-    wish = RevisionWish(
+    wish = ActivationRequest(
         parsed.kind,
         parsed.metadata.name,
         parsed.spec.desired_state == "Active",
@@ -178,17 +185,17 @@ def _read_revision(document: Document, notes: Notes) -> Reading:
     return notes.reading(wishes=(wish,))
 
 
-def _pinned(tag: str, digest: str, notes: Notes) -> VersionRange:
+def _pinned(tag: str, digest: str, notes: Diagnostics) -> VersionRange:
     path: Path = ("spec", "package")
     if digest:
-        return exact(Dialect.CROSSPLANE, digest)
+        return exact_range(Dialect.CROSSPLANE, digest)
     if not tag:
         notes.refuse(path, "spec.package has neither a tag nor a digest", hint="Add one, as in name:v1.2.3")
         return VersionRange(Dialect.CROSSPLANE)
     try:
         if parse_loose(tag).is_partial:
             notes.warn(path, f"{tag} is a moving tag: it is read as a range", reason=Reason.INVALID_VERSION)
-        return exact(Dialect.CROSSPLANE, tag)
+        return exact_range(Dialect.CROSSPLANE, tag)
     except VersionError:
         notes.refuse(
             path,
@@ -223,13 +230,13 @@ def read_meta(
     version: str,
     digest: str = "",
     provides: tuple[Gvk, ...] = (),
-) -> Reading:
+) -> ParsedManifest:
     """Read a package's own `crossplane.yaml` as one candidate. Total.
 
     `image` is the package's name without tag; `provides` are the kinds of its CRDs, which the
     manifest does not tell.
     """
-    notes = Notes(source, named(document))
+    notes = Diagnostics(source, manifest_label(document))
     parsed = notes.parse(api.Meta, document)
     try:
         number = parse_loose(version)
@@ -255,7 +262,9 @@ def read_meta(
     return notes.reading(candidates=(candidate,))
 
 
-def _depends(spec: api.MetaSpec, notes: Notes) -> tuple[tuple[Requirement, ...], tuple[PlatformNeed, ...]]:
+def _depends(
+    spec: api.MetaSpec, notes: Diagnostics
+) -> tuple[tuple[Requirement, ...], tuple[PlatformNeed, ...]]:
     requires: list[Requirement] = []
     platforms: list[PlatformNeed] = []
     if spec.crossplane is not None and spec.crossplane.version:
@@ -269,16 +278,16 @@ def _depends(spec: api.MetaSpec, notes: Notes) -> tuple[tuple[Requirement, ...],
     return tuple(requires), tuple(platforms)
 
 
-def _platform(text: str, path: Path, notes: Notes) -> PlatformNeed:
+def _platform(text: str, path: Path, notes: Diagnostics) -> PlatformNeed:
     return PlatformNeed(Platform.CROSSPLANE, notes.range(Dialect.CROSSPLANE, text, path), notes.at(*path))
 
 
-def _dependency(one: api.MetaDependency, path: Path, notes: Notes) -> Iterator[Requirement]:
+def _dependency(one: api.MetaDependency, path: Path, notes: Diagnostics) -> Iterator[Requirement]:
     names = [name for name in (one.provider, one.configuration, one.function, one.package) if name]
     if len(names) + (one.crd is not None) != 1:
         notes.refuse(path, "A dependency names exactly one package, CRD or Crossplane version")
     elif one.crd is not None:
-        yield Requirement((ApiNeed(_crd(one.crd)),), actions=UNSAID, location=notes.at(*path))
+        yield Requirement((ApiNeed(_crd(one.crd)),), actions=DEFAULT_ACTIONS, location=notes.at(*path))
     else:
         name, tag, digest = parse_image(names[0])
         text = one.version or digest or tag
@@ -286,7 +295,7 @@ def _dependency(one: api.MetaDependency, path: Path, notes: Notes) -> Iterator[R
             notes.warn(path, f"The version of {names[0]} belongs into the field version")
         range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
         need = PackageNeed(PackageId(Ecosystem.XPKG, name), range_)
-        yield Requirement((need,), actions=UNSAID, location=notes.at(*path))
+        yield Requirement((need,), actions=DEFAULT_ACTIONS, location=notes.at(*path))
 
 
 def _crd(crd: str | api.TypeMeta) -> Gvk:
@@ -312,9 +321,9 @@ def flatten_lock(document: Document) -> dict[str, Any]:
     return {**found, "packages": packages or []}
 
 
-def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...], Reading]:
+def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...], ParsedManifest]:
     """Read an upstream `Lock` as candidates that were chosen before. Total."""
-    notes = Notes(source, named(document))
+    notes = Diagnostics(source, manifest_label(document))
     parsed = notes.parse(api.Lock, flatten_lock(document))
     found = []
     for number, package in enumerate(parsed.packages if parsed else ()):
@@ -332,7 +341,7 @@ def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...]
     return tuple(found), notes.reading()
 
 
-def _locked_need(one: api.LockDependency, notes: Notes) -> Requirement:
+def _locked_need(one: api.LockDependency, notes: Diagnostics) -> Requirement:
     name, _, _ = parse_image(one.package)
     range_ = notes.range(Dialect.CROSSPLANE, one.constraints, ("packages",))
     return Requirement((PackageNeed(PackageId(Ecosystem.XPKG, name), range_),))

@@ -10,7 +10,13 @@ import orjson
 
 from reconciler.api import porter as api
 from reconciler.dependencies.dialects.crossplane import parse_image
-from reconciler.dependencies.dialects.reading import Document, Notes, Path, Reading, named
+from reconciler.dependencies.dialects.reading import (
+    Diagnostics,
+    Document,
+    ParsedManifest,
+    Path,
+    manifest_label,
+)
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Actions,
@@ -27,9 +33,9 @@ from reconciler.dependencies.model.packages import (
     Share,
     Sharing,
     VersionRange,
-    exact,
+    exact_range,
 )
-from reconciler.dependencies.versions import Policy, Version, VersionError, parse_loose
+from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
 
@@ -46,15 +52,15 @@ _PARAMETER, _CREDENTIAL = "parameter", "credential"
 _PREFIX, _PLURAL = "io.cnab.interface.", "io.cnab.interfaces."
 
 
-def read_installation(document: Document, source: Source) -> Reading:
+def read_installation(document: Document, source: Source) -> ParsedManifest:
     """Read an Installation; one that is marked uninstalled asks for nothing. Total."""
-    notes = Notes(source, named(document))
+    notes = Diagnostics(source, manifest_label(document))
     parsed = notes.parse(api.Installation, document)
     if parsed is None or parsed.uninstalled:
         return notes.reading()
     bundle, custom = parsed.bundle, parsed.custom
     bindings = custom.get(BINDINGS)
-    strategy = str(custom.get(STRATEGY, Policy.HIGHEST))
+    strategy = str(custom.get(STRATEGY, VersionPolicy.HIGHEST))
     install = Install(
         parsed.namespace,
         parsed.name,
@@ -71,7 +77,7 @@ def read_installation(document: Document, source: Source) -> Reading:
         gives_credentials=bool(parsed.credential_sets),
         bindings=_pairs(bindings),
         inherit=_inherited(parsed),
-        policy=Policy(strategy) if strategy in list(Policy) else Policy.HIGHEST,
+        policy=VersionPolicy(strategy) if strategy in list(VersionPolicy) else VersionPolicy.HIGHEST,
         location=source.location,
     )
     return notes.reading(installs=(install,))
@@ -89,14 +95,14 @@ def _inherited(parsed: api.Installation) -> Pairs:
     return tuple((name, texts[name].decode()) for name, value in given.items() if value)
 
 
-def _pinned(bundle: api.InstalledBundle, notes: Notes) -> VersionRange:
+def _pinned(bundle: api.InstalledBundle, notes: Diagnostics) -> VersionRange:
     """Return what an installation names: its digest before its version before its tag."""
     named_version = bundle.digest or bundle.version or bundle.tag
     if not named_version:
         notes.warn(("bundle",), "No version is named: the highest one is taken")
         return VersionRange(Dialect.PORTER)
     try:
-        return exact(Dialect.PORTER, named_version)
+        return exact_range(Dialect.PORTER, named_version)
     except VersionError as error:
         notes.refuse(("bundle",), str(error), reason=Reason.INVALID_VERSION)
         return VersionRange(Dialect.PORTER)
@@ -108,12 +114,12 @@ def _pairs(value: object) -> Pairs:
 
 def read_bundle(
     document: Document, source: Source, *, repository: str = "", version: str = "", digest: str = ""
-) -> Reading:
+) -> ParsedManifest:
     """Read a `porter.yaml` or `bundle.json` as one candidate. Total.
 
     `repository` and `version` are what the index calls it; without them the manifest's own words count.
     """
-    notes = Notes(source, f"bundle {document.get('name', '')}")
+    notes = Diagnostics(source, f"bundle {document.get('name', '')}")
     name, tag, _ = parse_image(str(document.get("reference") or ""))
     own = (
         repository
@@ -153,7 +159,7 @@ def _tag(text: str) -> str:
 Items = list[tuple[str | int, Any]]
 
 
-def _sections(document: Document, notes: Notes) -> tuple[Items, Any, Path]:
+def _sections(document: Document, notes: Diagnostics) -> tuple[Items, Any, Path]:
     """Find what a bundle requires and provides, whichever generation wrote it."""
     custom = document.get("custom")
     if isinstance(custom, Mapping):
@@ -180,10 +186,10 @@ def _listed(requires: Any) -> Items:
     return list(enumerate(requires)) if isinstance(requires, list) else []
 
 
-def _requirement(item: Any, path: Path, notes: Notes) -> Requirement | None:
+def _requirement(item: Any, path: Path, notes: Diagnostics) -> Requirement | None:
     if isinstance(item, Mapping) and isinstance(item.get("bundle"), str):
         item = {**item, "reference": item["bundle"], "bundle": None}
-    parsed = notes.parse(api.Requirement, _flat_version(item))
+    parsed = notes.parse(api.BundleRequirement, _flat_version(item))
     if parsed is None:
         return None
     reader = _Required(parsed, path, notes)
@@ -216,9 +222,9 @@ def _flat_version(item: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Required:
-    item: api.Requirement
+    item: api.BundleRequirement
     path: Path
-    notes: Notes
+    notes: Diagnostics
 
     def needs(self) -> tuple[tuple[Need, ...], PackageNeed | None]:
         """Return what is needed, and the bundle to create where an interface is enough."""
@@ -242,7 +248,7 @@ class _Required:
         tagged = digest or (_tag(tag) if tag and tag != "latest" else "")
         try:
             return PackageNeed(
-                package, exact(Dialect.PORTER, tagged) if tagged else VersionRange(Dialect.PORTER)
+                package, exact_range(Dialect.PORTER, tagged) if tagged else VersionRange(Dialect.PORTER)
             )
         except VersionError as error:
             self.notes.refuse(self.path, str(error), reason=Reason.INVALID_VERSION)
@@ -358,7 +364,7 @@ def _input(what: str, name: str) -> str:
     return f"{what} {name}"
 
 
-def _provided(provides: Any, shape: tuple[Pairs, ...], notes: Notes) -> Iterator[Interface]:
+def _provided(provides: Any, shape: tuple[Pairs, ...], notes: Diagnostics) -> Iterator[Interface]:
     outputs, parameters, credentials = shape or ((), (), ())
     if isinstance(provides, Mapping):
         provides = [provides]
@@ -372,7 +378,7 @@ def _provided(provides: Any, shape: tuple[Pairs, ...], notes: Notes) -> Iterator
         yield Interface(interface_id(written, path, notes), version, own or outputs, parameters, credentials)
 
 
-def _version(text: str, path: Path, notes: Notes) -> Version | None:
+def _version(text: str, path: Path, notes: Diagnostics) -> Version | None:
     try:
         return parse_loose(text) if text else None
     except VersionError as error:
@@ -380,7 +386,7 @@ def _version(text: str, path: Path, notes: Notes) -> Version | None:
         return None
 
 
-def interface_id(text: str, path: Path, notes: Notes) -> str:
+def interface_id(text: str, path: Path, notes: Diagnostics) -> str:
     """Return the one spelling of a well-known interface: `io.cnab.interface.NAME`."""
     if text.startswith(_PLURAL):
         return _PREFIX + text.removeprefix(_PLURAL)

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from reconciler.api.validation import parse_model
-from reconciler.dependencies.model.installs import Install, RevisionWish
+from reconciler.dependencies.model.installs import ActivationRequest, Install
 from reconciler.dependencies.model.packages import Candidate, Dialect, VersionRange, version_range
-from reconciler.dependencies.versions import Prereleases, VersionError, doubts
+from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
@@ -20,18 +20,18 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedManifest:
     """The entities of one manifest. A manifest with a problem yields none; a warning stops nothing."""
 
     candidates: tuple[Candidate, ...] = ()
     installs: tuple[Install, ...] = ()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
-    wishes: tuple[RevisionWish, ...] = ()
+    wishes: tuple[ActivationRequest, ...] = ()
 
 
 @dataclass(slots=True)
-class Notes:
+class Diagnostics:
     """Collects what is said about one manifest while it is read."""
 
     source: Source
@@ -80,7 +80,7 @@ class Notes:
             self.refuse(path, str(error), reason=Reason.INVALID_CONSTRAINT, hint=_HINTS[dialect.grammar])
             return VersionRange(dialect)
         if found.constraint is not None:
-            for doubt in doubts(found.constraint):
+            for doubt in lint_constraint(found.constraint):
                 self.warn(path, doubt, reason=Reason.INVALID_CONSTRAINT)
         return found
 
@@ -89,13 +89,13 @@ class Notes:
         *,
         candidates: tuple[Candidate, ...] = (),
         installs: tuple[Install, ...] = (),
-        wishes: tuple[RevisionWish, ...] = (),
-    ) -> Reading:
+        wishes: tuple[ActivationRequest, ...] = (),
+    ) -> ParsedManifest:
         """Return everything; a manifest with a problem yields no entities."""
         problems, warnings = tuple(self.problems), tuple(self.warnings)
         if problems:
-            return Reading(problems=problems, warnings=warnings)
-        return Reading(candidates, installs, problems, warnings, wishes)
+            return ParsedManifest(problems=problems, warnings=warnings)
+        return ParsedManifest(candidates, installs, problems, warnings, wishes)
 
 
 _HINTS = {
@@ -104,7 +104,7 @@ _HINTS = {
 }
 
 
-def named(document: Document) -> str:
+def manifest_label(document: Document) -> str:
     """Return how a document calls itself: kind, namespace and name."""
     metadata = document.get("metadata")
     meta = metadata if isinstance(metadata, Mapping) else document

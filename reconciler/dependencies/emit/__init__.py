@@ -5,40 +5,40 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.dependencies.dialects.crossplane import parse_image
-from reconciler.dependencies.emit.generated import Family, Generated, ObjectRef, names_taken
+from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef, PackageGraph, name_collisions
 from reconciler.dependencies.emit.header import (
     NEEDED_BY,
     OWNER,
-    is_generated,
-    is_untouched,
+    add_checksum_header,
+    has_header,
+    is_generated_by,
+    is_unmodified,
     needed_by,
-    sign,
-    was_generated,
 )
-from reconciler.dependencies.emit.manifests import emit_carvel, emit_crossplane, emit_porter, to_run
-from reconciler.dependencies.lock.format import Locked, LockedPackage
+from reconciler.dependencies.emit.manifests import active_version, emit_carvel, emit_crossplane, emit_porter
+from reconciler.dependencies.lock.format import ClusterLock, LockedPackage
 from reconciler.dependencies.lock.write import USER
-from reconciler.dependencies.model.cluster import World
+from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 
 __all__ = [
-    "FORMAT",
-    "Emission",
-    "Family",
+    "FORMAT_VERSION",
+    "GeneratedManifests",
     "ObjectRef",
-    "emit_scope",
-    "family_of",
-    "is_generated",
-    "is_generating",
-    "is_untouched",
+    "PackageGraph",
+    "generate_manifests",
+    "has_generated",
+    "has_header",
+    "installed_version",
+    "is_generated_by",
+    "is_unmodified",
     "needed_by",
-    "version_in",
-    "was_generated",
+    "package_graph",
 ]
 
-FORMAT = 1
+FORMAT_VERSION = 1
 """Raised when something else is generated from the same lock; then every cluster's is made once more."""
 
 _SHOWN = 3
@@ -50,7 +50,7 @@ _DIALECTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Emission:
+class GeneratedManifests:
     """What is generated for one cluster, by path, and the package that each file installs.
 
     Files in `kept` stay as they are: what nobody needs and must not go, what is needed by somebody
@@ -64,7 +64,9 @@ class Emission:
     warnings: tuple[Problem, ...] = ()
 
 
-def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: str = "default") -> Emission:
+def generate_manifests(
+    world: ClusterInputs, locked: ClusterLock, *, owner: str, shared_namespace: str = "default"
+) -> GeneratedManifests:
     """Return the manifests of every package that is needed and that no user declares. Pure, order-free.
 
     A user's own manifests are never among them: where one declares the package, nothing is generated.
@@ -75,18 +77,18 @@ def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: st
         owner: The value of our owner annotation.
         shared_namespace: Where what may stand once in the cluster is installed.
     """
-    generated, warnings = family_of(world, locked, shared_namespace).generated()
+    generated, warnings = package_graph(world, locked, shared_namespace).generated()
     taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in world.installs}
-    clashes = {one.package.instance: problem for one, problem in names_taken(generated, taken)}
+    clashes = {one.package.instance: problem for one, problem in name_collisions(generated, taken)}
     files: dict[str, bytes] = {}
     packages: dict[str, LockedPackage] = {}
     kept: set[str] = set()
     problems = list(clashes.values())
     for one in generated:
-        running = to_run(one, locked.revisions_of(one.package))
+        running = active_version(one, locked.revisions_of(one.package))
         if one.package.instance in clashes or running is None:
             continue
-        if one.package.instance in locked.resolution.unused or not one.is_sure:
+        if one.package.instance in locked.resolution.unused or not one.is_complete:
             kept.add(_path(one.ref))
             continue
         found = _manifest(running, owner)
@@ -97,25 +99,29 @@ def emit_scope(world: World, locked: Locked, *, owner: str, shared_namespace: st
             files[_path(one.ref)] = found
             packages[_path(one.ref)] = running.package
     told = tuple(sorted(set(warnings)))
-    return Emission(dict(sorted(files.items())), packages, frozenset(kept), tuple(sorted(problems)), told)
+    return GeneratedManifests(
+        dict(sorted(files.items())), packages, frozenset(kept), tuple(sorted(problems)), told
+    )
 
 
-def is_generating(locked: Locked) -> bool:
+def has_generated(locked: ClusterLock) -> bool:
     """Tell whether anything has to be generated for a cluster."""
     packages = locked.resolution.packages
     return any(one.owner != USER and one.instance.ecosystem in _DIALECTS for one in packages)
 
 
-def family_of(world: World, locked: Locked, shared_namespace: str = "default") -> Family:
+def package_graph(
+    world: ClusterInputs, locked: ClusterLock, shared_namespace: str = "default"
+) -> PackageGraph:
     """Return who needs whom in a cluster, with the users' installs by instance."""
     installs = {
         str(world.instance_of(install)): install for install in world.installs if not install.external
     }
     packages = {str(one.instance): one for one in locked.resolution.packages}
-    return Family(packages, installs, shared_namespace)
+    return PackageGraph(packages, installs, shared_namespace)
 
 
-def _manifest(one: Generated, owner: str) -> bytes | Problem:
+def _manifest(one: GeneratedPackage, owner: str) -> bytes | Problem:
     needed = [str(parent) for parent in one.parents]
     more = f" and {len(needed) - _SHOWN} more" if len(needed) > _SHOWN else ""
     annotations = {NEEDED_BY: ", ".join(needed), OWNER: owner}
@@ -123,10 +129,10 @@ def _manifest(one: Generated, owner: str) -> bytes | Problem:
     if isinstance(document, str):
         hint = "Write a manifest for it yourself; it is used instead."
         return Problem(one.location, Reason.INVALID_MANIFEST, document, hint, str(one.ref))
-    return sign(document, reason=f"{', '.join(needed[:_SHOWN])}{more}")
+    return add_checksum_header(document, reason=f"{', '.join(needed[:_SHOWN])}{more}")
 
 
-def version_in(document: Mapping[str, Any]) -> str:
+def installed_version(document: Mapping[str, Any]) -> str:
     """Return the version that a generated manifest installs, empty if it says none."""
     spec, bundle = document.get("spec"), document.get("bundle")
     if isinstance(bundle, Mapping):

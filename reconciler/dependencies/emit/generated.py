@@ -18,7 +18,7 @@ from reconciler.reasons import Reason
 CARVEL_KIND, PORTER_KIND = "PackageInstall", "Installation"
 
 
-PASSED_DOWN = {
+INHERITED_SETTINGS = {
     "Configuration": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy"),
     "Provider": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
     "Function": ("packagePullSecrets", "packagePullPolicy", "revisionActivationPolicy", "runtimeConfigRef"),
@@ -40,7 +40,7 @@ class ObjectRef(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GeneratedPackage:
     """One package to be installed for others.
 
     `parents` are the objects that need it, lowest first; `owner` is the one that it was made for, as
@@ -56,23 +56,23 @@ class Generated:
     settings: Mapping[str, Any] = field(default_factory=dict)
     values: tuple[Values, ...] = ()
     location: Location = field(default=Location(""))
-    is_sure: bool = True
+    is_complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class PackageGraph:
     """Every locked package of a cluster and every install of a user's, by instance."""
 
     packages: Mapping[str, LockedPackage]
     installs: Mapping[str, Install]
     shared_namespace: str = "default"
 
-    def generated(self) -> tuple[tuple[Generated, ...], tuple[Problem, ...]]:
+    def generated(self) -> tuple[tuple[GeneratedPackage, ...], tuple[Problem, ...]]:
         """Return what has to be generated, sorted by object, and where parents disagree. Order-free.
 
         Packages of package repositories are not among them: variants bring these.
         """
-        found: list[Generated] = []
+        found: list[GeneratedPackage] = []
         warnings: list[Problem] = []
         for one in self.packages.values():
             if one.owner != USER and one.instance.ecosystem != Ecosystem.KPT:
@@ -81,13 +81,13 @@ class Family:
                 warnings += differing
         return tuple(sorted(found, key=lambda one: (one.ref, str(one.package.instance)))), tuple(warnings)
 
-    def _generated(self, one: LockedPackage) -> tuple[Generated, list[Problem]]:
+    def _generated(self, one: LockedPackage) -> tuple[GeneratedPackage, list[Problem]]:
         settings, differing = self._settings(one)
         values, others = self._values(one)
         parameters, more = self._parameters(one)
         above = list(self._above(one))
         made_for = self.packages.get(one.owner)
-        generated = Generated(
+        generated = GeneratedPackage(
             package=one,
             ref=self.ref_of(one),
             parents=tuple(sorted(self.ref_of(parent) for parent in self._parents(one))),
@@ -95,7 +95,7 @@ class Family:
             settings=settings | ({"parameters": parameters} if parameters else {}),
             values=values,
             location=next((install.location for install in above if install), Location("")),
-            is_sure=None not in above,
+            is_complete=None not in above,
         )
         return generated, [*differing, *others, *more]
 
@@ -124,7 +124,7 @@ class Family:
         installs = [install for install in self._above(one) if install]
         chosen: dict[str, Any] = {}
         differing = []
-        for name in PASSED_DOWN.get(self.ref_of(one).kind, ()):
+        for name in INHERITED_SETTINGS.get(self.ref_of(one).kind, ()):
             said = [(text, install) for install in installs for key, text in install.inherit if key == name]
             if said:
                 text, install = said[0]
@@ -200,17 +200,17 @@ class Family:
         return Problem(install.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(install))
 
 
-def owner_of(one: Generated, kind: str) -> ObjectRef | None:
+def owner_of(one: GeneratedPackage, kind: str) -> ObjectRef | None:
     """Return the object of a kind that owns a generated one: its owner, else the lowest who needs it."""
     candidates = (ref for ref in (one.owner, *one.parents) if ref is not None and ref.kind == kind)
     return next(candidates, None)
 
 
-def names_taken(
-    generated: tuple[Generated, ...], taken: Mapping[ObjectRef, Install]
-) -> Iterator[tuple[Generated, Problem]]:
+def name_collisions(
+    generated: tuple[GeneratedPackage, ...], taken: Mapping[ObjectRef, Install]
+) -> Iterator[tuple[GeneratedPackage, Problem]]:
     """Yield what cannot be generated because its name is another package's, with whose. Never renamed."""
-    first: dict[ObjectRef, Generated] = {}
+    first: dict[ObjectRef, GeneratedPackage] = {}
     for one in generated:
         install, other = taken.get(one.ref), first.setdefault(one.ref, one)
         rival = str(install.need.id) if install else f"{other.package.instance}"
@@ -237,7 +237,7 @@ def bundle_name(instance: LockedInstance) -> str:
     slot = instance.slot
     if slot.kind == SlotKind.FOR:
         return "-".join(slot.path)
-    group, words = sharing(instance)
+    group, words = sharing_labels(instance)
     inputs = slot.path[-1:] if slot.path and slot.path[-1].startswith(_INPUTS) else ()
     parts = [group, instance.name.rpartition("/")[2]]
     if words or inputs:
@@ -246,7 +246,7 @@ def bundle_name(instance: LockedInstance) -> str:
     return "-".join(part for part in parts if part)
 
 
-def sharing(instance: LockedInstance) -> tuple[str, dict[str, str]]:
+def sharing_labels(instance: LockedInstance) -> tuple[str, dict[str, str]]:
     """Return the sharing group and the labels that a shared instance is found by."""
     if instance.slot.kind != SlotKind.SHARED:
         return "", {}

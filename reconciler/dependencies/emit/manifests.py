@@ -8,13 +8,13 @@ from typing import Any
 from reconciler.dependencies.dialects.crossplane import parse_image
 from reconciler.dependencies.emit.generated import (
     CARVEL_KIND,
-    PASSED_DOWN,
+    INHERITED_SETTINGS,
     PORTER_KIND,
-    Generated,
+    GeneratedPackage,
     owner_of,
-    sharing,
+    sharing_labels,
 )
-from reconciler.dependencies.lock.format import Revision
+from reconciler.dependencies.lock.format import LockedRevision
 from reconciler.dependencies.solve.slots import SHARING_GROUP
 from reconciler.dependencies.versions import parse_relaxed
 
@@ -24,7 +24,7 @@ CARVEL_API_VERSION = "packaging.carvel.dev/v1alpha1"
 CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
 
 
-def emit_carvel(one: Generated, annotations: dict[str, str]) -> dict[str, Any] | str:
+def emit_carvel(one: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
     """Return a PackageInstall; a sentence where kapp-controller could never reconcile it.
 
     Source: the proposal of package dependencies, automatically created PackageInstalls.
@@ -58,13 +58,13 @@ _IMAGE = re.compile(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{
 """What the API server lets pass: a registry with a dot, a path, and a tag or a digest."""
 
 
-def emit_crossplane(one: Generated, annotations: dict[str, str]) -> dict[str, Any] | str:
+def emit_crossplane(one: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
     """Return a Provider, Configuration or Function; a sentence where the API server would refuse it.
 
     `skipDependencyResolution` stays off: a package that skips it is not in Crossplane's own lock,
     and whoever needs it would install it a second time.
     """
-    if one.ref.kind not in PASSED_DOWN:
+    if one.ref.kind not in INHERITED_SETTINGS:
         return f"It is not known whether {one.package.instance.name} is a Provider, Configuration or Function"
     image = image_of(one.package.source or one.package.instance.name, one.package.version, one.package.digest)
     if not _IMAGE.fullmatch(image):
@@ -81,7 +81,7 @@ def image_of(source: str, version: str, digest: str) -> str:
     return f"{source}:{version}{f'@{digest}' if digest else ''}"
 
 
-def to_run(one: Generated, revisions: Sequence[Revision]) -> Generated | None:
+def active_version(one: GeneratedPackage, revisions: Sequence[LockedRevision]) -> GeneratedPackage | None:
     """Return the package in the version that may run now, None if none may.
 
     A revision that must wait, for another package to let go of a kind say, is not asked for: the
@@ -104,12 +104,12 @@ SCHEMA_VERSION = "1.0.2"
 PORTER_PARENT = "sh.porter.parentInstallation"
 
 
-def emit_porter(one: Generated, annotations: dict[str, str]) -> dict[str, Any]:
+def emit_porter(one: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any]:
     """Return an Installation with the labels that the next one who looks for it selects by.
 
     Its schema knows no annotations: ours stand below `custom`, which is anybody's.
     """
-    group, labels = sharing(one.package.instance)
+    group, labels = sharing_labels(one.package.instance)
     labels |= {SHARING_GROUP: group} if group else {}
     if parent := owner_of(one, PORTER_KIND):
         labels[PORTER_PARENT] = "/".join(part for part in (parent.namespace, parent.name) if part)

@@ -120,7 +120,7 @@ class LockedPackage(_Record):
         return f"{self.kind}/{self.name}" if self.kind else self.name
 
 
-class OwnedKind(_Record):
+class OwnershipEntry(_Record):
     """Whose a kind or composition is: the active revision that controls it, and every revision that has it.
 
     Revisions go by name, instances of ecosystems without revisions by `ecosystem:name@slot`. Without
@@ -146,8 +146,8 @@ class Resolution(_Record):
     api_version: str = SCHEMA
     kind: str = "PackageResolution"
     packages: tuple[LockedPackage, ...] = ()
-    custom_resource_definitions: dict[str, OwnedKind] = Field(default_factory=dict)
-    compositions: dict[str, OwnedKind] = Field(default_factory=dict)
+    custom_resource_definitions: dict[str, OwnershipEntry] = Field(default_factory=dict)
+    compositions: dict[str, OwnershipEntry] = Field(default_factory=dict)
     skipped: tuple[SkippedDependency, ...] = ()
     unused: tuple[LockedInstance, ...] = ()
 
@@ -164,7 +164,7 @@ class DesiredState(StrEnum):
     INACTIVE = "Inactive"
 
 
-class Awaits(StrEnum):
+class ActivationBlocker(StrEnum):
     """What a revision waits for that is asked for and not active."""
 
     NOTHING = ""
@@ -173,7 +173,7 @@ class Awaits(StrEnum):
     KINDS = "Kinds"
 
 
-class Revision(_Record):
+class LockedRevision(_Record):
     """One revision of a Crossplane package in a cluster: numbered, of which at most one is Active.
 
     `package` is the object that it belongs to (`Provider/aws`), `image` has the tag. The `current`
@@ -189,7 +189,7 @@ class Revision(_Record):
     image: str = ""
     digest: str = ""
     current: bool = False
-    awaits: Awaits = Awaits.NOTHING
+    awaits: ActivationBlocker = ActivationBlocker.NOTHING
     needs: tuple[str, ...] = ()
 
     @property
@@ -230,7 +230,7 @@ class PackageLock(_Record):
     input_digest: str
     solver: SolverRecord = SolverRecord()
     resolution: str
-    revisions: tuple[Revision, ...] = ()
+    revisions: tuple[LockedRevision, ...] = ()
 
 
 def record_bytes(record: BaseModel) -> bytes:
@@ -249,12 +249,12 @@ def resolution_path(digest: str) -> str:
     return f"{RESOLUTIONS_DIRECTORY}/{digest.removeprefix('sha256:')}.json"
 
 
-def lock_of(
+def next_lock(
     cluster: str,
     *,
     input_digest: str,
     resolution: Resolution,
-    revisions: tuple[Revision, ...] = (),
+    revisions: tuple[LockedRevision, ...] = (),
     previous: PackageLock | None = None,
     solver: SolverRecord | None = None,
 ) -> PackageLock:
@@ -309,7 +309,7 @@ def _versions(resolution: Resolution) -> Mapping[str, str]:
     }
 
 
-def is_guarded(package: str) -> bool:
+def keeps_ownership(package: str) -> bool:
     """Tell whether an instance keeps what it has until somebody consents: those of Crossplane do.
 
     What other installers bring has no controller reference, and changes hands when its package goes.
@@ -317,31 +317,31 @@ def is_guarded(package: str) -> bool:
     return package.startswith(f"{Ecosystem.XPKG}:")
 
 
-def name_of(package: str) -> str:
+def package_name(package: str) -> str:
     """Return what a takeover calls an instance: its package without ecosystem and slot."""
     return package.partition(":")[2].rpartition("@")[0]
 
 
-def entries_of(resolution: Resolution) -> Iterator[tuple[str, OwnedKind]]:
+def ownership_entries(resolution: Resolution) -> Iterator[tuple[str, OwnershipEntry]]:
     """Yield every kind and then every composition of a resolution with whose it is."""
     yield from resolution.custom_resource_definitions.items()
     yield from resolution.compositions.items()
 
 
-def holder_of(entry: OwnedKind | None) -> str:
+def current_holder(entry: OwnershipEntry | None) -> str:
     """Return the instance that a thing in the cluster belongs to; empty if it is nobody's."""
     stands = entry is not None and (entry.controller or entry.retained)
     return entry.package if entry is not None and stands else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Locked:
+class ClusterLock:
     """One cluster's lock with the resolution that it names."""
 
     lock: PackageLock
     resolution: Resolution
 
-    def revisions_of(self, one: LockedPackage) -> tuple[Revision, ...]:
+    def revisions_of(self, one: LockedPackage) -> tuple[LockedRevision, ...]:
         """Return the revisions of a package, lowest number first."""
         return tuple(revision for revision in self.lock.revisions if revision.package == one.object)
 

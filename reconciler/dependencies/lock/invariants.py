@@ -4,35 +4,35 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from reconciler.dependencies.lock.format import (
-    Locked,
+    ClusterLock,
+    LockedRevision,
     PackageLock,
     Resolution,
-    Revision,
-    entries_of,
-    is_guarded,
+    keeps_ownership,
+    ownership_entries,
 )
 from reconciler.errors import Exit, ReconcilerError
 
 
-def breaches(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
+def lock_violations(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
     """Return what is wrong with a lock by itself, in sentences; nothing if it is sound. Total."""
     return (*_revisions(lock.revisions), *_objects(lock, resolution), *_ownership(lock, resolution))
 
 
-def breaches_of_step(
+def step_violations(
     before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]
 ) -> tuple[str, ...]:
     """Return what is wrong with the step from one lock to the next, in sentences. Total."""
     return (*_numbers(before[0], after[0]), *_losses(before, after))
 
 
-def generation_breach(before: PackageLock, after: PackageLock) -> tuple[str, ...]:
+def generation_violations(before: PackageLock, after: PackageLock) -> tuple[str, ...]:
     """Return what is wrong with the generation of a lock, given the one before it. Total."""
     follows = after == before or after.generation == before.generation + 1
     return () if follows else (f"generation {after.generation} follows {before.generation}",)
 
 
-def _revisions(revisions: Iterable[Revision]) -> Iterator[str]:
+def _revisions(revisions: Iterable[LockedRevision]) -> Iterator[str]:
     several = tuple(revisions)
     for what, names in {
         "active": [one.package for one in several if one.is_active],
@@ -58,10 +58,10 @@ def _objects(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
 
 def _ownership(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
     instances = {str(one.instance) for one in resolution.packages}
-    others = {one for one in instances if not is_guarded(one)}
+    others = {one for one in instances if not keeps_ownership(one)}
     active = {one.name for one in lock.revisions if one.is_active} | others
     kept = {one.name for one in lock.revisions} | others
-    for name, entry in entries_of(resolution):
+    for name, entry in ownership_entries(resolution):
         if entry.controller and entry.controller not in active:
             yield f"{name} is controlled by {entry.controller}, which is not active"
         if entry.controller and (entry.controller not in entry.owners or entry.retained):
@@ -86,8 +86,8 @@ def _numbers(before: PackageLock, after: PackageLock) -> Iterator[str]:
 def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
     """Yield what a revision that stays does not own any more."""
     kept = {one.name for one in after[0].revisions}
-    now = dict(entries_of(after[1]))
-    for name, entry in entries_of(before[1]):
+    now = dict(ownership_entries(after[1]))
+    for name, entry in ownership_entries(before[1]):
         for owner in entry.owners:
             if owner in kept and (name not in now or owner not in now[name].owners):
                 yield f"{owner} is retained and does not own {name} any more"
@@ -104,7 +104,7 @@ class BrokenLockError(ReconcilerError):
         self.breaches = breaches
 
 
-def check(before: Locked | None, after: Locked, *, is_sound: bool = False) -> None:
+def check_lock(before: ClusterLock | None, after: ClusterLock, *, is_sound: bool = False) -> None:
     """Refuse a lock that is not sound, or does not follow from the one before it.
 
     With `is_sound` only what is the cluster's own is looked at: the rest was, for another one like it.
@@ -112,10 +112,10 @@ def check(before: Locked | None, after: Locked, *, is_sound: bool = False) -> No
     Raises:
         BrokenLockError: It breaks a law of locks.
     """
-    found = () if is_sound else breaches(after.lock, after.resolution)
+    found = () if is_sound else lock_violations(after.lock, after.resolution)
     if before is not None:
-        found += generation_breach(before.lock, after.lock)
+        found += generation_violations(before.lock, after.lock)
         if not is_sound:
-            found += breaches_of_step((before.lock, before.resolution), (after.lock, after.resolution))
+            found += step_violations((before.lock, before.resolution), (after.lock, after.resolution))
     if found:
         raise BrokenLockError(after.lock.scope.cluster, found)

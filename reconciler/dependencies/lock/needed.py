@@ -7,11 +7,11 @@ from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, R
 from reconciler.dependencies.model.cluster import SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 
-VARIANT = "PackageVariant"
+VARIANT_KIND = "PackageVariant"
 """The kind of the installs that stand for variants."""
 
 
-Trail = tuple[LockedPackage, ...]
+RequirementPath = tuple[LockedPackage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class NeededPackage:
     """
 
     package: LockedPackage
-    trails: tuple[Trail, ...]
+    paths: tuple[RequirementPath, ...]
 
     @property
     def roots(self) -> tuple[LockedInstance, ...]:
         """The variants' own packages that it is there for."""
-        return tuple(dict.fromkeys(trail[0].instance for trail in self.trails))
+        return tuple(dict.fromkeys(trail[0].instance for trail in self.paths))
 
 
 def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
@@ -45,19 +45,19 @@ def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
                 yield NeededPackage(one, tuple(trails))
 
 
-def _trails(needed: LockedPackage, known: Mapping[str, LockedPackage]) -> Iterator[Trail]:
+def _trails(needed: LockedPackage, known: Mapping[str, LockedPackage]) -> Iterator[RequirementPath]:
     for asker in sorted(needed.requested_by):
         trail = _shortest(known[asker], known) if asker in known else None
         if trail is not None:
             yield trail
 
 
-def _shortest(last: LockedPackage, known: Mapping[str, LockedPackage]) -> Trail | None:
+def _shortest(last: LockedPackage, known: Mapping[str, LockedPackage]) -> RequirementPath | None:
     """Return the shortest way from a variant to a package, the first of several; None if none leads there."""
-    ways: list[Trail] = [(last,)]
+    ways: list[RequirementPath] = [(last,)]
     seen = {str(last.instance)}
     for way in ways:
-        if way[0].kind == VARIANT:
+        if way[0].kind == VARIANT_KIND:
             return way
         askers = [asker for asker in sorted(way[0].requested_by) if asker in known and asker not in seen]
         seen.update(askers)

@@ -7,21 +7,28 @@ from pydantic import ValidationError
 
 from reconciler.dependencies.lock.format import (
     LOCKS_DIRECTORY,
-    Locked,
+    ClusterLock,
     LockedDependency,
     LockedInstance,
     LockedPackage,
+    LockedRevision,
     PackageLock,
     Resolution,
-    Revision,
-    entries_of,
-    holder_of,
-    is_guarded,
-    name_of,
+    current_holder,
+    keeps_ownership,
+    ownership_entries,
+    package_name,
     resolution_path,
 )
-from reconciler.dependencies.lock.invariants import breaches
-from reconciler.dependencies.model.cluster import Instance, LockedChoice, Pin, Slot, SlotKind, World
+from reconciler.dependencies.lock.invariants import lock_violations
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    InstallSlot,
+    Instance,
+    LockedChoice,
+    Pin,
+    SlotKind,
+)
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -41,25 +48,27 @@ from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 
 
-def with_lock(world: World, resolution: Resolution) -> World:
+def with_lock(world: ClusterInputs, resolution: Resolution) -> ClusterInputs:
     """Return a world with all that was decided for it: pins, choices, and whose everything is.
 
     Raises:
         VersionError: The lock was edited into something that is no version or range.
     """
-    pins = carried_over(pins_of(resolution), world)
-    return replace(world, pins=pins, chosen=choices_of(resolution), held=held_by(resolution))
+    pins = transferred_pins(locked_pins(resolution), world)
+    return replace(world, pins=pins, chosen=locked_choices(resolution), held=exclusive_owners(resolution))
 
 
-def held_by(resolution: Resolution) -> tuple[tuple[str, PackageId], ...]:
+def exclusive_owners(resolution: Resolution) -> tuple[tuple[str, PackageId], ...]:
     """Return which package each kind and composition belongs to, where it does not change hands freely."""
-    found = ((name, holder_of(entry)) for name, entry in entries_of(resolution))
+    found = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
     return tuple(
-        (name, PackageId(Ecosystem.XPKG, name_of(holder))) for name, holder in found if is_guarded(holder)
+        (name, PackageId(Ecosystem.XPKG, package_name(holder)))
+        for name, holder in found
+        if keeps_ownership(holder)
     )
 
 
-def pins_of(resolution: Resolution) -> tuple[Pin, ...]:
+def locked_pins(resolution: Resolution) -> tuple[Pin, ...]:
     """Return the locked pins, each with what the lock remembers of its needs.
 
     What the lock remembers counts only where nobody publishes that version any more.
@@ -70,7 +79,7 @@ def pins_of(resolution: Resolution) -> tuple[Pin, ...]:
     return tuple(Pin(_instance(one.instance), _candidate(one)) for one in resolution.packages)
 
 
-def choices_of(resolution: Resolution) -> tuple[LockedChoice, ...]:
+def locked_choices(resolution: Resolution) -> tuple[LockedChoice, ...]:
     """Return which alternative each or-group had."""
     return tuple(
         LockedChoice(_instance(one.instance), dependency.signature, dependency.alternative)
@@ -81,7 +90,7 @@ def choices_of(resolution: Resolution) -> tuple[LockedChoice, ...]:
 
 
 def _instance(locked: LockedInstance) -> Instance:
-    slot = Slot(SlotKind(locked.slot.kind), locked.slot.namespace, locked.slot.path)
+    slot = InstallSlot(SlotKind(locked.slot.kind), locked.slot.namespace, locked.slot.path)
     return Instance(PackageId(Ecosystem(locked.ecosystem), locked.name), slot)
 
 
@@ -123,10 +132,10 @@ def _range(locked: LockedDependency) -> VersionRange:
     return version_range(Dialect(locked.dialect), locked.constraints, prereleases=locked.prereleases)
 
 
-CREATED = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
+SHARED_SLOT_KINDS = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
 
 
-def carried_over(pins: tuple[Pin, ...], world: World) -> tuple[Pin, ...]:
+def transferred_pins(pins: tuple[Pin, ...], world: ClusterInputs) -> tuple[Pin, ...]:
     """Return the pins with those of packages that change hands: a generated one that a user adopts, or back.
 
     Either way the version stays what it was, and is no reason to install a second time.
@@ -144,8 +153,8 @@ def carried_over(pins: tuple[Pin, ...], world: World) -> tuple[Pin, ...]:
 def _heirs(instance: Instance, standing: set[Instance]) -> Iterator[Instance]:
     package, slot = instance
     if slot.kind is SlotKind.INSTALL and instance not in standing:
-        yield Instance(package, Slot(SlotKind.NAMESPACE, slot.namespace))
-    elif slot.kind in CREATED:
+        yield Instance(package, InstallSlot(SlotKind.NAMESPACE, slot.namespace))
+    elif slot.kind in SHARED_SLOT_KINDS:
         for other in sorted(standing):
             if other.package == package and (
                 slot.kind is SlotKind.CLUSTER or other.slot.namespace == slot.namespace
@@ -154,27 +163,27 @@ def _heirs(instance: Instance, standing: set[Instance]) -> Iterator[Instance]:
 
 
 @dataclass(frozen=True, slots=True)
-class Locks:
+class FleetLocks:
     """The locks of a state branch by cluster, and what is wrong with those that cannot be read.
 
     `broken` are clusters whose lock breaks a law: somebody edited it, and it stays until it is corrected.
     """
 
-    by_cluster: Mapping[str, Locked] = field(default_factory=dict)
+    by_cluster: Mapping[str, ClusterLock] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
-def read_locks(files: Mapping[str, bytes]) -> Locks:
+def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
     """Return the locks that the files of a state branch hold. Total.
 
     A lock that cannot be read costs a new resolution of its cluster, and is a problem. One that
     breaks a law is kept as it is: which of two revisions is active is nothing to guess.
     """
-    found: dict[str, Locked] = {}
+    found: dict[str, ClusterLock] = {}
     broken: set[str] = set()
     bodies: dict[str, Resolution] = {}
-    sound: set[tuple[str, tuple[Revision, ...]]] = set()
+    sound: set[tuple[str, tuple[LockedRevision, ...]]] = set()
     problems = []
     for path, data in sorted(files.items()):
         if path.rpartition("/")[0] != LOCKS_DIRECTORY or not path.endswith(".json"):
@@ -191,13 +200,13 @@ def read_locks(files: Mapping[str, bytes]) -> Locks:
                 Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {why}", hint)
             )
         else:
-            found[lock.scope.cluster] = Locked(lock, bodies[name])
-            if (name, lock.revisions) not in sound and (wrong := breaches(lock, bodies[name])):
+            found[lock.scope.cluster] = ClusterLock(lock, bodies[name])
+            if (name, lock.revisions) not in sound and (wrong := lock_violations(lock, bodies[name])):
                 broken.add(lock.scope.cluster)
                 problems.append(_broken(path, wrong))
             else:
                 sound.add((name, lock.revisions))
-    return Locks(found, frozenset(broken), tuple(problems))
+    return FleetLocks(found, frozenset(broken), tuple(problems))
 
 
 def _read_body(data: bytes) -> Resolution:
@@ -208,7 +217,7 @@ def _read_body(data: bytes) -> Resolution:
         VersionError: It was edited into something that is no version or range.
     """
     resolution = Resolution.model_validate_json(data, by_alias=True, by_name=False)
-    pins_of(resolution)
+    locked_pins(resolution)
     return resolution
 
 

@@ -12,10 +12,10 @@ from reconciler.dependencies.lock.format import (
     Resolution,
     SkippedDependency,
 )
-from reconciler.dependencies.model.cluster import Instance, World
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import ApiNeed, Ecosystem, InterfaceNeed, PackageNeed, dns_label
-from reconciler.dependencies.solve.solution import Edge, Resolved, Solution
+from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
 
 USER = "user"
 """Who asked for a package that a manifest of a person names."""
@@ -40,13 +40,13 @@ class ClusterObject(NamedTuple):
     name: str = ""
 
 
-def resolution_of(world: World, solution: Solution, previous: Resolution | None = None) -> Resolution:
+def lock_solution(world: ClusterInputs, solution: Solution, previous: Resolution | None = None) -> Resolution:
     """Return what to lock, without what it owns. Parts that have no answer stay as they were locked.
 
     Deterministic and order-free; knows nothing of the cluster's name.
     """
     held = {one.instance: one for one in (previous.packages if previous else ())}
-    recorder = _Recorder(world, held, _objects(world, solution, held))
+    recorder = _ResolutionWriter(world, held, _objects(world, solution, held))
     fresh = [recorder.package(one) for one in solution.resolved.values()]
     failed = {locked_instance(instance) for instance in solution.failed}
     kept = [one for instance, one in held.items() if instance in failed]
@@ -67,7 +67,7 @@ def locked_instance(instance: Instance) -> LockedInstance:
 
 
 def _objects(
-    world: World, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
+    world: ClusterInputs, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
 ) -> dict[Instance, ClusterObject]:
     """Return every package's object: the user's own, the one it has, else a new name that is free.
 
@@ -87,7 +87,9 @@ def _objects(
     return found
 
 
-def _generated(one: Resolved, held: LockedPackage | None, taken: Iterable[ClusterObject]) -> ClusterObject:
+def _generated(
+    one: ResolvedInstance, held: LockedPackage | None, taken: Iterable[ClusterObject]
+) -> ClusterObject:
     taken = frozenset(taken)
     if held is not None and held.owner != USER:
         known = ClusterObject(held.api_version, held.kind, held.name)
@@ -101,12 +103,12 @@ def _generated(one: Resolved, held: LockedPackage | None, taken: Iterable[Cluste
     return wanted._replace(name=f"{wanted.name[:54]}-{mark}")
 
 
-class _Recorder(NamedTuple):
-    world: World
+class _ResolutionWriter(NamedTuple):
+    world: ClusterInputs
     held: Mapping[LockedInstance, LockedPackage]
     objects: Mapping[Instance, ClusterObject]
 
-    def package(self, one: Resolved) -> LockedPackage:
+    def package(self, one: ResolvedInstance) -> LockedPackage:
         install = self.world.install_of(one.instance)
         own = self.objects.get(one.instance, ClusterObject())
         instance = locked_instance(one.instance)
@@ -145,7 +147,7 @@ class _Recorder(NamedTuple):
         return (parent.slot.namespace, name or parent.package.name, str(parent))
 
 
-def _dependency(edge: Edge, install: Install | None) -> LockedDependency:
+def _dependency(edge: RequirementEdge, install: Install | None) -> LockedDependency:
     need = edge.requirement.alternatives[edge.alternative]
     common = {
         "signature": edge.signature,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.dependencies.model.installs import Install, RevisionWish
+from reconciler.dependencies.model.installs import ActivationRequest, Install
 from reconciler.dependencies.model.packages import (
     Candidate,
     Ecosystem,
@@ -15,7 +15,7 @@ from reconciler.dependencies.model.packages import (
     Pairs,
     Platform,
 )
-from reconciler.dependencies.versions import Policy, Version, precedence_with_build
+from reconciler.dependencies.versions import Version, VersionPolicy, precedence_with_build
 from reconciler.ids import GroupKind
 
 
@@ -31,7 +31,7 @@ class SlotKind(StrEnum):
     FOR = "for"
 
 
-class Slot(NamedTuple):
+class InstallSlot(NamedTuple):
     """A place for one instance of a package: the unit in which versions are unified.
 
     `path` is the user's name of an install, the group and labels of a shared instance, or the
@@ -50,14 +50,14 @@ class Instance(NamedTuple):
     """One package in one slot of a cluster."""
 
     package: PackageId
-    slot: Slot
+    slot: InstallSlot
 
     def __str__(self) -> str:
         return f"{self.package}@{self.slot}"
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class ObservedInstallation:
     """An installation that the snapshot shows and no manifest of ours declares."""
 
     namespace: str
@@ -85,7 +85,7 @@ class ObservedRevision:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class ClusterState:
     """What a cluster holds apart from what we install there.
 
     `owners` names the package that brought a kind, where that is known. A platform that is
@@ -95,7 +95,7 @@ class Presence:
     apis: frozenset[Gvk] = frozenset()
     owners: tuple[tuple[GroupKind, PackageId], ...] = ()
     platforms: tuple[tuple[Platform, Version], ...] = ()
-    installations: tuple[Installed, ...] = ()
+    installations: tuple[ObservedInstallation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Catalogue:
         return self.packages.get(id_, ())
 
 
-def catalogue(candidates: Iterable[Candidate]) -> Catalogue:
+def build_catalogue(candidates: Iterable[Candidate]) -> Catalogue:
     """Sort candidates into a catalogue; of two with one version the greater (source, digest) is dropped."""
     chosen: dict[tuple[PackageId, str], Candidate] = {}
     for candidate in candidates:
@@ -141,7 +141,7 @@ def _height(candidate: Candidate) -> tuple[object, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ResolverSettings:
     """What a scope decides about resolution; each is a setting.
 
     `defaults` maps an interface to the packages that implement it here, best first.
@@ -153,7 +153,7 @@ class Choices:
     reconsider: bool = False
     upgrade: frozenset[str] = frozenset()
     forbid_cycles: frozenset[Ecosystem] = frozenset({Ecosystem.XPKG})
-    policies: tuple[tuple[Ecosystem, Policy], ...] = ()
+    policies: tuple[tuple[Ecosystem, VersionPolicy], ...] = ()
     defaults: tuple[tuple[str, PackageId], ...] = ()
     shared_namespace: str = ""
     depth: int = 10
@@ -178,7 +178,7 @@ class LockedChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterInputs:
     """Everything that can matter to the dependencies of one cluster.
 
     `held` names the package that has a kind or composition, as the lock says; it keeps it until
@@ -188,13 +188,13 @@ class World:
 
     installs: tuple[Install, ...]
     catalogue: Catalogue
-    presence: Presence = Presence()
+    presence: ClusterState = ClusterState()
     pins: tuple[Pin, ...] = ()
     chosen: tuple[LockedChoice, ...] = ()
     held: tuple[tuple[str, PackageId], ...] = ()
-    wishes: tuple[RevisionWish, ...] = ()
+    wishes: tuple[ActivationRequest, ...] = ()
     observed: tuple[ObservedRevision, ...] = ()
-    choices: Choices = Choices()
+    choices: ResolverSettings = ResolverSettings()
     cluster: str = ""
 
     def install_of(self, instance: Instance) -> Install | None:
@@ -204,11 +204,11 @@ class World:
 
     def instance_of(self, install: Install) -> Instance:
         """Return the instance that a user's install stands for."""
-        return Instance(self.catalogue.find(install.need.id), slot_of(install))
+        return Instance(self.catalogue.find(install.need.id), install_slot(install))
 
 
-def slot_of(install: Install) -> Slot:
+def install_slot(install: Install) -> InstallSlot:
     """Return the slot of a user's install: the cluster for Crossplane, its own name for the others."""
     if install.need.id.ecosystem is Ecosystem.XPKG:
-        return Slot(SlotKind.CLUSTER)
-    return Slot(SlotKind.INSTALL, install.namespace, (install.name,))
+        return InstallSlot(SlotKind.CLUSTER)
+    return InstallSlot(SlotKind.INSTALL, install.namespace, (install.name,))

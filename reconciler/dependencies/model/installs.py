@@ -9,9 +9,9 @@ from reconciler.dependencies.model.packages import (
     Pairs,
     Platform,
     VersionRange,
-    hash_of,
+    compared_hash,
 )
-from reconciler.dependencies.versions import Policy, Version
+from reconciler.dependencies.versions import Version, VersionPolicy
 from reconciler.errors import Location
 
 
@@ -31,7 +31,7 @@ class RevisionPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class RevisionWish:
+class ActivationRequest:
     """What a person says about one revision: whether it is to be active.
 
     It is the revision of this name, or the one of package object `package` with this image or digest.
@@ -49,7 +49,7 @@ class RevisionWish:
         return f"{self.kind} {self.name}"
 
 
-UNSAID_POLICY = RevisionPolicy()
+DEFAULT_REVISION_POLICY = RevisionPolicy()
 """What holds where a package says nothing."""
 
 
@@ -97,11 +97,11 @@ class Install:
     bindings: Pairs = ()
     values: tuple[Values, ...] = ()
     inherit: Pairs = ()
-    policy: Policy = Policy.HIGHEST
+    policy: VersionPolicy = VersionPolicy.HIGHEST
     origin: Version | None = None
     allow_downgrade: bool = False
     ignore_platforms: frozenset[Platform] = frozenset()
-    revisions: RevisionPolicy = UNSAID_POLICY
+    revisions: RevisionPolicy = DEFAULT_REVISION_POLICY
     prune_dependencies: bool = True
     gives: tuple[str, ...] = ()
     gives_credentials: bool = False
@@ -110,7 +110,7 @@ class Install:
     _hash: int = field(init=False, default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash_of(self))
+        object.__setattr__(self, "_hash", compared_hash(self))
 
     def __hash__(self) -> int:
         return self._hash

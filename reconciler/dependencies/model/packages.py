@@ -21,7 +21,7 @@ Pairs = tuple[tuple[str, str], ...]
 """A small map as a sorted tuple, so that it can be part of an identity."""
 
 
-def hash_of(value: Any) -> int:
+def compared_hash(value: Any) -> int:
     """Return the hash of a dataclass from its compared fields, to be kept: a fleet compares many."""
     kind = type(value)
     if kind not in _COMPARED:
@@ -164,7 +164,7 @@ def version_range(
     return VersionRange(dialect, text, prereleases, releases_only, parsed)
 
 
-def exact(dialect: Dialect, text: str) -> VersionRange:
+def exact_range(dialect: Dialect, text: str) -> VersionRange:
     """Return the range of one version or digest that its author named, whatever else the grammar would admit.
 
     Raises:
@@ -258,7 +258,7 @@ class Actions:
     uninstall: bool = True
 
 
-UNSAID = Actions(upgrade=False)
+DEFAULT_ACTIONS = Actions(upgrade=False)
 """Where a dialect has no words for it: a dependency keeps its version while that fits; unused, it goes."""
 
 
@@ -351,7 +351,7 @@ class Candidate:
     _hash: int = field(init=False, default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash_of(self))
+        object.__setattr__(self, "_hash", compared_hash(self))
 
     def __hash__(self) -> int:
         return self._hash

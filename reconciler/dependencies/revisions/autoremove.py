@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, Resolution
-from reconciler.dependencies.lock.read import CREATED
+from reconciler.dependencies.lock.read import SHARED_SLOT_KINDS
 from reconciler.dependencies.lock.write import USER
-from reconciler.dependencies.model.cluster import Instance, SlotKind, World
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance, SlotKind
 from reconciler.dependencies.solve.solution import Solution
 
 
-def sweep(
+def autoremove(
     fresh: Resolution, before: Resolution, *, needed: frozenset[str] = frozenset(), prune: bool = False
 ) -> Resolution:
     """Return a resolution with what nobody needs any more, but must stay, listed as unused. Order-free.
@@ -44,7 +44,7 @@ def sweep(
     )
 
 
-def keep_all(fresh: Resolution, before: Resolution, *, users: bool = True) -> Resolution:
+def retain_all(fresh: Resolution, before: Resolution, *, users: bool = True) -> Resolution:
     """Return a resolution that forgets nothing: what is not wanted may only be misunderstood, or left alone.
 
     Without `users` what users removed goes all the same.
@@ -86,7 +86,7 @@ def _adopts(user: LockedPackage, one: LockedPackage) -> bool:
     mine, other = user.instance, one.instance
     same = (mine.ecosystem, mine.name) == (other.ecosystem, other.name)
     near = other.slot.kind == SlotKind.CLUSTER or mine.slot.namespace == other.slot.namespace
-    return user.owner == USER and same and near and other.slot.kind in CREATED
+    return user.owner == USER and same and near and other.slot.kind in SHARED_SLOT_KINDS
 
 
 def _alone(one: LockedPackage, unused: dict[LockedInstance, LockedPackage]) -> LockedPackage:
@@ -96,7 +96,7 @@ def _alone(one: LockedPackage, unused: dict[LockedInstance, LockedPackage]) -> L
     return one.model_copy(update={"requested_by": asked, "owner": min(asked, default="")})
 
 
-def moves_along(world: World, solution: Solution) -> frozenset[Instance]:
+def upgraded_with_parent(world: ClusterInputs, solution: Solution) -> frozenset[Instance]:
     """Return the locked dependencies that are upgraded with a package that moves, as it asks for.
 
     What is managed in lockstep is free to take the best version when its parent gets another one;

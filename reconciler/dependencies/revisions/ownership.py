@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from reconciler.dependencies.lock.format import OwnedKind, holder_of, is_guarded, name_of
+from reconciler.dependencies.lock.format import OwnershipEntry, current_holder, keeps_ownership, package_name
 from reconciler.dependencies.model.packages import Candidate
 
 
-class Thing(NamedTuple):
+class OwnedResource(NamedTuple):
     """What a package may own in a cluster: a kind in all of its versions, or a composition."""
 
     is_composition: bool
@@ -18,15 +18,15 @@ class Thing(NamedTuple):
         return f"the composition {self.name}" if self.is_composition else self.name
 
 
-Things = frozenset[Thing]
+OwnedResources = frozenset[OwnedResource]
 
 
-Ledger = Mapping[Thing, OwnedKind]
+OwnershipTable = Mapping[OwnedResource, OwnershipEntry]
 """Whose everything is; what is not in it is nobody's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claimant:
+class OwnershipClaim:
     """A package that is to control all that its active revision has.
 
     `package` is its instance and `order` what decides between equals. `running` is the revision
@@ -39,29 +39,29 @@ class Claimant:
     is_user: bool
     running: str
     wanted: str
-    has: Mapping[str, Things]
+    has: Mapping[str, OwnedResources]
     take_over: frozenset[str] = frozenset()
 
-    def things(self, revision: str) -> Things:
+    def things(self, revision: str) -> OwnedResources:
         """Return what a revision of this package has; nothing for none."""
         return self.has.get(revision, frozenset())
 
 
-class Refusal(NamedTuple):
+class RefusedClaim(NamedTuple):
     """Why a package does not get control: what it claims, and whose that is."""
 
     package: str
-    thing: Thing
+    thing: OwnedResource
     holder: str
 
 
-def things_of(candidate: Candidate) -> Things:
+def owned_resources(candidate: Candidate) -> OwnedResources:
     """Return what a version of a package has: the kinds that it serves, and its compositions."""
-    kinds = {Thing(False, str(gvk.group_kind)) for gvk in candidate.provides if gvk.version}
-    return frozenset(kinds | {Thing(True, name) for name in candidate.compositions})
+    kinds = {OwnedResource(False, str(gvk.group_kind)) for gvk in candidate.provides if gvk.version}
+    return frozenset(kinds | {OwnedResource(True, name) for name in candidate.compositions})
 
 
-def refusals(ledger: Ledger, claimants: Iterable[Claimant]) -> dict[str, Refusal]:
+def refuse_claims(ledger: OwnershipTable, claimants: Iterable[OwnershipClaim]) -> dict[str, RefusedClaim]:
     """Return who does not get what the wanted revision claims, by package; all others do. Order-free.
 
     A claim is for all things of a revision or for none. What is another package's stays with it,
@@ -72,27 +72,29 @@ def refusals(ledger: Ledger, claimants: Iterable[Claimant]) -> dict[str, Refusal
     Source: crossplane, packages-v2 design, PackageLock: of two packages exactly one gets all.
     """
     ordered = {one.package: one for one in sorted(claimants, key=lambda one: (one.order, one.package))}
-    refused: dict[str, Refusal] = {}
+    refused: dict[str, RefusedClaim] = {}
     while (found := next(_conflicts(ledger, ordered, refused), None)) is not None:
         refused[found.package] = found
     return refused
 
 
 def _conflicts(
-    ledger: Ledger, claimants: Mapping[str, Claimant], refused: Mapping[str, Refusal]
-) -> Iterator[Refusal]:
+    ledger: OwnershipTable, claimants: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
+) -> Iterator[RefusedClaim]:
     """Yield the claims that cannot stand, given those that were refused already."""
     active = _active(claimants, refused)
     for package, one in claimants.items():
         if package not in refused:
             for thing in sorted(active[package]):
-                holder = holder_of(ledger.get(thing))
+                holder = current_holder(ledger.get(thing))
                 if holder not in ("", package) and not _may_take(one, holder, thing, active):
-                    yield Refusal(package, thing, holder)
+                    yield RefusedClaim(package, thing, holder)
     yield from _rivals(claimants, active, refused)
 
 
-def _active(claimants: Mapping[str, Claimant], refused: Mapping[str, Refusal]) -> dict[str, Things]:
+def _active(
+    claimants: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
+) -> dict[str, OwnedResources]:
     """Return what each package would control."""
     return {
         package: one.things(one.running if package in refused else one.wanted)
@@ -100,31 +102,35 @@ def _active(claimants: Mapping[str, Claimant], refused: Mapping[str, Refusal]) -
     }
 
 
-def _may_take(one: Claimant, holder: str, thing: Thing, active: Mapping[str, Things]) -> bool:
+def _may_take(
+    one: OwnershipClaim, holder: str, thing: OwnedResource, active: Mapping[str, OwnedResources]
+) -> bool:
     lets_go = thing not in active.get(holder, frozenset())
-    return lets_go and (not is_guarded(holder) or name_of(holder) in one.take_over)
+    return lets_go and (not keeps_ownership(holder) or package_name(holder) in one.take_over)
 
 
 def _rivals(
-    claimants: Mapping[str, Claimant], active: Mapping[str, Things], refused: Mapping[str, Refusal]
-) -> Iterator[Refusal]:
+    claimants: Mapping[str, OwnershipClaim],
+    active: Mapping[str, OwnedResources],
+    refused: Mapping[str, RefusedClaim],
+) -> Iterator[RefusedClaim]:
     """Yield who loses where two would control one thing."""
-    winners: dict[Thing, str] = {}
+    winners: dict[OwnedResource, str] = {}
     ranked = sorted(claimants.values(), key=lambda one: (one.package not in refused, not one.is_user))
     for one in ranked:
         for thing in sorted(active[one.package]):
             winner = winners.setdefault(thing, one.package)
             if winner != one.package and one.package not in refused:
-                yield Refusal(one.package, thing, winner)
+                yield RefusedClaim(one.package, thing, winner)
 
 
-def hand_over(
-    ledger: Ledger,
-    claimants: Iterable[Claimant],
-    refused: Mapping[str, Refusal],
+def transfer_ownership(
+    ledger: OwnershipTable,
+    claimants: Iterable[OwnershipClaim],
+    refused: Mapping[str, RefusedClaim],
     kept: Mapping[str, frozenset[str]],
     prunes: frozenset[str],
-) -> dict[Thing, OwnedKind]:
+) -> dict[OwnedResource, OwnershipEntry]:
     """Return whose everything is after a step: what is released and what is claimed, at once. Order-free.
 
     Args:
@@ -141,24 +147,24 @@ def hand_over(
     several = {one.package: one for one in claimants}
     active = _active(several, refused)
     controls = {thing: package for package, things in active.items() for thing in things}
-    owners: dict[Thing, set[str]] = {}
+    owners: dict[OwnedResource, set[str]] = {}
     for package, one in several.items():
         for revision in kept.get(package, frozenset()):
             for thing in one.things(revision):
                 owners.setdefault(thing, set()).add(revision)
-    after: dict[Thing, OwnedKind] = {}
+    after: dict[OwnedResource, OwnershipEntry] = {}
     for thing in sorted({*ledger, *controls, *owners}):
         before, mine = ledger.get(thing), sorted(owners.get(thing, ()))
-        package = controls.get(thing) or holder_of(before)
+        package = controls.get(thing) or current_holder(before)
         if thing in controls:
             one = several[package]
             controller = one.running if package in refused else one.wanted
-            after[thing] = OwnedKind(package=package, controller=controller, owners=tuple(mine))
+            after[thing] = OwnershipEntry(package=package, controller=controller, owners=tuple(mine))
         elif mine or (package and _outlives(thing, package, prunes)):
-            after[thing] = OwnedKind(package=package, owners=tuple(mine), retained=bool(package))
+            after[thing] = OwnershipEntry(package=package, owners=tuple(mine), retained=bool(package))
     return after
 
 
-def _outlives(thing: Thing, package: str, prunes: frozenset[str]) -> bool:
+def _outlives(thing: OwnedResource, package: str, prunes: frozenset[str]) -> bool:
     """Whether something stays in the cluster when no revision has it any more: its objects may be data."""
-    return not thing.is_composition and is_guarded(package) and package not in prunes
+    return not thing.is_composition and keeps_ownership(package) and package not in prunes

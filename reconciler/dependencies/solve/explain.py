@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from reconciler.dependencies.model.cluster import Instance, Presence, World
+from reconciler.dependencies.model.cluster import ClusterInputs, ClusterState, Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -11,9 +11,16 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Platform,
 )
-from reconciler.dependencies.solve.problem import Demand, Fact, FactKind, Node, Question, Unsatisfiable
+from reconciler.dependencies.solve.problem import (
+    Cause,
+    CauseKind,
+    InstanceNode,
+    InstanceRequirement,
+    ResolutionProblem,
+    Unsatisfiable,
+)
 from reconciler.dependencies.solve.solution import Explanation, Rejection
-from reconciler.dependencies.versions import doubts
+from reconciler.dependencies.versions import lint_constraint
 from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
 from reconciler.errors import Location
 
@@ -24,22 +31,22 @@ _MOST_FACTS = 24
 
 
 _CODES = {
-    FactKind.CYCLE: "E-CYCLE",
-    FactKind.OWNER: "E-OWN-CRD",
-    FactKind.HELD: "E-OWN-CRD",
-    FactKind.ONCE: "E-CARD-CLUSTER",
-    FactKind.FOREIGN: "E-FOREIGN",
-    FactKind.PLATFORM: "E-PLATFORM",
+    CauseKind.CYCLE: "E-CYCLE",
+    CauseKind.OWNER: "E-OWN-CRD",
+    CauseKind.HELD: "E-OWN-CRD",
+    CauseKind.ONCE: "E-CARD-CLUSTER",
+    CauseKind.FOREIGN: "E-FOREIGN",
+    CauseKind.PLATFORM: "E-PLATFORM",
 }
 
 
-def explain(world: World, question: Question, found: Unsatisfiable) -> Explanation:
+def explain(world: ClusterInputs, question: ResolutionProblem, found: Unsatisfiable) -> Explanation:
     """Tell the facts of a contradiction to the people who wrote them.
 
     Order-free: facts are told from the user's wishes downwards.
     """
-    told = _Told(world, question, found.facts)
-    ranked = sorted(found.facts, key=told.rank)
+    told = _Explainer(world, question, found.causes)
+    ranked = sorted(found.causes, key=told.rank)
     ordered = ranked[:_MOST_FACTS]
     more = len(ranked) - len(ordered)
     return Explanation(
@@ -49,38 +56,38 @@ def explain(world: World, question: Question, found: Unsatisfiable) -> Explanati
             *([f"{more} more facts take part in this"] if more else []),
         ),
         places=tuple(dict.fromkeys(place for fact in ordered for place in told.places(fact))),
-        paths=tuple(dict.fromkeys(told.path(d.parent) for d in told.demands.values() if d.parent)),
+        paths=tuple(dict.fromkeys(told.path(d.parent) for d in told.requirements.values() if d.parent)),
         rejected=tuple(told.rejected()),
-        hints=hints(world, question, found.facts),
+        hints=suggest_fixes(world, question, found.causes),
         minimal=found.minimal,
     )
 
 
-class _Told:
-    def __init__(self, world: World, question: Question, facts: tuple[Fact, ...]) -> None:
+class _Explainer:
+    def __init__(self, world: ClusterInputs, question: ResolutionProblem, facts: tuple[Cause, ...]) -> None:
         self.world = world
         self.question = question
-        self.facts = facts
+        self.causes = facts
         named = frozenset(facts)
-        self.demands = {d.fact: d for d in question.demands() if d.fact in named}
+        self.requirements = {d.cause: d for d in question.requirements() if d.cause in named}
         self.depths = _depths(question)
 
-    def rank(self, fact: Fact) -> tuple[int, int, Fact]:
-        kinds = list(FactKind)
-        demand = self.demands.get(fact)
+    def rank(self, fact: Cause) -> tuple[int, int, Cause]:
+        kinds = list(CauseKind)
+        demand = self.requirements.get(fact)
         depth = 0 if demand is None or demand.parent is None else self.depths.get(demand.parent, 0)
         return (kinds.index(fact.kind), depth, fact)
 
     def code(self) -> str:
-        kinds = {fact.kind for fact in self.facts}
-        if any(fact.kind is FactKind.ONCE and fact.detail == "namespace" for fact in self.facts):
+        kinds = {fact.kind for fact in self.causes}
+        if any(fact.kind is CauseKind.ONCE and fact.detail == "namespace" for fact in self.causes):
             return "E-CARD-NS"
-        if any(fact.kind is FactKind.OWNER and self._is_composition(fact) for fact in self.facts):
+        if any(fact.kind is CauseKind.OWNER and self._is_composition(fact) for fact in self.causes):
             return "E-OWN-COMPOSITION"
         return next((code for kind, code in _CODES.items() if kind in kinds), "") or self._code_of_needs()
 
     def _code_of_needs(self) -> str:
-        unmet = [demand for demand in self.demands.values() if not demand.ways]
+        unmet = [demand for demand in self.requirements.values() if not demand.alternatives]
         needs = [need for demand in unmet for need in demand.requirement.alternatives]
         if any(self._is_bound(demand) for demand in unmet):
             return "E-BIND"
@@ -90,39 +97,43 @@ class _Told:
             return "E-API"
         return "E-NOCANDIDATE" if any(True for _ in self._unknown()) else "E-VERSION"
 
-    def _is_composition(self, fact: Fact) -> bool:
+    def _is_composition(self, fact: Cause) -> bool:
         several = (c for node in self.question.nodes.values() for c in node.candidates)
         return any(fact.subject in candidate.compositions for candidate in several)
 
-    def _is_bound(self, demand: Demand) -> bool:
+    def _is_bound(self, demand: InstanceRequirement) -> bool:
         install = None if demand.parent is None else self.world.install_of(demand.parent)
         return install is not None and demand.requirement.alias in dict(install.bindings)
 
-    def _unknown(self) -> Iterator[Node]:
-        targets = {w.instance for d in self.demands.values() for w in d.ways if w.instance is not None}
+    def _unknown(self) -> Iterator[InstanceNode]:
+        targets = {
+            w.instance for d in self.requirements.values() for w in d.alternatives if w.instance is not None
+        }
         return (self.question.nodes[i] for i in targets if not self.question.nodes[i].candidates)
 
-    def sentence(self, fact: Fact) -> str:
-        demand = self.demands.get(fact)
+    def sentence(self, fact: Cause) -> str:
+        demand = self.requirements.get(fact)
         if demand is not None:
             return self._asked(fact, demand)
         name = _name(fact.subject)
-        sentences: dict[FactKind, Callable[[], str]] = {
-            FactKind.PLATFORM: lambda: self._platform(fact),
-            FactKind.WITHDRAWN: lambda: f"{name} {fact.detail} is withdrawn{self._withdrawal(fact)}",
-            FactKind.DOWNGRADE: lambda: f"{name} is locked at {fact.detail} and may not go below that",
-            FactKind.POLICY: lambda: f"The version policy of {name} is {fact.detail}",
-            FactKind.FOREIGN: lambda: (
+        sentences: dict[CauseKind, Callable[[], str]] = {
+            CauseKind.PLATFORM: lambda: self._platform(fact),
+            CauseKind.WITHDRAWN: lambda: f"{name} {fact.detail} is withdrawn{self._withdrawal(fact)}",
+            CauseKind.DOWNGRADE: lambda: f"{name} is locked at {fact.detail} and may not go below that",
+            CauseKind.POLICY: lambda: f"The version policy of {name} is {fact.detail}",
+            CauseKind.FOREIGN: lambda: (
                 f"{name} is there already, as {fact.detail.strip('/')}, and is not ours"
             ),
-            FactKind.OWNER: lambda: f"Only one package may own {fact.subject}: {self._owners(fact)} bring it",
-            FactKind.HELD: lambda: f"{name} brings {fact.detail}, which keeps it",
-            FactKind.ONCE: lambda: f"{name} may not stand twice in a {fact.detail}: {self._twice(fact)}",
+            CauseKind.OWNER: lambda: (
+                f"Only one package may own {fact.subject}: {self._owners(fact)} bring it"
+            ),
+            CauseKind.HELD: lambda: f"{name} brings {fact.detail}, which keeps it",
+            CauseKind.ONCE: lambda: f"{name} may not stand twice in a {fact.detail}: {self._twice(fact)}",
         }
         circle = "Packages that need one another in a circle have no order of installation"
         return sentences.get(fact.kind, lambda: circle)()
 
-    def _asked(self, fact: Fact, demand: Demand) -> str:
+    def _asked(self, fact: Cause, demand: InstanceRequirement) -> str:
         places = " ".join(f"({place})" for place in self.places(fact))
         if demand.parent is None:
             text = f"{fact.subject} asks for {demand.requirement} {places}".rstrip()
@@ -133,26 +144,28 @@ class _Told:
         unmet = self._unmet(demand)
         return f"{text}; {unmet}" if unmet else text
 
-    def _unmet(self, demand: Demand) -> str:
-        if any(w.instance is None for w in demand.ways):
+    def _unmet(self, demand: InstanceRequirement) -> str:
+        if any(w.instance is None for w in demand.alternatives):
             return ""
-        nodes = [self.question.nodes[w.instance] for w in demand.ways if w.instance]
-        if not demand.ways:
+        nodes = [self.question.nodes[w.instance] for w in demand.alternatives if w.instance]
+        if not demand.alternatives:
             install = demand.requirement.install
             return "nothing meets it" if install else "nothing there meets it, and nothing may be installed"
         if all(not node.candidates for node in nodes):
             return f"nobody publishes {nodes[0].instance.package.name}"
-        if all(not way.allowed for way in demand.ways):
+        if all(not way.allowed for way in demand.alternatives):
             return f"no version of {nodes[0].instance.package.name} fits"
-        if all(not way.active for way in demand.ways):
+        if all(not way.active for way in demand.alternatives):
             return "it may be met only by what is installed for other reasons"
         return ""
 
-    def _versions(self, demand: Demand) -> str:
+    def _versions(self, demand: InstanceRequirement) -> str:
         if demand.parent is None:
-            return demand.fact.subject
+            return demand.cause.subject
         node = self.question.nodes[demand.parent]
-        having = [c for c, ds in zip(node.candidates, node.demands, strict=True) if _has(ds, demand.fact)]
+        having = [
+            c for c, ds in zip(node.candidates, node.requirements, strict=True) if _has(ds, demand.cause)
+        ]
         name = demand.parent.package.name
         if len(having) == len(node.candidates) > 1:
             return f"Every version of {name}"
@@ -161,24 +174,24 @@ class _Told:
             texts = [*texts[:_MOST_VERSIONS], f"{len(texts) - _MOST_VERSIONS} more"]
         return f"{name} {', '.join(texts)}"
 
-    def places(self, fact: Fact) -> list[Location]:
+    def places(self, fact: Cause) -> list[Location]:
         found: dict[Location, None] = {}
         for demand in self._all(fact):
             found[demand.requirement.location] = None
-        if fact.kind in (FactKind.PLATFORM, FactKind.OWNER, FactKind.HELD, FactKind.WITHDRAWN):
+        if fact.kind in (CauseKind.PLATFORM, CauseKind.OWNER, CauseKind.HELD, CauseKind.WITHDRAWN):
             for node in self.question.nodes.values():
                 for place, candidate in enumerate(node.candidates):
                     if fact in node.banned.get(place, ()) or fact.subject in _owned(candidate.provides):
                         found[candidate.location] = None
         return sorted(place for place in found if place.path)[:_MOST_VERSIONS]
 
-    def _all(self, fact: Fact) -> Iterator[Demand]:
-        yield from (demand for demand in self.question.roots if demand.fact == fact)
+    def _all(self, fact: Cause) -> Iterator[InstanceRequirement]:
+        yield from (demand for demand in self.question.roots if demand.cause == fact)
         for node in self.question.nodes.values():
-            for several in node.demands:
-                yield from (demand for demand in several if demand.fact == fact)
+            for several in node.requirements:
+                yield from (demand for demand in several if demand.cause == fact)
 
-    def _platform(self, fact: Fact) -> str:
+    def _platform(self, fact: Cause) -> str:
         known = {str(name): version for name, version in self.world.presence.platforms}
         platform = fact.detail.split()[0]
         texts = [
@@ -190,7 +203,7 @@ class _Told:
         needed = f"{_name(fact.subject)} {', '.join(texts[:_MOST_VERSIONS])} needs {fact.detail}"
         return f"{needed}, and this cluster has {Platform(platform)} {known.get(platform)}"
 
-    def _withdrawal(self, fact: Fact) -> str:
+    def _withdrawal(self, fact: Cause) -> str:
         for node in self.question.nodes.values():
             for place in node.banned:
                 candidate = node.candidates[place]
@@ -198,7 +211,7 @@ class _Told:
                     return f": {candidate.withdrawn}"
         return ""
 
-    def _owners(self, fact: Fact) -> str:
+    def _owners(self, fact: Cause) -> str:
         names = {
             str(candidate)
             for node in self.question.nodes.values()
@@ -207,7 +220,7 @@ class _Told:
         }
         return ", ".join(sorted(names))
 
-    def _twice(self, fact: Fact) -> str:
+    def _twice(self, fact: Cause) -> str:
         where = [self.path(i) for i in self.question.nodes if str(i.package) == fact.subject]
         return " and ".join(sorted(where))
 
@@ -221,24 +234,26 @@ class _Told:
             trail.insert(0, earlier)
         root = self._roots().get(trail[0])
         names = [one.package.name for one in trail]
-        return " → ".join([root.fact.subject, *names] if root else names)
+        return " → ".join([root.cause.subject, *names] if root else names)
 
-    def _roots(self) -> dict[Instance, Demand]:
-        return {way.instance: d for d in self.question.roots for way in d.ways if way.instance}
+    def _roots(self) -> dict[Instance, InstanceRequirement]:
+        return {way.instance: d for d in self.question.roots for way in d.alternatives if way.instance}
 
     def _parent(self, instance: Instance, trail: Iterable[Instance]) -> Instance | None:
         parents = [
             demand.parent
-            for demand in (*self.demands.values(), *self.question.demands())
+            for demand in (*self.requirements.values(), *self.question.requirements())
             if demand.parent is not None
             and demand.parent not in trail
-            and any(way.instance == instance and way.active for way in demand.ways)
+            and any(way.instance == instance and way.active for way in demand.alternatives)
         ]
         return min(parents, key=lambda p: (self.depths.get(p, 0), p), default=None)
 
     def rejected(self) -> Iterator[tuple[str, tuple[Rejection, ...]]]:
         """Yield, for each package that is argued about, what speaks against each version."""
-        targets = {w.instance for d in self.demands.values() for w in d.ways if w.instance is not None}
+        targets = {
+            w.instance for d in self.requirements.values() for w in d.alternatives if w.instance is not None
+        }
         for instance in sorted(targets):
             node = self.question.nodes[instance]
             against = [self._against(node, place) for place in range(len(node.candidates))]
@@ -250,22 +265,22 @@ class _Told:
             if several:
                 yield instance.package.name, several
 
-    def _against(self, node: Node, place: int) -> list[str]:
+    def _against(self, node: InstanceNode, place: int) -> list[str]:
         found = []
-        for fact, demand in self.demands.items():
-            ways = [way for way in demand.ways if way.instance == node.instance]
+        for fact, demand in self.requirements.items():
+            ways = [way for way in demand.alternatives if way.instance == node.instance]
             if ways and not any(place in way.allowed for way in ways):
                 asker = fact.subject if demand.parent is None else demand.parent.package.name
                 found.append(f"{asker} asks for {demand.requirement}")
-        found += [self.sentence(fact) for fact in node.banned.get(place, ()) if fact in self.facts]
-        for demand in node.demands[place]:
-            if demand.fact in self.facts:
+        found += [self.sentence(fact) for fact in node.banned.get(place, ()) if fact in self.causes]
+        for demand in node.requirements[place]:
+            if demand.cause in self.causes:
                 found.append(f"requires {demand.requirement}")
         return found
 
 
-def _has(demands: tuple[Demand, ...], fact: Fact) -> bool:
-    return any(demand.fact == fact for demand in demands)
+def _has(demands: tuple[InstanceRequirement, ...], fact: Cause) -> bool:
+    return any(demand.cause == fact for demand in demands)
 
 
 def _owned(provides: Iterable[object]) -> list[str]:
@@ -276,35 +291,35 @@ def _name(subject: str) -> str:
     return subject.partition(":")[2].partition("@")[0]
 
 
-def _depths(question: Question) -> dict[Instance, int]:
+def _depths(question: ResolutionProblem) -> dict[Instance, int]:
     depths: dict[Instance, int] = {}
-    queue = [(way.instance, 0) for d in question.roots for way in d.ways if way.instance]
+    queue = [(way.instance, 0) for d in question.roots for way in d.alternatives if way.instance]
     for instance, depth in queue:
         if instance in depths:
             continue
         depths[instance] = depth
-        for several in question.nodes[instance].demands:
+        for several in question.nodes[instance].requirements:
             for demand in several:
-                queue.extend((w.instance, depth + 1) for w in demand.ways if w.instance and w.active)
+                queue.extend((w.instance, depth + 1) for w in demand.alternatives if w.instance and w.active)
     return depths
 
 
 _OF_KIND = {
-    FactKind.DOWNGRADE: (
+    CauseKind.DOWNGRADE: (
         "Consent with packaging.carvel.dev/downgradable on the PackageInstall or `allowDowngrade` in "
         "reconciler.yaml, or take the package out of the lock with `lock --upgrade {name}`"
     ),
-    FactKind.WITHDRAWN: "Ask for another version of {name}",
-    FactKind.POLICY: "Change the version policy of {name}, or name a version",
-    FactKind.FOREIGN: "Declare what is there in a manifest, so that it is adopted, or remove it",
-    FactKind.OWNER: "Remove one of the two packages, or ask for a version without {name}",
-    FactKind.HELD: (
+    CauseKind.WITHDRAWN: "Ask for another version of {name}",
+    CauseKind.POLICY: "Change the version policy of {name}, or name a version",
+    CauseKind.FOREIGN: "Declare what is there in a manifest, so that it is adopted, or remove it",
+    CauseKind.OWNER: "Remove one of the two packages, or ask for a version without {name}",
+    CauseKind.HELD: (
         "Remove {holder} or ask for a version of it without that, and annotate {name} with "
         "reconciler.dev/take-over: {holder}"
     ),
-    FactKind.ONCE: "Remove one of the two manifests, or let both use the one that is there",
-    FactKind.CYCLE: "Ask for a version of one of them that does not need the others",
-    FactKind.PLATFORM: "Upgrade the cluster, or ask for a version that supports it",
+    CauseKind.ONCE: "Remove one of the two manifests, or let both use the one that is there",
+    CauseKind.CYCLE: "Ask for a version of one of them that does not need the others",
+    CauseKind.PLATFORM: "Upgrade the cluster, or ask for a version that supports it",
 }
 
 
@@ -320,10 +335,12 @@ def name_cluster(hint: str, cluster: str) -> str:
     return hint.replace(_UNSEEN, _UNSEEN.replace("CLUSTER", cluster))
 
 
-def hints(world: World, question: Question, facts: tuple[Fact, ...]) -> tuple[str, ...]:
+def suggest_fixes(
+    world: ClusterInputs, question: ResolutionProblem, facts: tuple[Cause, ...]
+) -> tuple[str, ...]:
     """Return what to try, most specific first, each once."""
     named = frozenset(facts)
-    demands = [demand for demand in question.demands() if demand.fact in named]
+    demands = [demand for demand in question.requirements() if demand.cause in named]
     found: dict[str, None] = {}
     for demand in demands:
         found.update(dict.fromkeys(_about_demand(world, demand)))
@@ -342,21 +359,21 @@ def _is_narrow(need: Need) -> bool:
     return isinstance(need, PackageNeed) and bool(need.range.text)
 
 
-def _about_demand(world: World, demand: Demand) -> Iterator[str]:
+def _about_demand(world: ClusterInputs, demand: InstanceRequirement) -> Iterator[str]:
     install = None if demand.parent is None else world.install_of(demand.parent)
-    if install is not None and not demand.ways:
+    if install is not None and not demand.alternatives:
         bound = dict(install.bindings).get(demand.requirement.alias)
         if bound is not None:
             yield f"The binding {demand.requirement.alias}={bound} names nothing that fits; check its name"
             return
     for need in demand.requirement.alternatives:
         yield from _about_need(world, need, demand)
-    creates = any(way.active for way in demand.ways)
+    creates = any(way.active for way in demand.alternatives)
     if not demand.requirement.install and not creates:
         yield f"Install {demand.requirement} yourself, or let it be installed with `install: true`"
 
 
-def _about_need(world: World, need: Need, demand: Demand) -> Iterator[str]:
+def _about_need(world: ClusterInputs, need: Need, demand: InstanceRequirement) -> Iterator[str]:
     match need:
         case PackageNeed():
             yield from _about_package(world, need)
@@ -369,7 +386,7 @@ def _about_need(world: World, need: Need, demand: Demand) -> Iterator[str]:
                     {str(g) for c in _all(world) for g in c.provides if g.group_kind == need.gvk.group_kind}
                 )
                 kin += sorted(str(g) for g in world.presence.apis if g.group_kind == need.gvk.group_kind)
-                if not kin and world.presence == Presence():
+                if not kin and world.presence == ClusterState():
                     yield _UNSEEN
                 yield f"There is {', '.join(kin)}" if kin else f"No known package brings {need.gvk}"
         case InterfaceNeed():
@@ -383,7 +400,7 @@ def _about_need(world: World, need: Need, demand: Demand) -> Iterator[str]:
                 )
 
 
-def _about_package(world: World, need: PackageNeed) -> Iterator[str]:
+def _about_package(world: ClusterInputs, need: PackageNeed) -> Iterator[str]:
     known = world.catalogue.candidates(world.catalogue.find(need.id))
     if not known:
         near = sorted(id_.name for id_ in world.catalogue.packages if _is_near(id_.name, need.id.name))
@@ -394,7 +411,7 @@ def _about_package(world: World, need: PackageNeed) -> Iterator[str]:
     if constraint is None or any(need.range.allows(c.version, c.digest) for c in known):
         return
     versions = [candidate.version for candidate in known]
-    yield from doubts(constraint)
+    yield from lint_constraint(constraint)
     selection = need.range.selection
     if selection is None and only_prereleases(constraint, versions):
         yield f"Only pre-releases match {need.range}; add -0 to its versions to admit them"
@@ -416,5 +433,5 @@ def _is_near(one: str, other: str) -> bool:
     return tails[0] == tails[1] or one.partition(".")[0] == other.partition(".")[0]
 
 
-def _all(world: World) -> Iterator[Candidate]:
+def _all(world: ClusterInputs) -> Iterator[Candidate]:
     return (candidate for several in world.catalogue.packages.values() for candidate in several)

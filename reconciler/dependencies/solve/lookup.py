@@ -3,10 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from reconciler.dependencies.model.cluster import Installed, Instance, SlotKind, World, slot_of
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    Instance,
+    ObservedInstallation,
+    SlotKind,
+    install_slot,
+)
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import Candidate, Dialect, Ecosystem, Gvk, PackageId, VersionRange
-from reconciler.dependencies.solve.slots import Site
+from reconciler.dependencies.solve.slots import RequirementContext
 
 _DIALECTS = {
     Ecosystem.XPKG: Dialect.CROSSPLANE,
@@ -17,10 +23,10 @@ _DIALECTS = {
 
 
 @dataclass(slots=True)
-class Shelf:
+class CandidateLookup:
     """Look-ups in one world, each computed once."""
 
-    world: World
+    world: ClusterInputs
     installs: dict[PackageId, list[Install]] = field(default_factory=dict)
     providers: dict[Gvk | str, list[PackageId]] = field(default_factory=dict)
     holders: dict[str, PackageId] = field(default_factory=dict)
@@ -74,7 +80,7 @@ class Shelf:
         """Return the places of the candidates that pass a test."""
         return frozenset(p for p, candidate in enumerate(self.candidates(instance)) if keep(candidate))
 
-    def foreign(self, instance: Instance) -> Installed | None:
+    def foreign(self, instance: Instance) -> ObservedInstallation | None:
         """Return what somebody else put where this instance would have to stand."""
         if instance.slot.kind is not SlotKind.CLUSTER or self._pins.get(instance):
             return None
@@ -84,22 +90,22 @@ class Shelf:
 
     def install_at(self, instance: Instance) -> Install | None:
         """Return the user's install that stands in this slot."""
-        own = (i for i in self.installs.get(instance.package, ()) if slot_of(i) == instance.slot)
+        own = (i for i in self.installs.get(instance.package, ()) if install_slot(i) == instance.slot)
         return next((i for i in own if not i.external), None)
 
-    def site_of(self, instance: Instance, parent: Site) -> Site:
+    def site_of(self, instance: Instance, parent: RequirementContext) -> RequirementContext:
         """Return where the requirements of an instance are read."""
         own = self.install_at(instance)
         if own is not None:
-            return Site(own.namespace, (own.name,), own)
+            return RequirementContext(own.namespace, (own.name,), own)
         match instance.slot.kind:
             case SlotKind.FOR:
-                return Site(instance.slot.namespace, instance.slot.path)
+                return RequirementContext(instance.slot.namespace, instance.slot.path)
             case SlotKind.CLUSTER:
-                return Site(self.world.choices.shared_namespace, (instance.package.name,))
+                return RequirementContext(self.world.choices.shared_namespace, (instance.package.name,))
             case _:
                 shared = (*instance.slot.path, instance.package.name)
-                return Site(instance.slot.namespace or parent.namespace, shared)
+                return RequirementContext(instance.slot.namespace or parent.namespace, shared)
 
 
 def any_version(package: PackageId) -> VersionRange:

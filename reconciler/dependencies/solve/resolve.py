@@ -4,26 +4,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from reconciler.dependencies.model.cluster import Instance, World
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import Interface, InterfaceNeed, PackageNeed
-from reconciler.dependencies.solve.build_problem import pose
+from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.explain import explain
 from reconciler.dependencies.solve.problem import (
-    Answer,
-    Demand,
-    FactKind,
-    OutOfSteps,
-    Question,
+    AlternativeSource,
+    Assignment,
+    BudgetExceeded,
+    CauseKind,
+    InstanceRequirement,
+    ResolutionProblem,
     Unsatisfiable,
-    Via,
-    split,
+    split_problem,
 )
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.solve.solution import (
     Explanation,
-    Resolved,
-    Skipped,
+    ResolvedInstance,
+    SkippedRequirement,
     Solution,
     decode,
     with_requesters,
@@ -44,7 +44,7 @@ class UnverifiedSolutionError(ReconcilerError):
         self.violations = violations
 
 
-def resolve(world: World) -> Solution:
+def resolve_cluster(world: ClusterInputs) -> Solution:
     """Resolve the dependencies of one cluster, part by part; one part's failure leaves the others alone.
 
     Deterministic and order-free; the answer is the canonical one that `solve` describes. Where
@@ -53,9 +53,9 @@ def resolve(world: World) -> Solution:
     Raises:
         UnverifiedSolutionError: An answer does not survive the independent check.
     """
-    posed = pose(world)
-    found = _Found(world, problems=list(posed.problems))
-    for part in split(posed.question):
+    posed = build_problem(world)
+    found = _PartialSolution(world, problems=list(posed.problems))
+    for part in split_problem(posed.question):
         found.add(part)
     solution = Solution(
         with_requesters(found.resolved),
@@ -72,27 +72,30 @@ def resolve(world: World) -> Solution:
 
 
 @dataclass(slots=True)
-class _Found:
+class _PartialSolution:
     """What is known of a cluster so far, part by part."""
 
-    world: World
+    world: ClusterInputs
     problems: list[Problem]
-    resolved: list[Resolved] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    resolved: list[ResolvedInstance] = field(default_factory=list)
+    skipped: list[SkippedRequirement] = field(default_factory=list)
     explanations: list[Explanation] = field(default_factory=list)
     failed: set[Instance] = field(default_factory=set)
 
-    def add(self, part: Question) -> None:
+    def add(self, part: ResolutionProblem) -> None:
         """Solve one part; while two packages want one kind, let one of them give way."""
         outcome = solve(part)
-        while isinstance(outcome, Unsatisfiable) and (left := concede(self.world, part, outcome)) is not None:
+        while (
+            isinstance(outcome, Unsatisfiable)
+            and (left := arbitrate_ownership(self.world, part, outcome)) is not None
+        ):
             explanation = explain(self.world, part, outcome)
-            self.explanations.append(replace(explanation, gives_way=str(left.install)))
+            self.explanations.append(replace(explanation, preempted=str(left.install)))
             self.problems.append(_gives_way(left.install, explanation))
             part = left.question
             outcome = solve(part)
         match outcome:
-            case Answer():
+            case Assignment():
                 pins, skipped = decode(part, outcome)
                 self.resolved += pins
                 self.skipped += skipped
@@ -101,12 +104,12 @@ class _Found:
                 self.explanations.append(explanation)
                 self.problems += _stalled(self.world, part, explanation)
                 self.failed.update(part.nodes)
-            case OutOfSteps():
+            case BudgetExceeded():
                 self.problems += _exhausted(self.world, part, outcome)
                 self.failed.update(part.nodes)
 
 
-def _odd_bindings(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
+def _odd_bindings(world: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
     """Yield a warning for each binding to an installation of a version that was not asked for.
 
     Whoever binds decides: only the shape of an interface must fit.
@@ -116,7 +119,11 @@ def _odd_bindings(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
         install = world.install_of(one.instance)
         for edge in one.edges if install is not None else ():
             need = edge.requirement.alternatives[edge.alternative]
-            if install is None or edge.via is not Via.BINDING or not isinstance(need, InterfaceNeed):
+            if (
+                install is None
+                or edge.via is not AlternativeSource.BINDING
+                or not isinstance(need, InterfaceNeed)
+            ):
                 continue
             bound = dict(install.bindings)[edge.requirement.alias]
             offered = chosen[edge.target].interfaces if edge.target else _offered(world, edge.detail)
@@ -125,7 +132,7 @@ def _odd_bindings(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
                 yield Problem(install.location, Reason.INVALID_VERSION, message, subject=str(install))
 
 
-def _offered(world: World, target: str) -> tuple[Interface, ...]:
+def _offered(world: ClusterInputs, target: str) -> tuple[Interface, ...]:
     """Return the interfaces of what stands there under the name of a binding."""
     there = {_name(one.namespace, one.name): one.interfaces for one in world.presence.installations}
     there |= {_name(one.namespace, one.name): one.interfaces for one in world.installs}
@@ -142,7 +149,7 @@ def _gives_way(install: Install, explanation: Explanation) -> Problem:
     return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, hint, str(install))
 
 
-def _idle_words(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
+def _idle_words(world: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
     """Yield a warning for each override or value that names no dependency of its install."""
     chosen = {one.instance: one.candidate for one in resolved}
     for install in sorted(world.installs, key=str):
@@ -160,21 +167,23 @@ def _idle_words(world: World, resolved: list[Resolved]) -> Iterator[Problem]:
                 yield Problem(location, Reason.NOT_FOUND, message, subject=str(install))
 
 
-def _stalled(world: World, part: Question, explanation: Explanation) -> list[Problem]:
+def _stalled(world: ClusterInputs, part: ResolutionProblem, explanation: Explanation) -> list[Problem]:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
     reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
     return _problems(world, part, reason, message, "; ".join(explanation.hints))
 
 
-def _exhausted(world: World, part: Question, outcome: OutOfSteps) -> list[Problem]:
+def _exhausted(world: ClusterInputs, part: ResolutionProblem, outcome: BudgetExceeded) -> list[Problem]:
     message = f"Dependencies could not be decided in {outcome.steps} steps"
     return _problems(
         world, part, Reason.STEP_BUDGET_EXCEEDED, message, "Narrow the ranges, or raise the limit"
     )
 
 
-def _problems(world: World, part: Question, reason: Reason, message: str, hint: str) -> list[Problem]:
-    wishes = {demand.fact.subject for demand in part.roots}
+def _problems(
+    world: ClusterInputs, part: ResolutionProblem, reason: Reason, message: str, hint: str
+) -> list[Problem]:
+    wishes = {demand.cause.subject for demand in part.roots}
     return [
         Problem(install.location, reason, message, hint=hint, subject=str(install))
         for install in world.installs
@@ -182,17 +191,19 @@ def _problems(world: World, part: Question, reason: Reason, message: str, hint: 
     ]
 
 
-_OWNERSHIP = frozenset({FactKind.OWNER, FactKind.HELD})
+_OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
 
 
-class Concession(NamedTuple):
+class Arbitration(NamedTuple):
     """What is asked when one install gives way: it stays at what is locked, or is not asked for."""
 
-    question: Question
+    question: ResolutionProblem
     install: Install
 
 
-def concede(world: World, question: Question, found: Unsatisfiable) -> Concession | None:
+def arbitrate_ownership(
+    world: ClusterInputs, question: ResolutionProblem, found: Unsatisfiable
+) -> Arbitration | None:
     """Return the question without the wish that loses what is contested; None if that is not the matter.
 
     Deterministic and order-free. Who has the thing keeps it; else what a user asks for by name comes
@@ -201,23 +212,23 @@ def concede(world: World, question: Question, found: Unsatisfiable) -> Concessio
 
     Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
     """
-    if not any(fact.kind in _OWNERSHIP for fact in found.facts):
+    if not any(fact.kind in _OWNERSHIP for fact in found.causes):
         return None
-    asking = [demand for demand in question.roots if demand.fact in found.facts]
+    asking = [demand for demand in question.roots if demand.cause in found.causes]
     installs = {str(install): install for install in world.installs}
-    contest = _Contest(world, question, found)
+    contest = _OwnershipConflict(world, question, found)
     for demand in sorted(
-        asking, key=lambda demand: contest.rank(demand, installs[demand.fact.subject]), reverse=True
+        asking, key=lambda demand: contest.rank(demand, installs[demand.cause.subject]), reverse=True
     ):
         left = _without(question, demand)
         if left is not None:
-            return Concession(left, installs[demand.fact.subject])
+            return Arbitration(left, installs[demand.cause.subject])
     return None
 
 
-def _without(question: Question, demand: Demand) -> Question | None:
+def _without(question: ResolutionProblem, demand: InstanceRequirement) -> ResolutionProblem | None:
     """Return the question with one wish held to what is locked, or dropped where nothing is."""
-    (way,) = demand.ways
+    (way,) = demand.alternatives
     (instance,) = _instances(demand)
     node = question.nodes[instance]
     others = tuple(other for other in question.roots if other is not demand)
@@ -226,28 +237,28 @@ def _without(question: Question, demand: Demand) -> Question | None:
     held = frozenset({node.locked})
     if way.allowed == held:
         return None
-    kept = replace(demand, ways=(replace(way, allowed=held),))
+    kept = replace(demand, alternatives=(replace(way, allowed=held),))
     return replace(question, roots=tuple(kept if other is demand else other for other in question.roots))
 
 
-def _instances(demand: Demand) -> set[Instance]:
-    return {way.instance for way in demand.ways if way.instance is not None}
+def _instances(demand: InstanceRequirement) -> set[Instance]:
+    return {way.instance for way in demand.alternatives if way.instance is not None}
 
 
-class _Contest:
+class _OwnershipConflict:
     """Who is after the contested things, and who has them."""
 
-    def __init__(self, world: World, question: Question, found: Unsatisfiable) -> None:
+    def __init__(self, world: ClusterInputs, question: ResolutionProblem, found: Unsatisfiable) -> None:
         self.question = question
         holders = dict(world.held)
-        facts = frozenset(found.facts)
-        exclusions = [one for one in question.exclusions if one.fact in facts]
+        facts = frozenset(found.causes)
+        exclusions = [one for one in question.incompatibilities if one.cause in facts]
         self.contestants = {instance for one in exclusions for instance in (one.first, one.second)}
-        packages = {fact.subject for fact in facts if fact.kind is FactKind.HELD}
+        packages = {fact.subject for fact in facts if fact.kind is CauseKind.HELD}
         self.contestants |= {one for one in question.nodes if str(one.package) in packages}
-        self.holders = {holders[one.fact.subject] for one in exclusions if one.fact.subject in holders}
+        self.holders = {holders[one.cause.subject] for one in exclusions if one.cause.subject in holders}
 
-    def rank(self, demand: Demand, install: Install) -> tuple[bool, bool, str, str]:
+    def rank(self, demand: InstanceRequirement, install: Install) -> tuple[bool, bool, str, str]:
         """Return where a wish stands: the greatest gives way."""
         own = _instances(demand)
         has = any(one.package in self.holders for one in self.contestants & self._reached(own))
@@ -256,8 +267,8 @@ class _Contest:
     def _reached(self, start: set[Instance]) -> set[Instance]:
         queue, seen = sorted(start), set(start)
         for instance in queue:
-            for several in self.question.nodes[instance].demands:
-                for way in (way for demand in several for way in demand.ways if way.active):
+            for several in self.question.nodes[instance].requirements:
+                for way in (way for demand in several for way in demand.alternatives if way.active):
                     if way.instance is not None and way.instance not in seen:
                         seen.add(way.instance)
                         queue.append(way.instance)

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.dependencies.model.cluster import Installed, Slot, SlotKind
+from reconciler.dependencies.model.cluster import InstallSlot, ObservedInstallation, SlotKind
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -21,7 +21,7 @@ SHARING_GROUP = "sh.porter.SharingGroup"
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class RequirementContext:
     """Where a requirement is read: namespace, way of aliases from the user's install, its settings.
 
     `install` is set only at the user's own install: overrides and bindings reach direct dependencies.
@@ -51,7 +51,7 @@ def effective_requirement(requirement: Requirement, install: Install | None) -> 
     return replace(requirement, alternatives=tuple(alternatives), install=install_it, location=location)
 
 
-def is_visible(install: Install, package: PackageId, share: Share, site: Site) -> bool:
+def install_is_visible(install: Install, package: PackageId, share: Share, site: RequirementContext) -> bool:
     """Whether a user's install can meet a requirement for its package, as far as place and labels go.
 
     Porter looks in the current namespace and among what has none; the others in the current one.
@@ -63,7 +63,9 @@ def is_visible(install: Install, package: PackageId, share: Share, site: Site) -
     return _porter_matches(install.namespace, dict(install.labels), share, site)
 
 
-def is_present(found: Installed, need: PackageNeed, package: PackageId, share: Share, site: Site) -> bool:
+def installation_matches(
+    found: ObservedInstallation, need: PackageNeed, package: PackageId, share: Share, site: RequirementContext
+) -> bool:
     """Whether something that the snapshot shows meets a requirement for a package."""
     if found.id != package or found.version is None or not need.range.allows(found.version, found.digest):
         return False
@@ -74,7 +76,7 @@ def is_present(found: Installed, need: PackageNeed, package: PackageId, share: S
     return _porter_matches(found.namespace, dict(found.labels), share, site)
 
 
-def _porter_matches(namespace: str, labels: dict[str, str], share: Share, site: Site) -> bool:
+def _porter_matches(namespace: str, labels: dict[str, str], share: Share, site: RequirementContext) -> bool:
     if share.scope is Sharing.EXCLUSIVE and not share.labels:
         return False
     near = {Sharing.GLOBAL: ("", site.namespace)}.get(share.scope, (site.namespace, ""))
@@ -82,31 +84,31 @@ def _porter_matches(namespace: str, labels: dict[str, str], share: Share, site: 
     return namespace in near and all(labels.get(name) == value for name, value in wanted.items())
 
 
-def slots(
-    package: PackageId, candidates: tuple[Candidate, ...], requirement: Requirement, site: Site
-) -> Iterator[tuple[Slot, frozenset[int]]]:
+def new_slots(
+    package: PackageId, candidates: tuple[Candidate, ...], requirement: Requirement, site: RequirementContext
+) -> Iterator[tuple[InstallSlot, frozenset[int]]]:
     """Yield the slots that a new instance may take, with the candidates that may stand there."""
-    everything = places_of(candidates)
+    everything = all_places(candidates)
     match package.ecosystem:
         case Ecosystem.XPKG:
-            yield Slot(SlotKind.CLUSTER), everything
+            yield InstallSlot(SlotKind.CLUSTER), everything
         case Ecosystem.BUNDLE:
             yield _porter_slot(requirement, site), everything
         case _:
-            once = once_per_cluster(candidates)
+            once = cluster_singletons(candidates)
             if once:
-                yield Slot(SlotKind.CLUSTER), once
+                yield InstallSlot(SlotKind.CLUSTER), once
             if everything - once or not everything:
-                yield Slot(SlotKind.NAMESPACE, site.namespace), everything - once
+                yield InstallSlot(SlotKind.NAMESPACE, site.namespace), everything - once
 
 
-def _porter_slot(requirement: Requirement, site: Site) -> Slot:
+def _porter_slot(requirement: Requirement, site: RequirementContext) -> InstallSlot:
     share = requirement.share
     if share.scope is Sharing.EXCLUSIVE:
-        return Slot(SlotKind.FOR, site.namespace, (*site.path, requirement.alias))
+        return InstallSlot(SlotKind.FOR, site.namespace, (*site.path, requirement.alias))
     words = [f"{name}={value}" for name, value in (*share.labels, *share.inputs)]
     namespace = "" if share.scope in (Sharing.GLOBAL, Sharing.DIALECT) else site.namespace
-    return Slot(SlotKind.SHARED, namespace, (*([share.group] if share.group else []), *words))
+    return InstallSlot(SlotKind.SHARED, namespace, (*([share.group] if share.group else []), *words))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -114,13 +116,13 @@ def _first(count: int) -> frozenset[int]:
     return frozenset(range(count))
 
 
-def places_of(candidates: tuple[Candidate, ...]) -> frozenset[int]:
+def all_places(candidates: tuple[Candidate, ...]) -> frozenset[int]:
     """Return every place of a list of candidates."""
     return _first(len(candidates))
 
 
 @functools.lru_cache(maxsize=4096)
-def once_per_cluster(candidates: tuple[Candidate, ...]) -> frozenset[int]:
+def cluster_singletons(candidates: tuple[Candidate, ...]) -> frozenset[int]:
     """Return the places of the candidates of which a cluster may hold one."""
     once = InstallationType.ONE_PER_CLUSTER
     return frozenset(place for place, c in enumerate(candidates) if c.installation is once)

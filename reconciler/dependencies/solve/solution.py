@@ -5,12 +5,17 @@ from dataclasses import dataclass, field
 
 from reconciler.dependencies.model.cluster import Instance, LockedChoice, Pin
 from reconciler.dependencies.model.packages import Candidate, Requirement
-from reconciler.dependencies.solve.problem import Answer, Demand, Question, Via
+from reconciler.dependencies.solve.problem import (
+    AlternativeSource,
+    Assignment,
+    InstanceRequirement,
+    ResolutionProblem,
+)
 from reconciler.errors import Location, Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Edge:
+class RequirementEdge:
     """How one requirement of a pinned package is met.
 
     `target` is the instance that meets it; without one `detail` says what was there already.
@@ -19,7 +24,7 @@ class Edge:
 
     requirement: Requirement
     signature: str
-    via: Via
+    via: AlternativeSource
     alternative: int = 0
     target: Instance | None = None
     active: bool = True
@@ -27,18 +32,18 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedInstance:
     """One instance and the version it gets. `user` tells that a person asked for it by name."""
 
     instance: Instance
     candidate: Candidate
-    edges: tuple[Edge, ...] = ()
+    edges: tuple[RequirementEdge, ...] = ()
     user: bool = False
     requested_by: tuple[Instance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedRequirement:
     """An optional requirement that could not be met without changing something."""
 
     parent: Instance
@@ -69,7 +74,7 @@ class Explanation:
     rejected: tuple[tuple[str, tuple[Rejection, ...]], ...] = ()
     hints: tuple[str, ...] = ()
     minimal: bool = True
-    gives_way: str = ""
+    preempted: str = ""
 
     def __str__(self) -> str:
         lines = [f"{number}. {sentence}" for number, sentence in enumerate(self.sentences, 1)]
@@ -86,8 +91,8 @@ class Solution:
     `failed` are the instances of parts that have no answer: what was locked there stays as it was.
     """
 
-    resolved: Mapping[Instance, Resolved] = field(default_factory=dict)
-    skipped: tuple[Skipped, ...] = ()
+    resolved: Mapping[Instance, ResolvedInstance] = field(default_factory=dict)
+    skipped: tuple[SkippedRequirement, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     failed: frozenset[Instance] = frozenset()
     problems: tuple[Problem, ...] = ()
@@ -107,30 +112,36 @@ class Solution:
         )
 
 
-def decode(question: Question, answer: Answer) -> tuple[list[Resolved], list[Skipped]]:
+def decode(
+    question: ResolutionProblem, answer: Assignment
+) -> tuple[list[ResolvedInstance], list[SkippedRequirement]]:
     """Turn an answer into pins with their edges, and what was skipped."""
     resolved, skipped = [], []
-    users = {way.instance for demand in question.roots for way in demand.ways}
+    users = {way.instance for demand in question.roots for way in demand.alternatives}
     for instance, place in answer.chosen.items():
         node = question.nodes[instance]
-        demands = _once(node.demands[place])
-        edges = tuple(_edge(demand, answer) for demand in demands if demand.fact in answer.met)
-        resolved.append(Resolved(instance, node.candidates[place], edges, instance in users))
-        skipped += [Skipped(instance, d.requirement) for d in demands if d.fact not in answer.met]
+        demands = _once(node.requirements[place])
+        edges = tuple(_edge(demand, answer) for demand in demands if demand.cause in answer.selected)
+        resolved.append(ResolvedInstance(instance, node.candidates[place], edges, instance in users))
+        skipped += [
+            SkippedRequirement(instance, d.requirement) for d in demands if d.cause not in answer.selected
+        ]
     return resolved, skipped
 
 
-def _once(demands: Iterable[Demand]) -> list[Demand]:
-    return list({demand.fact: demand for demand in demands}.values())
+def _once(demands: Iterable[InstanceRequirement]) -> list[InstanceRequirement]:
+    return list({demand.cause: demand for demand in demands}.values())
 
 
-def _edge(demand: Demand, answer: Answer) -> Edge:
-    way = answer.met[demand.fact]
-    signature = demand.fact.detail
-    return Edge(demand.requirement, signature, way.via, way.alternative, way.instance, way.active, way.target)
+def _edge(demand: InstanceRequirement, answer: Assignment) -> RequirementEdge:
+    way = answer.selected[demand.cause]
+    signature = demand.cause.detail
+    return RequirementEdge(
+        demand.requirement, signature, way.via, way.alternative, way.instance, way.active, way.target
+    )
 
 
-def with_requesters(resolved: Iterable[Resolved]) -> dict[Instance, Resolved]:
+def with_requesters(resolved: Iterable[ResolvedInstance]) -> dict[Instance, ResolvedInstance]:
     """Sort pins by instance and note who asked for each."""
     several = sorted(resolved, key=lambda one: str(one.instance))
     askers: dict[Instance, list[Instance]] = {}
@@ -139,7 +150,7 @@ def with_requesters(resolved: Iterable[Resolved]) -> dict[Instance, Resolved]:
             if edge.target is not None and edge.active:
                 askers.setdefault(edge.target, []).append(one.instance)
     return {
-        one.instance: Resolved(
+        one.instance: ResolvedInstance(
             one.instance,
             one.candidate,
             one.edges,

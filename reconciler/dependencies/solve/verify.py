@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from reconciler.dependencies.model.cluster import Instance, World, slot_of
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -14,13 +14,13 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Requirement,
 )
-from reconciler.dependencies.solve.problem import Via
+from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.solve.slots import effective_requirement
-from reconciler.dependencies.solve.solution import Edge, Resolved, Solution
+from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
 from reconciler.dependencies.versions import precedence_with_build
 
 
-def verify(world: World, solution: Solution) -> tuple[str, ...]:
+def verify(world: ClusterInputs, solution: Solution) -> tuple[str, ...]:
     """Return what is wrong with a solution, in sentences; nothing if it is valid.
 
     Total and order-free. It shares no code with the solver and knows nothing of its encoding.
@@ -28,9 +28,11 @@ def verify(world: World, solution: Solution) -> tuple[str, ...]:
     return tuple(_violations(world, solution))
 
 
-def _violations(world: World, solution: Solution) -> Iterator[str]:
+def _violations(world: ClusterInputs, solution: Solution) -> Iterator[str]:
     installs = {
-        Instance(world.catalogue.find(i.need.id), slot_of(i)): i for i in world.installs if not i.external
+        Instance(world.catalogue.find(i.need.id), install_slot(i)): i
+        for i in world.installs
+        if not i.external
     }
     yield from _wishes(world, solution, installs)
     for one in solution.resolved.values():
@@ -43,9 +45,9 @@ def _violations(world: World, solution: Solution) -> Iterator[str]:
     yield from _circles(world, solution)
 
 
-def _wishes(world: World, solution: Solution, installs: dict[Instance, Install]) -> Iterator[str]:
+def _wishes(world: ClusterInputs, solution: Solution, installs: dict[Instance, Install]) -> Iterator[str]:
     stalled = {problem.subject for problem in solution.problems}
-    losers = {explanation.gives_way for explanation in solution.explanations}
+    losers = {explanation.preempted for explanation in solution.explanations}
     locked = {pin.instance: pin.candidate.version for pin in world.pins}
     for instance, install in installs.items():
         one = solution.resolved.get(instance)
@@ -62,7 +64,7 @@ def _wishes(world: World, solution: Solution, installs: dict[Instance, Install])
             yield f"{install} asks for {install.need} and gets {one.candidate.version}"
 
 
-def _candidate(world: World, one: Resolved, own: Install | None) -> Iterator[str]:
+def _candidate(world: ClusterInputs, one: ResolvedInstance, own: Install | None) -> Iterator[str]:
     candidate, package = one.candidate, one.instance.package
     locked = next((p.candidate for p in world.pins if p.instance == one.instance), None)
     held = locked is not None and locked.version == candidate.version
@@ -85,7 +87,9 @@ def _candidate(world: World, one: Resolved, own: Install | None) -> Iterator[str
         yield f"{candidate} is below what is locked"
 
 
-def _needs(world: World, solution: Solution, one: Resolved, own: Install | None) -> Iterator[str]:
+def _needs(
+    world: ClusterInputs, solution: Solution, one: ResolvedInstance, own: Install | None
+) -> Iterator[str]:
     edges = {_asked(edge.requirement): edge for edge in one.edges}
     for written in one.candidate.requires:
         requirement = effective_requirement(written, own)
@@ -102,7 +106,9 @@ def _asked(requirement: Requirement) -> tuple[str, str, bool, bool]:
     return (str(requirement), requirement.alias, requirement.optional, requirement.install)
 
 
-def _misfits(world: World, solution: Solution, one: Resolved, requirement: Requirement) -> Iterator[str]:
+def _misfits(
+    world: ClusterInputs, solution: Solution, one: ResolvedInstance, requirement: Requirement
+) -> Iterator[str]:
     """What is optional must fit if it is there; Porter's instances are each other's strangers."""
     needs = requirement.alternatives
     if not requirement.optional or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
@@ -117,23 +123,27 @@ def _misfits(world: World, solution: Solution, one: Resolved, requirement: Requi
 
 
 def _meets(
-    world: World, solution: Solution, requirement: Requirement, edge: Edge, own: Install | None
+    world: ClusterInputs,
+    solution: Solution,
+    requirement: Requirement,
+    edge: RequirementEdge,
+    own: Install | None,
 ) -> bool:
     need = requirement.alternatives[edge.alternative]
-    if edge.via is Via.BINDING:
+    if edge.via is AlternativeSource.BINDING:
         return own is not None and requirement.alias in dict(own.bindings)
     if edge.target is not None:
         other = solution.resolved.get(edge.target)
-        created = edge.via in (Via.CANDIDATE, Via.DEFAULT)
+        created = edge.via in (AlternativeSource.CANDIDATE, AlternativeSource.DEFAULT)
         if other is None or (created and not requirement.install):
             return False
-        return (edge.via is Via.DEFAULT and requirement.default is not None) or _is(
+        return (edge.via is AlternativeSource.DEFAULT and requirement.default is not None) or _is(
             need, other.candidate, world
         )
     return _is_there(world, need)
 
 
-def _is(need: Need, candidate: Candidate, world: World) -> bool:
+def _is(need: Need, candidate: Candidate, world: ClusterInputs) -> bool:
     match need:
         case PackageNeed():
             same = world.catalogue.find(need.id) == candidate.id
@@ -149,7 +159,7 @@ def _is(need: Need, candidate: Candidate, world: World) -> bool:
             return any(interface.meets(need) for interface in candidate.interfaces)
 
 
-def _is_there(world: World, need: Need) -> bool:
+def _is_there(world: ClusterInputs, need: Need) -> bool:
     presence = world.presence
     external = [install for install in world.installs if install.external]
     match need:
@@ -183,7 +193,7 @@ def _rules(solution: Solution) -> Iterator[str]:
                 yield f"{one.candidate} and {other.candidate} both own {min(common)}"
 
 
-def _strict(one: Resolved, other: Resolved) -> bool:
+def _strict(one: ResolvedInstance, other: ResolvedInstance) -> bool:
     if one.candidate.installation is InstallationType.ONE_PER_CLUSTER:
         return True
     same = one.instance.slot.namespace == other.instance.slot.namespace
@@ -209,7 +219,7 @@ def _unneeded(solution: Solution) -> Iterator[str]:
         yield f"nobody needs {instance}"
 
 
-def _circles(world: World, solution: Solution) -> Iterator[str]:
+def _circles(world: ClusterInputs, solution: Solution) -> Iterator[str]:
     links = {
         instance: [(e.target, e.requirement.wired) for e in one.edges if e.target is not None]
         for instance, one in solution.resolved.items()

@@ -6,13 +6,13 @@ from typing import NamedTuple
 from reconciler.dependencies.lock.format import LockedDependency, LockedPackage, LockOp, Resolution
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.packages import Dialect, version_range
-from reconciler.dependencies.update.fleet import Decision, ScopeDecision
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
 
 _SHOWN = 3
 
 
-class PinMove(NamedTuple):
+class VersionChange(NamedTuple):
     """One change of a pin, the same in several clusters; `why` is a sentence's rest."""
 
     op: LockOp
@@ -27,22 +27,22 @@ class PinMove(NamedTuple):
         return f"{self.instance} {versions}: {self.why}"
 
 
-def pin_moves(decision: Decision) -> tuple[PinMove, ...]:
+def version_changes(decision: LockUpdate) -> tuple[VersionChange, ...]:
     """Return what moves where, sorted by package; equal moves of several clusters are one. Pure."""
-    found: dict[PinMove, list[str]] = {}
+    found: dict[VersionChange, list[str]] = {}
     for scope in decision.scopes:
         for move in _moves(scope):
             found.setdefault(move, []).append(scope.cluster)
     return tuple(sorted(move._replace(clusters=tuple(clusters)) for move, clusters in found.items()))
 
 
-def object_moves(
+def object_version_changes(
     before: Mapping[str, str],
     after: Mapping[str, str],
     packages: Mapping[str, LockedPackage],
     resolution: Resolution,
     cluster: str,
-) -> tuple[PinMove, ...]:
+) -> tuple[VersionChange, ...]:
     """Return what moves between the versions that objects have and those that they shall have, by path.
 
     So a pull request tells all that merging it moves, also what was decided in earlier runs.
@@ -52,11 +52,11 @@ def object_moves(
         was, now, new = before.get(path, ""), after.get(path, ""), packages.get(path)
         op = LockOp.ADD if not was else LockOp.CHANGE if now else LockOp.REMOVE
         name = str(new.instance) if new else path
-        found.append(PinMove(op, name, was, now, _why(op, was, new, resolution), (cluster,)))
+        found.append(VersionChange(op, name, was, now, _why(op, was, new, resolution), (cluster,)))
     return tuple(found)
 
 
-def _moves(scope: ScopeDecision) -> Iterator[PinMove]:
+def _moves(scope: ClusterUpdate) -> Iterator[VersionChange]:
     nothing = Resolution()
     old = scope.before.resolution if scope.before else nothing
     fresh = scope.after.resolution if scope.after else nothing
@@ -65,7 +65,9 @@ def _moves(scope: ScopeDecision) -> Iterator[PinMove]:
         was, now = (version.partition("@")[0] for version in (change.before, change.after))
         new = after.get(change.instance)
         instance = (new or before[change.instance]).instance
-        yield PinMove(change.op, str(instance), was, now, _why(change.op, change.before, new, fresh), ())
+        yield VersionChange(
+            change.op, str(instance), was, now, _why(change.op, change.before, new, fresh), ()
+        )
 
 
 def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:

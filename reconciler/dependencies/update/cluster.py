@@ -4,21 +4,21 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from reconciler.dependencies.lock.format import Resolution, entries_of
+from reconciler.dependencies.lock.format import Resolution, ownership_entries
 from reconciler.dependencies.lock.read import with_lock
-from reconciler.dependencies.lock.write import resolution_of
-from reconciler.dependencies.model.cluster import Instance, World
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.model.cluster import ClusterInputs, Instance
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import Requirement
-from reconciler.dependencies.revisions.autoremove import keep_all, moves_along, sweep
-from reconciler.dependencies.revisions.reconcile import Before, Established, establish
-from reconciler.dependencies.solve.solution import Resolved, Solution
-from reconciler.dependencies.update.memo import Memo
+from reconciler.dependencies.revisions.autoremove import autoremove, retain_all, upgraded_with_parent
+from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
+from reconciler.dependencies.solve.solution import ResolvedInstance, Solution
+from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 
 
-class Wishes(NamedTuple):
+class ResolveOptions(NamedTuple):
     """What a person asks of one run, beside what manifests say.
 
     The packages of `upgrade` may move although they are locked. Without `dependencies` what is installed
@@ -31,32 +31,32 @@ class Wishes(NamedTuple):
     prune: bool = False
 
 
-PLAIN = Wishes()
+DEFAULT_OPTIONS = ResolveOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class ClusterResult:
     """What a cluster is to have. It is open where something is wrong or not known.
 
     `is_sound` tells that the laws of locks were looked at, for another cluster like this one.
     """
 
     solution: Solution
-    found: Established
+    found: RevisionUpdate
     problems: tuple[Problem, ...]
     is_open: bool
     is_sound: bool = False
 
 
 @dataclass(slots=True)
-class Decider:
+class ClusterResolver:
     """Decides for one cluster after the other; what two have in common is decided once."""
 
-    wishes: Wishes
-    memo: Memo
-    _known: dict[Hashable, Decided] = field(default_factory=dict)
+    wishes: ResolveOptions
+    memo: SolutionCache
+    _known: dict[Hashable, ClusterResult] = field(default_factory=dict)
 
-    def decided(self, world: World, before: Before, *, keeps: bool) -> Decided:
+    def decided(self, world: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
         """Return what is decided for a cluster. Where it `keeps`, nothing that is locked is forgotten.
 
         Raises:
@@ -67,38 +67,44 @@ class Decider:
         if known is not None:
             return known
         solution = self._solve(self._asked(world, before.resolution))
-        fresh = resolution_of(world, solution, before.resolution)
+        fresh = lock_solution(world, solution, before.resolution)
         found = self._establish(world, solution, fresh, before, keeps=keeps)
         problems = (*solution.problems, *found.problems, *unbound_inputs(world, solution))
         is_open = bool(problems) or keeps or not self.wishes.dependencies
-        decided = Decided(solution, found, problems, is_open)
+        decided = ClusterResult(solution, found, problems, is_open)
         self._known[key] = replace(decided, is_sound=True)
         return decided
 
-    def _key(self, world: World, before: Before, *, keeps: bool) -> Hashable:
+    def _key(self, world: ClusterInputs, before: PreviousLock, *, keeps: bool) -> Hashable:
         places = (*(one.location for one in world.installs), *(one.location for one in world.wishes))
         history = (before.resolution.digest, before.revisions, world.pins, world.chosen, world.observed)
         return (self.memo.digest(world), history, places, keeps)
 
-    def _asked(self, world: World, before: Resolution) -> World:
-        names = names_of(world, self.wishes.upgrade)
+    def _asked(self, world: ClusterInputs, before: Resolution) -> ClusterInputs:
+        names = package_names(world, self.wishes.upgrade)
         asked = replace(world, choices=replace(world.choices, upgrade=names))
         if not self.wishes.dependencies:
             alone = tuple(replace(install, skip_dependencies=True) for install in world.installs)
             asked = replace(asked, installs=alone)
-        return with_lock(asked, before) if before.packages or any(entries_of(before)) else asked
+        return with_lock(asked, before) if before.packages or any(ownership_entries(before)) else asked
 
-    def _solve(self, world: World) -> Solution:
+    def _solve(self, world: ClusterInputs) -> Solution:
         """Resolve, and once more where a package that moves takes its dependencies along."""
         solution = self.memo.solution(world)
-        free = moves_along(world, solution)
+        free = upgraded_with_parent(world, solution)
         if not free:
             return solution
         return self.memo.solution(replace(world, pins=tuple(p for p in world.pins if p.instance not in free)))
 
     def _establish(
-        self, world: World, solution: Solution, fresh: Resolution, before: Before, *, keeps: bool
-    ) -> Established:
+        self,
+        world: ClusterInputs,
+        solution: Solution,
+        fresh: Resolution,
+        before: PreviousLock,
+        *,
+        keeps: bool,
+    ) -> RevisionUpdate:
         """Decide what stays and what runs: what runs needs what stays, and what stays has kinds.
 
         Both only grow from round to round, so this ends.
@@ -106,7 +112,7 @@ class Decider:
         needed: frozenset[str] = frozenset()
         while True:
             resolution = self._kept(fresh, before.resolution, needed, keeps=keeps)
-            found = establish(world, solution, resolution, before, forget=self.wishes.prune)
+            found = reconcile_revisions(world, solution, resolution, before, forget=self.wishes.prune)
             if found.still_needed <= needed:
                 return found
             needed |= found.still_needed
@@ -116,18 +122,18 @@ class Decider:
     ) -> Resolution:
         """Return the resolution with what nobody asks for now, as far as it stays."""
         if keeps or not self.wishes.dependencies:
-            return keep_all(fresh, before, users=keeps)
-        return sweep(fresh, before, needed=needed, prune=self.wishes.prune)
+            return retain_all(fresh, before, users=keeps)
+        return autoremove(fresh, before, needed=needed, prune=self.wishes.prune)
 
 
-def names_of(world: World, upgrade: frozenset[str]) -> frozenset[str]:
+def package_names(world: ClusterInputs, upgrade: frozenset[str]) -> frozenset[str]:
     """Return the packages' own names for the names that a person used."""
     known = world.catalogue
     aliased = {id_.name for alias, id_ in known.names.items() if alias.name in upgrade}
     return frozenset(aliased | {id_.name for id_ in known.packages if id_.name in upgrade})
 
 
-def unbound_inputs(world: World, solution: Solution) -> Iterator[Problem]:
+def unbound_inputs(world: ClusterInputs, solution: Solution) -> Iterator[Problem]:
     """Yield a problem for every input of a generated package that nobody gives, at its user's install.
 
     The parent gives what its requirement names; the user gives parameters as `alias#name`. Where an
@@ -147,7 +153,7 @@ def unbound_inputs(world: World, solution: Solution) -> Iterator[Problem]:
                     yield _problem(one, requirement, install, missing)
 
 
-def _wanting(parent: Resolved, instance: Instance) -> Iterator[Requirement]:
+def _wanting(parent: ResolvedInstance, instance: Instance) -> Iterator[Requirement]:
     return (edge.requirement for edge in parent.edges if edge.target == instance and edge.active)
 
 
@@ -162,7 +168,7 @@ def _given(requirement: Requirement, install: Install | None) -> Callable[[str],
     return lambda name: name in known or (sets and name.startswith("credential "))
 
 
-def _root(world: World, solution: Solution, instance: Instance) -> Install | None:
+def _root(world: ClusterInputs, solution: Solution, instance: Instance) -> Install | None:
     """Return the user's install that an instance is there for, the lowest of several."""
     queue, seen = [instance], {instance}
     for one in queue:
@@ -175,7 +181,9 @@ def _root(world: World, solution: Solution, instance: Instance) -> Install | Non
     return None
 
 
-def _problem(one: Resolved, requirement: Requirement, install: Install | None, missing: list[str]) -> Problem:
+def _problem(
+    one: ResolvedInstance, requirement: Requirement, install: Install | None, missing: list[str]
+) -> Problem:
     alias = requirement.alias or one.instance.package.name
     message = f"{one.candidate} needs the {', the '.join(missing)}, which nobody gives it"
     names = [name.partition(" ")[2] for name in missing if name.startswith("parameter ")]

@@ -2,47 +2,52 @@
 
 from dataclasses import dataclass, replace
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
+    ClusterLock,
     DesiredState,
     LockChange,
-    Locked,
+    LockedRevision,
     LockOp,
     Resolution,
-    Revision,
     SolverPolicy,
     SolverRecord,
-    entries_of,
     lock_changes,
-    lock_of,
     lock_path,
+    next_lock,
+    ownership_entries,
     record_bytes,
     resolution_path,
 )
-from reconciler.dependencies.lock.invariants import check
-from reconciler.dependencies.lock.read import Locks
-from reconciler.dependencies.model.cluster import Catalogue, Choices, World
-from reconciler.dependencies.revisions.reconcile import Before
+from reconciler.dependencies.lock.invariants import check_lock
+from reconciler.dependencies.lock.read import FleetLocks
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs, ResolverSettings
+from reconciler.dependencies.revisions.reconcile import PreviousLock
 from reconciler.dependencies.solve.explain import name_cluster
 from reconciler.dependencies.solve.solution import Explanation
-from reconciler.dependencies.update.cluster import PLAIN, Decider, Wishes, names_of
-from reconciler.dependencies.update.memo import Memo, outdated
+from reconciler.dependencies.update.cluster import (
+    DEFAULT_OPTIONS,
+    ClusterResolver,
+    ResolveOptions,
+    package_names,
+)
+from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.errors import Problem, UsageError
 
-UNFINISHED = ""
+INCOMPLETE_DIGEST = ""
 """The input digest of a lock that has a part without an answer: it is decided anew by every run."""
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeDecision:
+class ClusterUpdate:
     """One cluster: what was locked, what is, and what has no answer.
 
     It is not `finished` where a part of it has no answer, or something is not known.
     """
 
     cluster: str
-    before: Locked | None
-    after: Locked | None
+    before: ClusterLock | None
+    after: ClusterLock | None
     explanations: tuple[Explanation, ...] = ()
     finished: bool = True
 
@@ -68,10 +73,10 @@ class ScopeDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class LockUpdate:
     """The whole fleet: every cluster that has or gets a lock, sorted, and what is wrong."""
 
-    scopes: tuple[ScopeDecision, ...] = ()
+    scopes: tuple[ClusterUpdate, ...] = ()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
@@ -93,15 +98,15 @@ class Decision:
         return dict(sorted(found.items()))
 
 
-def decide(
-    scopes: Scopes,
-    locks: Locks,
+def update_locks(
+    scopes: FleetInputs,
+    locks: FleetLocks,
     *,
-    wishes: Wishes = PLAIN,
+    wishes: ResolveOptions = DEFAULT_OPTIONS,
     sure: bool = True,
     unreachable: frozenset[str] = frozenset(),
-    memo: Memo | None = None,
-) -> Decision:
+    memo: SolutionCache | None = None,
+) -> LockUpdate:
     """Resolve the clusters whose inputs changed; every other one keeps its lock as it is.
 
     Deterministic and order-free. A cluster that no manifest mentions any more loses its lock if nothing
@@ -121,32 +126,32 @@ def decide(
         UsageError: A name to upgrade is no package's.
     """
     _check_names(scopes, wishes.upgrade)
-    memo = memo or Memo()
-    run = _Run(memo, Decider(wishes, memo))
+    memo = memo or SolutionCache()
+    run = _FleetUpdate(memo, ClusterResolver(wishes, memo))
     held = locks.by_cluster
     before = {cluster: one.lock for cluster, one in held.items()}
-    stale = set(outdated(scopes.worlds, before, memo))
-    decisions: list[ScopeDecision] = []
+    stale = set(outdated_clusters(scopes.worlds, before, memo))
+    decisions: list[ClusterUpdate] = []
     problems, warnings = [*scopes.problems, *locks.problems], list(scopes.warnings)
     for world in scopes.worlds:
         old = held.get(world.cluster)
-        settled = world.cluster not in stale and wishes == PLAIN
+        settled = world.cluster not in stale and wishes == DEFAULT_OPTIONS
         if world.cluster in locks.broken or (old and (settled or _rests_on(old, unreachable))):
-            decisions.append(ScopeDecision(world.cluster, old, old, finished=settled))
+            decisions.append(ClusterUpdate(world.cluster, old, old, finished=settled))
             continue
-        keeps = not sure or bool({"", world.cluster} & scopes.doubtful)
+        keeps = not sure or bool({"", world.cluster} & scopes.incomplete)
         decided, wrong, words = run.decide(world, old, keeps=keeps)
         decisions.append(decided)
         problems += wrong
         warnings += words
     for cluster in held.keys() - {world.cluster for world in scopes.worlds}:
-        keeps = not sure or bool({"", cluster} & scopes.doubtful)
+        keeps = not sure or bool({"", cluster} & scopes.incomplete)
         decisions.append(run.retire(held[cluster], keeps=keeps or cluster in locks.broken))
     decisions = _settled(sorted(decisions, key=lambda one: one.cluster))
-    return Decision(tuple(decisions), tuple(sorted(set(problems))), tuple(sorted(set(warnings))))
+    return LockUpdate(tuple(decisions), tuple(sorted(set(problems))), tuple(sorted(set(warnings))))
 
 
-def _settled(decisions: list[ScopeDecision]) -> list[ScopeDecision]:
+def _settled(decisions: list[ClusterUpdate]) -> list[ClusterUpdate]:
     """Return the decisions without changes that decide nothing, unless something else is written anyway.
 
     A new digest alone is no news for anybody: without it the cluster is only looked at again by the
@@ -158,51 +163,51 @@ def _settled(decisions: list[ScopeDecision]) -> list[ScopeDecision]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
-    memo: Memo
-    decider: Decider
+class _FleetUpdate:
+    memo: SolutionCache
+    decider: ClusterResolver
 
     def decide(
-        self, world: World, old: Locked | None, *, keeps: bool
-    ) -> tuple[ScopeDecision, tuple[Problem, ...], tuple[Problem, ...]]:
+        self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool
+    ) -> tuple[ClusterUpdate, tuple[Problem, ...], tuple[Problem, ...]]:
         """Return one cluster's decision, with what is wrong and what is to be noted."""
-        before = Before(old.resolution, old.lock.revisions) if old else _first(world)
+        before = PreviousLock(old.resolution, old.lock.revisions) if old else _first(world)
         one = self.decider.decided(world, before, keeps=keeps)
-        lock = lock_of(
+        lock = next_lock(
             world.cluster,
-            input_digest=UNFINISHED if one.is_open else self.memo.digest(world),
+            input_digest=INCOMPLETE_DIGEST if one.is_open else self.memo.digest(world),
             resolution=one.found.resolution,
             revisions=one.found.revisions,
             solver=_solver(world.choices),
             previous=old.lock if old else None,
         )
-        after = Locked(lock, one.found.resolution)
-        check(old, after, is_sound=one.is_sound)
+        after = ClusterLock(lock, one.found.resolution)
+        check_lock(old, after, is_sound=one.is_sound)
         problems = tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in one.problems)
         explanations = tuple(
             replace(e, hints=tuple(name_cluster(hint, world.cluster) for hint in e.hints))
             for e in one.solution.explanations
         )
-        decided = ScopeDecision(world.cluster, old, after, explanations, finished=not one.is_open)
+        decided = ClusterUpdate(world.cluster, old, after, explanations, finished=not one.is_open)
         return decided, problems, (*one.solution.warnings, *one.found.warnings)
 
-    def retire(self, old: Locked, *, keeps: bool) -> ScopeDecision:
+    def retire(self, old: ClusterLock, *, keeps: bool) -> ClusterUpdate:
         """Return what is left of a cluster where nobody asks for a package: what must stay, or nothing."""
         if keeps:
-            return ScopeDecision(old.lock.scope.cluster, old, old, finished=False)
-        nothing = World((), Catalogue(), cluster=old.lock.scope.cluster)
+            return ClusterUpdate(old.lock.scope.cluster, old, old, finished=False)
+        nothing = ClusterInputs((), Catalogue(), cluster=old.lock.scope.cluster)
         decided, _, _ = self.decide(nothing, old, keeps=False)
         left = decided.after.resolution if decided.after else Resolution()
-        is_empty = not left.packages and not any(entries_of(left))
+        is_empty = not left.packages and not any(ownership_entries(left))
         return replace(decided, after=None) if is_empty else decided
 
 
-def _first(world: World) -> Before:
+def _first(world: ClusterInputs) -> PreviousLock:
     """Return the state before the first lock: the revisions that the cluster shows, with their numbers."""
-    return Before(
+    return PreviousLock(
         Resolution(),
         tuple(
-            Revision(
+            LockedRevision(
                 package=revision.package,
                 name=revision.name,
                 revision=revision.number,
@@ -215,26 +220,26 @@ def _first(world: World) -> Before:
     )
 
 
-def _solver(choices: Choices) -> SolverRecord:
+def _solver(choices: ResolverSettings) -> SolverRecord:
     discovery = "index" if choices.discovery else "none"
     policy = SolverPolicy(allow_downgrade=choices.allow_downgrade, discovery=discovery)
     return SolverRecord(policy=policy)
 
 
-def _check_names(scopes: Scopes, upgrade: frozenset[str]) -> None:
+def _check_names(scopes: FleetInputs, upgrade: frozenset[str]) -> None:
     for name in sorted(upgrade):
-        if not any(names_of(world, frozenset({name})) for world in scopes.worlds):
+        if not any(package_names(world, frozenset({name})) for world in scopes.worlds):
             hint = (
                 "Names are those that `reconciler lock` and `reconciler index list` print, without ecosystem."
             )
             raise UsageError(f"No package is called {name}", hint=hint)
 
 
-def _rests_on(old: Locked, unreachable: frozenset[str]) -> bool:
+def _rests_on(old: ClusterLock, unreachable: frozenset[str]) -> bool:
     return any(one.instance.name.rpartition("//")[0] in unreachable for one in old.resolution.packages)
 
 
-def standing(decision: Decision, *, strict: bool) -> Decision:
+def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:
     """Return the decision as far as it holds before anybody merges it. Pure.
 
     A cluster keeps the lock that it has as soon as one pin would move. Where pins only come and go,
@@ -245,6 +250,6 @@ def standing(decision: Decision, *, strict: bool) -> Decision:
     return replace(decision, scopes=tuple(scopes))
 
 
-def _stands(scope: ScopeDecision, *, strict: bool) -> Locked | None:
+def _stands(scope: ClusterUpdate, *, strict: bool) -> ClusterLock | None:
     moved = any(change.op is LockOp.CHANGE for change in scope.changes)
     return scope.before if strict or moved else scope.after

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from reconciler.dependencies.lock.format import SOLVER, PackageLock
-from reconciler.dependencies.model.cluster import Catalogue, World
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Candidate, PackageId, PackageNeed
 from reconciler.dependencies.solve.solution import Solution
 
@@ -17,7 +17,7 @@ Key = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Memo:
+class SolutionCache:
     """Answers of one run by question. Names of clusters are no part of a question.
 
     Values that are equal count as the same wherever they come from; a value that was seen
@@ -31,14 +31,14 @@ class Memo:
     _digests: dict[Key, str] = field(default_factory=dict)
     _texts: dict[int, str] = field(default_factory=dict)
 
-    def solution(self, world: World) -> Solution:
+    def solution(self, world: ClusterInputs) -> Solution:
         """Return the world's solution, computed and verified once per distinct question.
 
         Raises:
             UnverifiedSolutionError: An answer does not survive the independent check.
         """
         # The solver is loaded only where something is solved: most runs resolve nothing.
-        from reconciler.dependencies.solve.resolve import resolve  # noqa: PLC0415
+        from reconciler.dependencies.solve.resolve import resolve_cluster  # noqa: PLC0415
 
         locked = (world.pins, world.chosen, world.held)
         key = (*self._key(world), *(self._token(part) for part in locked))
@@ -46,17 +46,17 @@ class Memo:
             places = tuple(install.location for install in world.installs)
             key = (*key, self._token(places))  # what is wrong is told with the places of this cluster
         if key not in self._solutions:
-            self._solutions[key] = resolve(replace(world, cluster=""))
+            self._solutions[key] = resolve_cluster(replace(world, cluster=""))
         return self._solutions[key]
 
-    def digest(self, world: World) -> str:
+    def digest(self, world: ClusterInputs) -> str:
         """Return the digest of everything but the lock that the world's answer can depend on."""
         key = (*self._key(world), self._token(world.wishes))
         if key not in self._digests:
             self._digests[key] = input_digest(world, self._texts)
         return self._digests[key]
 
-    def _key(self, world: World) -> Key:
+    def _key(self, world: ClusterInputs) -> Key:
         parts = (world.installs, world.presence, world.choices)
         return (self._same(world.catalogue), *(self._token(part) for part in parts))
 
@@ -75,21 +75,21 @@ class Memo:
         return known
 
 
-def resolve_fleet(worlds: Iterable[World], memo: Memo | None = None) -> dict[str, Solution]:
+def resolve_fleet(worlds: Iterable[ClusterInputs], memo: SolutionCache | None = None) -> dict[str, Solution]:
     """Resolve every cluster; the time follows the number of distinct questions.
 
     Raises:
         UnverifiedSolutionError: An answer does not survive the independent check.
     """
-    known = memo or Memo()
+    known = memo or SolutionCache()
     return {world.cluster: known.solution(world) for world in worlds}
 
 
-def outdated(
-    worlds: Iterable[World], locks: Mapping[str, PackageLock], memo: Memo | None = None
+def outdated_clusters(
+    worlds: Iterable[ClusterInputs], locks: Mapping[str, PackageLock], memo: SolutionCache | None = None
 ) -> tuple[str, ...]:
     """Return the clusters whose lock was made from other inputs, sorted; the others need no resolution."""
-    known = memo or Memo()
+    known = memo or SolutionCache()
     found = []
     for world in worlds:
         lock = locks.get(world.cluster)
@@ -98,7 +98,7 @@ def outdated(
     return tuple(sorted(found))
 
 
-def input_digest(world: World, texts: dict[int, str] | None = None) -> str:
+def input_digest(world: ClusterInputs, texts: dict[int, str] | None = None) -> str:
     """Return the SHA-256 of what a resolution depends on, apart from lock and cluster name.
 
     Of the catalogue only what can be reached by name from the installs counts, so that a new
@@ -125,7 +125,7 @@ def input_digest(world: World, texts: dict[int, str] | None = None) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _reachable(world: World) -> list[Candidate]:
+def _reachable(world: ClusterInputs) -> list[Candidate]:
     catalogue = world.catalogue
     if world.choices.discovery:
         return [candidate for several in catalogue.packages.values() for candidate in several]
@@ -144,11 +144,21 @@ def _reachable(world: World) -> list[Candidate]:
     return [candidate for id_ in sorted(seen) for candidate in catalogue.candidates(id_)]
 
 
+# Digests stand in locks: a renamed class keeps its first name here, or every lock would be outdated.
+_DIGEST_NAMES = {
+    "ActivationRequest": "RevisionWish",
+    "ClusterState": "Presence",
+    "ObservedInstallation": "Installed",
+    "ResolverSettings": "Choices",
+}
+
+
 def _plain(value: Any) -> str:
     """Write a value as one text, without places: equal values give equal texts."""
     if is_dataclass(value):
         own = (f"{f.name}={_plain(getattr(value, f.name))}" for f in fields(value) if f.compare)
-        return f"{type(value).__name__}({','.join(own)})"
+        name = type(value).__name__
+        return f"{_DIGEST_NAMES.get(name, name)}({','.join(own)})"
     if isinstance(value, Enum):
         return repr(value.value)
     if isinstance(value, frozenset):

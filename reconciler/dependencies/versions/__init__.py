@@ -2,9 +2,9 @@
 
 from reconciler.dependencies.versions import carvel, masterminds
 from reconciler.dependencies.versions.carvel import CarvelSelection, Prereleases
-from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Op, Wildcard
-from reconciler.dependencies.versions.lint import doubts
-from reconciler.dependencies.versions.preference import Policy, choose, rank
+from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Operator, Wildcard
+from reconciler.dependencies.versions.lint import lint_constraint
+from reconciler.dependencies.versions.preference import VersionPolicy, choose, rank
 from reconciler.dependencies.versions.select import select_carvel, select_crossplane, select_porter
 from reconciler.dependencies.versions.version import (
     Version,
@@ -21,14 +21,14 @@ __all__ = [
     "Comparator",
     "Constraint",
     "Grammar",
-    "Op",
-    "Policy",
+    "Operator",
     "Prereleases",
     "Version",
     "VersionError",
+    "VersionPolicy",
     "Wildcard",
     "choose",
-    "doubts",
+    "lint_constraint",
     "parse_constraint",
     "parse_digest_or_constraint",
     "parse_loose",

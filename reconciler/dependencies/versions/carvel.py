@@ -4,7 +4,13 @@ import functools
 import re
 from typing import NamedTuple
 
-from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Group, Op
+from reconciler.dependencies.versions.constraint import (
+    Comparator,
+    ComparatorSet,
+    Constraint,
+    Grammar,
+    Operator,
+)
 from reconciler.dependencies.versions.version import Version, VersionError, parse_strict
 
 Prereleases = tuple[str, ...] | None
@@ -24,10 +30,10 @@ def keeps_prerelease(version: Version, prereleases: Prereleases) -> bool:
 
 
 _SPELLINGS = {
-    "": Op.EQ,
-    "==": Op.EQ,
-    "!": Op.NE,
-    **{op.value: op for op in (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)},
+    "": Operator.EQ,
+    "==": Operator.EQ,
+    "!": Operator.NE,
+    **{op.value: op for op in (Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE)},
 }
 
 
@@ -94,15 +100,15 @@ def _expand(text: str, word: str, grammar: Grammar) -> list[Comparator]:
     return [_comparator(text, *bounds) for bounds in _open_bounds(text, _SPELLINGS[op], bound, floor)]
 
 
-def _open_bounds(text: str, op: Op, bound: str, floor: str) -> list[tuple[str, str]]:
+def _open_bounds(text: str, op: Operator, bound: str, floor: str) -> list[tuple[str, str]]:
     match op:
-        case Op.GE | Op.LT:
+        case Operator.GE | Operator.LT:
             return [(op, floor)]
-        case Op.GT:
+        case Operator.GT:
             return [(">=", _ceiling(text, bound, floor))]
-        case Op.LE:
+        case Operator.LE:
             return [("<", _ceiling(text, bound, floor))]
-        case Op.NE:
+        case Operator.NE:
             return [("<", floor), (">=", _ceiling(text, bound, floor))]
         case _:
             return [(">=", floor), ("<", _ceiling(text, bound, floor))]
@@ -167,8 +173,8 @@ class CarvelSelection(NamedTuple):
         return self.prereleases is None and _is_one_prerelease(constraint.groups)
 
 
-def _is_one_prerelease(groups: tuple[Group, ...]) -> bool:
+def _is_one_prerelease(groups: tuple[ComparatorSet, ...]) -> bool:
     if len(groups) != 1 or len(groups[0]) != 1:
         return False
     part = groups[0][0]
-    return part.op is Op.EQ and bool(part.bound.prerelease)
+    return part.op is Operator.EQ and bool(part.bound.prerelease)

@@ -51,7 +51,7 @@ _ORDERS: dict[Grammar, Order] = {
 }
 
 
-class Op(StrEnum):
+class Operator(StrEnum):
     """A comparison; `~` and `^` exist in the Masterminds grammar only."""
 
     __hash__ = str.__hash__  # looked up for every comparison
@@ -79,12 +79,12 @@ class Wildcard(IntEnum):
 class Comparator:
     """One comparison against one bound."""
 
-    op: Op
+    op: Operator
     bound: Version
     wildcard: Wildcard = Wildcard.NONE
 
 
-Group = tuple[Comparator, ...]
+ComparatorSet = tuple[Comparator, ...]
 """Comparators that must all hold."""
 
 
@@ -97,7 +97,7 @@ class Constraint:
 
     text: str
     grammar: Grammar
-    groups: tuple[Group, ...] = ()
+    groups: tuple[ComparatorSet, ...] = ()
     digest: str = ""
 
     def __str__(self) -> str:
@@ -123,17 +123,17 @@ class Constraint:
         return False
 
 
-_COMPARE: dict[Op, Callable[[Any, Any], bool]] = {
-    Op.EQ: operator.eq,
-    Op.NE: operator.ne,
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.GT: operator.gt,
-    Op.GE: operator.ge,
+_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
+    Operator.EQ: operator.eq,
+    Operator.NE: operator.ne,
+    Operator.LT: operator.lt,
+    Operator.LE: operator.le,
+    Operator.GT: operator.gt,
+    Operator.GE: operator.ge,
 }
 
 
-def _allows_masterminds(group: Group, version: Version, *, include_prerelease: bool) -> bool:
+def _allows_masterminds(group: ComparatorSet, version: Version, *, include_prerelease: bool) -> bool:
     if not (version.is_release or include_prerelease) and all(part.bound.is_release for part in group):
         return False
     return all(_MASTERMINDS[part.op](version, part) for part in group)
@@ -206,13 +206,13 @@ def _caret(version: Version, part: Comparator) -> bool:
     return version.core == bound
 
 
-_MASTERMINDS: dict[Op, Callable[[Version, Comparator], bool]] = {
-    Op.EQ: _equal,
-    Op.NE: _not_equal,
-    Op.LT: _less,
-    Op.LE: _less_or_equal,
-    Op.GT: _greater,
-    Op.GE: _greater_or_equal,
-    Op.TILDE: _tilde,
-    Op.CARET: _caret,
+_MASTERMINDS: dict[Operator, Callable[[Version, Comparator], bool]] = {
+    Operator.EQ: _equal,
+    Operator.NE: _not_equal,
+    Operator.LT: _less,
+    Operator.LE: _less_or_equal,
+    Operator.GT: _greater,
+    Operator.GE: _greater_or_equal,
+    Operator.TILDE: _tilde,
+    Operator.CARET: _caret,
 }

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from reconciler.dependencies.versions import carvel
-from reconciler.dependencies.versions.constraint import Constraint, Grammar, Op
+from reconciler.dependencies.versions.constraint import Constraint, Grammar, Operator
 from reconciler.dependencies.versions.version import Version, VersionError, parse_strict
 
 _OPERATOR = re.compile(r"[^0-9]*")
@@ -13,7 +13,7 @@ _OPERATOR = re.compile(r"[^0-9]*")
 _CARVEL = frozenset({Grammar.CARVEL, Grammar.CARVEL_VENDORED, Grammar.CARVEL_HEAD, Grammar.BLANG})
 
 
-def doubts(constraint: Constraint) -> tuple[str, ...]:
+def lint_constraint(constraint: Constraint) -> tuple[str, ...]:
     """Say what is surprising about a constraint, in sentences without a full stop; mostly nothing.
 
     The one about a range that can never match is proven: no version satisfies that range.
@@ -91,7 +91,7 @@ def only_prereleases(constraint: Constraint, versions: list[Version]) -> bool:
 
 def only_with_build(constraint: Constraint, versions: list[Version]) -> tuple[Version, ...]:
     """Return the versions that a bare Carvel version misses only because of their build metadata."""
-    exact = [part.bound for group in constraint.groups for part in group if part.op is Op.EQ]
+    exact = [part.bound for group in constraint.groups for part in group if part.op is Operator.EQ]
     if constraint.grammar not in _CARVEL:
         return ()
     return tuple(

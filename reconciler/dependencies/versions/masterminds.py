@@ -3,7 +3,14 @@
 import functools
 import re
 
-from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Group, Op, Wildcard
+from reconciler.dependencies.versions.constraint import (
+    Comparator,
+    ComparatorSet,
+    Constraint,
+    Grammar,
+    Operator,
+    Wildcard,
+)
 from reconciler.dependencies.versions.version import VersionError, parse_loose
 
 _VERSION = (
@@ -26,10 +33,10 @@ _ONE = re.compile(
     rf"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?){_SPACE}*"
 )
 _SPELLINGS = {
-    "": Op.EQ,
-    "=>": Op.GE,
-    "=<": Op.LE,
-    "~>": Op.TILDE,
+    "": Operator.EQ,
+    "=>": Operator.GE,
+    "=<": Operator.LE,
+    "~>": Operator.TILDE,
 }
 _OPEN = frozenset({"", "x", "X", "*"})
 
@@ -53,7 +60,7 @@ def _spelled(text: str) -> list[str]:
     return rewritten.split("||")
 
 
-def _group(text: str, part: str) -> Group:
+def _group(text: str, part: str) -> ComparatorSet:
     if not _VALID.fullmatch(part):
         raise VersionError(f"{text!r} is not a version constraint")
     return tuple(parse_comparator(found) for found in _FIND.findall(part) or [part])
@@ -66,11 +73,11 @@ def parse_comparator(text: str) -> Comparator:
         VersionError: The text is no comparison.
     """
     if not text:
-        return Comparator(Op.EQ, parse_loose("0.0.0"), Wildcard.MAJOR)
+        return Comparator(Operator.EQ, parse_loose("0.0.0"), Wildcard.MAJOR)
     found = _ONE.fullmatch(text)
     if found is None:
         raise VersionError(f"{text!r} is not a version constraint")
-    op = _SPELLINGS.get(found["op"]) or Op(found["op"])
+    op = _SPELLINGS.get(found["op"]) or Operator(found["op"])
     major, pre = found["major"], found["pre"] or ""
     minor, patch = ((found[name] or "").removeprefix(".") for name in ("minor", "patch"))
     if major in _OPEN:

@@ -7,7 +7,7 @@ from reconciler.dependencies.versions.version import Version
 from reconciler.dependencies.versions.version import precedence_with_build as height
 
 
-class Policy(StrEnum):
+class VersionPolicy(StrEnum):
     """How to choose among the versions that every constraint allows."""
 
     HIGHEST = "highest"
@@ -21,7 +21,7 @@ class Policy(StrEnum):
 
 def rank(
     versions: Iterable[Version],
-    policy: Policy = Policy.HIGHEST,
+    policy: VersionPolicy = VersionPolicy.HIGHEST,
     *,
     origin: Version | None = None,
     allow_downgrade: bool = True,
@@ -39,29 +39,31 @@ def rank(
     rising = sorted(versions, key=lambda version: (height(version), version.text))
     if origin is not None and not allow_downgrade:
         rising = [version for version in rising if height(version) >= height(origin)]
-    if policy in (Policy.LOWEST, Policy.MIN):
+    if policy in (VersionPolicy.LOWEST, VersionPolicy.MIN):
         return tuple(rising)
     falling = rising[::-1]
-    if policy is Policy.HIGHEST or origin is None:
+    if policy is VersionPolicy.HIGHEST or origin is None:
         return tuple(falling)
     return tuple(_around(rising, falling, policy, origin))
 
 
-def _around(rising: list[Version], falling: list[Version], policy: Policy, origin: Version) -> list[Version]:
-    if policy is Policy.NEAREST:
+def _around(
+    rising: list[Version], falling: list[Version], policy: VersionPolicy, origin: Version
+) -> list[Version]:
+    if policy is VersionPolicy.NEAREST:
         upward = [version for version in rising if height(version) >= height(origin)]
         return upward + [version for version in falling if height(version) < height(origin)]
-    near: dict[Policy, Callable[[Version], bool]] = {
-        Policy.EXACT: lambda version: version.number == origin.number,
-        Policy.MAX_PATCH: lambda version: version.core[:2] == origin.core[:2],
-        Policy.MAX_MINOR: lambda version: version.core[0] == origin.core[0],
+    near: dict[VersionPolicy, Callable[[Version], bool]] = {
+        VersionPolicy.EXACT: lambda version: version.number == origin.number,
+        VersionPolicy.MAX_PATCH: lambda version: version.core[:2] == origin.core[:2],
+        VersionPolicy.MAX_MINOR: lambda version: version.core[0] == origin.core[0],
     }
     return [version for version in falling if near[policy](version)]
 
 
 def choose(
     versions: Iterable[Version],
-    policy: Policy = Policy.HIGHEST,
+    policy: VersionPolicy = VersionPolicy.HIGHEST,
     *,
     origin: Version | None = None,
     allow_downgrade: bool = True,

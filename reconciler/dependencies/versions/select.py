@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from reconciler.dependencies.versions import masterminds
 from reconciler.dependencies.versions.carvel import CarvelSelection
-from reconciler.dependencies.versions.preference import Policy, choose
+from reconciler.dependencies.versions.preference import VersionPolicy, choose
 from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
 
 
@@ -33,7 +33,9 @@ def select_crossplane(
     versions = [version for version in _readable(tags) if not version.is_partial]
     fitting = [version for version in versions if all(c.allows(version) for c in parsed)]
     origin = parse_loose(installed) if installed else None
-    best = choose(fitting, Policy.NEAREST, origin=origin, allow_downgrade=allow_downgrade or origin is None)
+    best = choose(
+        fitting, VersionPolicy.NEAREST, origin=origin, allow_downgrade=allow_downgrade or origin is None
+    )
     return best.text if best else None
 
 
@@ -42,12 +44,12 @@ def select_porter(tags: Iterable[str], constraints: str, strategy: str, *, defau
 
     Source: porter docs, dependency version ranges; pre-releases are never picked.
     """
-    if strategy == Policy.EXACT:
+    if strategy == VersionPolicy.EXACT:
         return default_tag
     constraint = masterminds.parse(constraints)
     releases = [version for version in _readable(tags) if not version.prerelease]
     fitting = (version for version in releases if constraint.allows(version))
-    best = choose(fitting, Policy(strategy), origin=parse_loose(default_tag))
+    best = choose(fitting, VersionPolicy(strategy), origin=parse_loose(default_tag))
     return best.text if best else None
 
 

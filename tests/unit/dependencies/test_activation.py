@@ -4,28 +4,34 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.lock.format import DesiredState, Revision
-from reconciler.dependencies.model.installs import RevisionWish
-from reconciler.dependencies.revisions.reconcile import Asked, History, propose, revision_name, settle
+from reconciler.dependencies.lock.format import DesiredState, LockedRevision
+from reconciler.dependencies.model.installs import ActivationRequest
+from reconciler.dependencies.revisions.reconcile import (
+    RevisionHistory,
+    RevisionInput,
+    apply_proposal,
+    propose_activation,
+    revision_name,
+)
 
 DIGESTS = {number: f"sha256:{number}" + "0" * 63 for number in range(1, 10)}
-AUTOMATIC = Asked("Provider/aws", "x.io/aws:v1", DIGESTS[1])
+AUTOMATIC = RevisionInput("Provider/aws", "x.io/aws:v1", DIGESTS[1])
 MANUAL = replace(AUTOMATIC, automatic=False)
 
 
-def asks(version: int, base: Asked = AUTOMATIC, **more: object) -> Asked:
+def asks(version: int, base: RevisionInput = AUTOMATIC, **more: object) -> RevisionInput:
     return replace(base, image=f"x.io/aws:v{version}", digest=DIGESTS[version], **more)
 
 
-def run(*steps: Asked, start: tuple[Revision, ...] = ()) -> tuple[Revision, ...]:
+def run(*steps: RevisionInput, start: tuple[LockedRevision, ...] = ()) -> tuple[LockedRevision, ...]:
     """Play several runs, each from what the last one left."""
     revisions = start
     for asked in steps:
-        revisions = settle(propose(History(revisions), asked))
+        revisions = apply_proposal(propose_activation(RevisionHistory(revisions), asked))
     return revisions
 
 
-def told(revisions: tuple[Revision, ...]) -> list[str]:
+def told(revisions: tuple[LockedRevision, ...]) -> list[str]:
     """Return revisions as `number version`, `*` for the active and `?` for a current one that waits."""
     return [
         f"{one.revision} {one.image.rpartition(':')[2]}{'*' if one.is_active else '?' if one.current else ''}"
@@ -33,8 +39,8 @@ def told(revisions: tuple[Revision, ...]) -> list[str]:
     ]
 
 
-def wish(version: int, *, active: bool = True) -> RevisionWish:
-    return RevisionWish("ProviderRevision", revision_name("Provider/aws", DIGESTS[version]), active)
+def wish(version: int, *, active: bool = True) -> ActivationRequest:
+    return ActivationRequest("ProviderRevision", revision_name("Provider/aws", DIGESTS[version]), active)
 
 
 def test_an_automatic_package_runs_its_first_revision_at_once() -> None:
@@ -97,10 +103,10 @@ def test_a_switch_from_manual_to_automatic_activates_what_waits_and_back_changes
 def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None:
     before = run(asks(1), asks(2))
 
-    proposal = propose(History(before), asks(2, wishes=(wish(1), wish(2))))
+    proposal = propose_activation(RevisionHistory(before), asks(2, wishes=(wish(1), wish(2))))
 
     assert [one.name for one in proposal.rivals] == [wish(1).name, wish(2).name]
-    assert settle(proposal) == before
+    assert apply_proposal(proposal) == before
 
 
 def test_a_person_may_stop_a_manual_package_and_not_an_automatic_one() -> None:
@@ -170,29 +176,32 @@ def test_a_name_is_that_of_its_package_and_its_content() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        RevisionWish("ProviderRevision", "aws-f00ba4", active=True, package="aws", digest=DIGESTS[1]),
-        RevisionWish("ProviderRevision", "aws-f00ba4", active=True, package="aws", image="x.io/aws:v1"),
-        RevisionWish("ProviderRevision", "aws-100000000000", active=True),
+        ActivationRequest("ProviderRevision", "aws-f00ba4", active=True, package="aws", digest=DIGESTS[1]),
+        ActivationRequest("ProviderRevision", "aws-f00ba4", active=True, package="aws", image="x.io/aws:v1"),
+        ActivationRequest("ProviderRevision", "aws-100000000000", active=True),
     ],
     ids=["label and digest", "label and tag", "name"],
 )
-def test_a_revision_is_recognised_under_any_name_that_crossplane_gives_it(said: RevisionWish) -> None:
+def test_a_revision_is_recognised_under_any_name_that_crossplane_gives_it(said: ActivationRequest) -> None:
     assert told(run(MANUAL, replace(MANUAL, wishes=(said,)))) == ["1 v1*"]
 
 
 def test_a_wish_for_another_packages_revision_is_none_of_this_ones_business() -> None:
-    other = RevisionWish(
+    other = ActivationRequest(
         "ProviderRevision", "gcp-100000000000", active=True, package="gcp", digest=DIGESTS[1]
     )
 
-    proposal = propose(History(), replace(MANUAL, wishes=(other,)))
+    proposal = propose_activation(RevisionHistory(), replace(MANUAL, wishes=(other,)))
 
     assert proposal.unknown == (other,)
-    assert told(settle(proposal)) == ["1 v1?"]
+    assert told(apply_proposal(proposal)) == ["1 v1?"]
 
 
 def test_what_is_held_back_keeps_running_and_what_is_new_waits() -> None:
     before = run(asks(1))
 
-    assert told(settle(propose(History(before), asks(2)).held_back())) == ["1 v1*", "2 v2?"]
-    assert told(settle(propose(History(), asks(2)).held_back())) == ["1 v2?"]
+    assert told(apply_proposal(propose_activation(RevisionHistory(before), asks(2)).held_back())) == [
+        "1 v1*",
+        "2 v2?",
+    ]
+    assert told(apply_proposal(propose_activation(RevisionHistory(), asks(2)).held_back())) == ["1 v2?"]

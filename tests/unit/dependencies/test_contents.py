@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.dependencies.catalog.published import compositions_of, kinds_of
+from reconciler.dependencies.catalog.published import composition_names, provided_kinds
 from reconciler.dependencies.model.packages import Gvk
 
 XRD: dict[str, Any] = {
@@ -34,12 +34,12 @@ PUBLICATION: dict[str, Any] = {
 
 
 def versioned(*objects: dict[str, Any]) -> set[str]:
-    return {str(gvk) for gvk in kinds_of(objects) if gvk.version}
+    return {str(gvk) for gvk in provided_kinds(objects) if gvk.version}
 
 
 def test_an_xrd_brings_a_kind_for_itself_and_one_for_its_claims() -> None:
     assert versioned(XRD) == {"x.io/v1/XNetwork", "x.io/v1/Network"}
-    assert Gvk("x.io", "", "networks") in kinds_of([XRD])
+    assert Gvk("x.io", "", "networks") in provided_kinds([XRD])
 
 
 def test_definitions_and_publications_of_the_design_bring_kinds_too() -> None:
@@ -55,9 +55,9 @@ def test_definitions_and_publications_of_the_design_bring_kinds_too() -> None:
 def test_compositions_are_known_by_name_and_anything_else_brings_nothing() -> None:
     composition = {"kind": "Composition", "metadata": {"name": "small"}}
 
-    assert compositions_of([composition, XRD, {"kind": "Composition"}]) == {"small"}
+    assert composition_names([composition, XRD, {"kind": "Composition"}]) == {"small"}
     assert (
-        kinds_of(
+        provided_kinds(
             [
                 composition,
                 {"kind": "CustomResourceDefinition"},

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from reconciler.dependencies.dialects.carvel import package_id, read_carvel, read_kpt, version_of
-from reconciler.dependencies.dialects.reading import Reading
+from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -67,13 +67,13 @@ AS_MAP = (
 )
 
 
-def read(text: str, **changes: Any) -> Reading:
+def read(text: str, **changes: Any) -> ParsedManifest:
     document = yaml.safe_load(text)
     document["spec"].update(changes)
     return read_carvel(document, HERE)
 
 
-def only(reading: Reading) -> Candidate:
+def only(reading: ParsedManifest) -> Candidate:
     assert reading.problems == ()
     (candidate,) = reading.candidates
     return candidate

@@ -14,8 +14,8 @@ from reconciler.dependencies.dialects.crossplane import (
     read_meta,
     rewritten,
 )
-from reconciler.dependencies.dialects.reading import Reading
-from reconciler.dependencies.model.installs import RevisionPolicy, RevisionWish
+from reconciler.dependencies.dialects.reading import ParsedManifest
+from reconciler.dependencies.model.installs import ActivationRequest, RevisionPolicy
 from reconciler.dependencies.model.packages import ApiNeed, Ecosystem, Gvk, PackageId, PackageNeed, Platform
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location
@@ -25,7 +25,7 @@ from reconciler.reasons import Reason
 HERE = Source(Location("config/providers.yaml", 12))
 
 
-def install(kind: str, package: str, **spec: Any) -> Reading:
+def install(kind: str, package: str, **spec: Any) -> ParsedManifest:
     document = {
         "apiVersion": "pkg.crossplane.io/v1",
         "kind": kind,
@@ -35,7 +35,7 @@ def install(kind: str, package: str, **spec: Any) -> Reading:
     return read_crossplane(document, HERE)
 
 
-def meta(*depends: dict[str, Any], version: str = "v1.0.0", **spec: Any) -> Reading:
+def meta(*depends: dict[str, Any], version: str = "v1.0.0", **spec: Any) -> ParsedManifest:
     document = {
         "apiVersion": "meta.pkg.crossplane.io/v1",
         "kind": "Configuration",
@@ -278,7 +278,7 @@ def test_configuration_at_install_time_is_accepted_and_decides_nothing() -> None
     assert replace(configured_one, inherit=(), revisions=plain.revisions) == plain
 
 
-def annotated(package: str, notes: dict[str, str], **spec: Any) -> Reading:
+def annotated(package: str, notes: dict[str, str], **spec: Any) -> ParsedManifest:
     metadata = {"name": "aws", "annotations": notes}
     document = {
         "apiVersion": "pkg.crossplane.io/v1",
@@ -324,7 +324,7 @@ def test_consent_to_take_over_and_to_let_go_is_an_annotation() -> None:
     assert one.prune_dependencies is False
 
 
-def revision(name: str, image: str, state: str = "Active", **metadata: Any) -> Reading:
+def revision(name: str, image: str, state: str = "Active", **metadata: Any) -> ParsedManifest:
     document = {
         "apiVersion": "pkg.crossplane.io/v1",
         "kind": "ProviderRevision",
@@ -338,7 +338,7 @@ def test_a_revision_says_what_a_person_wants_to_run() -> None:
     labels = {"pkg.crossplane.io/package": "aws"}
     (one,) = revision("aws-1a2b", "x/aws:v1.0.0@sha256:abc", labels=labels).wishes
 
-    assert one == RevisionWish(
+    assert one == ActivationRequest(
         "ProviderRevision", "aws-1a2b", active=True, package="aws", image="x/aws:v1.0.0", digest="sha256:abc"
     )
     (off,) = revision("aws-1a2b", "x/aws:v1.0.0", "Inactive").wishes

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from reconciler.dependencies.dialects.porter import read_bundle, read_installation
-from reconciler.dependencies.dialects.reading import Reading
+from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.packages import (
     Actions,
     Candidate,
@@ -26,7 +26,7 @@ from reconciler.reasons import Reason
 HERE = Source(Location("bundles/shop/porter.yaml", 1))
 
 
-def bundle(requires: Any, **more: Any) -> Reading:
+def bundle(requires: Any, **more: Any) -> ParsedManifest:
     return read_bundle({"name": "shop", "version": "1.0.0", "dependencies": requires, **more}, HERE)
 
 
@@ -38,7 +38,7 @@ def required(item: dict[str, Any]) -> Requirement:
     return requirement
 
 
-def only(reading: Reading) -> Candidate:
+def only(reading: ParsedManifest) -> Candidate:
     assert reading.problems == ()
     return reading.candidates[0]
 

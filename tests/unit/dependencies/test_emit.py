@@ -6,18 +6,23 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.emit import Emission, emit_scope, is_generated, is_untouched
+from reconciler.dependencies.emit import (
+    GeneratedManifests,
+    generate_manifests,
+    is_generated_by,
+    is_unmodified,
+)
 from reconciler.dependencies.lock.format import (
+    ClusterLock,
     DesiredState,
-    Locked,
+    LockedRevision,
     LockScope,
     PackageLock,
-    Revision,
-    lock_of,
+    next_lock,
 )
-from reconciler.dependencies.lock.write import resolution_of
-from reconciler.dependencies.model.cluster import World
-from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from reconciler.krm.yaml import load_documents
@@ -45,21 +50,21 @@ PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(
 NET = crossplane("acme/net", "v1.5.0").replace("kind: Configuration", "kind: Provider")
 
 
-def locked_of(world: World) -> Locked:
-    resolution = resolution_of(world, resolve(world))
-    return Locked(lock_of("dev", input_digest="", resolution=resolution), resolution)
+def locked_of(world: ClusterInputs) -> ClusterLock:
+    resolution = lock_solution(world, resolve_cluster(world))
+    return ClusterLock(next_lock("dev", input_digest="", resolution=resolution), resolution)
 
 
-def emitted(text: str, **choices: Any) -> Emission:
+def emitted(text: str, **choices: Any) -> GeneratedManifests:
     world = world_of(text)
-    return emit_scope(world, locked_of(world), owner=OWNER, **choices)
+    return generate_manifests(world, locked_of(world), owner=OWNER, **choices)
 
 
-def documents(found: Emission) -> dict[str, Any]:
+def documents(found: GeneratedManifests) -> dict[str, Any]:
     return {path: load_documents(data)[0].value for path, data in found.files.items()}
 
 
-def body(found: Emission, path: str) -> str:
+def body(found: GeneratedManifests, path: str) -> str:
     return found.files[path].decode().split("\n", 1)[1]
 
 
@@ -180,7 +185,7 @@ def test_what_was_made_for_one_parent_stays_theirs_when_a_lower_one_comes() -> N
     )
 
     resolution = locked.resolution.model_copy(update={"packages": packages})
-    found = emit_scope(world, replace(locked, resolution=resolution), owner=OWNER)
+    found = generate_manifests(world, replace(locked, resolution=resolution), owner=OWNER)
 
     notes = documents(found)["packageinstalls/prod/db.io.yaml"]["metadata"]["annotations"]
     assert notes["kapp-controller.carvel.dev/owner"] == "PackageInstall/b"
@@ -244,7 +249,7 @@ def test_a_configuration_has_no_runtime_to_inherit() -> None:
 def test_a_package_that_a_user_declares_is_never_generated_whatever_it_is_called() -> None:
     found = emitted(PLATFORM + NET + provider("my-net", "v1.5.0").replace("x.io/my-net", "x.io/acme/net"))
 
-    assert found == Emission()
+    assert found == GeneratedManifests()
 
 
 def test_a_user_who_declares_a_generated_package_takes_it_over() -> None:
@@ -380,7 +385,7 @@ def test_the_schemas_refuse_what_a_cluster_would_refuse(path: str, value: object
 
 def test_what_was_generated_is_accepted_unchanged_as_input_and_changes_nothing() -> None:
     world = world_of(EVERYTHING)
-    found = emit_scope(world, locked_of(world), owner=OWNER)
+    found = generate_manifests(world, locked_of(world), owner=OWNER)
     installs = []
     for path, document in documents(found).items():
         reading = read_manifest(document, Source(Location(path)))
@@ -389,26 +394,30 @@ def test_what_was_generated_is_accepted_unchanged_as_input_and_changes_nothing()
         installs += reading.installs
 
     asked = replace(world, installs=(*world.installs, *installs))
-    pinned = {(one.instance.package, one.candidate.version) for one in resolve(asked).resolved.values()}
+    pinned = {
+        (one.instance.package, one.candidate.version) for one in resolve_cluster(asked).resolved.values()
+    }
 
-    assert pinned == {(o.instance.package, o.candidate.version) for o in resolve(world).resolved.values()}
-    assert emit_scope(asked, locked_of(asked), owner=OWNER).files == {}
+    assert pinned == {
+        (o.instance.package, o.candidate.version) for o in resolve_cluster(world).resolved.values()
+    }
+    assert generate_manifests(asked, locked_of(asked), owner=OWNER).files == {}
 
 
 def test_generated_files_are_known_by_their_owner_and_edits_by_their_signature() -> None:
     (data,) = emitted(SHOP + package("db.io", "1.4.0")).files.values()
     document = load_documents(data)[0].value
 
-    assert is_generated(document, "main")
-    assert not is_generated(document, "other")
-    assert is_untouched(data)
-    assert not is_untouched(data.replace(b"1.4.0", b"1.5.0"))
-    assert not is_untouched(data.split(b"\n", 1)[1])
+    assert is_generated_by(document, "main")
+    assert not is_generated_by(document, "other")
+    assert is_unmodified(data)
+    assert not is_unmodified(data.replace(b"1.4.0", b"1.5.0"))
+    assert not is_unmodified(data.split(b"\n", 1)[1])
 
 
-def revision(version: str, number: int, *, active: bool, current: bool) -> Revision:
+def revision(version: str, number: int, *, active: bool, current: bool) -> LockedRevision:
     state = DesiredState.ACTIVE if active else DesiredState.INACTIVE
-    return Revision(
+    return LockedRevision(
         package="Provider/acme-net",
         name=f"acme-net-{number}",
         revision=number,
@@ -439,7 +448,7 @@ def test_a_revision_that_waits_for_another_package_is_not_asked_for(
         update={"revisions": (old, revision("v1.5.0", 2, active=False, current=True))}
     )
 
-    found = documents(emit_scope(world, replace(locked, lock=lock), owner=OWNER))
+    found = documents(generate_manifests(world, replace(locked, lock=lock), owner=OWNER))
 
     assert [document["spec"]["package"] for document in found.values()] == ([image] if image else [])
 
@@ -450,7 +459,7 @@ def test_what_nobody_needs_and_must_not_go_stays_as_it_is() -> None:
     (db,) = (one.instance for one in locked.resolution.packages if one.instance.name == "db.io")
     resolution = locked.resolution.model_copy(update={"unused": (db,)})
 
-    found = emit_scope(world, replace(locked, resolution=resolution), owner=OWNER)
+    found = generate_manifests(world, replace(locked, resolution=resolution), owner=OWNER)
 
     assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
 
@@ -458,7 +467,7 @@ def test_what_nobody_needs_and_must_not_go_stays_as_it_is() -> None:
 def test_what_somebody_needs_who_is_not_understood_stays_as_it_is() -> None:
     world = world_of(SHOP + package("db.io", "1.4.0"))
 
-    found = emit_scope(replace(world, installs=()), locked_of(world), owner=OWNER)
+    found = generate_manifests(replace(world, installs=()), locked_of(world), owner=OWNER)
 
     assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
 
@@ -468,18 +477,18 @@ def test_order_does_not_matter() -> None:
     locked = locked_of(world)
     turned = locked.resolution.model_copy(update={"packages": locked.resolution.packages[::-1]})
 
-    again = emit_scope(
+    again = generate_manifests(
         replace(world, installs=world.installs[::-1]), replace(locked, resolution=turned), owner=OWNER
     )
 
-    assert again == emit_scope(world, locked, owner=OWNER)
+    assert again == generate_manifests(world, locked, owner=OWNER)
 
 
 def test_an_empty_lock_generates_nothing() -> None:
     world = world_of(SHOP)
-    nothing = Locked(
+    nothing = ClusterLock(
         PackageLock(scope=LockScope(cluster="dev"), input_digest="", resolution=""),
         locked_of(world).resolution.model_copy(update={"packages": ()}),
     )
 
-    assert emit_scope(world, nothing, owner=OWNER) == Emission()
+    assert generate_manifests(world, nothing, owner=OWNER) == GeneratedManifests()

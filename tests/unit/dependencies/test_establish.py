@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes
-from reconciler.dependencies.lock.format import Awaits, Locked, LockScope, record_bytes
-from reconciler.dependencies.lock.read import Locks, read_locks
-from reconciler.dependencies.model.installs import RevisionPolicy, RevisionWish
-from reconciler.dependencies.update.fleet import decide
-from reconciler.dependencies.update.memo import outdated
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.format import ActivationBlocker, ClusterLock, LockScope, record_bytes
+from reconciler.dependencies.lock.read import FleetLocks, read_locks
+from reconciler.dependencies.model.installs import ActivationRequest, RevisionPolicy
+from reconciler.dependencies.update.fleet import update_locks
+from reconciler.dependencies.update.memo import outdated_clusters
 from reconciler.reasons import Reason
 from tests.support.package_life import Life, digest, source
 
@@ -24,9 +24,9 @@ def life(**packages: str) -> Life:
     return found
 
 
-def said(name: str, version: int, *, active: bool = True) -> RevisionWish:
+def said(name: str, version: int, *, active: bool = True) -> ActivationRequest:
     """Return a manifest of a person for a revision whose name is somebody else's scheme."""
-    return RevisionWish(
+    return ActivationRequest(
         "ProviderRevision", f"{name}-{version}-by-hand", active, package=name, digest=digest(name, version)
     )
 
@@ -110,7 +110,7 @@ def test_who_waits_for_another_to_let_go_keeps_what_runs_and_is_told() -> None:
     one.ask("s3_", 2, CONSENTS)
     decision = one.run()
 
-    assert states(one, "s3_") == ["v1.0.0 Active", f"v2.0.0 {Awaits.KINDS}"]
+    assert states(one, "s3_") == ["v1.0.0 Active", f"v2.0.0 {ActivationBlocker.KINDS}"]
     (problem,) = decision.problems
     assert (problem.reason, problem.location.path) == (Reason.OWNERSHIP_CONFLICT, "clusters/one/s3_.yaml")
     assert "Bucket.x.io" in problem.message
@@ -146,7 +146,7 @@ def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() 
     assert states(one, "late") == ["v1.0.0 Active"]
     assert states(one, "gcp") == ["v1.0.0 Inactive", "v2.0.0 Active"]
     (scope,) = decision.scopes
-    assert [explanation.gives_way for explanation in scope.explanations] == ["Provider late"]
+    assert [explanation.preempted for explanation in scope.explanations] == ["Provider late"]
 
 
 def test_two_wishes_for_one_package_name_each_other_and_change_nothing() -> None:
@@ -224,7 +224,7 @@ def test_other_pull_secrets_are_decided_anew_and_are_no_new_revision() -> None:
     install = one.installs["aws"]
     one.installs["aws"] = replace(install, inherit=(("packagePullSecrets", '[{"name":"x"}]'),))
 
-    assert outdated([one.world()], {"one": before}) == ("one",)
+    assert outdated_clusters([one.world()], {"one": before}) == ("one",)
     one.run()
     assert one.locked.lock.revisions == before.revisions
 
@@ -236,11 +236,11 @@ def test_clusters_with_one_history_are_decided_once_and_another_history_is_anoth
     old = read_locks(one.files).by_cluster["one"]
     one.ask("aws", 2)
     worlds = tuple(replace(one.world(), cluster=name) for name in ("one", "three", "two"))
-    twin = Locked(
+    twin = ClusterLock(
         old.lock.model_copy(update={"scope": LockScope(cluster="two"), "generation": 7}), old.resolution
     )
 
-    decision = decide(Scopes(worlds), Locks({"one": old, "two": twin}))
+    decision = update_locks(FleetInputs(worlds), FleetLocks({"one": old, "two": twin}))
 
     found = {scope.cluster: scope.after.lock for scope in decision.scopes if scope.after}
     assert {name: lock.generation for name, lock in found.items()} == {"one": 2, "three": 1, "two": 8}

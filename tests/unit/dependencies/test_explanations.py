@@ -4,7 +4,15 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.model.cluster import Choices, Instance, Pin, Slot, SlotKind, World, catalogue
+from reconciler.dependencies.model.cluster import (
+    ClusterInputs,
+    InstallSlot,
+    Instance,
+    Pin,
+    ResolverSettings,
+    SlotKind,
+    build_catalogue,
+)
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -14,9 +22,9 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.solve.build_problem import pose
-from reconciler.dependencies.solve.problem import OutOfSteps
-from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.solve.build_problem import build_problem
+from reconciler.dependencies.solve.problem import BudgetExceeded
+from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.versions import parse_strict
 from reconciler.reasons import Reason
@@ -39,7 +47,7 @@ class Case(NamedTuple):
     reason: str
     text: str
     code: str
-    facts: tuple[str, ...]
+    causes: tuple[str, ...]
     lines: tuple[int, ...]
     hint: str
     wrong: str
@@ -257,13 +265,13 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=[case.reason for case in CASES])
 def test_an_explanation_says_what_where_and_what_helps(case: Case) -> None:
-    solution = resolve(world_of(case.text))
+    solution = resolve_cluster(world_of(case.text))
     (explanation,) = solution.explanations
 
     text = str(explanation)
     assert explanation.code == case.code
     assert explanation.minimal
-    assert all(fact in text for fact in case.facts), text
+    assert all(fact in text for fact in case.causes), text
     assert all(place.path == FILE for place in explanation.places)
     assert sorted({place.line for place in explanation.places}) == sorted(case.lines), text
     assert case.hint in explanation.hints, text
@@ -276,39 +284,39 @@ def test_an_explanation_says_what_where_and_what_helps(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=[case.reason for case in CASES])
 def test_its_twin_has_an_answer_and_says_nothing(case: Case) -> None:
     assert case.wrong in case.text
-    solution = resolve(world_of(case.text.replace(case.wrong, case.right)))
+    solution = resolve_cluster(world_of(case.text.replace(case.wrong, case.right)))
 
     assert solution.explanations == ()
     assert solution.problems == ()
 
 
-def locked(version: str, *, downgrade: bool) -> World:
+def locked(version: str, *, downgrade: bool) -> ClusterInputs:
     def candidate(text: str, withdrawn: str = "") -> Candidate:
         return Candidate(PackageId(Ecosystem.CARVEL, "db.io"), parse_strict(text), withdrawn=withdrawn)
 
     need = PackageNeed(PackageId(Ecosystem.CARVEL, "db.io"), version_range(Dialect.CARVEL, version))
-    slot = Slot(SlotKind.INSTALL, "x", ("mine",))
-    return World(
+    slot = InstallSlot(SlotKind.INSTALL, "x", ("mine",))
+    return ClusterInputs(
         (Install("x", "mine", Dialect.CARVEL, need, kind="PackageInstall"),),
-        catalogue([candidate("1.0.0"), candidate("2.0.0", "breaks on Tuesdays"), candidate("3.0.0")]),
+        build_catalogue([candidate("1.0.0"), candidate("2.0.0", "breaks on Tuesdays"), candidate("3.0.0")]),
         pins=(Pin(Instance(need.id, slot), candidate("3.0.0")),),
-        choices=Choices(allow_downgrade=downgrade),
+        choices=ResolverSettings(allow_downgrade=downgrade),
     )
 
 
 def test_a_downgrade_and_a_withdrawn_version_are_explained() -> None:
-    (explanation,) = resolve(locked("1.0.0", downgrade=False)).explanations
+    (explanation,) = resolve_cluster(locked("1.0.0", downgrade=False)).explanations
     assert "db.io is locked at 3.0.0 and may not go below that" in str(explanation)
     assert "packaging.carvel.dev/downgradable" in str(explanation)
-    assert resolve(locked("1.0.0", downgrade=True)).explanations == ()
+    assert resolve_cluster(locked("1.0.0", downgrade=True)).explanations == ()
 
-    (explanation,) = resolve(locked("2.0.0", downgrade=True)).explanations
+    (explanation,) = resolve_cluster(locked("2.0.0", downgrade=True)).explanations
     assert "db.io 2.0.0 is withdrawn: breaks on Tuesdays" in str(explanation)
 
 
 def test_two_manifests_for_one_crossplane_package_are_both_named() -> None:
     text = provider("a", "v1.0.0") + provider("a", "v1.1.0").replace("{name: a}", "{name: second}")
-    solution = resolve(world_of(text + crossplane("a", "v1.0.0") + crossplane("a", "v1.1.0")))
+    solution = resolve_cluster(world_of(text + crossplane("a", "v1.0.0") + crossplane("a", "v1.1.0")))
     (problem,) = solution.problems
 
     assert problem.reason == Reason.DUPLICATE_PACKAGE
@@ -319,17 +327,17 @@ def test_two_manifests_for_one_crossplane_package_are_both_named() -> None:
 
 def test_twice_in_one_namespace_has_a_code_of_its_own() -> None:
     text = install("x", "certs.io", "") + install("y", "certs.io", "")
-    (explanation,) = resolve(
+    (explanation,) = resolve_cluster(
         world_of(text + package("certs.io", "1.0.0", "installationType: onePerNamespace"))
     ).explanations
 
     assert explanation.code == "E-CARD-NS"
     assert "certs.io may not stand twice in a namespace" in str(explanation)
-    assert resolve(world_of(text + package("certs.io", "1.0.0"))).explanations == ()
+    assert resolve_cluster(world_of(text + package("certs.io", "1.0.0"))).explanations == ()
 
 
 def test_running_out_of_steps_is_no_verdict() -> None:
-    world = world_of(WEB + package("web.io", "1.0.0"), choices=Choices(budget=0))
+    world = world_of(WEB + package("web.io", "1.0.0"), choices=ResolverSettings(budget=0))
 
-    assert solve(pose(world).question) == OutOfSteps(0)
-    assert [problem.reason for problem in resolve(world).problems] == [Reason.STEP_BUDGET_EXCEEDED]
+    assert solve(build_problem(world).question) == BudgetExceeded(0)
+    assert [problem.reason for problem in resolve_cluster(world).problems] == [Reason.STEP_BUDGET_EXCEEDED]

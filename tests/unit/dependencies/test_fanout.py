@@ -1,7 +1,7 @@
 """What variants need in a cluster, read off its lock: each package once, with the ways that lead to it."""
 
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage, LockedSlot, Resolution
-from reconciler.dependencies.lock.needed import VARIANT, needed_packages
+from reconciler.dependencies.lock.needed import VARIANT_KIND, needed_packages
 
 BLUEPRINTS = "git.example.com/blueprints"
 
@@ -14,7 +14,7 @@ def instance(name: str, *, install: bool = False, ecosystem: str = "kpt") -> Loc
 NAMESPACE = LockedSlot(kind="namespace", namespace="prod")
 
 
-def root(name: str, kind: str = VARIANT) -> LockedPackage:
+def root(name: str, kind: str = VARIANT_KIND) -> LockedPackage:
     own = instance(name, install=True)
     return LockedPackage(
         instance=own, dialect="kpt", kind=kind, name=name, version="1.0.0", requested_by=("user",)
@@ -30,7 +30,7 @@ def needed(name: str, *askers: LockedPackage, ecosystem: str = "kpt") -> LockedP
 def trails(*packages: LockedPackage) -> dict[str, list[list[str]]]:
     return {
         one.package.instance.name.rpartition("//")[2]: [
-            [step.instance.name.rpartition("//")[2] for step in trail] for trail in one.trails
+            [step.instance.name.rpartition("//")[2] for step in trail] for trail in one.paths
         ]
         for one in needed_packages(Resolution(packages=packages))
     }

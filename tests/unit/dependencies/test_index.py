@@ -2,8 +2,14 @@
 
 from dataclasses import replace
 
-from reconciler.dependencies.catalog.index import Defaults, Index, add_package, list_packages, remove_package
-from reconciler.dependencies.model.cluster import catalogue
+from reconciler.dependencies.catalog.index import (
+    IndexLayer,
+    InterfaceDefaults,
+    add_package,
+    list_packages,
+    remove_package,
+)
+from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Interface, PackageId
 from reconciler.dependencies.versions import parse_loose
 
@@ -16,7 +22,7 @@ def candidate(id_: PackageId, version: str, **fields: object) -> Candidate:
     return replace(Candidate(id_, parse_loose(version)), **fields)
 
 
-KNOWN = catalogue(
+KNOWN = build_catalogue(
     [
         candidate(HELM, "v1.0.0", interfaces=(Interface(MYSQL),), labels=(("app", "mysql"),)),
         candidate(HELM, "v1.1.0", keywords=("database",)),
@@ -49,17 +55,17 @@ def test_versions_are_listed_highest_first_and_the_default_is_marked() -> None:
 
 
 def test_a_new_default_replaces_the_previous_one() -> None:
-    index = add_package(add_package(Index(), HELM, interface=MYSQL), AZURE, interface=MYSQL)
+    index = add_package(add_package(IndexLayer(), HELM, interface=MYSQL), AZURE, interface=MYSQL)
 
     assert index.packages == {HELM, AZURE}
     assert index.defaults == {MYSQL: AZURE}
-    assert remove_package(index, AZURE) == Index(frozenset({HELM}), {})
-    assert remove_package(remove_package(index, AZURE), AZURE) == Index(frozenset({HELM}), {})
+    assert remove_package(index, AZURE) == IndexLayer(frozenset({HELM}), {})
+    assert remove_package(remove_package(index, AZURE), AZURE) == IndexLayer(frozenset({HELM}), {})
 
 
 def test_the_nearest_layer_has_the_last_word() -> None:
     other = "io.cnab.interface.redis"
-    layers = Defaults(fleet={MYSQL: HELM, other: HELM}, environment={MYSQL: AZURE}, cluster={})
+    layers = InterfaceDefaults(fleet={MYSQL: HELM, other: HELM}, environment={MYSQL: AZURE}, cluster={})
 
     assert layers.effective() == ((MYSQL, AZURE), (other, HELM))
     assert dict(layers._replace(cluster={MYSQL: HELM}).effective())[MYSQL] == HELM

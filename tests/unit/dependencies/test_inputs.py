@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.lock.read import read_locks
-from reconciler.dependencies.solve.resolve import resolve
-from reconciler.dependencies.update.fleet import decide
+from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.update.fleet import update_locks
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
@@ -23,7 +23,7 @@ def press(given: str = "{}") -> str:
 
 def problems(text: str) -> tuple[Problem, ...]:
     world = replace(world_of(text), cluster="one")
-    return decide(Scopes((world,)), read_locks({})).problems
+    return update_locks(FleetInputs((world,)), read_locks({})).problems
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_without_dependencies_data_is_given_by_hand() -> None:
     alone = installation("blog", "press", more="custom: {reconciler.dev/dependencies: false}")
     world = replace(world_of(alone + press("labels: {}") + DB), cluster="one")
 
-    decision = decide(Scopes((world,)), read_locks({}))
+    decision = update_locks(FleetInputs((world,)), read_locks({}))
 
     assert decision.problems == ()
     (scope,) = decision.scopes
@@ -99,8 +99,8 @@ def test_who_binds_decides_on_the_version_and_is_warned() -> None:
     text = bound + bundle("press", "1.0.0", MYSQL)
     mysql = "{{interface: io.cnab.interface.mysql, version: {}, outputs: [{{name: url, type: string}}]}}"
 
-    assert resolve(world_of(text + external(mysql.format("5.7.9")))).warnings == ()
-    other = resolve(world_of(text + external(mysql.format("8.0.0"))))
+    assert resolve_cluster(world_of(text + external(mysql.format("5.7.9")))).warnings == ()
+    other = resolve_cluster(world_of(text + external(mysql.format("8.0.0"))))
     assert other.problems == ()
     assert "db is bound to mine, which is not the interface io.cnab.interface.mysql 5.7.x" in str(
         other.warnings
@@ -112,4 +112,4 @@ def test_what_lacks_an_output_cannot_be_bound() -> None:
     text = bound + bundle("press", "1.0.0", MYSQL)
     shapeless = external("{interface: io.cnab.interface.mysql, version: 5.7.9}")
 
-    assert [one.code for one in resolve(world_of(text + shapeless)).explanations] == ["E-BIND"]
+    assert [one.code for one in resolve_cluster(world_of(text + shapeless)).explanations] == ["E-BIND"]

@@ -5,35 +5,35 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.lock.format import (
+    ClusterLock,
     DesiredState,
-    Locked,
     LockedInstance,
     LockedPackage,
+    LockedRevision,
     LockedSlot,
     LockScope,
-    OwnedKind,
+    OwnershipEntry,
     PackageLock,
     Resolution,
-    Revision,
 )
 from reconciler.dependencies.lock.invariants import (
     BrokenLockError,
-    breaches,
-    breaches_of_step,
-    check,
-    generation_breach,
+    check_lock,
+    generation_violations,
+    lock_violations,
+    step_violations,
 )
 
 AWS = LockedInstance(ecosystem="xpkg", name="x.io/aws", slot=LockedSlot(kind="cluster"))
 
 
-def revision(number: int, state: str = "Inactive", **more: Any) -> Revision:
+def revision(number: int, state: str = "Inactive", **more: Any) -> LockedRevision:
     fields = {"package": "Provider/aws", "name": f"aws-{number}", "revision": number, **more}
-    return Revision(desired_state=DesiredState(state), **fields)
+    return LockedRevision(desired_state=DesiredState(state), **fields)
 
 
 def locked(
-    *revisions: Revision, kinds: dict[str, OwnedKind] | None = None, generation: int = 1
+    *revisions: LockedRevision, kinds: dict[str, OwnershipEntry] | None = None, generation: int = 1
 ) -> tuple[PackageLock, Resolution]:
     package = LockedPackage(instance=AWS, dialect="crossplane", kind="Provider", name="aws", version="v1")
     resolution = Resolution(packages=(package,), custom_resource_definitions=kinds or {})
@@ -47,16 +47,16 @@ def locked(
     return lock, resolution
 
 
-def owned(controller: str, *owners: str, **more: Any) -> dict[str, OwnedKind]:
-    return {"X.io": OwnedKind(package=str(AWS), controller=controller, owners=owners, **more)}
+def owned(controller: str, *owners: str, **more: Any) -> dict[str, OwnershipEntry]:
+    return {"X.io": OwnershipEntry(package=str(AWS), controller=controller, owners=owners, **more)}
 
 
 SOUND = locked(revision(1), revision(2, "Active", current=True), kinds=owned("aws-2", "aws-1", "aws-2"))
 
 
 def test_a_sound_lock_has_no_breach() -> None:
-    assert breaches(*SOUND) == ()
-    assert breaches_of_step(SOUND, SOUND) == ()
+    assert lock_violations(*SOUND) == ()
+    assert step_violations(SOUND, SOUND) == ()
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_a_sound_lock_has_no_breach() -> None:
     ],
 )
 def test_every_breach_of_a_lock_is_found(wrong: tuple[PackageLock, Resolution], said: str) -> None:
-    assert said in "; ".join(breaches(*wrong))
+    assert said in "; ".join(lock_violations(*wrong))
     with pytest.raises(BrokenLockError, match=said):
-        check(None, Locked(*wrong))
+        check_lock(None, ClusterLock(*wrong))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_every_breach_of_a_lock_is_found(wrong: tuple[PackageLock, Resolution], 
     ],
 )
 def test_every_breach_of_a_step_is_found(after: tuple[PackageLock, Resolution], said: str) -> None:
-    told = (*generation_breach(SOUND[0], after[0]), *breaches_of_step(SOUND, after))
+    told = (*generation_violations(SOUND[0], after[0]), *step_violations(SOUND, after))
     assert said in "; ".join(told)
     with pytest.raises(BrokenLockError, match=said):
-        check(Locked(*SOUND), Locked(*after))
+        check_lock(ClusterLock(*SOUND), ClusterLock(*after))

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes
-from reconciler.dependencies.lock.format import Locked
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.format import ClusterLock
 from reconciler.dependencies.lock.read import read_locks
-from reconciler.dependencies.update.cluster import PLAIN, Wishes
-from reconciler.dependencies.update.fleet import Decision, decide
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from reconciler.reasons import Reason
 from tests.support.dependency_manifests import (
     bundle,
@@ -22,28 +22,30 @@ from tests.support.dependency_manifests import (
 )
 
 
-def run(*texts: str, wishes: Wishes = PLAIN) -> tuple[Locked, Decision]:
+def run(*texts: str, wishes: ResolveOptions = DEFAULT_OPTIONS) -> tuple[ClusterLock, LockUpdate]:
     """Decide one text after the other, each from what the last one locked; the wishes are for the last."""
     files: dict[str, bytes] = {}
-    decision = Decision()
+    decision = LockUpdate()
     for text in texts:
         world = replace(world_of(text), cluster="one")
-        asked = wishes if text is texts[-1] else PLAIN
-        decision = decide(Scopes((world,) if world.installs else ()), read_locks(files), wishes=asked)
+        asked = wishes if text is texts[-1] else DEFAULT_OPTIONS
+        decision = update_locks(
+            FleetInputs((world,) if world.installs else ()), read_locks(files), wishes=asked
+        )
         files = dict(decision.files)
     (locked,) = read_locks(files).by_cluster.values()
     return locked, decision
 
 
-def pins(locked: Locked) -> dict[str, str]:
+def pins(locked: ClusterLock) -> dict[str, str]:
     return {one.instance.name: one.version for one in locked.resolution.packages}
 
 
-def unused(locked: Locked) -> list[str]:
+def unused(locked: ClusterLock) -> list[str]:
     return [one.name for one in locked.resolution.unused]
 
 
-def owners(locked: Locked) -> dict[str, str]:
+def owners(locked: ClusterLock) -> dict[str, str]:
     return {str(one.instance): one.owner for one in locked.resolution.packages}
 
 
@@ -67,7 +69,7 @@ def test_what_its_parent_orphans_stays_with_what_it_needs_and_is_listed_until_it
     assert owners(locked)["carvel:disk.io@namespace/prod"] == "carvel:db.io@namespace/prod"
 
     assert unused(run(*before, OTHER + SHOPS)[0]) == ["db.io", "disk.io"]
-    pruned, _ = run(*before, OTHER + SHOPS, wishes=Wishes(prune=True))
+    pruned, _ = run(*before, OTHER + SHOPS, wishes=ResolveOptions(prune=True))
     assert pins(pruned) == {"db-less.io": "1.0.0"}
 
 
@@ -143,7 +145,7 @@ def test_with_dependencies_left_alone_nothing_is_added_moved_or_removed_there() 
     shop = SHOPS + install("shop", "shop.io", "")
     more = shop + install("blog", "blog.io", "") + package("blog.io", "1.0.0", needs("cache.io"))
     more += package("cache.io", "1.0.0")
-    alone = Wishes(dependencies=False)
+    alone = ResolveOptions(dependencies=False)
 
     added, _ = run(shop, more, wishes=alone)
     assert pins(added) == {"shop.io": "1.0.0", "db.io": "1.0.0", "disk.io": "1.0.0", "blog.io": "1.0.0"}
@@ -179,7 +181,7 @@ def test_only_what_is_managed_is_upgraded_with_its_parent(words: str, version: s
 
     assert pins(run(before, newer)[0])["r.io/db"] == "1.0.0"
     assert pins(run(before, moved)[0]) == {"r.io/press": "2.0.0", "r.io/db": version}
-    frozen, _ = run(before, moved, wishes=Wishes(dependencies=False))
+    frozen, _ = run(before, moved, wishes=ResolveOptions(dependencies=False))
     assert pins(frozen) == {"r.io/press": "2.0.0", "r.io/db": "1.0.0"}
 
 
@@ -207,10 +209,10 @@ def test_a_package_with_data_is_kept_whoever_lets_it_go() -> None:
         for id_, several in known.items()
     }
     first = replace(first, catalogue=replace(first.catalogue, packages=kept))
-    files = decide(Scopes((first,)), read_locks({})).files
+    files = update_locks(FleetInputs((first,)), read_locks({})).files
     second = replace(world_of(OTHER + SHOPS), cluster="one")
 
-    (scope,) = decide(Scopes((second,)), read_locks(files)).scopes
+    (scope,) = update_locks(FleetInputs((second,)), read_locks(files)).scopes
 
     assert scope.after is not None
     assert unused(scope.after) == ["db.io", "disk.io"]
@@ -219,10 +221,10 @@ def test_a_package_with_data_is_kept_whoever_lets_it_go() -> None:
 def test_a_lock_that_somebody_broke_stays_until_it_is_corrected() -> None:
     text = provider("aws", "v1.0.0") + crossplane("aws", "v1.0.0")
     world = replace(world_of(text), cluster="one")
-    files = dict(decide(Scopes((world,)), read_locks({})).files)
+    files = dict(update_locks(FleetInputs((world,)), read_locks({})).files)
     wrong = {p: d.replace(b'"package": "Provider/aws"', b'"package": "Provider/x"') for p, d in files.items()}
     locks = read_locks(wrong)
-    decision = decide(Scopes((world,)), locks)
+    decision = update_locks(FleetInputs((world,)), locks)
 
     assert [problem.reason for problem in locks.problems] == [Reason.INVALID_STATE]
     assert decision.changed is False

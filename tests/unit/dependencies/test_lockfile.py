@@ -12,18 +12,18 @@ from reconciler.dependencies.lock.format import (
     PackageLock,
     Resolution,
     lock_changes,
-    lock_of,
     lock_path,
+    next_lock,
     record_bytes,
     resolution_path,
 )
-from reconciler.dependencies.lock.read import choices_of, pins_of
-from reconciler.dependencies.lock.write import resolution_of
-from reconciler.dependencies.model.cluster import World, catalogue
+from reconciler.dependencies.lock.read import locked_choices, locked_pins
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
-from reconciler.dependencies.revisions.reconcile import Before, establish
-from reconciler.dependencies.solve.resolve import resolve
-from reconciler.dependencies.update.memo import Memo, input_digest, outdated, resolve_fleet
+from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
+from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters, resolve_fleet
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
@@ -45,14 +45,16 @@ TEXT = (
 )
 
 
-def locked(world: World) -> Resolution:
-    solution = resolve(world)
-    return establish(world, solution, resolution_of(world, solution), Before(Resolution())).resolution
+def locked(world: ClusterInputs) -> Resolution:
+    solution = resolve_cluster(world)
+    return reconcile_revisions(
+        world, solution, lock_solution(world, solution), PreviousLock(Resolution())
+    ).resolution
 
 
-def relocked(world: World) -> World:
+def relocked(world: ClusterInputs) -> ClusterInputs:
     body = locked(world)
-    return replace(world, pins=pins_of(body), chosen=choices_of(body))
+    return replace(world, pins=locked_pins(body), chosen=locked_choices(body))
 
 
 def test_every_need_is_kept_with_its_dialect_and_range() -> None:
@@ -85,7 +87,7 @@ def test_what_was_locked_is_decided_again() -> None:
     first = world_of(TEXT)
     again = relocked(first)
 
-    assert told(resolve(again)) == told(resolve(first))
+    assert told(resolve_cluster(again)) == told(resolve_cluster(first))
     assert locked(again) == locked(first)
 
 
@@ -94,8 +96,8 @@ def test_a_new_version_does_not_move_a_pin_until_asked_to() -> None:
     held = replace(newer, pins=relocked(world_of(TEXT)).pins)
     asked = replace(held, choices=replace(held.choices, upgrade=frozenset({"db.io"})))
 
-    assert "db.io@namespace/prod 1.0.0" in told(resolve(held))
-    assert "db.io@namespace/prod 2.0.0" in told(resolve(asked))
+    assert "db.io@namespace/prod 1.0.0" in told(resolve_cluster(held))
+    assert "db.io@namespace/prod 2.0.0" in told(resolve_cluster(asked))
     assert lock_changes(locked(held), locked(asked)) == (
         LockChange(LockOp.CHANGE, "carvel/db.io/namespace/prod", "1.0.0", "2.0.0"),
     )
@@ -115,7 +117,7 @@ def test_a_failed_part_keeps_what_was_locked() -> None:
     before = locked(world_of(text + package("web.io", "1.0.0")))
     broken = world_of(text + package("web.io", "1.0.0", needs("gone.io")))
 
-    after = resolution_of(broken, resolve(broken), before)
+    after = lock_solution(broken, resolve_cluster(broken), before)
 
     assert after == before
     assert lock_changes(before, after) == ()
@@ -124,9 +126,9 @@ def test_a_failed_part_keeps_what_was_locked() -> None:
 def test_a_lock_is_thin_and_its_generation_counts_changes() -> None:
     world = world_of(TEXT)
     body = locked(world)
-    first = lock_of("edge-1", input_digest=input_digest(world), resolution=body)
-    same = lock_of("edge-1", input_digest=input_digest(world), resolution=body, previous=first)
-    other = lock_of("edge-1", input_digest="sha256:x", resolution=body, previous=first)
+    first = next_lock("edge-1", input_digest=input_digest(world), resolution=body)
+    same = next_lock("edge-1", input_digest=input_digest(world), resolution=body, previous=first)
+    other = next_lock("edge-1", input_digest="sha256:x", resolution=body, previous=first)
 
     assert same is first
     assert (first.generation, other.generation) == (1, 2)
@@ -145,7 +147,7 @@ def test_the_lock_of_crossplane_is_imported_as_pins() -> None:
     )
     (gcp, _) = world.catalogue.candidates(PackageId(Ecosystem.XPKG, "x.io/gcp"))
     several = [one for group in world.catalogue.packages.values() for one in group if one != gcp]
-    digested = replace(world, catalogue=catalogue([*several, replace(gcp, digest="sha256:ab")]))
+    digested = replace(world, catalogue=build_catalogue([*several, replace(gcp, digest="sha256:ab")]))
     upstream = {
         "apiVersion": "pkg.crossplane.io/v1beta1",
         "kind": "Lock",
@@ -165,8 +167,8 @@ def test_the_lock_of_crossplane_is_imported_as_pins() -> None:
         ("x.io/aws", "v1.1.0"),
         ("x.io/gcp", "v1.1.0"),
     ]
-    assert told(resolve(digested)).count("v1.2.0") == 2
-    assert told(resolve(replace(digested, pins=pins))).count("v1.1.0") == 2
+    assert told(resolve_cluster(digested)).count("v1.2.0") == 2
+    assert told(resolve_cluster(replace(digested, pins=pins))).count("v1.1.0") == 2
 
 
 def test_each_package_of_a_cluster_keeps_its_own_manifest() -> None:
@@ -201,23 +203,23 @@ def test_equal_clusters_are_resolved_once_and_checked_against_the_lock() -> None
     text = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io"))
     worlds = [replace(world_of(text + package("db.io", "1.0.0")), cluster=name) for name in ("a", "b", "c")]
     shared = [replace(world, catalogue=worlds[0].catalogue) for world in worlds]
-    memo = Memo()
+    memo = SolutionCache()
     solutions = resolve_fleet(shared, memo)
 
     assert solutions["a"] is solutions["b"] is solutions["c"]
     locks = {
-        world.cluster: lock_of(
+        world.cluster: next_lock(
             world.cluster,
             input_digest=memo.digest(world),
-            resolution=resolution_of(world, solutions[world.cluster]),
+            resolution=lock_solution(world, solutions[world.cluster]),
         )
         for world in shared
     }
     assert len({lock.resolution for lock in locks.values()}) == 1
-    assert outdated(shared, locks) == ()
+    assert outdated_clusters(shared, locks) == ()
     bumped = world_of(text + package("db.io", "2.0.0")).catalogue
-    assert outdated([replace(shared[0], catalogue=bumped), *shared[1:]], locks) == ("a",)
-    assert outdated([replace(shared[0], cluster="new")], locks) == ("new",)
+    assert outdated_clusters([replace(shared[0], catalogue=bumped), *shared[1:]], locks) == ("a",)
+    assert outdated_clusters([replace(shared[0], cluster="new")], locks) == ("new",)
 
 
 def test_only_who_can_use_a_new_version_is_touched() -> None:
@@ -227,10 +229,14 @@ def test_only_who_can_use_a_new_version_is_touched() -> None:
     uses = replace(world_of(install("shop", "web.io", "")), catalogue=candidates, cluster="uses")
     alone = replace(world_of(install("lone", "lone.io", "")), catalogue=candidates, cluster="alone")
     locks = {
-        world.cluster: lock_of(world.cluster, input_digest=input_digest(world), resolution=locked(world))
+        world.cluster: next_lock(world.cluster, input_digest=input_digest(world), resolution=locked(world))
         for world in (uses, alone)
     }
     several = [one for group in candidates.packages.values() for one in group]
-    newer = catalogue([*several, *world_of(package("db.io", "2.0.0")).catalogue.candidates(several[0].id)])
+    newer = build_catalogue(
+        [*several, *world_of(package("db.io", "2.0.0")).catalogue.candidates(several[0].id)]
+    )
 
-    assert outdated([replace(uses, catalogue=newer), replace(alone, catalogue=newer)], locks) == ("uses",)
+    assert outdated_clusters([replace(uses, catalogue=newer), replace(alone, catalogue=newer)], locks) == (
+        "uses",
+    )

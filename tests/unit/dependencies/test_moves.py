@@ -1,10 +1,10 @@
 """What moves in a fleet, and the reason that a reviewer reads beside each pin."""
 
-from reconciler.dependencies.lock.format import Locked, LockOp, lock_of
-from reconciler.dependencies.lock.write import resolution_of
-from reconciler.dependencies.solve.resolve import resolve
-from reconciler.dependencies.update.changes import object_moves, pin_moves
-from reconciler.dependencies.update.fleet import Decision, ScopeDecision
+from reconciler.dependencies.lock.format import ClusterLock, LockOp, next_lock
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.solve.resolve import resolve_cluster
+from reconciler.dependencies.update.changes import object_version_changes, version_changes
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.text import assert_lines
 
@@ -12,16 +12,16 @@ SHOP = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io",
 OLD = SHOP + package("db.io", "1.0.0")
 
 
-def locked(text: str) -> Locked:
+def locked(text: str) -> ClusterLock:
     world = world_of(text)
-    resolution = resolution_of(world, resolve(world))
-    return Locked(lock_of("any", input_digest="", resolution=resolution), resolution)
+    resolution = lock_solution(world, resolve_cluster(world))
+    return ClusterLock(next_lock("any", input_digest="", resolution=resolution), resolution)
 
 
 def moved(before: str, after: str, clusters: tuple[str, ...] = ("dev",)) -> str:
     old, new = locked(before) if before else None, locked(after) if after else None
-    decision = Decision(tuple(ScopeDecision(cluster, old, new) for cluster in clusters))
-    return "\n".join(f"{move.op} {move} in {', '.join(move.clusters)}" for move in pin_moves(decision))
+    decision = LockUpdate(tuple(ClusterUpdate(cluster, old, new) for cluster in clusters))
+    return "\n".join(f"{move.op} {move} in {', '.join(move.clusters)}" for move in version_changes(decision))
 
 
 def test_what_is_new_says_who_asks_for_it() -> None:
@@ -76,7 +76,9 @@ def test_what_objects_have_is_compared_with_what_they_shall_have() -> None:
     there = {"db.io.yaml": "1.0.0", "gone.yaml": "3.0.0", "web.io.yaml": "1.0.0"}
     wanted = {"db.io.yaml": "1.1.0", "web.io.yaml": "1.0.0"}
 
-    told = [f"{move.op} {move}" for move in object_moves(there, wanted, packages, resolution, "dev")]
+    told = [
+        f"{move.op} {move}" for move in object_version_changes(there, wanted, packages, resolution, "dev")
+    ]
 
     assert told == [
         "change carvel:db.io@namespace/prod 1.0.0 -> 1.1.0: the version that fits best now",

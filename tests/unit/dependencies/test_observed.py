@@ -3,12 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes
-from reconciler.dependencies.catalog.cluster_state import revisions_of
-from reconciler.dependencies.lock.format import Revision
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.catalog.cluster_state import observed_revisions
+from reconciler.dependencies.lock.format import LockedRevision
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.cluster import ObservedRevision
-from reconciler.dependencies.update.fleet import decide
+from reconciler.dependencies.update.fleet import update_locks
 from reconciler.errors import Location
 from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.package_life import Life, digest
@@ -31,10 +31,10 @@ def shown(
 
 def observed(*objects: SnapshotObject) -> tuple[ObservedRevision, ...]:
     key = ("pkg.crossplane.io", "ProviderRevision")
-    return revisions_of(replace(Snapshot(), objects={key: objects}))
+    return observed_revisions(replace(Snapshot(), objects={key: objects}))
 
 
-def told(revisions: tuple[Revision, ...]) -> list[str]:
+def told(revisions: tuple[LockedRevision, ...]) -> list[str]:
     return [f"{one.revision} {one.name} {one.desired_state}" for one in revisions]
 
 
@@ -72,14 +72,14 @@ def test_the_first_lock_goes_on_from_what_the_cluster_shows_and_later_ones_do_no
     there = observed(shown("aws-f00ba4", 7, "Active"), shown("gcp-1", 3, "Active", package="gcp"))
     world = replace(life.world(), observed=there)
 
-    first = decide(Scopes((world,)), read_locks({}))
+    first = update_locks(FleetInputs((world,)), read_locks({}))
     life.files = dict(first.files)
     assert told(life.revisions("aws"))[0] == "7 aws-f00ba4 Inactive"
     assert [(one.revision, one.image) for one in life.revisions("aws")][1] == (8, "x.io/aws:v2.0.0")
     assert life.revisions("gcp") == ()
 
     moved = replace(world, observed=observed(shown("aws-f00ba4", 70, "Active")))
-    assert decide(Scopes((moved,)), read_locks(life.files)).changed is False
+    assert update_locks(FleetInputs((moved,)), read_locks(life.files)).changed is False
 
 
 def test_the_same_content_is_the_same_revision_under_its_upstream_name() -> None:
@@ -88,7 +88,7 @@ def test_the_same_content_is_the_same_revision_under_its_upstream_name() -> None
     life.ask("aws", 1)
     world = replace(life.world(), observed=observed(shown("aws-f00ba4", 7, "Active")))
 
-    life.files = dict(decide(Scopes((world,)), read_locks({})).files)
+    life.files = dict(update_locks(FleetInputs((world,)), read_locks({})).files)
 
     assert told(life.revisions("aws")) == ["7 aws-f00ba4 Active"]
     assert life.owners() == {"Bucket.x.io": "aws-f00ba4"}

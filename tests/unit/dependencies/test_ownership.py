@@ -2,11 +2,18 @@
 
 from itertools import permutations
 
-from reconciler.dependencies.lock.format import OwnedKind
-from reconciler.dependencies.revisions.ownership import Claimant, Ledger, Refusal, Thing, hand_over, refusals
+from reconciler.dependencies.lock.format import OwnershipEntry
+from reconciler.dependencies.revisions.ownership import (
+    OwnedResource,
+    OwnershipClaim,
+    OwnershipTable,
+    RefusedClaim,
+    refuse_claims,
+    transfer_ownership,
+)
 
-X, Y, Z = (Thing(is_composition=False, name=f"{name}.io") for name in ("X", "Y", "Z"))
-COMPOSITION = Thing(is_composition=True, name="network")
+X, Y, Z = (OwnedResource(is_composition=False, name=f"{name}.io") for name in ("X", "Y", "Z"))
+COMPOSITION = OwnedResource(is_composition=True, name="network")
 
 
 def package(name: str) -> str:
@@ -15,15 +22,15 @@ def package(name: str) -> str:
 
 def claimant(
     name: str,
-    *things: Thing,
+    *things: OwnedResource,
     running: str = "",
-    had: tuple[Thing, ...] = (),
+    had: tuple[OwnedResource, ...] = (),
     user: bool = True,
     takes: tuple[str, ...] = (),
     kind: str = "Provider",
-) -> Claimant:
+) -> OwnershipClaim:
     """Return a package whose new revision `name-2` has things; `running` had others."""
-    return Claimant(
+    return OwnershipClaim(
         package(name),
         (kind, name),
         user,
@@ -34,35 +41,39 @@ def claimant(
     )
 
 
-def held(name: str, *things: Thing) -> dict[Thing, OwnedKind]:
+def held(name: str, *things: OwnedResource) -> dict[OwnedResource, OwnershipEntry]:
     revision = f"{name}-1"
-    return {one: OwnedKind(package=package(name), controller=revision, owners=(revision,)) for one in things}
+    return {
+        one: OwnershipEntry(package=package(name), controller=revision, owners=(revision,)) for one in things
+    }
 
 
-def after(ledger: Ledger, *claimants: Claimant, prunes: tuple[str, ...] = ()) -> dict[Thing, OwnedKind]:
-    refused = refusals(ledger, claimants)
+def after(
+    ledger: OwnershipTable, *claimants: OwnershipClaim, prunes: tuple[str, ...] = ()
+) -> dict[OwnedResource, OwnershipEntry]:
+    refused = refuse_claims(ledger, claimants)
     kept = {one.package: frozenset(one.has) for one in claimants}
-    return hand_over(ledger, claimants, refused, kept, frozenset(map(package, prunes)))
+    return transfer_ownership(ledger, claimants, refused, kept, frozenset(map(package, prunes)))
 
 
 def test_what_is_nobodys_is_claimed() -> None:
     found = after({}, claimant("a", X, COMPOSITION))
 
-    entry = OwnedKind(package=package("a"), controller="a-2", owners=("a-2",))
+    entry = OwnershipEntry(package=package("a"), controller="a-2", owners=("a-2",))
     assert found == {X: entry, COMPOSITION: entry}
 
 
 def test_an_upgrade_releases_and_claims_in_one_step_and_the_old_revision_stays_an_owner() -> None:
     found = after(held("a", X, Y), claimant("a", X, Z, running="a-1", had=(X, Y)))
 
-    assert found[X] == OwnedKind(package=package("a"), controller="a-2", owners=("a-1", "a-2"))
-    assert found[Y] == OwnedKind(package=package("a"), owners=("a-1",), retained=True)
-    assert found[Z] == OwnedKind(package=package("a"), controller="a-2", owners=("a-2",))
+    assert found[X] == OwnershipEntry(package=package("a"), controller="a-2", owners=("a-1", "a-2"))
+    assert found[Y] == OwnershipEntry(package=package("a"), owners=("a-1",), retained=True)
+    assert found[Z] == OwnershipEntry(package=package("a"), controller="a-2", owners=("a-2",))
 
 
 def test_of_two_that_want_the_same_one_gets_all_and_the_other_nothing() -> None:
     for order in permutations([claimant("a", X, Y), claimant("b", Y, Z)]):
-        assert refusals({}, order) == {package("b"): Refusal(package("b"), Y, package("a"))}
+        assert refuse_claims({}, order) == {package("b"): RefusedClaim(package("b"), Y, package("a"))}
         found = after({}, *order)
         assert {thing: entry.controller for thing, entry in found.items()} == {X: "a-2", Y: "a-2", Z: ""}
 
@@ -70,10 +81,12 @@ def test_of_two_that_want_the_same_one_gets_all_and_the_other_nothing() -> None:
 def test_who_has_it_wins_then_a_users_own_then_the_lowest_kind_and_name() -> None:
     mine, theirs = claimant("a", X), claimant("b", X)
 
-    assert set(refusals(held("b", X), [mine, claimant("b", X, running="b-1", had=(X,))])) == {package("a")}
-    assert set(refusals({}, [claimant("a", X, user=False), theirs])) == {package("a")}
-    assert set(refusals({}, [mine, theirs])) == {package("b")}
-    assert set(refusals({}, [mine, claimant("b", X, kind="Configuration")])) == {package("a")}
+    assert set(refuse_claims(held("b", X), [mine, claimant("b", X, running="b-1", had=(X,))])) == {
+        package("a")
+    }
+    assert set(refuse_claims({}, [claimant("a", X, user=False), theirs])) == {package("a")}
+    assert set(refuse_claims({}, [mine, theirs])) == {package("b")}
+    assert set(refuse_claims({}, [mine, claimant("b", X, kind="Configuration")])) == {package("a")}
 
 
 def test_a_loser_keeps_what_it_runs_with_everything_that_has() -> None:
@@ -83,7 +96,7 @@ def test_a_loser_keeps_what_it_runs_with_everything_that_has() -> None:
     found = after(ledger, claimant("a", X, running="a-1", had=(X,)), loser)
 
     assert found[X].package == package("a")
-    assert found[Y] == OwnedKind(package=package("b"), controller="b-1", owners=("b-1", "b-2"))
+    assert found[Y] == OwnershipEntry(package=package("b"), controller="b-1", owners=("b-1", "b-2"))
     assert (found[Z].controller, found[Z].owners, found[Z].retained) == ("", ("b-2",), False)
 
 
@@ -91,16 +104,16 @@ def test_what_another_package_lets_go_of_is_taken_only_by_who_says_so() -> None:
     ledger = held("old", X, Y)
     splits = claimant("old", Y, running="old-1", had=(X, Y))
 
-    assert set(refusals(ledger, [splits, claimant("new", X)])) == {package("new")}
+    assert set(refuse_claims(ledger, [splits, claimant("new", X)])) == {package("new")}
     found = after(ledger, splits, claimant("new", X, takes=("old",)))
-    assert found[X] == OwnedKind(package=package("new"), controller="new-2", owners=("new-2", "old-1"))
+    assert found[X] == OwnershipEntry(package=package("new"), controller="new-2", owners=("new-2", "old-1"))
     assert found[Y].controller == "old-2"
 
 
 def test_nothing_is_taken_from_who_keeps_it_whatever_one_says() -> None:
     keeps = claimant("old", X, running="old-1", had=(X,))
 
-    assert set(refusals(held("old", X), [keeps, claimant("new", X, takes=("old",))])) == {package("new")}
+    assert set(refuse_claims(held("old", X), [keeps, claimant("new", X, takes=("old",))])) == {package("new")}
 
 
 def test_who_loses_does_not_let_go_and_nobody_takes_it_then() -> None:
@@ -108,7 +121,7 @@ def test_who_loses_does_not_let_go_and_nobody_takes_it_then() -> None:
     moves = claimant("old", Z, running="old-1", had=(X,))
     third = claimant("third", Z, running="third-1", had=(Z,))
 
-    assert set(refusals(ledger, [moves, third, claimant("new", X, takes=("old",))])) == {
+    assert set(refuse_claims(ledger, [moves, third, claimant("new", X, takes=("old",))])) == {
         package("old"),
         package("new"),
     }
@@ -116,9 +129,9 @@ def test_who_loses_does_not_let_go_and_nobody_takes_it_then() -> None:
 
 def test_what_a_removed_package_leaves_is_kept_for_who_takes_it_over() -> None:
     left = after(held("old", X, COMPOSITION))
-    assert left == {X: OwnedKind(package=package("old"), retained=True)}
+    assert left == {X: OwnershipEntry(package=package("old"), retained=True)}
 
-    assert set(refusals(left, [claimant("new", X)])) == {package("new")}
+    assert set(refuse_claims(left, [claimant("new", X)])) == {package("new")}
     assert after(left, claimant("new", X, takes=("old",)))[X].package == package("new")
     assert after(left, claimant("old", X))[X].controller == "old-2"
 
@@ -130,7 +143,7 @@ def test_kinds_go_with_their_last_revision_only_by_consent() -> None:
 
 def test_kinds_of_other_installers_change_hands_when_their_package_goes() -> None:
     mine = "carvel:db.io@namespace/prod"
-    ledger = {X: OwnedKind(package=mine, controller=mine, owners=(mine,))}
+    ledger = {X: OwnershipEntry(package=mine, controller=mine, owners=(mine,))}
 
-    assert refusals(ledger, [claimant("new", X)]) == {}
+    assert refuse_claims(ledger, [claimant("new", X)]) == {}
     assert after(ledger) == {}

@@ -2,10 +2,14 @@
 
 from typing import Any
 
-from reconciler.dependencies.catalog.cluster_state import chosen_before, packages_of, presence_of
-from reconciler.dependencies.catalog.published import crd_apis
+from reconciler.dependencies.catalog.cluster_state import (
+    crossplane_lock_candidates,
+    observe_cluster,
+    offered_packages,
+)
+from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.model.cluster import Presence
+from reconciler.dependencies.model.cluster import ClusterState
 from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.errors import Location
 from reconciler.ids import GroupKind
@@ -58,31 +62,31 @@ def snapshot(*bodies: dict[str, Any], served: frozenset[tuple[str, str]] | None 
 
 
 def test_a_crd_serves_its_served_versions_and_has_a_plural() -> None:
-    assert crd_apis(CRD) == (Gvk("s3.io", "", "buckets"), Gvk("s3.io", "v1", "Bucket"))
-    assert crd_apis({"spec": None}) == ()
-    assert crd_apis({**CRD, "spec": {**CRD["spec"], "versions": []}}) == ()
+    assert served_apis(CRD) == (Gvk("s3.io", "", "buckets"), Gvk("s3.io", "v1", "Bucket"))
+    assert served_apis({"spec": None}) == ()
+    assert served_apis({**CRD, "spec": {**CRD["spec"], "versions": []}}) == ()
 
 
 def test_served_apis_come_from_the_list_and_from_crds() -> None:
-    found = presence_of(snapshot(CRD, served=frozenset({("apps/v1", "Deployment"), ("v1", "Pod")})))
+    found = observe_cluster(snapshot(CRD, served=frozenset({("apps/v1", "Deployment"), ("v1", "Pod")})))
 
     assert {Gvk("apps", "v1", "Deployment"), Gvk("", "v1", "Pod"), Gvk("s3.io", "v1", "Bucket")} <= found.apis
     assert Gvk("s3.io", "v1beta1", "Bucket") not in found.apis
 
 
 def test_an_owner_reference_names_the_package_that_brought_a_kind() -> None:
-    found = presence_of(snapshot(CRD, PROVIDER))
+    found = observe_cluster(snapshot(CRD, PROVIDER))
 
     assert dict(found.owners)[GroupKind("s3.io", "Bucket")] == AWS
-    assert presence_of(snapshot(CRD)).owners == ()
+    assert observe_cluster(snapshot(CRD)).owners == ()
 
 
 def test_installations_count_unless_a_manifest_declares_them() -> None:
     reading = read_manifest(PROVIDER, Source(Location("config/aws.yaml")))
     assert reading is not None
 
-    found = presence_of(snapshot(PROVIDER, INSTALLED))
-    rest = presence_of(snapshot(PROVIDER, INSTALLED), ours=reading.installs)
+    found = observe_cluster(snapshot(PROVIDER, INSTALLED))
+    rest = observe_cluster(snapshot(PROVIDER, INSTALLED), ours=reading.installs)
 
     rows = [(one.id.name, one.namespace, str(one.version)) for one in found.installations]
     assert rows == [("db.io", "prod", "1.4.0"), ("x.io/aws", "", "v1.2.0")]
@@ -90,7 +94,7 @@ def test_installations_count_unless_a_manifest_declares_them() -> None:
 
 
 def test_an_empty_snapshot_tells_nothing() -> None:
-    assert presence_of(Snapshot()) == Presence()
+    assert observe_cluster(Snapshot()) == ClusterState()
 
 
 def test_versions_of_platforms_are_read_as_their_tools_read_them() -> None:
@@ -100,7 +104,7 @@ def test_versions_of_platforms_are_read_as_their_tools_read_them() -> None:
         "crossplane": "unknown",
         "reconciler": "1.0.0",
     }
-    known = dict(presence_of(Snapshot(present=True, versions=versions)).platforms)
+    known = dict(observe_cluster(Snapshot(present=True, versions=versions)).platforms)
 
     assert {str(name): version.text for name, version in known.items()} == {
         "kubernetes": "v1.30.1-gke.100",
@@ -127,8 +131,8 @@ def test_a_cluster_offers_its_global_packages_and_those_beside_its_installs() ->
     assert reading is not None
     (install,) = reading.installs
 
-    assert [str(one) for one in packages_of(held, [install])] == ["db.io 1.0.0", "db.io 1.1.0"]
-    assert [str(one) for one in packages_of(held, ())] == ["db.io 1.0.0"]
+    assert [str(one) for one in offered_packages(held, [install])] == ["db.io 1.0.0", "db.io 1.1.0"]
+    assert [str(one) for one in offered_packages(held, ())] == ["db.io 1.0.0"]
 
 
 def test_what_crossplane_chose_is_read_from_its_lock() -> None:
@@ -139,5 +143,5 @@ def test_what_crossplane_chose_is_read_from_its_lock() -> None:
         "packages": [{"name": "aws-1", "source": "x.io/aws", "version": "v1.1.0"}],
     }
 
-    assert [str(one) for one in chosen_before(snapshot(lock))] == ["x.io/aws v1.1.0"]
-    assert chosen_before(snapshot(PROVIDER)) == ()
+    assert [str(one) for one in crossplane_lock_candidates(snapshot(lock))] == ["x.io/aws v1.1.0"]
+    assert crossplane_lock_candidates(snapshot(PROVIDER)) == ()

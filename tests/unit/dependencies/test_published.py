@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.dependencies.catalog.published import read_published
+from reconciler.dependencies.catalog.published import read_package_version
 from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.errors import Location
 from reconciler.inventory import Source
@@ -40,7 +40,7 @@ def folder(*documents: dict[str, Any]) -> list[tuple[dict[str, Any], Source]]:
 
 
 def test_header_manifest_and_crds_are_one_candidate() -> None:
-    reading = read_published(folder(HEADER, META, CRD))
+    reading = read_package_version(folder(HEADER, META, CRD))
     (aws,) = reading.candidates
 
     assert (reading.problems, reading.warnings) == ((), ())
@@ -53,25 +53,27 @@ def test_header_manifest_and_crds_are_one_candidate() -> None:
     assert Gvk("s3.io", "v1", "Bucket") in aws.provides
     assert Gvk("sqs.io", "v1", "Queue") in aws.provides
     assert (aws.labels, aws.keywords) == ((("team", "cloud"),), ("aws",))
-    assert read_published(folder(CRD, META, HEADER)).candidates == (aws,)
+    assert read_package_version(folder(CRD, META, HEADER)).candidates == (aws,)
 
 
 def test_a_header_alone_is_a_package_that_needs_nothing() -> None:
-    (aws,) = read_published(folder(HEADER)).candidates
+    (aws,) = read_package_version(folder(HEADER)).candidates
 
     assert aws.requires == ()
     assert aws.provides == (Gvk("sqs.io", "v1", "Queue"),)
 
 
 def test_the_header_names_bundles_and_carvel_packages_too() -> None:
-    bundle = read_published(folder({**HEADER, "source": "r.io/shop"}, {"name": "shop", "version": "0.0.1"}))
+    bundle = read_package_version(
+        folder({**HEADER, "source": "r.io/shop"}, {"name": "shop", "version": "0.0.1"})
+    )
     carvel = {
         "apiVersion": "data.packaging.carvel.dev/v1alpha1",
         "kind": "Package",
         "metadata": {"name": "db.io.1.2.0"},
         "spec": {"refName": "db.io", "version": "0.0.1"},
     }
-    package = read_published(folder({**HEADER, "version": "1.2.0"}, carvel))
+    package = read_package_version(folder({**HEADER, "version": "1.2.0"}, carvel))
 
     assert [(str(c.id), c.version.text) for c in bundle.candidates] == [("bundle:r.io/shop", "v1.2.0")]
     assert [(str(c.id), c.version.text) for c in package.candidates] == [("carvel:db.io", "1.2.0")]
@@ -79,19 +81,19 @@ def test_the_header_names_bundles_and_carvel_packages_too() -> None:
 
 def test_a_folder_without_one_good_header_stalls_itself() -> None:
     for documents in ((META,), (HEADER, HEADER), ()):
-        assert read_published(folder(*documents)).problems
+        assert read_package_version(folder(*documents)).problems
     for change, reason in (
         ({"version": "one"}, Reason.INVALID_VERSION),
         ({"provides": ["Queue"]}, Reason.INVALID_MANIFEST),
         ({"colour": "red"}, Reason.UNKNOWN_FIELD),
     ):
-        reading = read_published(folder({**HEADER, **change}))
+        reading = read_package_version(folder({**HEADER, **change}))
         assert {problem.reason for problem in reading.problems} == {reason}
         assert reading.candidates == ()
 
 
 def test_a_withdrawn_version_says_why() -> None:
-    (aws,) = read_published(folder({**HEADER, "withdrawn": "loses data"}, META)).candidates
+    (aws,) = read_package_version(folder({**HEADER, "withdrawn": "loses data"}, META)).candidates
 
     assert aws.withdrawn == "loses data"
 
@@ -121,7 +123,7 @@ def test_what_a_package_brings_is_read_from_its_content() -> None:
         "labels": {"reconciler.dev/retain": "true"},
     }
 
-    (found,) = read_published(folder(header, xrd, composition)).candidates
+    (found,) = read_package_version(folder(header, xrd, composition)).candidates
 
     assert {str(gvk.group_kind) for gvk in found.provides if gvk.version} == {"XNetwork.x.io", "Network.x.io"}
     assert found.compositions == ("small",)

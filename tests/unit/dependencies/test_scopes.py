@@ -7,13 +7,18 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from reconciler.dependencies.catalog.cluster_inputs import Fleet, Scopes, choices_of, scopes_of
-from reconciler.dependencies.catalog.index import PublishedIndex, read_index
+from reconciler.dependencies.catalog.cluster_inputs import (
+    FleetClusters,
+    FleetInputs,
+    collect_cluster_inputs,
+    resolver_settings,
+)
+from reconciler.dependencies.catalog.index import IndexContents, read_index
 from reconciler.dependencies.lock.format import is_lock_file
-from reconciler.dependencies.lock.read import Locks, read_locks
+from reconciler.dependencies.lock.read import FleetLocks, read_locks
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.update.cluster import Wishes
-from reconciler.dependencies.update.fleet import Decision, decide
+from reconciler.dependencies.update.cluster import ResolveOptions
+from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location, UsageError
 from reconciler.inventory import FoundDocument, Source
@@ -22,7 +27,7 @@ from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from tests.support.dependency_manifests import install, installation, needs, package
 
-FLEET = Fleet({"dev": "", "prod": "production"}, Snapshot())
+FLEET = FleetClusters({"dev": "", "prod": "production"}, Snapshot())
 
 
 def found(files: dict[str, str]) -> tuple[FoundDocument, ...]:
@@ -34,13 +39,17 @@ def found(files: dict[str, str]) -> tuple[FoundDocument, ...]:
     )
 
 
-def scopes(files: dict[str, str], *candidates: str, fleet: Fleet = FLEET, **index: str) -> Scopes:
+def scopes(
+    files: dict[str, str], *candidates: str, fleet: FleetClusters = FLEET, **index: str
+) -> FleetInputs:
     shared = {f"shared{n}.yaml": text for n, text in enumerate(candidates)}
-    return scopes_of(found(files | shared), (), read_index(found(index)), fleet)
+    return collect_cluster_inputs(found(files | shared), (), read_index(found(index)), fleet)
 
 
-def decided(files: dict[str, str], *candidates: str, locks: Locks | None = None, **more: Any) -> Decision:
-    return decide(scopes(files, *candidates), locks or Locks(), **more)
+def decided(
+    files: dict[str, str], *candidates: str, locks: FleetLocks | None = None, **more: Any
+) -> LockUpdate:
+    return update_locks(scopes(files, *candidates), locks or FleetLocks(), **more)
 
 
 WEB = package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
@@ -49,7 +58,7 @@ DB2 = package("db.io", "2.0.0")
 SHOP = {"clusters/dev/shop.yaml": install("shop", "web.io", "")}
 
 
-def pins(decision: Decision) -> dict[str, list[str]]:
+def pins(decision: LockUpdate) -> dict[str, list[str]]:
     return {
         scope.cluster: [
             f"{one.instance.name} {one.version}" for one in scope.after.resolution.packages if scope.after
@@ -86,14 +95,14 @@ def test_a_manifest_is_for_the_cluster_that_it_names_or_stands_under(
 
 
 def test_a_manifest_that_names_no_cluster_is_for_the_only_one() -> None:
-    one = Fleet({"dev": ""}, Snapshot())
-    seen = Fleet({"dev": "", "prod": ""}, Snapshot(present=True, cluster="prod"))
+    one = FleetClusters({"dev": ""}, Snapshot())
+    seen = FleetClusters({"dev": "", "prod": ""}, Snapshot(present=True, cluster="prod"))
     text = {"shop.yaml": install("shop", "web.io", "")}
 
     assert [world.cluster for world in scopes(text, fleet=one).worlds] == ["dev"]
     assert [world.cluster for world in scopes(text, fleet=seen).worlds] == ["prod"]
     assert [p.reason for p in scopes(text).problems] == [Reason.MISSING_FIELD]
-    assert scopes(text).doubtful == {""}
+    assert scopes(text).incomplete == {""}
 
 
 def test_two_of_one_name_are_named_both_and_neither_counts() -> None:
@@ -145,12 +154,12 @@ def test_what_is_locked_stays_and_nothing_is_written_again() -> None:
 
 def test_an_upgrade_moves_what_it_names_and_nothing_moves_back() -> None:
     locks = read_locks(decided(SHOP, WEB, DB).files)
-    up = decided(SHOP, WEB, DB, DB2, locks=locks, wishes=Wishes(frozenset({"db.io"})))
+    up = decided(SHOP, WEB, DB, DB2, locks=locks, wishes=ResolveOptions(frozenset({"db.io"})))
 
     assert pins(up) == {"dev": ["db.io 2.0.0", "web.io 1.0.0"]}
     assert decided(SHOP, WEB, DB, DB2, locks=read_locks(up.files)).files == up.files
     with pytest.raises(UsageError, match=r"gone\.io"):
-        decided(SHOP, WEB, DB, locks=locks, wishes=Wishes(frozenset({"gone.io"})))
+        decided(SHOP, WEB, DB, locks=locks, wishes=ResolveOptions(frozenset({"gone.io"})))
 
 
 def test_what_has_no_answer_is_said_every_time_and_touches_no_other_cluster() -> None:
@@ -191,12 +200,12 @@ def test_a_cluster_that_uses_an_unreachable_repository_stays_locked() -> None:
         PackageId(Ecosystem.KPT, "https://git.io/b//base"), parse_loose("1.0.0"), names=("base.io",)
     )
     documents = found(SHOP | {"web.yaml": package("web.io", "1.0.0", needs("base.io"))})
-    there = scopes_of(documents, (base,), PublishedIndex(), FLEET)
-    locks = read_locks(decide(there, Locks()).files)
-    gone = scopes_of(documents, (), PublishedIndex(), FLEET)
+    there = collect_cluster_inputs(documents, (base,), IndexContents(), FLEET)
+    locks = read_locks(update_locks(there, FleetLocks()).files)
+    gone = collect_cluster_inputs(documents, (), IndexContents(), FLEET)
 
-    assert decide(gone, locks, unreachable=frozenset({"https://git.io/b"})).problems == ()
-    assert [problem.reason for problem in decide(gone, locks).problems] == [Reason.DEPENDENCY_CONFLICT]
+    assert update_locks(gone, locks, unreachable=frozenset({"https://git.io/b"})).problems == ()
+    assert [problem.reason for problem in update_locks(gone, locks).problems] == [Reason.DEPENDENCY_CONFLICT]
 
 
 def test_a_new_digest_alone_is_no_change_and_is_written_with_the_next_one() -> None:
@@ -276,11 +285,11 @@ SETTINGS = [
 
 @pytest.mark.parametrize("case", SETTINGS, ids=lambda case: case.reason)
 def test_a_setting_changes_what_is_decided(case: Setting) -> None:
-    locks = read_locks(decided(SHOP, *case.before).files) if case.before else Locks()
-    chosen = replace(FLEET, choices=choices_of(Policy(resolution=case.policy)))
+    locks = read_locks(decided(SHOP, *case.before).files) if case.before else FleetLocks()
+    chosen = replace(FLEET, choices=resolver_settings(Policy(resolution=case.policy)))
 
     shop = {"clusters/dev/shop.yaml": install("shop", "web.io", case.wish)}
-    usually = decide(scopes(shop, *case.after), locks)
-    then = decide(scopes(shop, *case.after, fleet=chosen), locks)
+    usually = update_locks(scopes(shop, *case.after), locks)
+    then = update_locks(scopes(shop, *case.after, fleet=chosen), locks)
 
     assert (pins(usually).get("dev"), pins(then).get("dev")) == (case.usually, case.then)

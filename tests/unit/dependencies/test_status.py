@@ -4,11 +4,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes
-from reconciler.dependencies.lock.read import Locks
-from reconciler.dependencies.model.cluster import World
-from reconciler.dependencies.status import owners_in, status_files
-from reconciler.dependencies.update.fleet import Decision, decide
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.read import FleetLocks
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.status import status_entries, status_files
+from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 
 PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(
@@ -18,15 +18,15 @@ NET = crossplane("acme/net", "v1.5.0").replace("kind: Configuration", "kind: Pro
 GVK = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
 
 
-def statuses(text: str, locks: Locks | None = None) -> dict[str, Any]:
+def statuses(text: str, locks: FleetLocks | None = None) -> dict[str, Any]:
     world = replace(world_of(text), cluster="dev")
     (data,) = status_files([world], decision_of(world, locks)).values()
-    owners = owners_in(json.loads(data))
+    owners = status_entries(json.loads(data))
     return {"/".join(filter(None, (o["kind"], o["namespace"], o["name"]))): dict(o) for o in owners}
 
 
-def decision_of(world: World, locks: Locks | None = None) -> Decision:
-    return decide(Scopes((world,)), locks or Locks())
+def decision_of(world: ClusterInputs, locks: FleetLocks | None = None) -> LockUpdate:
+    return update_locks(FleetInputs((world,)), locks or FleetLocks())
 
 
 def conditions(one: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -64,7 +64,7 @@ def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() ->
     )
     (document,) = status_files([world], decision_of(world)).values()
 
-    (found,) = owners_in(json.loads(document))
+    (found,) = status_entries(json.loads(document))
     ready = next(one for one in found["conditions"] if one["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "AwaitingActivation")
     assert "active is none" in ready["message"]
@@ -108,7 +108,7 @@ def test_what_has_no_answer_is_stalled_with_the_facts() -> None:
 def test_clusters_that_have_the_same_differ_in_their_name_alone() -> None:
     worlds = [replace(world_of(PLATFORM + NET), cluster=name) for name in ("a", "b")]
     worlds[1] = replace(worlds[0], cluster="b")
-    found = status_files(worlds, decide(Scopes(tuple(worlds)), Locks()))
+    found = status_files(worlds, update_locks(FleetInputs(tuple(worlds)), FleetLocks()))
 
     one, other = (json.loads(data) for data in found.values())
     assert (one["cluster"], other["cluster"]) == ("a", "b")

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from reconciler.dependencies.lock.format import Resolution, record_bytes
-from reconciler.dependencies.lock.read import pins_of
-from reconciler.dependencies.lock.write import resolution_of
-from reconciler.dependencies.model.cluster import Choices, LockedChoice, catalogue
+from reconciler.dependencies.lock.read import locked_pins
+from reconciler.dependencies.lock.write import lock_solution
+from reconciler.dependencies.model.cluster import LockedChoice, ResolverSettings, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.revisions.reconcile import Before, establish
-from reconciler.dependencies.solve.resolve import resolve
+from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
+from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions import parse_loose
 from tests.support.dependency_manifests import (
     bundle,
@@ -136,13 +136,13 @@ def test_a_chosen_alternative_stays_until_reconsidered() -> None:
         + package("b.io", "1.0.0")
     )
     world = world_of(text)
-    (web,) = [one for one in resolve(world).resolved.values() if one.user]
+    (web,) = [one for one in resolve_cluster(world).resolved.values() if one.user]
     locked = (LockedChoice(web.instance, web.edges[0].signature, 1),)
 
     assert "carvel:a.io@" in resolved(text)
     assert "carvel:b.io@" in resolved(text, chosen=locked)
     assert "a.io@" not in resolved(text, chosen=locked)
-    assert "carvel:a.io@" in resolved(text, chosen=locked, choices=Choices(reconsider=True))
+    assert "carvel:a.io@" in resolved(text, chosen=locked, choices=ResolverSettings(reconsider=True))
 
 
 def test_an_api_of_another_ecosystem_meets_a_need() -> None:
@@ -173,7 +173,7 @@ def test_an_api_is_not_any_version_of_its_group() -> None:
         + "---\n{kind: Cluster, apis: [certs.io/v1beta1/Issuer]}\n"
     )
 
-    assert [explanation.code for explanation in resolve(world).explanations] == ["E-API"]
+    assert [explanation.code for explanation in resolve_cluster(world).explanations] == ["E-API"]
 
 
 def test_discovery_installs_the_provider_of_an_api_only_if_asked_to() -> None:
@@ -186,7 +186,7 @@ def test_discovery_installs_the_provider_of_an_api_only_if_asked_to() -> None:
     assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(
         text + "---\n{kind: Cluster, choices: {discovery: true}}\n"
     )
-    assert resolve(world_of(text)).explanations
+    assert resolve_cluster(world_of(text)).explanations
 
 
 def test_an_optional_package_is_added_if_nothing_changes_for_it() -> None:
@@ -210,7 +210,7 @@ def test_an_optional_package_that_is_there_must_fit() -> None:
         + package("metrics.io", "1.0.0")
     )
 
-    (explanation,) = resolve(world).explanations
+    (explanation,) = resolve_cluster(world).explanations
     assert "would like metrics.io >=2.0.0" in str(explanation)
 
 
@@ -247,7 +247,7 @@ def test_install_false_only_checks_what_is_there() -> None:
         + package("db.io", "1.0.0")
     )
 
-    assert [e.code for e in resolve(world_of(text)).explanations] == ["E-VERSION"]
+    assert [e.code for e in resolve_cluster(world_of(text)).explanations] == ["E-VERSION"]
     assert "<- carvel:db.io@install/prod/mine (installed)" in resolved(text + install("mine", "db.io", ""))
 
 
@@ -267,10 +267,10 @@ def test_one_per_cluster_is_used_from_every_namespace() -> None:
 def test_a_package_that_changed_its_installation_type_stays_where_it_was_locked() -> None:
     text = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("certs.io"))
     both = package("certs.io", "1.0.0") + package("certs.io", "2.0.0", "installationType: onePerCluster")
-    body = resolution_of(before := world_of(text + package("certs.io", "1.0.0")), resolve(before))
+    body = lock_solution(before := world_of(text + package("certs.io", "1.0.0")), resolve_cluster(before))
 
     assert "carvel:certs.io@cluster 2.0.0" in resolved(text + both)
-    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(text + both, pins=pins_of(body))
+    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(text + both, pins=locked_pins(body))
 
 
 def test_a_closure_three_levels_deep() -> None:
@@ -371,7 +371,7 @@ def test_a_user_provided_installation_is_taken_whatever_the_criteria_say() -> No
     there += "version: 9.0.0}]}\n"
 
     assert "sql <- binding:onsite/beast (binding)" in resolved(text + there)
-    assert [e.code for e in resolve(world_of(text)).explanations] == ["E-BIND"]
+    assert [e.code for e in resolve_cluster(world_of(text)).explanations] == ["E-BIND"]
 
 
 MYSQL = (
@@ -457,7 +457,7 @@ def test_a_circle_of_crossplane_packages_is_avoided_where_it_can_be() -> None:
 
 
 def test_one_bad_package_does_not_touch_the_others() -> None:
-    solution = resolve(
+    solution = resolve_cluster(
         world_of(
             install("good", "web.io", "")
             + package("web.io", "1.0.0")
@@ -492,11 +492,13 @@ def test_two_packages_cannot_own_one_composition() -> None:
     ]
     apart = [several[0], replace(several[1], compositions=("clusters",))]
 
-    (explanation,) = resolve(replace(world, catalogue=catalogue(several))).explanations
+    (explanation,) = resolve_cluster(replace(world, catalogue=build_catalogue(several))).explanations
     assert explanation.code == "E-OWN-COMPOSITION"
-    together = replace(world, catalogue=catalogue(apart))
-    solution = resolve(together)
-    locked = establish(together, solution, resolution_of(together, solution), Before(Resolution())).resolution
+    together = replace(world, catalogue=build_catalogue(apart))
+    solution = resolve_cluster(together)
+    locked = reconcile_revisions(
+        together, solution, lock_solution(together, solution), PreviousLock(Resolution())
+    ).resolution
     assert list(locked.compositions) == ["clusters", "networks"]
 
 
@@ -510,14 +512,14 @@ def test_a_field_that_came_with_a_later_version_of_the_provider() -> None:
         + package("db.io", "1.5.0", "provides: [{apiVersion: db.io/v1, kind: Database}]")
     )
 
-    (explanation,) = resolve(world_of(old)).explanations
+    (explanation,) = resolve_cluster(world_of(old)).explanations
     assert "requires the API db.io/v1/Database of db.io >=1.5.0" in str(explanation)
     assert "<- carvel:db.io@install/prod/mine (planned)" in resolved(old.replace("<=1.4.0", "<=1.5.0"))
 
 
 def test_words_about_a_dependency_that_does_not_exist_are_warned_about() -> None:
     said = "dependencies: {override: [{refName: gone.io, install: false}]}"
-    solution = resolve(world_of(install("shop", "web.io", "", said) + package("web.io", "1.0.0")))
+    solution = resolve_cluster(world_of(install("shop", "web.io", "", said) + package("web.io", "1.0.0")))
 
     assert [warning.message for warning in solution.warnings] == [
         "web.io 1.0.0 has no dependency gone.io, so what is said about it has no effect"
@@ -554,8 +556,8 @@ def test_other_inputs_are_another_instance_and_never_written_down() -> None:
         + bundle("b", "1.0.0", asks("swordfish"))
         + bundle("db", "1.0.0")
     )
-    body = record_bytes(resolution_of(world, resolve(world)))
+    body = record_bytes(lock_solution(world, resolve_cluster(world)))
 
-    assert told(resolve(world)).count("bundle:r.io/db@shared/prod/g/inputs=") == 4
+    assert told(resolve_cluster(world)).count("bundle:r.io/db@shared/prod/g/inputs=") == 4
     assert b"hunter2" not in body
     assert b"swordfish" not in body

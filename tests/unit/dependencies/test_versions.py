@@ -7,10 +7,10 @@ import pytest
 from reconciler.dependencies.versions import (
     CarvelSelection,
     Grammar,
-    Policy,
     VersionError,
+    VersionPolicy,
     choose,
-    doubts,
+    lint_constraint,
     parse_constraint,
     parse_digest_or_constraint,
     parse_loose,
@@ -49,7 +49,7 @@ DOUBTS = [
 
 @pytest.mark.parametrize("case", DOUBTS, ids=lambda case: case.reason)
 def test_doubts(case: Doubt) -> None:
-    found = doubts(parse_constraint(case.text, case.grammar))
+    found = lint_constraint(parse_constraint(case.text, case.grammar))
 
     assert any(doubt.startswith("No version can ever") for doubt in found) is case.never
     assert any(case.words in doubt for doubt in found) or not case.words
@@ -61,7 +61,7 @@ def test_a_digest_is_satisfied_by_that_content_alone() -> None:
 
     assert pin.allows(parse_loose("v1.0.0"), digest="sha256:aa")
     assert not pin.allows(parse_loose("v1.0.0"), digest="sha256:bb")
-    assert doubts(pin) == ()
+    assert lint_constraint(pin) == ()
 
 
 @pytest.mark.parametrize("text", ["", "not a range", ">>1.0.0", "1.0.0 ||", "|| 1.0.0"])
@@ -115,9 +115,9 @@ def test_nearest_goes_up_before_it_goes_down() -> None:
     versions = [parse_loose(text) for text in ("v1.0.0", "v1.1.0", "v1.2.0", "v2.0.0")]
     origin = parse_loose("v1.1.5")
 
-    order = [v.text for v in rank(versions, Policy.NEAREST, origin=origin)]
+    order = [v.text for v in rank(versions, VersionPolicy.NEAREST, origin=origin)]
     assert order == ["v1.2.0", "v2.0.0", "v1.1.0", "v1.0.0"]
-    assert choose(versions[:2], Policy.NEAREST, origin=origin, allow_downgrade=False) is None
+    assert choose(versions[:2], VersionPolicy.NEAREST, origin=origin, allow_downgrade=False) is None
 
 
 def test_crossplane_intersects_all_parents_on_install() -> None:

@@ -5,13 +5,19 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.catalog.cluster_inputs import Scopes
-from reconciler.dependencies.lock.read import Locks
-from reconciler.dependencies.model.cluster import World, catalogue
-from reconciler.dependencies.update.fleet import Decision, decide
-from reconciler.dependencies.update.memo import Memo
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.read import FleetLocks
+from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.update.fleet import LockUpdate, update_locks
+from reconciler.dependencies.update.memo import SolutionCache
 from reconciler.dependencies.versions import VersionError
-from reconciler.dependencies.what_if import Prospect, Verdict, imagine, read_imagined, what_if
+from reconciler.dependencies.what_if import (
+    WhatIfOutcome,
+    WhatIfResult,
+    hypothetical_version,
+    read_hypothetical,
+    what_if,
+)
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from tests.support.dependency_manifests import (
@@ -31,22 +37,22 @@ PINNED = install("mine", "db.io", "1.0.0") + DB
 OTHER = install("log", "log.io", "") + package("log.io", "1.0.0")
 
 
-def fleet(**clusters: str) -> tuple[list[World], Decision]:
+def fleet(**clusters: str) -> tuple[list[ClusterInputs], LockUpdate]:
     worlds = [replace(world_of(text), cluster=name) for name, text in clusters.items()]
-    return worlds, decide(Scopes(tuple(worlds)), Locks())
+    return worlds, update_locks(FleetInputs(tuple(worlds)), FleetLocks())
 
 
-def asked(text: str, **clusters: str) -> dict[Verdict, Prospect]:
+def asked(text: str, **clusters: str) -> dict[WhatIfOutcome, WhatIfResult]:
     worlds, decision = fleet(**clusters)
     known = world_of(DB).catalogue.packages.values()
-    candidate = imagine((one for several in known for one in several), text)
+    candidate = hypothetical_version((one for several in known for one in several), text)
     return {one.verdict: one for one in what_if(worlds, decision, candidate)}
 
 
 def test_who_has_room_moves_and_says_what_moves_along() -> None:
     (moves,) = asked("2.0.0", dev=SHOP).values()
 
-    assert (moves.verdict, moves.clusters) == (Verdict.MOVES, ("dev",))
+    assert (moves.verdict, moves.clusters) == (WhatIfOutcome.MOVES, ("dev",))
     assert [(change.instance, change.before, change.after) for change in moves.changes] == [
         ("carvel/db.io/namespace/prod", "1.0.0", "2.0.0")
     ]
@@ -60,7 +66,7 @@ def test_who_has_room_moves_and_says_what_moves_along() -> None:
 def test_who_blocks_is_named(text: str, blocker: str) -> None:
     (blocked,) = asked("2.0.0", dev=text).values()
 
-    assert blocked.verdict is Verdict.BLOCKED
+    assert blocked.verdict is WhatIfOutcome.BLOCKED
     assert blocker in str(blocked.explanations[0])
     assert blocked.explanations[0].hints == ()
 
@@ -68,21 +74,23 @@ def test_who_blocks_is_named(text: str, blocker: str) -> None:
 def test_who_has_something_better_stays() -> None:
     newer = SHOP + package("db.io", "3.0.0")
 
-    assert asked("2.0.0", dev=newer).keys() == {Verdict.STAYS}
+    assert asked("2.0.0", dev=newer).keys() == {WhatIfOutcome.STAYS}
 
 
 def test_who_does_not_have_it_is_not_asked_further() -> None:
-    assert asked("2.0.0", dev=OTHER, lab=OTHER)[Verdict.UNAFFECTED].clusters == ("dev", "lab")
+    assert asked("2.0.0", dev=OTHER, lab=OTHER)[WhatIfOutcome.UNAFFECTED].clusters == ("dev", "lab")
 
 
 def test_clusters_that_answer_alike_are_told_together_and_asked_once() -> None:
     worlds, decision = fleet(a=SHOP)
     several = [replace(worlds[0], cluster=f"edge-{number}") for number in range(20)]
     scope = decision.scopes[0]
-    locks = Decision(tuple(replace(scope, cluster=world.cluster) for world in several))
-    memo = Memo()
+    locks = LockUpdate(tuple(replace(scope, cluster=world.cluster) for world in several))
+    memo = SolutionCache()
 
-    (moves,) = what_if(several, locks, imagine(worlds[0].catalogue.packages.popitem()[1], "2.0.0"), memo)
+    (moves,) = what_if(
+        several, locks, hypothetical_version(worlds[0].catalogue.packages.popitem()[1], "2.0.0"), memo
+    )
 
     assert len(moves.clusters) == 20
     assert len(memo._solutions) <= 3
@@ -90,11 +98,11 @@ def test_clusters_that_answer_alike_are_told_together_and_asked_once() -> None:
 
 def test_a_version_of_a_kind_that_is_none_is_refused() -> None:
     with pytest.raises(VersionError):
-        imagine(world_of(DB).catalogue.packages.popitem()[1], "latest")
+        hypothetical_version(world_of(DB).catalogue.packages.popitem()[1], "latest")
 
 
 def test_its_own_manifest_decides_what_it_needs() -> None:
-    like = imagine(world_of(DB).catalogue.packages.popitem()[1], "2.0.0")
+    like = hypothetical_version(world_of(DB).catalogue.packages.popitem()[1], "2.0.0")
     manifest: dict[str, Any] = {
         "apiVersion": "data.packaging.carvel.dev/v1alpha1",
         "kind": "Package",
@@ -105,7 +113,7 @@ def test_its_own_manifest_decides_what_it_needs() -> None:
             "dependencies": [{"package": {"refName": "gone.io"}}],
         },
     }
-    (candidate,) = read_imagined([(manifest, Source(Location("next.yaml")))], like).candidates
+    (candidate,) = read_hypothetical([(manifest, Source(Location("next.yaml")))], like).candidates
 
     worlds, decision = fleet(dev=SHOP)
     (blocked,) = what_if(worlds, decision, candidate)
@@ -122,7 +130,7 @@ def test_its_own_manifest_decides_what_it_needs() -> None:
     ],
 )
 def test_every_ecosystem_can_be_asked(text: str, version: str) -> None:
-    known = catalogue(one for several in world_of(text).catalogue.packages.values() for one in several)
+    known = build_catalogue(one for several in world_of(text).catalogue.packages.values() for one in several)
     (several,) = known.packages.values()
 
-    assert imagine(several, version).version.text == version
+    assert hypothetical_version(several, version).version.text == version

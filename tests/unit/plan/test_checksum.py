@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, GitRepository, Repository, RepositorySpec
-from reconciler.dependencies.update.fleet import Decision
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Location
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Control, Inventory, PullRequest, RepositoryView, Source
@@ -64,7 +64,7 @@ def inventory(directory: str = "/home/somebody", address: str = "../edge.git", *
 
 
 def checksum(*changes: Change, world: Inventory | None = None, **more: Any) -> str:
-    return plan_checksum(Plan(changes, **more), world or inventory(), Decision())
+    return plan_checksum(Plan(changes, **more), world or inventory(), LockUpdate())
 
 
 EMPTY = checksum()
@@ -247,7 +247,7 @@ def test_checksums_are_equal_if_and_only_if_the_effects_are(pair: tuple[list[Cha
 
 
 def test_effects_are_named_by_registered_address() -> None:
-    drawn = plan_effects(Plan((change(pull=PULL),)), inventory(), Decision())
+    drawn = plan_effects(Plan((change(pull=PULL),)), inventory(), LockUpdate())
 
     assert list(drawn["repositories"]) == ["../edge.git"]
     assert orjson.dumps(drawn)

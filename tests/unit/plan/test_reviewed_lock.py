@@ -8,14 +8,14 @@ import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.lock.format import (
-    Locked,
+    ClusterLock,
     LockedInstance,
     LockedPackage,
     LockedSlot,
     Resolution,
-    lock_of,
+    next_lock,
 )
-from reconciler.dependencies.update.fleet import Decision, ScopeDecision, standing
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, effective_locks
 from reconciler.expand import expand
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import ReviewedLock
@@ -84,7 +84,7 @@ def wanted(world: ModelWorld, *, stalled: bool = False) -> WantedLock:
         desired = replace(desired, stalled=frozenset({ObjectKey("g", "PackageVariantSet", NAMESPACE, "s")}))
     assert inventory.reviewed is not None
     resolution = resolve(inventory, expand(inventory))
-    return want_lock(inventory.reviewed, inventory, desired, resolution, Decision())
+    return want_lock(inventory.reviewed, inventory, desired, resolution, LockUpdate())
 
 
 def test_every_floating_upstream_has_a_pin(world: ModelWorld) -> None:
@@ -170,7 +170,7 @@ STANDING = [
 ]
 
 
-def locked(versions: dict[str, str] | None) -> Locked | None:
+def locked(versions: dict[str, str] | None) -> ClusterLock | None:
     if versions is None:
         return None
     packages = tuple(
@@ -182,14 +182,14 @@ def locked(versions: dict[str, str] | None) -> Locked | None:
         for name, version in sorted(versions.items())
     )
     resolution = Resolution(packages=packages)
-    return Locked(lock_of("dev", input_digest="i", resolution=resolution), resolution)
+    return ClusterLock(next_lock("dev", input_digest="i", resolution=resolution), resolution)
 
 
 @pytest.mark.parametrize("case", STANDING, ids=lambda case: case.reason)
 def test_what_stands_while_a_lock_waits_for_a_review(case: Standing) -> None:
-    scope = ScopeDecision("dev", locked(case.before), locked(case.after))
+    scope = ClusterUpdate("dev", locked(case.before), locked(case.after))
     sides = {"before": scope.before, "after": scope.after}
 
     for strict, side in ((False, case.lenient), (True, case.strict)):
-        (stands,) = standing(Decision((scope,)), strict=strict).scopes
+        (stands,) = effective_locks(LockUpdate((scope,)), strict=strict).scopes
         assert stands.after == sides[side]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.dependencies.emit.header import sign
+from reconciler.dependencies.emit.header import add_checksum_header
 from reconciler.objects import File, Files
 from reconciler.render.delivery import bring
 
@@ -11,7 +11,7 @@ PATH = "providers/net.yaml"
 
 def generated(version: str = "v1.0.0", **spec: object) -> File:
     value = {"kind": "Provider", "metadata": {"name": "net"}, "spec": {"package": f"net:{version}", **spec}}
-    return File.of(sign(value, reason="Configuration platform"))
+    return File.of(add_checksum_header(value, reason="Configuration platform"))
 
 
 def edited(file: File, old: bytes, new: bytes) -> File:
@@ -97,7 +97,7 @@ def test_nothing_goes_for_not_being_understood(how: str) -> None:
 def needed_by(*parents: str) -> File:
     notes = {"reconciler.dev/needed-by": ", ".join(parents)}
     value = {"kind": "Provider", "metadata": {"name": "net", "annotations": notes}}
-    return File.of(sign(value, reason=parents[0]))
+    return File.of(add_checksum_header(value, reason=parents[0]))
 
 
 def test_who_is_not_understood_still_needs_what_was_generated_for_them() -> None:

@@ -2,15 +2,21 @@
 
 from dataclasses import dataclass
 
-from reconciler.dependencies.solve.problem import Fact, Outcome, OutOfSteps, Question, Unsatisfiable
-from reconciler.dependencies.solve.sat.canonical import keep_locked, walk
+from reconciler.dependencies.solve.problem import (
+    BudgetExceeded,
+    Cause,
+    ResolutionProblem,
+    SolverOutcome,
+    Unsatisfiable,
+)
+from reconciler.dependencies.solve.sat.canonical import lexicographic_assignment, minimize_changes
 from reconciler.dependencies.solve.sat.formula import encode
-from reconciler.dependencies.solve.sat.solver import BudgetError, Oracle
+from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
 
 __all__ = ["solve"]
 
 
-def solve(question: Question) -> Outcome:
+def solve(question: ResolutionProblem) -> SolverOutcome:
     """Answer a question canonically: the same question has the same answer, whatever the solver does inside.
 
     Among all valid answers: as few locked pins change as possible, and of those sets of kept
@@ -23,29 +29,29 @@ def solve(question: Question) -> Outcome:
     Deterministic: bounded by the question's budget of conflicts, never by time.
     """
     try:
-        with Oracle(encode(question), question.budget) as oracle:
+        with SatSolver(encode(question), question.budget) as oracle:
             if oracle.ask():
-                keep_locked(oracle)
-                return walk(question, oracle)
+                minimize_changes(oracle)
+                return lexicographic_assignment(question, oracle)
     except BudgetError as error:
-        return OutOfSteps(error.steps)
+        return BudgetExceeded(error.steps)
     return _why(question)
 
 
-def _why(question: Question) -> Unsatisfiable:
+def _why(question: ResolutionProblem) -> Unsatisfiable:
     facts, minimal = find_conflict(question)
     return Unsatisfiable(facts, minimal)
 
 
-def find_conflict(question: Question) -> tuple[tuple[Fact, ...], bool]:
+def find_conflict(question: ResolutionProblem) -> tuple[tuple[Cause, ...], bool]:
     """Return facts without any one of which the question had an answer, and whether that was proven.
 
     Of several such sets, facts that come late in the question's order are avoided first.
 
     Source: U. Junker, QuickXplain (2004).
     """
-    facts = question.facts()
-    with Oracle(encode(question, guarded=True), question.budget) as oracle:
+    facts = question.causes()
+    with SatSolver(encode(question, guarded=True), question.budget) as oracle:
         search = _Search(oracle, facts)
         try:
             return tuple(search.explain([], False, list(facts))), True
@@ -59,11 +65,11 @@ _TRIES = 300
 
 @dataclass(slots=True)
 class _Search:
-    oracle: Oracle
-    smallest: tuple[Fact, ...]
+    oracle: SatSolver
+    smallest: tuple[Cause, ...]
     tries: int = 0
 
-    def explain(self, background: list[Fact], changed: bool, facts: list[Fact]) -> list[Fact]:  # noqa: FBT001 - QuickXplain's own
+    def explain(self, background: list[Cause], changed: bool, facts: list[Cause]) -> list[Cause]:  # noqa: FBT001 - QuickXplain's own
         if changed and self._contradict(background):
             return []
         if len(facts) == 1:
@@ -74,7 +80,7 @@ class _Search:
         early = self.explain([*background, *late], bool(late), first)
         return [*early, *late]
 
-    def _contradict(self, facts: list[Fact]) -> bool:
+    def _contradict(self, facts: list[Cause]) -> bool:
         self.tries += 1
         if self.tries > _TRIES:
             raise BudgetError(_TRIES)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pysat.card import ITotalizer
 
 from reconciler.dependencies.model.cluster import Instance
-from reconciler.dependencies.solve.problem import PRESENT, Answer, Fact, Question, Way
-from reconciler.dependencies.solve.sat.formula import Formula, Group
-from reconciler.dependencies.solve.sat.solver import Oracle
+from reconciler.dependencies.solve.problem import PRESENT, Alternative, Assignment, Cause, ResolutionProblem
+from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
+from reconciler.dependencies.solve.sat.solver import SatSolver
 
 
-def keep_locked(oracle: Oracle) -> None:
+def minimize_changes(oracle: SatSolver) -> None:
     """Decide which locked versions and choices stay: the fewest changes, then the least names first.
 
     A pin whose instance is not needed any more counts as kept. The oracle has been asked before.
@@ -27,7 +27,7 @@ def keep_locked(oracle: Oracle) -> None:
         oracle.add(literal)
 
 
-def _changes(oracle: Oracle) -> list[int]:
+def _changes(oracle: SatSolver) -> list[int]:
     """Return a literal for each pin that is true if the pin changes, by name."""
     formula = oracle.formula
     named: list[tuple[str, int]] = []
@@ -36,18 +36,18 @@ def _changes(oracle: Oracle) -> list[int]:
             change = formula.new()
             oracle.add(change, -formula.present[instance], formula.versions[instance][node.locked])
             named.append((str(instance), change))
-    for fact, alternative in formula.question.sticky.items():
+    for fact, alternative in formula.question.locked_alternatives.items():
         found = _sticky(formula, oracle, fact, alternative)
         if found:
             named.append((f"{fact.subject} {fact.detail}", found))
     return [change for _, change in sorted(named)]
 
 
-def _sticky(formula: Formula, oracle: Oracle, fact: Fact, alternative: int) -> int:
+def _sticky(formula: Formula, oracle: SatSolver, fact: Cause, alternative: int) -> int:
     group = formula.groups.get(fact)
     if group is None or group.demand.parent is None:
         return 0
-    ways = list(zip(group.demand.ways, group.literals, strict=True))
+    ways = list(zip(group.demand.alternatives, group.literals, strict=True))
     picks = [literal for way, literal in ways if way.alternative == alternative]
     if not picks:
         return 0
@@ -57,7 +57,7 @@ def _sticky(formula: Formula, oracle: Oracle, fact: Fact, alternative: int) -> i
     return change
 
 
-def _fewest(oracle: Oracle, changes: list[int]) -> list[int]:
+def _fewest(oracle: SatSolver, changes: list[int]) -> list[int]:
     greedy = _greedy(oracle, changes, [])
     most = len(changes) - len(greedy)
     least = _least(oracle, changes)
@@ -74,7 +74,7 @@ def _fewest(oracle: Oracle, changes: list[int]) -> list[int]:
     return _greedy(oracle, changes, [-bounds[most]] if most < len(bounds) else [])
 
 
-def _greedy(oracle: Oracle, changes: list[int], given: list[int]) -> list[int]:
+def _greedy(oracle: SatSolver, changes: list[int], given: list[int]) -> list[int]:
     """Keep pins by name, each if it can be kept together with those before it."""
     kept = list(given)
     oracle.ask(*kept)
@@ -84,7 +84,7 @@ def _greedy(oracle: Oracle, changes: list[int], given: list[int]) -> list[int]:
     return kept
 
 
-def _least(oracle: Oracle, changes: list[int]) -> int:
+def _least(oracle: SatSolver, changes: list[int]) -> int:
     """Return a lower bound: how many sets of pins, apart from one another, cannot stay whole."""
     left = [-change for change in changes]
     count = 0
@@ -97,61 +97,61 @@ def _least(oracle: Oracle, changes: list[int]) -> int:
     return count
 
 
-def walk(question: Question, oracle: Oracle) -> Answer:
+def lexicographic_assignment(question: ResolutionProblem, oracle: SatSolver) -> Assignment:
     """Decide everything that is needed, in the stated order, and nothing else.
 
     The oracle has been asked before and knows what is locked.
     """
-    walker = _Walk(question, oracle)
+    walker = _LexicographicSearch(question, oracle)
     for demand in question.roots:
-        walker.enqueue(oracle.formula.groups[demand.fact])
+        walker.enqueue(oracle.formula.groups[demand.cause])
     while (group := walker.next()) is not None:
         walker.meet(group)
-    return Answer(walker.chosen, walker.met, tuple(walker.skipped))
+    return Assignment(walker.chosen, walker.selected, tuple(walker.skipped))
 
 
 @dataclass(slots=True)
-class _Walk:
-    question: Question
-    oracle: Oracle
+class _LexicographicSearch:
+    question: ResolutionProblem
+    oracle: SatSolver
     chosen: dict[Instance, int] = field(default_factory=dict)
-    met: dict[Fact, Way] = field(default_factory=dict)
-    skipped: list[Fact] = field(default_factory=list)
-    _plain: deque[Group] = field(default_factory=deque)
-    _choosy: deque[Group] = field(default_factory=deque)
-    _optional: deque[Group] = field(default_factory=deque)
+    selected: dict[Cause, Alternative] = field(default_factory=dict)
+    skipped: list[Cause] = field(default_factory=list)
+    _plain: deque[RequirementClauses] = field(default_factory=deque)
+    _choosy: deque[RequirementClauses] = field(default_factory=deque)
+    _optional: deque[RequirementClauses] = field(default_factory=deque)
 
-    def enqueue(self, group: Group) -> None:
+    def enqueue(self, group: RequirementClauses) -> None:
         """Put a demand where its turn comes: one way, several ways, optional."""
         if group.demand.optional:
             self._optional.append(group)
-        elif len(group.demand.ways) > 1:
+        elif len(group.demand.alternatives) > 1:
             self._choosy.append(group)
         else:
             self._plain.append(group)
 
-    def next(self) -> Group | None:
+    def next(self) -> RequirementClauses | None:
         """Return the demand whose turn it is."""
         for queue in (self._plain, self._choosy, self._optional):
             if queue:
                 return queue.popleft()
         return None
 
-    def meet(self, group: Group) -> None:
+    def meet(self, group: RequirementClauses) -> None:
         """Meet a demand in the first way that works, or skip an optional one."""
         ways = sorted(
-            zip(group.demand.ways, group.literals, strict=True), key=lambda w: self._rank(group, w[0])
+            zip(group.demand.alternatives, group.literals, strict=True), key=lambda w: self._rank(group, w[0])
         )
         way = next((way for way, literal in ways if self.oracle.prefers(literal)), None)
         if way is None:
-            self.skipped.append(group.demand.fact)
+            self.skipped.append(group.demand.cause)
             return
-        self.met[group.demand.fact] = way
+        self.selected[group.demand.cause] = way
         if way.instance is not None and way.active and way.instance not in self.chosen:
             self._choose(way.instance)
 
-    def _rank(self, group: Group, way: Way) -> tuple[bool, bool, int, bool]:
-        sticky = self.question.sticky.get(group.demand.fact)
+    def _rank(self, group: RequirementClauses, way: Alternative) -> tuple[bool, bool, int, bool]:
+        sticky = self.question.locked_alternatives.get(group.demand.cause)
         there = (
             way.via in PRESENT or self.chosen.get(way.instance, -1) in way.allowed if way.instance else True
         )
@@ -163,5 +163,5 @@ class _Walk:
         versions = self.oracle.formula.versions[instance]
         place = next(p for p in node.order if p not in node.banned and self.oracle.prefers(versions[p]))
         self.chosen[instance] = place
-        for demand in node.demands[place]:
-            self.enqueue(self.oracle.formula.groups[demand.fact])
+        for demand in node.requirements[place]:
+            self.enqueue(self.oracle.formula.groups[demand.cause])

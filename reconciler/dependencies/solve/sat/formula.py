@@ -5,20 +5,26 @@ from dataclasses import dataclass, field
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import PackageNeed
-from reconciler.dependencies.solve.problem import CYCLES, Demand, Fact, Question, Way
+from reconciler.dependencies.solve.problem import (
+    CYCLE_CAUSE,
+    Alternative,
+    Cause,
+    InstanceRequirement,
+    ResolutionProblem,
+)
 
 _PAIRWISE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RequirementClauses:
     """A demand of one instance, the versions that have it, and a literal for each way.
 
     A direct group has one way, whose literal says that its target stands; otherwise a literal
     says that its way is used, and no demand uses two.
     """
 
-    demand: Demand
+    demand: InstanceRequirement
     places: frozenset[int]
     literals: tuple[int, ...]
     is_direct: bool
@@ -28,13 +34,13 @@ class Group:
 class Formula:
     """Clauses, and what their variables mean. In a guarded formula each fact can be switched off."""
 
-    question: Question
+    question: ResolutionProblem
     guarded: bool = False
     clauses: list[list[int]] = field(default_factory=list)
     versions: dict[Instance, list[int]] = field(default_factory=dict)
     present: dict[Instance, int] = field(default_factory=dict)
-    groups: dict[Fact, Group] = field(default_factory=dict)
-    guards: dict[Fact, int] = field(default_factory=dict)
+    groups: dict[Cause, RequirementClauses] = field(default_factory=dict)
+    guards: dict[Cause, int] = field(default_factory=dict)
     top: int = 0
     _some: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
     _touch: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
@@ -44,18 +50,18 @@ class Formula:
         self.top += 1
         return self.top
 
-    def add(self, *literals: int, fact: Fact | None = None) -> None:
+    def add(self, *literals: int, cause: Cause | None = None) -> None:
         """Add a clause; in a guarded formula it holds only while its fact does."""
         clause = list(literals)
-        if self.guarded and fact is not None:
-            clause.append(-self.guard(fact))
+        if self.guarded and cause is not None:
+            clause.append(-self.guard(cause))
         self.clauses.append(clause)
 
-    def guard(self, fact: Fact) -> int:
+    def guard(self, cause: Cause) -> int:
         """Return the variable that switches a fact on."""
-        if fact not in self.guards:
-            self.guards[fact] = self.new()
-        return self.guards[fact]
+        if cause not in self.guards:
+            self.guards[cause] = self.new()
+        return self.guards[cause]
 
     def some(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that implies that the instance stands at one of these places."""
@@ -83,7 +89,7 @@ class Formula:
         return self._touch[key]
 
 
-def encode(question: Question, *, guarded: bool = False) -> Formula:
+def encode(question: ResolutionProblem, *, guarded: bool = False) -> Formula:
     """Write a question as clauses.
 
     A guarded formula lets each fact be assumed or not, and meets demands by explicit choices only,
@@ -97,13 +103,13 @@ def encode(question: Question, *, guarded: bool = False) -> Formula:
     for instance, node in question.nodes.items():
         for place, facts in node.banned.items():
             for fact in facts:
-                formula.add(-formula.versions[instance][place], fact=fact)
-    for exclusion in question.exclusions:
-        first = formula.touch(exclusion.first, exclusion.these)
-        second = formula.touch(exclusion.second, exclusion.those)
-        formula.add(-first, -second, fact=exclusion.fact)
+                formula.add(-formula.versions[instance][place], cause=fact)
+    for exclusion in question.incompatibilities:
+        first = formula.touch(exclusion.first, exclusion.first_places)
+        second = formula.touch(exclusion.second, exclusion.second_places)
+        formula.add(-first, -second, cause=exclusion.cause)
     if guarded and question.forbid_cycles:
-        formula.guard(CYCLES)
+        formula.guard(CYCLE_CAUSE)
     return formula
 
 
@@ -127,24 +133,24 @@ def _one_version(formula: Formula, instance: Instance, count: int) -> None:
         seen = following
 
 
-def _grouped(question: Question) -> Iterator[tuple[Fact, Demand, frozenset[int]]]:
+def _grouped(question: ResolutionProblem) -> Iterator[tuple[Cause, InstanceRequirement, frozenset[int]]]:
     for demand in question.roots:
-        yield demand.fact, demand, frozenset()
+        yield demand.cause, demand, frozenset()
     for node in question.nodes.values():
-        places: dict[Fact, set[int]] = {}
-        demands: dict[Fact, Demand] = {}
-        for place, several in enumerate(node.demands):
+        places: dict[Cause, set[int]] = {}
+        demands: dict[Cause, InstanceRequirement] = {}
+        for place, several in enumerate(node.requirements):
             for demand in several:
-                demands.setdefault(demand.fact, demand)
-                places.setdefault(demand.fact, set()).add(place)
+                demands.setdefault(demand.cause, demand)
+                places.setdefault(demand.cause, set()).add(place)
         for fact, demand in demands.items():
             yield fact, demand, frozenset(places[fact])
 
 
-def _demand(formula: Formula, demand: Demand, places: frozenset[int]) -> Group:
-    if demand.is_plain and not formula.guarded and demand.ways[0].instance is not None:
-        return _direct(formula, demand, places, demand.ways[0], demand.ways[0].instance)
-    literals = tuple(_way(formula, demand, way, places) for way in demand.ways)
+def _demand(formula: Formula, demand: InstanceRequirement, places: frozenset[int]) -> RequirementClauses:
+    if demand.is_plain and not formula.guarded and demand.alternatives[0].instance is not None:
+        return _direct(formula, demand, places, demand.alternatives[0], demand.alternatives[0].instance)
+    literals = tuple(_way(formula, demand, way, places) for way in demand.alternatives)
     for number, one in enumerate(literals):
         for other in literals[:number]:
             formula.add(-one, -other)
@@ -152,11 +158,13 @@ def _demand(formula: Formula, demand: Demand, places: frozenset[int]) -> Group:
         _optional(formula, demand, places)
     elif demand.required:
         for needed in _premises(formula, demand, places):
-            formula.add(*needed, *literals, fact=demand.fact)
-    return Group(demand, places, literals, is_direct=False)
+            formula.add(*needed, *literals, cause=demand.cause)
+    return RequirementClauses(demand, places, literals, is_direct=False)
 
 
-def _direct(formula: Formula, demand: Demand, places: frozenset[int], way: Way, target: Instance) -> Group:
+def _direct(
+    formula: Formula, demand: InstanceRequirement, places: frozenset[int], way: Alternative, target: Instance
+) -> RequirementClauses:
     if way.allowed:
         literal = formula.some(target, way.allowed)
     else:
@@ -166,10 +174,12 @@ def _direct(formula: Formula, demand: Demand, places: frozenset[int], way: Way, 
         formula.clauses.append([literal])
     else:
         formula.clauses.extend([*needed, literal] for needed in _premises(formula, demand, places))
-    return Group(demand, places, (literal,), is_direct=True)
+    return RequirementClauses(demand, places, (literal,), is_direct=True)
 
 
-def _premises(formula: Formula, demand: Demand, places: frozenset[int]) -> Iterable[tuple[int, ...]]:
+def _premises(
+    formula: Formula, demand: InstanceRequirement, places: frozenset[int]
+) -> Iterable[tuple[int, ...]]:
     if demand.parent is None:
         return [()]
     versions = formula.versions[demand.parent]
@@ -178,7 +188,7 @@ def _premises(formula: Formula, demand: Demand, places: frozenset[int]) -> Itera
     return [(-versions[place],) for place in sorted(places)]
 
 
-def _way(formula: Formula, demand: Demand, way: Way, places: frozenset[int]) -> int:
+def _way(formula: Formula, demand: InstanceRequirement, way: Alternative, places: frozenset[int]) -> int:
     pick = formula.new()
     if way.instance is not None:
         formula.add(-pick, *([formula.some(way.instance, way.allowed)] if way.allowed else []))
@@ -188,14 +198,14 @@ def _way(formula: Formula, demand: Demand, way: Way, places: frozenset[int]) -> 
     return pick
 
 
-def _optional(formula: Formula, demand: Demand, places: frozenset[int]) -> None:
+def _optional(formula: Formula, demand: InstanceRequirement, places: frozenset[int]) -> None:
     """What is optional must still fit if it is there."""
     needs = demand.requirement.alternatives
     if not demand.required or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
         return
-    for way in demand.ways:
+    for way in demand.alternatives:
         if way.instance is None:
             continue
         fits = [formula.some(way.instance, way.allowed)] if way.allowed else []
         for needed in _premises(formula, demand, places):
-            formula.add(*needed, -formula.present[way.instance], *fits, fact=demand.fact)
+            formula.add(*needed, -formula.present[way.instance], *fits, cause=demand.cause)

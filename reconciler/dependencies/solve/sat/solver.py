@@ -8,11 +8,11 @@ from typing import NamedTuple, Self
 from pysat.solvers import Solver
 
 from reconciler.dependencies.model.cluster import Instance
-from reconciler.dependencies.solve.problem import CYCLES, Way, forbids_cycle
-from reconciler.dependencies.solve.sat.formula import Formula, Group
+from reconciler.dependencies.solve.problem import CYCLE_CAUSE, Alternative, forbids_cycle
+from reconciler.dependencies.solve.sat.formula import Formula, RequirementClauses
 
 
-class Link(NamedTuple):
+class UsedLink(NamedTuple):
     """A used way between two instances, and the literal that stands for using it."""
 
     target: Instance
@@ -21,24 +21,24 @@ class Link(NamedTuple):
     wired: bool
 
 
-Links = dict[Instance, list[Link]]
+Links = dict[Instance, list[UsedLink]]
 
 
 @dataclass(slots=True)
-class Rules:
+class ModelConstraints:
     """The rules of one formula, checked model by model."""
 
     formula: Formula
     passive: bool = False
     circles: bool = False
-    _at: dict[tuple[Instance, int], list[Group]] = field(default_factory=dict)
+    _at: dict[tuple[Instance, int], list[RequirementClauses]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         question = self.formula.question
         members = {instance.package.ecosystem for instance in question.nodes}
         self.circles = bool(members & question.forbid_cycles)
         groups = self.formula.groups.values()
-        self.passive = any(not way.active for group in groups for way in group.demand.ways)
+        self.passive = any(not way.active for group in groups for way in group.demand.alternatives)
         self.circles |= any(group.demand.requirement.wired for group in groups)
         if not (self.passive or self.circles):
             return
@@ -63,9 +63,11 @@ class Rules:
             if model[self.formula.present[instance] - 1] > 0
         }
 
-    def _used(self, model: list[int], group: Group, chosen: dict[Instance, int]) -> Iterator[tuple[Way, int]]:
+    def _used(
+        self, model: list[int], group: RequirementClauses, chosen: dict[Instance, int]
+    ) -> Iterator[tuple[Alternative, int]]:
         plain = group.is_direct
-        for way, literal in zip(group.demand.ways, group.literals, strict=True):
+        for way, literal in zip(group.demand.alternatives, group.literals, strict=True):
             if way.instance is None:
                 if model[literal - 1] > 0:
                     yield way, literal
@@ -75,7 +77,7 @@ class Rules:
     def _founded(self, model: list[int], chosen: dict[Instance, int]) -> Links:
         """Return the instances that somebody needs, from the user's on, with the links they use."""
         reached: Links = {}
-        roots = (self.formula.groups[demand.fact] for demand in self.formula.question.roots)
+        roots = (self.formula.groups[demand.cause] for demand in self.formula.question.roots)
         queue = [
             way.instance for group in roots for way, _ in self._used(model, group, chosen) if way.instance
         ]
@@ -90,7 +92,7 @@ class Rules:
                     if way.instance is not None:
                         own = self.formula.versions[instance][chosen[instance]]
                         edge = own if group.is_direct else literal
-                        links.append(Link(way.instance, edge, way.active, wired))
+                        links.append(UsedLink(way.instance, edge, way.active, wired))
             queue.extend(link.target for link in links if link.active)
         return reached
 
@@ -112,7 +114,7 @@ class Rules:
             parent = group.demand.parent
             if parent in loose:
                 continue
-            for way, literal in zip(group.demand.ways, group.literals, strict=True):
+            for way, literal in zip(group.demand.alternatives, group.literals, strict=True):
                 if way.active and way.instance in loose:
                     direct = group.is_direct and parent is not None
                     places = sorted(group.places) if direct else ()
@@ -124,25 +126,25 @@ class Rules:
     def _circle(self, model: list[int], founded: Links) -> list[list[int]]:
         if not self.circles:
             return []
-        for circle in circles(founded):
+        for circle in find_cycles(founded):
             wired = any(link.wired for link in circle)
             if forbids_cycle(self.formula.question, (link.target for link in circle), wired=wired):
                 clause = [-link.literal for link in circle]
                 if not self.formula.guarded or wired:
                     return [clause]
-                guard = self.formula.guard(CYCLES)
+                guard = self.formula.guard(CYCLE_CAUSE)
                 if guard <= len(model) and model[guard - 1] > 0:
                     return [[*clause, -guard]]
         return []
 
 
-def circles(links: Links) -> Iterator[list[Link]]:
+def find_cycles(links: Links) -> Iterator[list[UsedLink]]:
     """Yield a circle for each link that closes one, in a walk in the order of the links."""
     done: set[Instance] = set()
     for start in links:
         if start in done:
             continue
-        path, taken = [start], list[Link]()
+        path, taken = [start], list[UsedLink]()
         stack = [iter(links.get(start, ()))]
         while stack:
             link = next(stack[-1], None)
@@ -169,7 +171,7 @@ class BudgetError(Exception):
         self.steps = steps
 
 
-class Oracle:
+class SatSolver:
     """A solver that holds one formula and remembers the last model it found.
 
     A model counts only if it also obeys the rules that clauses cannot say beforehand; otherwise
@@ -178,7 +180,7 @@ class Oracle:
 
     def __init__(self, formula: Formula, budget: int) -> None:
         self.formula = formula
-        self._rules = Rules(formula)
+        self._rules = ModelConstraints(formula)
         self._budget = budget
         self._left = budget
         self._solver = Solver(name=_SOLVER, bootstrap_with=formula.clauses)
