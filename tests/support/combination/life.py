@@ -42,6 +42,8 @@ class Life:
     retagged: set[tuple[str, int]] = field(default_factory=set)
     declined: str = ""
     hidden: str = ""
+    killed: int = 0
+    """The failpoint at which the next run is killed."""
     away: str = ""
     """A Repository that cannot be read while a proposal is checked."""
     proposal: Proposal | None = None
@@ -62,6 +64,8 @@ class Life:
             self._propose(lambda: chosen.do(self, **arguments))
         else:
             chosen.do(self, **arguments)
+        if chosen.disturbs:
+            return  # the run after the next step
         self.settle(before if name in ("edit_draft", "answer_conflict", "look") else None)
 
     def settle(self, earlier: oracles.Observation | None = None) -> None:
@@ -70,6 +74,7 @@ class Life:
         Args:
             earlier: What was seen before an edit of a draft, which answers what it touches alone.
         """
+        is_disturbed = bool(self.killed or self.declined or self.hidden)
         self._disturb()
         before, locks = self.fleet.all_refs(), self.fleet.locks()
         applied = self.command("apply", "-o", "json")
@@ -86,7 +91,7 @@ class Life:
         if applied.code not in (2, 5):
             changed = before != after or locks != self.fleet.locks()
             self.violations += oracles.check_checksum(read(applied), read(again), has_effects=changed)
-        if self.proposal is not None and applied.code != UNAVAILABLE:
+        if self.proposal is not None and not is_disturbed and applied.code != UNAVAILABLE:
             self.violations += check_proposal(self.proposal, earlier_plan, read(applied))
         if not self.violations and kpt_update.has_kpt():
             fresh = _new_heads(before, after)
@@ -118,17 +123,14 @@ class Life:
 
     # disturbances
 
-    def kill(self, point: int) -> None:
-        """Run until a failpoint, and no further."""
-        if self.runner is not None:
-            self.runner.run("apply", *self.fleet.places(), point=f"{point}:kill")
-
     def _disturb(self) -> None:
+        if self.killed and self.runner is not None:
+            self.runner.run("apply", *self.fleet.places(), point=f"{self.killed}:kill")
         if self.declined:
             self._run_declined(self.fleet.repo(self.declined).path)
         if self.hidden:
             self._run_hidden(self.hidden)
-        self.declined = self.hidden = ""
+        self.declined, self.hidden, self.killed = "", "", 0
 
     def _run_declined(self, path: Path) -> None:
         hook = path / "hooks" / "pre-receive"

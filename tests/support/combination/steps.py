@@ -31,16 +31,18 @@ class Step(NamedTuple):
     weight: int
     proposed: bool = False
     """Whether it changes manifests alone, so that a person's branch with it can be checked first."""
+    disturbs: bool = False
+    """Whether it does nothing but disturb the run after the next step."""
 
 
 STEPS: dict[str, Step] = {}
 
 
-def step(weight: int, draw: Draw, *, proposed: bool = False) -> Callable[[Do], Do]:
+def step(weight: int, draw: Draw, *, proposed: bool = False, disturbs: bool = False) -> Callable[[Do], Do]:
     """Register a step under its function's name."""
 
     def register(do: Do) -> Do:
-        STEPS[do.__name__] = Step(draw, do, weight, proposed)
+        STEPS[do.__name__] = Step(draw, do, weight, proposed, disturbs)
         return do
 
     return register
@@ -367,17 +369,21 @@ def vanish(life: "Life", package: str, number: int) -> None:
 # what disturbs the next run
 
 
-@step(2, lambda _life, random: {"point": random.randint(1, 30)})
+@step(3, lambda _life, random: {"point": random.randint(1, 30)}, disturbs=True)
 def kill_the_next_run(life: "Life", point: int) -> None:
-    life.kill(point)
+    life.killed = point
 
 
-@step(2, lambda life, random: {"repository": random.choice(life.fleet.spec.repositories())})
+@step(3, lambda life, random: {"repository": random.choice(life.fleet.spec.repositories())}, disturbs=True)
 def decline_the_next_push(life: "Life", repository: str) -> None:
     life.declined = repository
 
 
-@step(1, lambda life, random: {"repository": random.choice([CATALOG, *life.fleet.spec.repositories()])})
+@step(
+    2,
+    lambda life, random: {"repository": random.choice([CATALOG, *life.fleet.spec.repositories()])},
+    disturbs=True,
+)
 def hide_a_repository(life: "Life", repository: str) -> None:
     life.hidden = repository
 
