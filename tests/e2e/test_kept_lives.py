@@ -106,6 +106,15 @@ def test_pipeline_causes_no_conflict(tmp_path: Path, pipeline: str, policy: str)
     play(tmp_path, [*MERGED, edits], variant={"pipeline": pipeline, "policy": policy})
 
 
+@pytest.mark.parametrize("pipeline", ["labels", "search", "rename"])
+def test_resource_that_only_a_pipeline_changed_goes_with_upstreams(tmp_path: Path, pipeline: str) -> None:
+    removed = {"kind": "remove", "file": "service.yaml", "line": ""}
+    life = play(tmp_path, [*MERGED, bump(removed)], variant={"pipeline": pipeline})
+
+    (change,) = [c for c in life.last_plan["changes"] if c["variant"]]
+    assert (change["reason"], change["conflicts"]) == ("UpToDate", [])
+
+
 @pytest.mark.parametrize("form", ["yaml", "json", "ndjson", "import"])
 def test_object_of_a_snapshot_is_injected(tmp_path: Path, form: str) -> None:
     change = ("change_site", {"site": "north", "present": True})
@@ -116,7 +125,7 @@ def test_object_of_a_snapshot_is_injected(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("repository", ["catalog", "edge-1", "edge-2"])
 def test_repository_that_is_away_is_told(tmp_path: Path, repository: str) -> None:
-    play(tmp_path, [("hide_a_repository", {"repository": repository})])
+    play(tmp_path, [("hide_a_repository", {"repository": repository}), bump(COLOR)])
 
 
 def test_upstream_policy_drops_nothing_without_a_word(tmp_path: Path) -> None:

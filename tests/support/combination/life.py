@@ -65,7 +65,7 @@ class Life:
         else:
             chosen.do(self, **arguments)
         if chosen.disturbs:
-            return  # the run after the next step
+            return  # it disturbs the run after the next step
         self.settle(before if name in ("edit_draft", "answer_conflict", "look") else None)
 
     def settle(self, earlier: oracles.Observation | None = None) -> None:
