@@ -118,7 +118,7 @@ def read_world(settings: Settings, forges: Forges | None = None, *, writes: bool
     Raises:
         RefusedError: The commit is not merged, and `writes`.
     """
-    forges = forges or Forges(shard=settings.shard)
+    forges = forges or Forges(shard=settings.shard, writes=writes)
     mirrors = open_mirrors(settings)
     opened = open_control(settings.control, mirrors)
     if writes:

@@ -150,8 +150,20 @@ def _blocked(ref: str, refs: Iterable[str]) -> RefusedError | None:
 
 def _error(result: PushResult) -> ReconcilerError:
     if result.status is PushStatus.REJECTED:
-        return RefusedError(f"The repository refuses it: {result.message}")
+        return RefusedError(
+            f"The repository refuses it: {result.message}", hint=_refusal_hint(result.message)
+        )
     return ConflictError(f"Somebody else moved it: {result.message}")
+
+
+def _refusal_hint(message: str) -> str:
+    """Return what to do about a refusal of git itself; "" for one of a hook, which has its own words.
+
+    Every commit stands on the tree of its branch: while a part of that is malformed nobody can push.
+    """
+    if "missing necessary objects" not in message:
+        return ""
+    return "Git takes no push onto a malformed tree: `git fsck` names it; commit to the branch without it."
 
 
 def _stage_pulls(target: Target, staged: Staging, change: Change, requests: Requests) -> Iterator[Effect]:

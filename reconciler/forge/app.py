@@ -15,6 +15,9 @@ _RENEW_BEFORE_S = 600
 _LIFE_S = 540
 _BACK_S = 60
 PERMISSIONS = {"contents": "write", "pull_requests": "write", "issues": "write", "metadata": "read"}
+READ_PERMISSIONS = {"contents": "read", "pull_requests": "read", "metadata": "read"}
+"""What a run asks for that writes nothing."""
+DASHBOARD_PERMISSIONS = {"issues": "read"}
 CHECK_PERMISSIONS = {"checks": "read", "statuses": "read"}
 """Asked for only where approval waits for checks: an App that lacks a permission gets no token at all."""
 

@@ -7,7 +7,14 @@ from urllib.parse import urlsplit
 from reconciler.errors import UnavailableError
 from reconciler.forge import gitea, github, gitlab
 from reconciler.forge.answers import checked
-from reconciler.forge.app import CHECK_PERMISSIONS, PERMISSIONS, App, AppToken
+from reconciler.forge.app import (
+    CHECK_PERMISSIONS,
+    DASHBOARD_PERMISSIONS,
+    PERMISSIONS,
+    READ_PERMISSIONS,
+    App,
+    AppToken,
+)
 from reconciler.forge.base import Forge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.http import Authorization, StaticToken, Transport
@@ -38,13 +45,22 @@ _HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEAD
 class Forges:
     """The forges of one run: one connection and one budget for each API and identity.
 
-    A shard has its share of the budget, and spends it in its own repositories alone.
+    A shard has its share of the budget, and spends it in its own repositories alone. A run that does not
+    write asks for a GitHub App's token that cannot write either.
 
     `configure` comes once the configuration is read; until then every repository is its own forge.
     """
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, shard: Shard = WHOLE, timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        clock: Clock = SYSTEM_CLOCK,
+        shard: Shard = WHOLE,
+        timeout_s: float = 30.0,
+        *,
+        writes: bool = True,
+    ) -> None:
         self.clock = clock
+        self._writes = writes
         self._shard = shard
         self._timeout_s = timeout_s
         self._policy = Policy()
@@ -134,10 +150,16 @@ class Forges:
             host = urlsplit(rule.prefix).netloc
             api = (forge.api if forge else "") or github.default_api(host)
             app = App(rule.app_id, rule.installation_id, _read_key(rule, self._environment))
-            waits = any(approval.checks for approval in self._policy.approvals)
-            permissions = PERMISSIONS | (CHECK_PERMISSIONS if waits else {})
-            self._apps[rule] = AppToken(api, app, self.clock, permissions)
+            self._apps[rule] = AppToken(api, app, self.clock, self._permissions())
         return self._apps[rule]
+
+    def _permissions(self) -> Mapping[str, str]:
+        """Return what a token is asked for: an App that lacks one of these gets no token at all."""
+        waits = any(approval.checks for approval in self._policy.approvals)
+        checks = CHECK_PERMISSIONS if waits else {}
+        if self._writes:
+            return PERMISSIONS | checks
+        return READ_PERMISSIONS | checks | (DASHBOARD_PERMISSIONS if self._policy.dashboard else {})
 
 
 def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:

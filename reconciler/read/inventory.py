@@ -71,7 +71,7 @@ def read_inventory(
         UnavailableError: The control repository cannot be reached.
     """
     reading = reading or govern_reading(open_control(control, mirrors), environment)
-    forges = forges or Forges()
+    forges = forges or Forges(writes=False)
     opened = reading.at
     policy = _authorised(reading, mirrors, forges, environment)
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)

@@ -74,7 +74,7 @@ def read_state(objects: Objects, commit: Oid | None, limits: Limits) -> State:
 
     def records(directory: str, model: type[R]) -> dict[ObjectName, R]:
         files = _files(objects, tip, directory, limits, problems)
-        found = (_record(path, data, model, problems) for path, data in files)
+        found = (_record(tip, path, data, model, problems) for path, data in files)
         return {record.key: record for record in found if record}
 
     return State(
@@ -89,7 +89,7 @@ def read_state(objects: Objects, commit: Oid | None, limits: Limits) -> State:
 
 def _wanted_lock(objects: Objects, commit: Oid, limits: Limits, problems: list[Problem]) -> Oid | None:
     data = _single(objects, commit, WANTED_LOCK, limits, problems)
-    record = _record(WANTED_LOCK, data, WantedLockRecord, problems) if data else None
+    record = _record(commit, WANTED_LOCK, data, WantedLockRecord, problems) if data else None
     return Oid(record.tree) if record else None
 
 
@@ -101,7 +101,9 @@ def _refused_deletions(
     data = _single(objects, commit, REFUSED_DELETIONS, limits, wrong)
     if data is None and not wrong:
         return NOTHING_REFUSED
-    record = _record(REFUSED_DELETIONS, data, RefusedDeletionsRecord, wrong) if data is not None else None
+    record = (
+        _record(commit, REFUSED_DELETIONS, data, RefusedDeletionsRecord, wrong) if data is not None else None
+    )
     problems += (replace(problem, hint=_CONSENT_HINT) for problem in wrong)
     return record
 
@@ -119,13 +121,13 @@ def _single(
     oid = objects.blob_at(commit, path)
     if oid is None:
         if objects.subtree(commit, path) is not None:
-            problems.append(_unreadable(path, "it is a directory"))
+            problems.append(_unreadable(commit, path, "it is a directory"))
         return None
     objects.ensure([oid])
     try:
         return objects.blob(oid, limits.manifest_bytes)
     except PackageRefusedError as error:
-        problems.append(_unreadable(path, error.why))
+        problems.append(_unreadable(commit, path, error.why))
         return None
 
 
@@ -140,20 +142,24 @@ def _files(
         try:
             yield file.path, objects.blob(file.oid, limits.manifest_bytes)
         except PackageRefusedError as error:
-            problems.append(_unreadable(file.path, error.why))
+            problems.append(_unreadable(commit, file.path, error.why))
 
 
-def _record(path: str, data: bytes, model: type[M], problems: list[Problem]) -> M | None:
+def _record(commit: Oid, path: str, data: bytes, model: type[M], problems: list[Problem]) -> M | None:
     check_schema(path, data)
     try:
         return model.model_validate_json(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        problems.append(_unreadable(path, error.errors(include_url=False)[0]["msg"]))
+        problems.append(_unreadable(commit, path, error.errors(include_url=False)[0]["msg"]))
         return None
 
 
-def _unreadable(path: str, why: str) -> Problem:
-    hint = "Remove the file from the state branch; what it owned is kept as it is."
+def _unreadable(commit: Oid, path: str, why: str) -> Problem:
+    # Commits of the branch are never rewritten, so its history is the copy.
+    hint = (
+        "What it owned is kept as it is. The next apply replaces the record; "
+        f"`git show {commit}:{path}` in the control repository still shows it."
+    )
     return Problem(Location(path), Reason.INVALID_STATE, f"The record cannot be read: {why}", hint)
 
 

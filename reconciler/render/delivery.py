@@ -42,7 +42,7 @@ def render_delivery(delivery: Delivery, contents: Contents, inventory: Inventory
         return RenderedVariant(key, known_package(resolved.settled, inventory.records[key]), time=time)
     missing = [tree for tree in delivery_trees(resolved) if tree not in contents]
     if missing:
-        return RenderedVariant(key, unread(missing[0]), time=time)
+        return RenderedVariant(key, unread(missing[0], contents), time=time)
     fresh = _package(delivery, _files(resolved.local, contents), inventory)
     draft = resolved.draft
     if draft is None or not draft.touched:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.secrets import holds_secret
@@ -20,6 +21,13 @@ from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 Contents = Mapping[Oid, Files]
 """The package trees that were fetched, by the id of the tree."""
+
+
+@runtime_checkable
+class Refusals(Protocol):
+    """Package trees that also tell, by the id of the tree, why a needed one is not among them."""
+
+    refused: Mapping[Oid, str]
 
 
 @dataclass(frozen=True, slots=True)

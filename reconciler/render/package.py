@@ -18,7 +18,15 @@ from reconciler.render.draft import bring_into_draft, draft_sides
 from reconciler.render.functions import run_functions
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
-from reconciler.render.merging import Contents, Making, Merging, base_not_found, clone_upstream, update_local
+from reconciler.render.merging import (
+    Contents,
+    Making,
+    Merging,
+    Refusals,
+    base_not_found,
+    clone_upstream,
+    update_local,
+)
 from reconciler.render.pipeline import add_functions
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
@@ -79,7 +87,7 @@ def make_variant(
         return RenderedVariant(key, known_package(resolved.settled, inventory.records[key]), time=time)
     missing = [tree for _, tree in variant_trees(resolved) if tree not in contents]
     if missing:
-        return RenderedVariant(key, _unread(missing, resolved), time=time)
+        return RenderedVariant(key, _unread(missing, resolved, contents), time=time)
     local = contents[resolved.local] if resolved.local is not None else None
     making = Making(resolved, contents, sides, inventory.policy.on_conflict)
     fresh = _make(making, inventory, local)
@@ -94,7 +102,7 @@ def make_variant(
 def render_release(release: Release, contents: Contents) -> Package | Blocked:
     """Return a package as it stands, without our annotations."""
     if release.tree not in contents:
-        return unread(release.tree)
+        return unread(release.tree, contents)
     files = strip_ownership(contents[release.tree])
     return files if isinstance(files, Blocked) else Package(tree_id(files), files)
 
@@ -123,18 +131,28 @@ def known_package(tree: Oid, record: PackageVariantRecord) -> Package:
     )
 
 
-def _unread(missing: Sequence[Oid], resolved: ResolvedVariant) -> Blocked:
+def _unread(missing: Sequence[Oid], resolved: ResolvedVariant, contents: Contents) -> Blocked:
     """Return why a variant's package cannot be made: what it was made from may be gone for good."""
     bases = [base for base in (resolved.base, resolved.draft_base) if base is not None]
     lost = next((base for base in bases if base.tree in missing), None)
     if lost is None or resolved.pin.tree in missing:
-        return unread(missing[0])
-    return base_not_found(f"commit {lost.commit.oid} ({lost.ref}) that it was last made from cannot be read")
+        return unread(missing[0], contents)
+    why = _refusal(lost.tree, contents)
+    return base_not_found(
+        f"commit {lost.commit.oid} ({lost.ref}) that it was last made from cannot be read{why}"
+    )
 
 
-def unread(tree: Oid) -> Blocked:
+def unread(tree: Oid, contents: Contents) -> Blocked:
     """Return why a package cannot be made without a tree."""
-    return Blocked(Reason.INVALID_PACKAGE, f"Tree {tree} of the package could not be read")
+    why = _refusal(tree, contents)
+    return Blocked(Reason.INVALID_PACKAGE, f"Tree {tree} of the package could not be read{why}")
+
+
+def _refusal(tree: Oid, contents: Contents) -> str:
+    """Return why a tree is not among those that were fetched, to be added to a sentence."""
+    why = contents.refused.get(tree, "") if isinstance(contents, Refusals) else ""
+    return f": {why}" if why else ""
 
 
 def _make(making: Making, inventory: Inventory, local: Files | None) -> Package | Blocked:

@@ -10,6 +10,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from reconciler.check import check_proposal
 from reconciler.errors import ConflictError, UnavailableError
 from reconciler.forge.app import App, AppToken
 from reconciler.forge.budget import Budget, Clock
@@ -20,8 +21,10 @@ from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.remote import RemoteForge
 from reconciler.inventory import PullRequest
 from reconciler.policy import ApprovalRule, CredentialRule, ForgeKind, ForgeRule, Policy, WriteLimits
+from reconciler.run import Settings, apply_plan, make_plan
 from tests.support.forges.bench import HEADS, NAME, SimulatorBench, simulated
 from tests.support.forges.schema import VARIABLE, validator
+from tests.support.forges.world import forge_world
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.split()[1].partition("(")[0])
@@ -91,6 +94,37 @@ def test_app_asks_for_checks_only_where_approval_waits_for_them(
         forges.app_credential(rule)
 
         assert ({"checks", "statuses"} <= bench.simulator.permissions.keys()) == bool(checks)
+
+
+@pytest.mark.parametrize(("dashboard", "issues"), [(False, set()), (True, {"issues"})])
+def test_app_asks_for_reading_alone_where_nothing_is_to_be_written(
+    tmp_path: Path,
+    key: rsa.RSAPrivateKey,
+    monkeypatch: pytest.MonkeyPatch,
+    dashboard: bool,
+    issues: set[str],
+) -> None:
+    more = f"  pullRequests: {{dashboard: {str(dashboard).lower()}}}\n"
+    with forge_world("github", tmp_path / "world", monkeypatch, edges=("edge-1",), more=more) as world:
+        path = "reconciler.yaml"
+        old = "    username: x-access-token\n    tokenEnv: RECONCILER_TEST_TOKEN\n"
+        app = '    appId: "1"\n    installationId: "2"\n    appKeyEnv: RECONCILER_TEST_KEY\n'
+        control = world.repo("control")
+        control.commit({path: control.read("main", path).decode().replace(old, app)})
+        monkeypatch.setenv("RECONCILER_TEST_KEY", pem(key))
+        settings = Settings(world.control, world.root / "cache")
+
+        make_plan(settings)
+        planned = dict(world.simulator.permissions)  # type: ignore[attr-defined]
+        check_proposal(settings)
+        checked = dict(world.simulator.permissions)  # type: ignore[attr-defined]
+        apply_plan(make_plan(settings, to_apply=True))
+        applied = dict(world.simulator.permissions)  # type: ignore[attr-defined]
+
+    assert planned == checked
+    assert set(planned.values()) == {"read"}
+    assert planned.keys() == {"contents", "pull_requests", "metadata"} | issues
+    assert applied["contents"] == applied["pull_requests"] == "write"
 
 
 def test_a_token_that_is_revoked_mid_run_is_renewed_once(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:

@@ -151,3 +151,136 @@ def test_forged_record_changes_no_other_package(world: World, change: dict[str, 
     assert "pushed   edge-1 drafts/db/packagevariant-2" in applied.out, applied.out
     for command in (["pr", "list", "--all"], ["pr", "show", f"edge-1#{number}"], ["status"]):
         assert world.run(*command).code in {0, 2, 3}, command
+
+
+def test_draft_whose_tip_has_no_author_line_is_still_the_draft(world: World) -> None:
+    edge = world.root / "edge-1.git"
+    before = refs(edge)
+    lines = git(edge, "cat-file", "commit", HEAD).splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.startswith("author "))
+    point(edge, f"refs/heads/{HEAD}", write_object(edge, b"commit", text.encode()))
+
+    planned = world.run("plan")
+    assert rows(planned.out)["edge-1/db"] == "edit"
+    world.run("apply")
+
+    after = refs(edge)
+    assert after.keys() == before.keys(), "no second draft, no second pull request"
+
+
+def test_record_of_the_state_that_cannot_be_read_stays_in_the_history(world: World) -> None:
+    state = "reconciler/fleet/state"
+    path = "packagevariants/default/web-edge-1.json"
+    with world.edit("control", "Break a record", branch=state) as copy:
+        (copy / path).write_text("{broken")
+    broken = refs(world.control)[f"refs/heads/{state}"]
+
+    applied = world.run("apply")
+
+    assert f"git show {broken}:{path}" in applied.out, applied.out
+    assert rows(applied.out)["edge-1/db"] == "edit"
+    assert git(world.control, "show", f"{broken}:{path}") == "{broken"
+    git(world.control, "merge-base", "--is-ancestor", broken, state)
+
+
+@pytest.mark.parametrize("ref", ["state", "status"])
+@pytest.mark.parametrize("kind", ["blob", "tree", "missing"])
+def test_machine_branch_that_is_no_commit_ends_no_run(world: World, ref: str, kind: str) -> None:
+    oids = {
+        "blob": write_object(world.control, b"blob", b"x"),
+        "tree": write_object(world.control, b"tree", b""),
+        "missing": "f" * 40,
+    }
+    point(world.control, f"refs/heads/reconciler/fleet/{ref}", oids[kind])
+
+    applied = world.run("apply")
+
+    assert applied.code in {0, 3, 4, 5}, applied
+    assert rows(applied.out)["edge-1/db"] in {"edit", "keep"}
+    assert not any(ref.endswith("packagevariant-3") for ref in refs(world.root / "edge-1.git"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "edge-1/../../../etc"},
+        {"path": "../../x", "spec": {"upstream": {"repo": "--upload-pack=x", "revision": 10**30}}},
+        {"outputTree": "--help", "inputs": "\u0000", "localTree": "z" * 5000},
+        {"manifest": "../../../etc/passwd"},
+        {"manifest": "--output=x"},
+        {"group": "../../heads/main", "requestedBy": ["default/a"] * 1000},
+        {"setName": "../x", "target": "Repository \u202e", "deletionProposed": True},
+        {"upstreamCommit": "HEAD", "upstreamTree": "-x"},
+        {"namespace": "../..", "name": "\n::error::x"},
+        {"retry": "9" * 5000},
+    ],
+)
+def test_forged_record_of_a_variant_changes_no_other_package(world: World, change: dict[str, object]) -> None:
+    path = "packagevariants/default/web-edge-1.json"
+    with world.edit("control", "Forge a record", branch="reconciler/fleet/state") as copy:
+        record = json.loads((copy / path).read_text())
+        (copy / path).write_text(json.dumps({**record, **change}))
+
+    applied = world.run("apply")
+
+    assert applied.code in {0, 3, 4, 7}, applied
+    assert rows(applied.out)["edge-1/db"] == "edit", applied.out
+    assert "\n::" not in applied.out + applied.err
+    assert world.run("status").code in {0, 3}
+    assert world.run("plan").code in {0, 3, 4, 7}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 50_000,
+        b'{"namespace": "default", "name": "web-edge-1", "package": {"since": "9999999-01-01T00:00:00Z"}}',
+        b'{"namespace": ["x"], "name": {}, "package": {"phase": {"a": 1}, "since": 1e400}}',
+        b'{"namespace": "default", "name": "web-edge-1", "package": {"phase": "published", "since": "-1"}}',
+        b"\xff\xfe",
+    ],
+)
+def test_forged_status_changes_no_package(world: World, content: bytes) -> None:
+    with world.edit("control", "Forge a status", branch="reconciler/fleet/status") as copy:
+        (copy / "conditions/packagevariants/default/web-edge-1.json").write_bytes(content)
+
+    applied = world.run("apply")
+
+    assert applied.code == 0, applied
+    assert rows(applied.out) == {"edge-1/web": "edit", "edge-1/db": "edit"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (b"160000 sub\0", "sub: it is a submodule"),
+        (b"100644 a\\b\0", "its name contains a slash"),
+        (b"777777 app.yaml\0", "app.yaml: its mode 777777 is unknown"),
+        (b"100644 Kptfile\0", "KPTFILE: on some file systems it is the same as Kptfile"),
+        (b"100644 " + b"x" * 300 + b"\0", "its name is longer than 255 bytes"),
+        (b"no tree \0 at all", "is malformed"),
+    ],
+)
+def test_directory_that_cannot_be_adopted_says_which_entry_and_why(
+    world: World, entry: bytes, why: str
+) -> None:
+    edge = world.root / "edge-1.git"
+    oid = bytes.fromhex(write_object(edge, b"blob", b"kind: [\n"))
+    data = entry + oid + (b"100644 KPTFILE\0" + oid if b"Kptfile" in entry else b"")
+    tree = write_object(edge, b"tree", b"40000 legacy\0" + bytes.fromhex(write_object(edge, b"tree", data)))
+    text = b"tree %b\nparent %b\nauthor %b\ncommitter %b\n\nAdd\n"
+    main = refs(edge)["refs/heads/main"].encode()
+    commit = write_object(edge, b"commit", text % (tree.encode(), main, PERSON, PERSON))
+    point(edge, "refs/heads/main", commit)
+    with world.edit("control", "Adopt") as copy:
+        wanted = variant("edge-1", "legacy").replace("package: legacy\n    rev", "package: db\n    rev")
+        adopts = wanted.replace("spec:\n", "spec:\n  adoptionPolicy: adoptExisting\n")
+        (copy / manifest("edge-1", "legacy")).write_text(adopts)
+
+    applied = world.run("apply")
+
+    (row,) = [line for line in applied.out.splitlines() if line.startswith("block   edge-1/legacy ")]
+    assert why in row
+    assert ("hint: Git takes no push onto a malformed tree: `git fsck`" in applied.out) == (
+        why == "is malformed"
+    )

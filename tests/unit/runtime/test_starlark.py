@@ -94,6 +94,18 @@ def test_what_is_wrong_is_an_error_result_and_the_next_script_runs(
     assert run(runtime, "x = 1").items == [ITEM]
 
 
+@pytest.mark.parametrize(
+    "source", ["x = 3\nfor i in range(64):\n  x = x * x", "x = int('9' * 10000000)\ny = x * x"]
+)
+def test_big_integers_that_few_steps_multiply_end_by_the_time_limit(source: str) -> None:
+    """One step may take any time, so steps alone do not bound a script."""
+    with StarlarkRuntime(FunctionPolicy(timeout_s=1, starlark_steps=2_000_000)) as impatient:
+        found = run(impatient, source)
+
+        assert found.items is None
+        assert "it needs more than 1 s" in found.results[0].message
+
+
 def test_the_environment_is_empty(runtime: StarlarkRuntime) -> None:
     assert run(runtime, "if ctx.environment != {}:\n  fail('leak')").exit_code == 0
 
