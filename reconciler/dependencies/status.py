@@ -28,28 +28,28 @@ def status_files(
     """
     locked = {scope.cluster: scope.after for scope in decision.scopes if scope.after}
     problems = _by_place(decision.problems)
-    known: dict[Hashable, list[dict[str, Any]]] = {}
-    found: dict[str, bytes] = {}
-    for world in worlds:
-        if after := locked.get(world.cluster):
-            reader = _Reader(world, after, problems, shared_namespace)
-            key = (id(world.catalogue), world.installs, after.lock.resolution, after.lock.revisions)
+    by_content: dict[Hashable, list[dict[str, Any]]] = {}
+    files: dict[str, bytes] = {}
+    for inputs in worlds:
+        if after := locked.get(inputs.cluster):
+            reader = _Reader(inputs, after, problems, shared_namespace)
+            key = (id(inputs.catalogue), inputs.installs, after.lock.resolution, after.lock.revisions)
             if reader.has_problems:
                 documents = reader.sorted()
-            elif key in known:
-                documents = known[key]
+            elif key in by_content:
+                documents = by_content[key]
             else:
-                documents = known[key] = reader.sorted()
-            value = {"cluster": world.cluster, "packages": documents}
-            found[f"{DIRECTORY}/{world.cluster}.json"] = _bytes(value)
-    return dict(sorted(found.items()))
+                documents = by_content[key] = reader.sorted()
+            value = {"cluster": inputs.cluster, "packages": documents}
+            files[f"{DIRECTORY}/{inputs.cluster}.json"] = _bytes(value)
+    return dict(sorted(files.items()))
 
 
 def status_entries(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the owners that a document of the status branch describes: one, or the packages of a cluster."""
     packages = value.get("packages")
     if isinstance(packages, list):
-        yield from ({"cluster": value.get("cluster", ""), **one} for one in packages)
+        yield from ({"cluster": value.get("cluster", ""), **entry} for entry in packages)
     else:
         yield value
 
@@ -65,7 +65,7 @@ def _bytes(value: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    world: ClusterInputs
+    inputs: ClusterInputs
     locked: ClusterLock
     problems: Mapping[tuple[str, str], Problem]
     shared_namespace: str
@@ -73,32 +73,36 @@ class _Reader:
     @property
     def has_problems(self) -> bool:
         """Whether something of the cluster is wrong: then its places are its own."""
-        return any(self._problem(install) for install in self.world.installs)
+        return any(self._problem(install) for install in self.inputs.installs)
 
     def sorted(self) -> list[dict[str, Any]]:
         """Return what every package came to, by kind, namespace and name."""
-        return sorted(self.documents(), key=lambda one: (one["kind"], one["namespace"], one["name"]))
+        return sorted(
+            self.documents(), key=lambda document: (document["kind"], document["namespace"], document["name"])
+        )
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        family = package_graph(self.world, self.locked, self.shared_namespace)
+        family = package_graph(self.inputs, self.locked, self.shared_namespace)
         seen = set()
-        for one in self.locked.resolution.packages:
-            if one.instance.ecosystem == Ecosystem.KPT:
+        for package in self.locked.resolution.packages:
+            if package.instance.ecosystem == Ecosystem.KPT:
                 continue
-            install = family.installs.get(str(one.instance)) if one.owner == USER else None
-            seen.add(str(one.instance))
-            yield self._document(one, install, family)
-        for who, install in family.installs.items():
-            if who not in seen and install.need.id.ecosystem is not Ecosystem.KPT:
+            install = family.installs.get(str(package.instance)) if package.owner == USER else None
+            seen.add(str(package.instance))
+            yield self._document(package, install, family)
+        for instance, install in family.installs.items():
+            if instance not in seen and install.need.id.ecosystem is not Ecosystem.KPT:
                 yield self._unresolved(install)
 
-    def _document(self, one: LockedPackage, install: Install | None, family: PackageGraph) -> dict[str, Any]:
-        ref = family.ref_of(one)
+    def _document(
+        self, package: LockedPackage, install: Install | None, family: PackageGraph
+    ) -> dict[str, Any]:
+        ref = family.ref_of(package)
         problem = self._problem(install)
         return {
             **ref._asdict(),
-            "conditions": [*_conditions(problem, *self._ready(one))],
-            "status": self._status(one, family, problem),
+            "conditions": [*_conditions(problem, *self._ready(package))],
+            "status": self._status(package, family, problem),
         }
 
     def _unresolved(self, install: Install) -> dict[str, Any]:
@@ -116,41 +120,45 @@ class _Reader:
     def _problem(self, install: Install | None) -> Problem | None:
         return self.problems.get((str(install), install.location.path)) if install else None
 
-    def _ready(self, one: LockedPackage) -> tuple[str, str]:
+    def _ready(self, package: LockedPackage) -> tuple[str, str]:
         """Return why a package is not what it asks for, or empty words."""
-        revisions = self.locked.revisions_of(one)
+        revisions = self.locked.revisions_of(package)
         current = next((revision for revision in revisions if revision.current), None)
         if current is None or current.is_active:
             return "", ""
         active = next((revision.name for revision in revisions if revision.is_active), "none")
         return "AwaitingActivation", f"{current.name} is not active; active is {active}"
 
-    def _status(self, one: LockedPackage, family: PackageGraph, problem: Problem | None) -> dict[str, Any]:
-        needs = [need for need in one.dependencies if need.active]
-        if one.instance.ecosystem == Ecosystem.XPKG:
-            return self._crossplane(one, needs, problem)
+    def _status(
+        self, package: LockedPackage, family: PackageGraph, problem: Problem | None
+    ) -> dict[str, Any]:
+        needs = [need for need in package.dependencies if need.active]
+        if package.instance.ecosystem == Ecosystem.XPKG:
+            return self._crossplane(package, needs, problem)
         shown = [_dependency(need, family) for need in needs]
         return {
-            "version": one.version,
-            "lastAttemptedVersion": one.last_attempted_version,
+            "version": package.version,
+            "lastAttemptedVersion": package.last_attempted_version,
             "dependencies": shown,
         }
 
     def _crossplane(
-        self, one: LockedPackage, needs: list[LockedDependency], problem: Problem | None
+        self, package: LockedPackage, needs: list[LockedDependency], problem: Problem | None
     ) -> dict[str, Any]:
         """Return the counts as Crossplane's package manager has them on a revision.
 
         Source: crossplane apis/pkg/v1, PackageRevisionStatus: what a package needs, what of it is
         there, and what is there in a version that does not do.
         """
-        current = next((revision for revision in self.locked.revisions_of(one) if revision.current), None)
-        missing = [skipped for skipped in self.locked.resolution.skipped if skipped.parent == one.instance]
-        image = f"{one.source or one.instance.name}:{one.version}"
+        current = next((revision for revision in self.locked.revisions_of(package) if revision.current), None)
+        missing = [
+            skipped for skipped in self.locked.resolution.skipped if skipped.parent == package.instance
+        ]
+        image = f"{package.source or package.instance.name}:{package.version}"
         return {
             "currentRevision": current.name if current else "",
             "currentIdentifier": current.image if current else image,
-            "resolvedPackage": f"{image}@{one.digest}" if one.digest else image,
+            "resolvedPackage": f"{image}@{package.digest}" if package.digest else image,
             "foundDependencies": len(needs) + len(missing),
             "installedDependencies": len(needs),
             "invalidDependencies": 1 if problem else 0,

@@ -44,14 +44,14 @@ class WhatIfResult:
     explanations: tuple[Explanation, ...] = ()
 
 
-def hypothetical_version(known: Iterable[Candidate], text: str) -> Candidate:
+def hypothetical_version(candidates: Iterable[Candidate], text: str) -> Candidate:
     """Return a version that nobody published, as the highest of the known ones has it.
 
     Raises:
         VersionError: The text is no version in the package's ecosystem.
     """
-    (several,) = build_catalogue(known).packages.values()
-    newest = several[-1]
+    (published,) = build_catalogue(candidates).packages.values()
+    newest = published[-1]
     strict = newest.id.ecosystem in (Ecosystem.CARVEL, Ecosystem.KPT)
     version = parse_relaxed(text) if strict else parse_loose(text)
     return replace(newest, version=version, digest="", withdrawn="", unavailable=False)
@@ -59,10 +59,10 @@ def hypothetical_version(known: Iterable[Candidate], text: str) -> Candidate:
 
 def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candidate) -> ParsedManifest:
     """Read the manifest of a version that nobody published, as the index would. Total."""
-    several, version = list(documents), like.version.text
+    pairs, version = list(documents), like.version.text
     if like.id.ecosystem is Ecosystem.KPT:
         repository, _, path = like.id.name.rpartition("//")
-        document, source = several[0]
+        document, source = pairs[0]
         return read_kpt(document, source, repository=repository, path=path, revision=version)
     head = {
         "apiVersion": SCHEMA,
@@ -70,7 +70,7 @@ def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candid
         "source": like.source or like.id.name,
         "version": version,
     }
-    reading = read_package_version([(head, several[0][1]), *several])
+    reading = read_package_version([(head, pairs[0][1]), *pairs])
     return replace(reading, candidates=tuple(replace(c, id=like.id) for c in reading.candidates))
 
 
@@ -95,12 +95,16 @@ def what_if(
     """
     asker = _WhatIf(candidate, memo or SolutionCache())
     locked = {scope.cluster: scope.after.resolution for scope in decision.scopes if scope.after}
-    found: dict[WhatIfResult, list[str]] = {}
-    for world in worlds:
-        answer = asker.ask(world, locked.get(world.cluster, Resolution()))
-        found.setdefault(answer, []).append(world.cluster)
-    several = (replace(one, clusters=tuple(sorted(clusters))) for one, clusters in found.items())
-    return tuple(sorted(several, key=lambda one: (list(WhatIfOutcome).index(one.verdict), one.clusters)))
+    clusters_by_result: dict[WhatIfResult, list[str]] = {}
+    for inputs in worlds:
+        answer = asker.ask(inputs, locked.get(inputs.cluster, Resolution()))
+        clusters_by_result.setdefault(answer, []).append(inputs.cluster)
+    results = (
+        replace(result, clusters=tuple(sorted(clusters))) for result, clusters in clusters_by_result.items()
+    )
+    return tuple(
+        sorted(results, key=lambda result: (list(WhatIfOutcome).index(result.verdict), result.clusters))
+    )
 
 
 class _HypotheticalCatalogues(NamedTuple):
@@ -117,34 +121,34 @@ class _WhatIf:
     memo: SolutionCache
     imagined: dict[int, _HypotheticalCatalogues] = field(default_factory=dict)
 
-    def ask(self, world: ClusterInputs, before: Resolution) -> WhatIfResult:
+    def ask(self, inputs: ClusterInputs, before: Resolution) -> WhatIfResult:
         """Return one cluster's prospect, without its name."""
-        package = world.catalogue.find(self.candidate.id)
-        asked = with_lock(world, before)
-        there = {(one.instance.ecosystem, one.instance.name) for one in before.packages}
+        package = inputs.catalogue.find(self.candidate.id)
+        locked = with_lock(inputs, before)
+        there = {(item.instance.ecosystem, item.instance.name) for item in before.packages}
         if (package.ecosystem, package.name) not in there:
             return WhatIfResult(WhatIfOutcome.UNAFFECTED, ())
-        imagined = self._catalogues(world.catalogue)
-        choices = replace(asked.choices, upgrade=asked.choices.upgrade | {package.name})
-        free = self.memo.solution(replace(asked, catalogue=imagined.more, choices=choices))
+        imagined = self._catalogues(inputs.catalogue)
+        choices = replace(locked.choices, upgrade=locked.choices.upgrade | {package.name})
+        free = self.memo.solution(replace(locked, catalogue=imagined.more, choices=choices))
         if self._has_it(free, package):
-            after = lock_solution(replace(world, catalogue=imagined.more), free, before)
+            after = lock_solution(replace(inputs, catalogue=imagined.more), free, before)
             return WhatIfResult(WhatIfOutcome.MOVES, (), lock_changes(before, after))
-        pins = tuple(pin for pin in asked.pins if pin.instance.package != package)
-        forced = self.memo.solution(replace(asked, catalogue=imagined.only, pins=pins, choices=choices))
+        pins = tuple(pin for pin in locked.pins if pin.instance.package != package)
+        forced = self.memo.solution(replace(locked, catalogue=imagined.only, pins=pins, choices=choices))
         if self._has_it(forced, package):
             return WhatIfResult(WhatIfOutcome.STAYS, ())
-        known = set(free.explanations)
-        blockers = (one for one in forced.explanations if one not in known)
+        explained = set(free.explanations)
+        blockers = (item for item in forced.explanations if item not in explained)
         return WhatIfResult(
-            WhatIfOutcome.BLOCKED, (), explanations=tuple(replace(one, hints=()) for one in blockers)
+            WhatIfOutcome.BLOCKED, (), explanations=tuple(replace(item, hints=()) for item in blockers)
         )
 
     def _has_it(self, solution: Solution, package: PackageId) -> bool:
         version = self.candidate.version
         return any(
-            instance.package == package and one.candidate.version == version
-            for instance, one in solution.resolved.items()
+            instance.package == package and resolved.candidate.version == version
+            for instance, resolved in solution.resolved.items()
         )
 
     def _catalogues(self, own: Catalogue) -> _HypotheticalCatalogues:
@@ -153,12 +157,12 @@ class _WhatIf:
             package = own.find(self.candidate.id)
             fresh = replace(self.candidate, id=package)
             others = (c for c in own.candidates(package) if c.version.text != fresh.version.text)
-            several = build_catalogue([*others, fresh]).packages[package]
+            candidates = build_catalogue([*others, fresh]).packages[package]
             self.imagined[id(own)] = _HypotheticalCatalogues(
-                own, _with(own, package, several), _with(own, package, (fresh,))
+                own, _with(own, package, candidates), _with(own, package, (fresh,))
             )
         return self.imagined[id(own)]
 
 
-def _with(own: Catalogue, package: PackageId, found: tuple[Candidate, ...]) -> Catalogue:
-    return Catalogue(dict(sorted({**own.packages, package: found}.items())), own.names)
+def _with(own: Catalogue, package: PackageId, candidates: tuple[Candidate, ...]) -> Catalogue:
+    return Catalogue(dict(sorted({**own.packages, package: candidates}.items())), own.names)

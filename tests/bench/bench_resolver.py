@@ -129,7 +129,7 @@ def one_conflict(independent: int = 50) -> ClusterInputs:
 
 
 def decide(asked: ClusterInputs) -> tuple[float, bool]:
-    question = build_problem(asked).question
+    question = build_problem(asked).problem
 
     def run() -> bool:
         with SatSolver(encode(question), question.budget) as oracle:
@@ -154,19 +154,19 @@ def hard_rows(known: Catalogue) -> Iterator[Row]:
 
 def canonical_row(known: Catalogue) -> Row:
     asked = world(known, [(f"p{n}", "") for n in range(10)])
-    seconds, answer = timed(lambda: solve(build_problem(asked).question))
+    seconds, answer = timed(lambda: solve(build_problem(asked).problem))
     assert isinstance(answer, Assignment)
     return Row("canonical 200 x 20 x 5", seconds, 1.5, f"{len(answer.chosen)} pins")
 
 
 def bump_row(known: Catalogue) -> Row:
     """Bump one root of a locked cluster, and compare the changed pins with the proven least."""
-    before = build_problem(world(known, [(f"p{n}", "<=12.0.0") for n in range(10)])).question
+    before = build_problem(world(known, [(f"p{n}", "<=12.0.0") for n in range(10)])).problem
     held = solve(before)
     assert isinstance(held, Assignment)
     pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
     wishes = [("p0", ">=16.0.0"), *((f"p{n}", "") for n in range(1, 10))]
-    question = build_problem(world(known, wishes, pins)).question
+    question = build_problem(world(known, wishes, pins)).problem
     seconds, answer = timed(lambda: solve(question))
     assert isinstance(answer, Assignment)
     assert not isinstance(answer, BudgetExceeded)

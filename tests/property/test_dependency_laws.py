@@ -27,7 +27,7 @@ SEEDS = 250
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_the_answer_is_the_one_that_trying_everything_singles_out(chunk: int) -> None:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        question = build_problem(small_world(seed)[0]).question
+        question = build_problem(small_world(seed)[0]).problem
         expected = canonical(question)
         found = solve(question)
 
@@ -46,7 +46,7 @@ def test_what_is_shared_bound_or_asked_for_by_interface_is_decided_like_trying_e
     ways: Counter[str] = Counter()
     for seed in range(400):
         world = shared_world(seed)
-        question = build_problem(world).question
+        question = build_problem(world).problem
         expected, found = canonical(question), solve(question)
 
         if expected is None:
@@ -64,7 +64,7 @@ def test_what_is_shared_bound_or_asked_for_by_interface_is_decided_like_trying_e
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_an_explanation_contradicts_itself_and_no_fact_of_it_is_idle(chunk: int) -> None:
     for seed in range(chunk * SEEDS, (chunk + 1) * SEEDS):
-        question = build_problem(small_world(seed)[0]).question
+        question = build_problem(small_world(seed)[0]).problem
         found = solve(question)
         if isinstance(found, Unsatisfiable):
             facts = frozenset(found.causes)
@@ -109,7 +109,7 @@ def test_the_worlds_exercise_every_rule_and_both_verdicts() -> None:
     unsatisfiable: Counter[str] = Counter()
     for seed in range(CHUNKS * SEEDS):
         world, rules = small_world(seed)
-        verdict = satisfiable if answers(build_problem(world).question) else unsatisfiable
+        verdict = satisfiable if answers(build_problem(world).problem) else unsatisfiable
         verdict.update(["all", *rules])
 
     assert 0.3 <= unsatisfiable["all"] / (CHUNKS * SEEDS) <= 0.7
@@ -119,12 +119,12 @@ def test_the_worlds_exercise_every_rule_and_both_verdicts() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_a_bump_changes_as_few_pins_as_a_maxsat_solver_proves_possible(seed: int) -> None:
     known = bench.correlated(packages=40, versions=8, needs=3, window=1 + seed % 2)
-    before = build_problem(bench.world(known, [(f"p{n}", "<=4.0.0") for n in range(5)])).question
+    before = build_problem(bench.world(known, [(f"p{n}", "<=4.0.0") for n in range(5)])).problem
     held = solve(before)
     assert isinstance(held, Assignment)
     pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
     wishes = [(f"p{seed}", f">={5 + seed % 3}.0.0"), *((f"p{n}", "") for n in range(5) if n != seed)]
-    question = build_problem(bench.world(known, wishes, pins)).question
+    question = build_problem(bench.world(known, wishes, pins)).problem
 
     answer = solve(question)
 
@@ -150,4 +150,4 @@ def test_the_order_of_the_input_does_not_matter() -> None:
             chosen=tuple(random.sample(world.chosen, len(world.chosen))),
         )
 
-        assert solve(build_problem(shuffled).question) == solve(build_problem(world).question), seed
+        assert solve(build_problem(shuffled).problem) == solve(build_problem(world).problem), seed

@@ -90,34 +90,36 @@ class FleetInputs:
 
 def fleet_clusters(inventory: Inventory) -> FleetClusters:
     """Return the clusters that Repositories belong to, each with the environment that one of them names."""
-    found: dict[str, str] = {}
+    environments: dict[str, str] = {}
     for _, view in sorted(inventory.repositories.items()):
         notes = view.manifest.metadata.annotations or {}
-        found[view.cluster] = found.get(view.cluster) or notes.get(ENVIRONMENT, "")
-    return FleetClusters(found, inventory.snapshot, resolver_settings(inventory.policy))
+        environments[view.cluster] = environments.get(view.cluster) or notes.get(ENVIRONMENT, "")
+    return FleetClusters(environments, inventory.snapshot, resolver_settings(inventory.policy))
 
 
 def resolver_settings(policy: Policy) -> ResolverSettings:
     """Return what the configuration says about resolution, the same for every cluster."""
-    said = policy.resolution
+    settings = policy.resolution
     preferred = (
-        (Ecosystem.XPKG, said.crossplane),
-        (Ecosystem.CARVEL, said.carvel),
-        (Ecosystem.BUNDLE, said.porter),
-        (Ecosystem.KPT, said.kpt),
+        (Ecosystem.XPKG, settings.crossplane),
+        (Ecosystem.CARVEL, settings.carvel),
+        (Ecosystem.BUNDLE, settings.porter),
+        (Ecosystem.KPT, settings.kpt),
     )
     return ResolverSettings(
-        allow_downgrade=said.allow_downgrade,
-        discovery=said.discovery is Discovery.INDEX,
-        reconsider=said.reconsider,
-        policies=tuple((one, Preference(text)) for one, text in preferred if text is not Selection.HIGHEST),
+        allow_downgrade=settings.allow_downgrade,
+        discovery=settings.discovery is Discovery.INDEX,
+        reconsider=settings.reconsider,
+        policies=tuple(
+            (ecosystem, Preference(text)) for ecosystem, text in preferred if text is not Selection.HIGHEST
+        ),
         shared_namespace=policy.delivery.shared_namespace,
-        budget=said.steps,
+        budget=settings.steps,
     )
 
 
 @dataclass(slots=True)
-class _Scope:
+class _ClusterManifests:
     installs: dict[tuple[str, str, str], list[Install]] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     wishes: list[ActivationRequest] = field(default_factory=list)
@@ -137,23 +139,23 @@ def collect_cluster_inputs(
     path, else for the only cluster there is. Packages that name no cluster are there for all. The
     `variants` of a cluster count where one of them needs something, or somebody else asks.
     """
-    scopes: dict[str, _Scope] = {}
+    scopes: dict[str, _ClusterManifests] = {}
     doubtful: set[str] = set()
     problems, warnings = list(index.problems), list(index.warnings)
-    for document in (one for one in documents if not _in_index(one)):
+    for document in (manifest for manifest in documents if not _in_index(manifest)):
         reading = read_manifest(document.value, document.source)
         if reading is None:
             continue
         cluster = _named_cluster(document)
         asks = bool(reading.installs or reading.wishes)
-        wrong = [*reading.problems, *_misplaced(document, cluster, fleet, asks=asks)]
+        wrong = [*reading.problems, *_cluster_problems(document, cluster, fleet, asks=asks)]
         problems += wrong
         warnings += reading.warnings
         scope = cluster or (fleet.only if asks or wrong else "")
         if wrong:
             doubtful.add(scope)
             continue
-        mine = scopes.setdefault(scope, _Scope())
+        mine = scopes.setdefault(scope, _ClusterManifests())
         mine.candidates += reading.candidates
         mine.wishes += reading.wishes
         for install in reading.installs:
@@ -162,38 +164,41 @@ def collect_cluster_inputs(
         twice = list(_duplicates(mine))
         problems += twice
         doubtful |= {cluster} if twice else set()
-    for cluster, asked in sorted(variants.items()):
-        doubtful |= {cluster} if asked.is_incomplete else set()
-        if cluster in scopes or any(candidate.requires for candidate in asked.pinned):
-            _join(scopes.setdefault(cluster, _Scope()), asked)
+    for cluster, variant_installs in sorted(variants.items()):
+        doubtful |= {cluster} if variant_installs.is_incomplete else set()
+        if cluster in scopes or any(candidate.requires for candidate in variant_installs.pinned):
+            _add_variants(scopes.setdefault(cluster, _ClusterManifests()), variant_installs)
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
-    worlds = tuple(_worlds(scopes, shared, index, fleet))
+    worlds = tuple(_cluster_inputs(scopes, shared, index, fleet))
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
-def _join(scope: _Scope, asked: VariantInstalls) -> None:
-    scope.pinned |= set(asked.pinned)
-    for install in asked.installs:
+def _add_variants(scope: _ClusterManifests, variants: VariantInstalls) -> None:
+    scope.pinned |= set(variants.pinned)
+    for install in variants.installs:
         scope.installs[install.kind, install.namespace, install.name] = [install]
 
 
-def _worlds(
-    scopes: Mapping[str, _Scope], shared: list[Candidate], index: IndexContents, fleet: FleetClusters
+def _cluster_inputs(
+    scopes: Mapping[str, _ClusterManifests],
+    shared: list[Candidate],
+    index: IndexContents,
+    fleet: FleetClusters,
 ) -> Iterator[ClusterInputs]:
     public = frozenset(shared)
     catalogues: dict[frozenset[Candidate], Catalogue] = {}
     for cluster, scope in sorted(scopes.items()):
-        installs = tuple(several[0] for _, several in sorted(scope.installs.items()) if len(several) == 1)
+        installs = tuple(declared[0] for _, declared in sorted(scope.installs.items()) if len(declared) == 1)
         if cluster and installs:
             offered = offered_packages(fleet.snapshot.exactly(cluster), installs)
             own = frozenset({*scope.candidates, *scope.pinned, *offered} - public)
             if own not in catalogues:
                 catalogues[own] = build_catalogue([*sorted(own, key=str), *shared])
-            world = _world(cluster, installs, catalogues[own], index, fleet)
-            yield replace(world, wishes=tuple(sorted(scope.wishes, key=str)))
+            inputs = _inputs_of(cluster, installs, catalogues[own], index, fleet)
+            yield replace(inputs, wishes=tuple(sorted(scope.wishes, key=str)))
 
 
-def _world(
+def _inputs_of(
     cluster: str, installs: tuple[Install, ...], own: Catalogue, index: IndexContents, fleet: FleetClusters
 ) -> ClusterInputs:
     environment = index.environment_of(cluster) or fleet.environments.get(cluster, "")
@@ -202,8 +207,8 @@ def _world(
     if not snapshot.present:
         return ClusterInputs(installs, own, choices=choices, cluster=cluster)
     presence = observe_cluster(snapshot, ours=installs)
-    standing = {found.id for found in presence.installations}
-    chosen = (one for one in crossplane_lock_candidates(snapshot) if one.id not in standing)
+    standing = {installation.id for installation in presence.installations}
+    chosen = (candidate for candidate in crossplane_lock_candidates(snapshot) if candidate.id not in standing)
     pins = imported_pins(chosen, own)
     observed = observed_revisions(snapshot)
     return ClusterInputs(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
@@ -212,10 +217,10 @@ def _world(
 def _named_cluster(document: FoundDocument) -> str:
     """Return the cluster that a manifest names itself: by annotation, `custom` data, or its place."""
     custom = document.value.get("custom")
-    said = annotations(document.value).get(CLUSTER) or (
+    annotated = annotations(document.value).get(CLUSTER) or (
         str(custom.get(CLUSTER) or "") if isinstance(custom, Mapping) else ""
     )
-    return said or _place(document.source.location.path)
+    return annotated or _place(document.source.location.path)
 
 
 def _in_index(document: FoundDocument) -> bool:
@@ -230,7 +235,7 @@ def _place(path: str) -> str:
     return after if after != parts[-1] else after.rpartition(".")[0]
 
 
-def _misplaced(
+def _cluster_problems(
     document: FoundDocument, cluster: str, fleet: FleetClusters, *, asks: bool
 ) -> Iterator[Problem]:
     where, subject = document.source.location, manifest_label(document.value)
@@ -245,13 +250,13 @@ def _misplaced(
         yield Problem(where, Reason.MISSING_FIELD, message, hint, subject)
 
 
-def _duplicates(scope: _Scope) -> Iterator[Problem]:
+def _duplicates(scope: _ClusterManifests) -> Iterator[Problem]:
     """Say at each place of an install where else it is declared in the same cluster."""
-    for several in scope.installs.values():
-        places = sorted(install.location for install in several)
+    for declared in scope.installs.values():
+        places = sorted(install.location for install in declared)
         for here in places if len(places) > 1 else ():
             others = ", ".join(str(there) for there in places if there != here)
-            subject = str(several[0])
+            subject = str(declared[0])
             message = f"{subject} is also declared at {others}"
             yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", subject)
 
@@ -261,10 +266,12 @@ def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Pi
 
     What has only a digest that nobody publishes cannot be compared with anything and is left out.
     """
-    found = []
-    for one in chosen:
-        known = catalogue.candidates(one.id)
-        same = [c for c in known if c.digest == one.digest] if one.digest else []
-        if same or not one.digest:
-            found.append(Pin(Instance(one.id, InstallSlot(SlotKind.CLUSTER)), same[0] if same else one))
-    return tuple(sorted(found, key=lambda pin: str(pin.instance)))
+    pins = []
+    for candidate in chosen:
+        candidates = catalogue.candidates(candidate.id)
+        same = [c for c in candidates if c.digest == candidate.digest] if candidate.digest else []
+        if same or not candidate.digest:
+            pins.append(
+                Pin(Instance(candidate.id, InstallSlot(SlotKind.CLUSTER)), same[0] if same else candidate)
+            )
+    return tuple(sorted(pins, key=lambda pin: str(pin.instance)))

@@ -41,10 +41,13 @@ def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> Clus
     declared = {(i.kind, i.namespace, i.name) for i in ours}
     return ClusterState(
         apis=frozenset(served),
-        owners=tuple(sorted(_owners(snapshot, crds))),
+        owners=tuple(sorted(_crd_owners(snapshot, crds))),
         platforms=tuple(sorted(read_platforms(snapshot.versions).items())),
         installations=tuple(
-            sorted(_installed(snapshot, declared), key=lambda one: (one.id, one.namespace, one.name))
+            sorted(
+                _observed_installations(snapshot, declared),
+                key=lambda installation: (installation.id, installation.namespace, installation.name),
+            )
         ),
     )
 
@@ -54,14 +57,14 @@ def read_platforms(versions: Mapping[str, str]) -> dict[Platform, Version]:
 
     Source: kapp-controller, pkg/packageinstall: its own version counts without pre-release and build.
     """
-    found: dict[Platform, Version] = {}
+    platforms: dict[Platform, Version] = {}
     for platform in Platform:
         text = versions.get(platform, "")
         if platform is Platform.KAPP_CONTROLLER:
             text = text.partition("+")[0].partition("-")[0]
         with suppress(VersionError):
-            found[platform] = parse_loose(text)
-    return found
+            platforms[platform] = parse_loose(text)
+    return platforms
 
 
 def offered_packages(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[Candidate, ...]:
@@ -73,18 +76,18 @@ def offered_packages(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[C
     """
     seen = {_GLOBAL, *(install.namespace for install in installs)}
     readings = (
-        read_manifest(found.body, Source(found.location))
-        for found in snapshot.of_kind(*_PACKAGE)
-        if found.namespace in seen
+        read_manifest(package.body, Source(package.location))
+        for package in snapshot.of_kind(*_PACKAGE)
+        if package.namespace in seen
     )
-    candidates = {one for reading in readings if reading for one in reading.candidates}
-    return tuple(sorted(candidates, key=lambda one: (one.id, one.version.text)))
+    candidates = {candidate for reading in readings if reading for candidate in reading.candidates}
+    return tuple(sorted(candidates, key=lambda candidate: (candidate.id, candidate.version.text)))
 
 
 def crossplane_lock_candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
     """Return what Crossplane's own Lock says was chosen in a cluster; nothing where there is none."""
-    found = (read_lock(one.body, Source(one.location)) for one in snapshot.of_kind(*_LOCK))
-    return tuple(candidate for candidates, _ in found for candidate in candidates)
+    manifests = (read_lock(lock.body, Source(lock.location)) for lock in snapshot.of_kind(*_LOCK))
+    return tuple(candidate for candidates, _ in manifests for candidate in candidates)
 
 
 def _gvk(api_version: str, kind: str) -> Gvk:
@@ -92,17 +95,19 @@ def _gvk(api_version: str, kind: str) -> Gvk:
     return Gvk(group, version, kind)
 
 
-def _installed(snapshot: Snapshot, declared: set[tuple[str, str, str]]) -> Iterator[ObservedInstallation]:
+def _observed_installations(
+    snapshot: Snapshot, declared: set[tuple[str, str, str]]
+) -> Iterator[ObservedInstallation]:
     for objects in snapshot.objects.values():
-        for found in objects:
-            reading = read_manifest(found.body, Source(found.location))
+        for snapshot_object in objects:
+            reading = read_manifest(snapshot_object.body, Source(snapshot_object.location))
             for install in reading.installs if reading else ():
                 if (install.kind, install.namespace, install.name) not in declared:
                     yield ObservedInstallation(
                         install.namespace,
                         install.name,
                         install.need.id,
-                        _version(found, install),
+                        _version(snapshot_object, install),
                         digest=install.need.range.text
                         if install.need.range.text.startswith("sha256:")
                         else "",
@@ -111,9 +116,9 @@ def _installed(snapshot: Snapshot, declared: set[tuple[str, str, str]]) -> Itera
                     )
 
 
-def _version(found: SnapshotObject, install: Install) -> Version | None:
+def _version(snapshot_object: SnapshotObject, install: Install) -> Version | None:
     """Return the version that stands there: what the status reports, else what the manifest pins."""
-    status = found.body.get("status")
+    status = snapshot_object.body.get("status")
     reported = str(status.get("version") or "") if isinstance(status, Mapping) else ""
     for text, parse in ((reported, parse_relaxed), (install.need.range.text.lstrip("="), parse_loose)):
         try:
@@ -123,13 +128,13 @@ def _version(found: SnapshotObject, install: Install) -> Version | None:
     return None
 
 
-def _owners(snapshot: Snapshot, crds: Iterable[SnapshotObject]) -> Iterator[tuple[GroupKind, PackageId]]:
+def _crd_owners(snapshot: Snapshot, crds: Iterable[SnapshotObject]) -> Iterator[tuple[GroupKind, PackageId]]:
     """Yield which package brought a kind, where the CRD's owner references name an installed one."""
     packages = {
         (install.kind, install.name): install.need.id
         for objects in snapshot.objects.values()
-        for found in objects
-        for reading in [read_manifest(found.body, Source(found.location))]
+        for snapshot_object in objects
+        for reading in [read_manifest(snapshot_object.body, Source(snapshot_object.location))]
         for install in (reading.installs if reading else ())
     }
     for crd in crds:

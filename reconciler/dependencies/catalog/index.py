@@ -72,18 +72,20 @@ def list_packages(
     of any without one.
     """
     chosen = {id_ for own, id_ in defaults if interface in ("", own)}
-    found = []
-    for id_, several in sorted(catalogue.packages.items()):
-        interfaces = sorted({one.id for candidate in several for one in candidate.interfaces})
-        labels = {pair for candidate in several for pair in candidate.labels}
-        keywords = {word for candidate in several for word in candidate.keywords}
+    entries = []
+    for id_, candidates in sorted(catalogue.packages.items()):
+        interfaces = sorted(
+            {implemented.id for candidate in candidates for implemented in candidate.interfaces}
+        )
+        labels = {pair for candidate in candidates for pair in candidate.labels}
+        keywords = {word for candidate in candidates for word in candidate.keywords}
         if name.lower() not in id_.name.lower() or (label is not None and label not in labels):
             continue
         if (interface and interface not in interfaces) or (keyword and keyword not in keywords):
             continue
-        versions = tuple(str(candidate.version) for candidate in reversed(several))
-        found.append(IndexEntry(id_, versions, tuple(interfaces), id_ in chosen))
-    return tuple(found)
+        versions = tuple(str(candidate.version) for candidate in reversed(candidates))
+        entries.append(IndexEntry(id_, versions, tuple(interfaces), id_ in chosen))
+    return tuple(entries)
 
 
 INDEX_KIND = "PackageIndex"
@@ -155,15 +157,21 @@ def read_index(documents: Iterable[FoundDocument]) -> IndexContents:
     layers: dict[str, LayerDefaults] = {}
     problems: list[Problem] = []
     warnings: list[Problem] = []
-    several = sorted(documents, key=lambda one: one.source.location)
-    for document in (one for one in several if one.value.get("kind") == INDEX_KIND):
+    ordered = sorted(documents, key=lambda index_document: index_document.source.location)
+    for document in (
+        index_document for index_document in ordered if index_document.value.get("kind") == INDEX_KIND
+    ):
         notes = Diagnostics(document.source, f"{INDEX_KIND} {document.source.location.path}")
         layer = _layer(document, notes)
         problems += notes.problems
         if layer is not None:
             layers[document.source.location.path] = layer
-    for folder in _folders(one for one in several if one.value.get("kind") != INDEX_KIND):
-        reading = read_package_version((one.value, one.source) for one in folder)
+    for folder in _folders(
+        index_document for index_document in ordered if index_document.value.get("kind") != INDEX_KIND
+    ):
+        reading = read_package_version(
+            (index_document.value, index_document.source) for index_document in folder
+        )
         candidates += reading.candidates
         problems += reading.problems
         warnings += reading.warnings

@@ -46,34 +46,34 @@ def provided_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
 
     Source: crossplane, internal/xcrd, ForCompositeResource and ForCompositeResourceClaim.
     """
-    several = list(objects)
-    found: set[Gvk] = set()
-    for one in several:
-        spec, kind = one.get("spec"), one.get("kind")
+    contents = list(objects)
+    kinds: set[Gvk] = set()
+    for content in contents:
+        spec, kind = content.get("spec"), content.get("kind")
         if kind in (_CRD, _XRD):
-            found.update((*_apis(spec, "names"), *(_apis(spec, "claimNames") if kind == _XRD else ())))
+            kinds.update((*_apis(spec, "names"), *(_apis(spec, "claimNames") if kind == _XRD else ())))
         elif kind == _DEFINITION and isinstance(spec, Mapping):
             own = _apis(spec.get("crdSpecTemplate"), "names")
-            found.update(own)
-            if any(_publishes(other, one) for other in several):
-                found.update(api._replace(kind=api.kind + _PUBLISHED_AS) for api in own if api.version)
-    return frozenset(found)
+            kinds.update(own)
+            if any(_publishes(other, content) for other in contents):
+                kinds.update(api._replace(kind=api.kind + _PUBLISHED_AS) for api in own if api.version)
+    return frozenset(kinds)
 
 
 def composition_names(objects: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return the names of the Compositions among the objects of a package. Total; order-free."""
-    found = (one.get("metadata") for one in objects if one.get("kind") == _COMPOSITION)
-    return frozenset(str(meta["name"]) for meta in found if isinstance(meta, Mapping) and meta.get("name"))
+    metadata = (content.get("metadata") for content in objects if content.get("kind") == _COMPOSITION)
+    return frozenset(str(meta["name"]) for meta in metadata if isinstance(meta, Mapping) and meta.get("name"))
 
 
 def _publishes(publication: Mapping[str, Any], definition: Mapping[str, Any]) -> bool:
     spec, meta = publication.get("spec"), definition.get("metadata")
-    named = spec.get("infrastructureDefinitionRef") if isinstance(spec, Mapping) else None
+    reference = spec.get("infrastructureDefinitionRef") if isinstance(spec, Mapping) else None
     if publication.get("kind") != _PUBLICATION or not (
-        isinstance(named, Mapping) and isinstance(meta, Mapping)
+        isinstance(reference, Mapping) and isinstance(meta, Mapping)
     ):
         return False
-    return named.get("name") == meta.get("name")
+    return reference.get("name") == meta.get("name")
 
 
 def _apis(spec: Any, key: str) -> tuple[Gvk, ...]:
@@ -82,9 +82,9 @@ def _apis(spec: Any, key: str) -> tuple[Gvk, ...]:
     if not isinstance(names, Mapping):
         return ()
     listed = spec.get("versions")
-    several = [v for v in listed if isinstance(v, Mapping)] if isinstance(listed, list) else []
-    served = [str(v.get("name")) for v in several if v.get("served")]
-    if not several and spec.get("version"):
+    versions = [v for v in listed if isinstance(v, Mapping)] if isinstance(listed, list) else []
+    served = [str(v.get("name")) for v in versions if v.get("served")]
+    if not versions and spec.get("version"):
         served = [str(spec["version"])]
     if not served:
         return ()
@@ -131,10 +131,10 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     The header says what the package is called and which version this is; the manifest of its
     ecosystem, which may be missing, says what it needs; CRDs, XRDs and Compositions say what it brings.
     """
-    several = list(documents)
-    headers = [(d, s) for d, s in several if d.get("kind") == VERSION_KIND]
+    pairs = list(documents)
+    headers = [(d, s) for d, s in pairs if d.get("kind") == VERSION_KIND]
     if len(headers) != 1:
-        source = several[0][1] if several else Source(Location(""))
+        source = pairs[0][1] if pairs else Source(Location(""))
         notes = Diagnostics(source, "package version")
         notes.refuse((), f"A version's folder has one {VERSION_KIND}, not {len(headers)}")
         return notes.reading()
@@ -144,9 +144,9 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     if header is None:
         return notes.reading()
     kinds = {_gvk(text, notes) for text in header.provides}
-    objects = [d for d, _ in several if d.get("kind") in CONTENT_KINDS]
+    objects = [d for d, _ in pairs if d.get("kind") in CONTENT_KINDS]
     kinds |= provided_kinds(objects)
-    manifests = [pair for pair in several if pair[0].get("kind") not in {VERSION_KIND, *CONTENT_KINDS}]
+    manifests = [pair for pair in pairs if pair[0].get("kind") not in {VERSION_KIND, *CONTENT_KINDS}]
     reading = _manifest(header, manifests, source)
     problems = (*notes.problems, *reading.problems)
     if problems or not reading.candidates:

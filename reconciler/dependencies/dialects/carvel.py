@@ -51,7 +51,7 @@ _IGNORE = {
 }
 
 
-_ONE_OF = ("package", "gvk", "or")
+_DEPENDENCY_KINDS = ("package", "gvk", "or")
 
 
 def read_carvel(document: Document, source: Source) -> ParsedManifest:
@@ -85,7 +85,7 @@ def read_package(
     With `id_` the manifest stands inside a package of another kind, whose identity that is.
     """
     notes = Diagnostics(source, manifest_label(document))
-    plain, items = _normalised(document, notes)
+    plain, items = _normalize(document, notes)
     parsed = notes.parse(api.Package, plain)
     if parsed is None:
         return notes.reading()
@@ -122,8 +122,8 @@ def _installation(text: str, notes: Diagnostics) -> InstallationType:
     try:
         return InstallationType(text)
     except ValueError:
-        known = ", ".join(InstallationType)
-        notes.refuse(("spec", "installationType"), f"installationType {text!r} is none of {known}")
+        choices = ", ".join(InstallationType)
+        notes.refuse(("spec", "installationType"), f"installationType {text!r} is none of {choices}")
         return InstallationType.NO_RESTRICTIONS
 
 
@@ -139,7 +139,7 @@ def _platforms(spec: api.PackageSpec, notes: Diagnostics) -> Iterator[PlatformNe
             yield PlatformNeed(platform, range_, notes.at(*path))
 
 
-def _normalised(document: Document, notes: Diagnostics) -> tuple[dict[str, Any], list[Path]]:
+def _normalize(document: Document, notes: Diagnostics) -> tuple[dict[str, Any], list[Path]]:
     """Bring the spellings of the proposal into one, and say where each dependency stands."""
     spec = dict(document["spec"]) if isinstance(document.get("spec"), Mapping) else {}
     base: Path = ("spec", "dependencies")
@@ -160,27 +160,29 @@ def _normalised(document: Document, notes: Diagnostics) -> tuple[dict[str, Any],
 def _item(item: Any, path: Path, notes: Diagnostics) -> Any:
     if not isinstance(item, Mapping):
         return item
-    found = dict(item)
-    given = [name for name in _ONE_OF if name in found]
+    normalized = dict(item)
+    given = [name for name in _DEPENDENCY_KINDS if name in normalized]
     if len(given) != 1:
-        told = " and ".join(given) if given else "nothing"
-        notes.refuse(path, f"A dependency names exactly one of package, gvk and or; this one names {told}")
-    if "gvk" in found:
-        found["gvk"] = _api({"gvk": found["gvk"]}, (*path, "gvk"), notes)
-    if isinstance(found.get("or"), list):
-        found["or"] = [_item(one, (*path, "or", n), notes) for n, one in enumerate(found["or"])]
-    return found
+        fields = " and ".join(given) if given else "nothing"
+        notes.refuse(path, f"A dependency names exactly one of package, gvk and or; this one names {fields}")
+    if "gvk" in normalized:
+        normalized["gvk"] = _api({"gvk": normalized["gvk"]}, (*path, "gvk"), notes)
+    if isinstance(normalized.get("or"), list):
+        normalized["or"] = [
+            _item(member, (*path, "or", n), notes) for n, member in enumerate(normalized["or"])
+        ]
+    return normalized
 
 
 def _api(item: Any, path: Path, notes: Diagnostics) -> Any:
     if not isinstance(item, Mapping):
         return item
-    found = item["gvk"] if isinstance(item.get("gvk"), Mapping) else item
-    if "group" not in found and "version" not in found:
-        return dict(found)
+    fields = item["gvk"] if isinstance(item.get("gvk"), Mapping) else item
+    if "group" not in fields and "version" not in fields:
+        return dict(fields)
     notes.warn(path, "group, kind and version are read as apiVersion and kind")
-    group, version = str(found.get("group", "")), str(found.get("version", ""))
-    rest = {key: value for key, value in found.items() if key not in ("group", "version")}
+    group, version = str(fields.get("group", "")), str(fields.get("version", ""))
+    rest = {key: value for key, value in fields.items() if key not in ("group", "version")}
     return {**rest, "apiVersion": f"{group}/{version}" if group else version}
 
 
@@ -201,8 +203,8 @@ class _Items:
 
     def _alternatives(self, item: api.Dependency, path: Path) -> Iterator[Need]:
         if item.or_ is not None:
-            for number, one in enumerate(item.or_):
-                yield from self._alternatives(one, (*path, "or", number))
+            for number, member in enumerate(item.or_):
+                yield from self._alternatives(member, (*path, "or", number))
         if item.package is not None:
             yield self._package(item.package, (*path, "package", "version"))
         if item.gvk is not None:
@@ -216,7 +218,7 @@ class _Items:
 
 
 def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
-    parsed = notes.parse(api.PackageInstall, _spelled(document, notes))
+    parsed = notes.parse(api.PackageInstall, _correct_spelling(document, notes))
     if parsed is None:
         return notes.reading()
     spec, noted = parsed.spec, annotations(document)
@@ -228,8 +230,8 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
             reason=Reason.MISSING_FIELD,
             hint="Add `versionSelection: {constraints: '>=1.0.0'}`",
         )
-    range_ = _selected(selection, ("spec", "packageRef", "versionSelection"), notes)
-    said = spec.dependencies
+    range_ = _selected_range(selection, ("spec", "packageRef", "versionSelection"), notes)
+    dependencies = spec.dependencies
     path: Path = ("spec", "dependencies")
     install = Install(
         parsed.metadata.namespace or "default",
@@ -239,12 +241,17 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         kind="PackageInstall",
         api_version=parsed.api_version,
         labels=tuple(sorted((parsed.metadata.labels or {}).items())),
-        install_dependencies=said.install,
-        overrides=tuple(_override(one, (*path, "override", n), notes) for n, one in enumerate(said.override)),
-        values=tuple(Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in said.values),
+        install_dependencies=dependencies.install,
+        overrides=tuple(
+            _override(override, (*path, "override", n), notes)
+            for n, override in enumerate(dependencies.override)
+        ),
+        values=tuple(
+            Values(v.alias or v.ref_name, v.secret_ref.name, v.secret_ref.key) for v in dependencies.values
+        ),
         inherit=_inherited(spec),
         allow_downgrade=_DOWNGRADABLE in noted,
-        prune_dependencies=said.delete_policy != "orphan",
+        prune_dependencies=dependencies.delete_policy != "orphan",
         ignore_platforms=frozenset(platform for name, platform in _IGNORE.items() if name in noted),
         location=notes.source.location,
     )
@@ -261,37 +268,43 @@ def _inherited(spec: api.PackageInstallSpec) -> Pairs:
     )
 
 
-def _selected(selection: api.VersionSelection | None, path: Path, notes: Diagnostics) -> Any:
+def _selected_range(selection: api.VersionSelection | None, path: Path, notes: Diagnostics) -> Any:
     text = selection.constraints if selection else ""
     admitted = selection.prereleases.identifiers if selection and selection.prereleases else None
     return notes.range(Dialect.CARVEL, text, (*path, "constraints"), prereleases=admitted)
 
 
-def _override(one: api.DependencyOverride, path: Path, notes: Diagnostics) -> Override:
-    selection = one.version_selection
-    range_ = None if selection is None else _selected(selection, (*path, "versionSelection"), notes)
-    return Override(one.ref_name, range_, one.install, notes.at(*path))
+def _override(override: api.DependencyOverride, path: Path, notes: Diagnostics) -> Override:
+    selection = override.version_selection
+    range_ = None if selection is None else _selected_range(selection, (*path, "versionSelection"), notes)
+    return Override(override.ref_name, range_, override.install, notes.at(*path))
 
 
-def _spelled(document: Document, notes: Diagnostics) -> Document:
+def _correct_spelling(document: Document, notes: Diagnostics) -> Document:
     """Correct the proposal's misspelt `contraints`: a constraint that is silently dropped would be worse."""
     spec = document.get("spec")
-    said = spec.get("dependencies") if isinstance(spec, Mapping) else None
-    overrides = said.get("override") if isinstance(said, Mapping) else None
-    if not isinstance(spec, Mapping) or not isinstance(said, Mapping) or not isinstance(overrides, list):
+    dependencies = spec.get("dependencies") if isinstance(spec, Mapping) else None
+    overrides = dependencies.get("override") if isinstance(dependencies, Mapping) else None
+    if (
+        not isinstance(spec, Mapping)
+        or not isinstance(dependencies, Mapping)
+        or not isinstance(overrides, list)
+    ):
         return document
     path: Path = ("spec", "dependencies", "override")
-    corrected = [_corrected(one, (*path, number), notes) for number, one in enumerate(overrides)]
-    return {**document, "spec": {**spec, "dependencies": {**said, "override": corrected}}}
+    corrected = [
+        _correct_override(override, (*path, number), notes) for number, override in enumerate(overrides)
+    ]
+    return {**document, "spec": {**spec, "dependencies": {**dependencies, "override": corrected}}}
 
 
-def _corrected(one: Any, path: Path, notes: Diagnostics) -> Any:
-    selection = one.get("versionSelection") if isinstance(one, Mapping) else None
+def _correct_override(override: Any, path: Path, notes: Diagnostics) -> Any:
+    selection = override.get("versionSelection") if isinstance(override, Mapping) else None
     if not isinstance(selection, Mapping) or "contraints" not in selection:
-        return one
+        return override
     notes.warn((*path, "versionSelection"), "contraints is read as constraints", hint="Correct the spelling")
     spelled = {"constraints" if key == "contraints" else key: value for key, value in selection.items()}
-    return {**one, "versionSelection": spelled}
+    return {**override, "versionSelection": spelled}
 
 
 def read_kpt(

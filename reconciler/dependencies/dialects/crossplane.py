@@ -99,8 +99,8 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
 
 def parse_image(text: str) -> tuple[str, str, str]:
     """Split an image reference into name, tag and digest; what is missing is empty."""
-    found = _IMAGE.fullmatch(text)
-    return (found["name"], found["tag"] or "", found["digest"] or "") if found else (text, "", "")
+    match = _IMAGE.fullmatch(text)
+    return (match["name"], match["tag"] or "", match["digest"] or "") if match else (text, "", "")
 
 
 def rewritten(image: str, configs: tuple[api.ImageConfig, ...]) -> str:
@@ -282,15 +282,19 @@ def _platform(text: str, path: Path, notes: Diagnostics) -> PlatformNeed:
     return PlatformNeed(Platform.CROSSPLANE, notes.range(Dialect.CROSSPLANE, text, path), notes.at(*path))
 
 
-def _dependency(one: api.MetaDependency, path: Path, notes: Diagnostics) -> Iterator[Requirement]:
-    names = [name for name in (one.provider, one.configuration, one.function, one.package) if name]
-    if len(names) + (one.crd is not None) != 1:
+def _dependency(dependency: api.MetaDependency, path: Path, notes: Diagnostics) -> Iterator[Requirement]:
+    names = [
+        name
+        for name in (dependency.provider, dependency.configuration, dependency.function, dependency.package)
+        if name
+    ]
+    if len(names) + (dependency.crd is not None) != 1:
         notes.refuse(path, "A dependency names exactly one package, CRD or Crossplane version")
-    elif one.crd is not None:
-        yield Requirement((ApiNeed(_crd(one.crd)),), actions=DEFAULT_ACTIONS, location=notes.at(*path))
+    elif dependency.crd is not None:
+        yield Requirement((ApiNeed(_crd(dependency.crd)),), actions=DEFAULT_ACTIONS, location=notes.at(*path))
     else:
         name, tag, digest = parse_image(names[0])
-        text = one.version or digest or tag
+        text = dependency.version or digest or tag
         if tag or digest:
             notes.warn(path, f"The version of {names[0]} belongs into the field version")
         range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
@@ -310,22 +314,24 @@ def _crd(crd: str | api.TypeMeta) -> Gvk:
 def flatten_lock(document: Document) -> dict[str, Any]:
     """Bring the design's lock, with a spec and bare names, into the shape of today's."""
     spec = document.get("spec")
-    found = {**document, **(dict(spec) if isinstance(spec, Mapping) else {})}
-    found.pop("spec", None)
-    packages = found.get("packages")
+    flat = {**document, **(dict(spec) if isinstance(spec, Mapping) else {})}
+    flat.pop("spec", None)
+    packages = flat.get("packages")
     if isinstance(packages, Mapping):
         packages = [{"name": name, **value} for name, value in packages.items() if isinstance(value, Mapping)]
     for package in packages if isinstance(packages, list) else ():
         listed = package.get("dependencies") or []
-        package["dependencies"] = [{"package": one} if isinstance(one, str) else one for one in listed]
-    return {**found, "packages": packages or []}
+        package["dependencies"] = [
+            {"package": dependency} if isinstance(dependency, str) else dependency for dependency in listed
+        ]
+    return {**flat, "packages": packages or []}
 
 
 def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...], ParsedManifest]:
     """Read an upstream `Lock` as candidates that were chosen before. Total."""
     notes = Diagnostics(source, manifest_label(document))
     parsed = notes.parse(api.Lock, flatten_lock(document))
-    found = []
+    candidates = []
     for number, package in enumerate(parsed.packages if parsed else ()):
         name, tag, digest = parse_image(package.source or package.image or package.name)
         version = package.version or tag or digest
@@ -336,12 +342,12 @@ def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...]
         except VersionError as error:
             notes.warn(("packages", number, "version"), str(error), reason=Reason.INVALID_VERSION)
             continue
-        needs = tuple(_locked_need(one, notes) for one in package.dependencies)
-        found.append(replace(candidate, requires=needs, source=name, location=source.location))
-    return tuple(found), notes.reading()
+        needs = tuple(_locked_need(dependency, notes) for dependency in package.dependencies)
+        candidates.append(replace(candidate, requires=needs, source=name, location=source.location))
+    return tuple(candidates), notes.reading()
 
 
-def _locked_need(one: api.LockDependency, notes: Diagnostics) -> Requirement:
-    name, _, _ = parse_image(one.package)
-    range_ = notes.range(Dialect.CROSSPLANE, one.constraints, ("packages",))
+def _locked_need(dependency: api.LockDependency, notes: Diagnostics) -> Requirement:
+    name, _, _ = parse_image(dependency.package)
+    range_ = notes.range(Dialect.CROSSPLANE, dependency.constraints, ("packages",))
     return Requirement((PackageNeed(PackageId(Ecosystem.XPKG, name), range_),))

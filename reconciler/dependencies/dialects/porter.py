@@ -140,7 +140,7 @@ def read_bundle(
         PackageId(Ecosystem.BUNDLE, own),
         number,
         digest=digest,
-        requires=tuple(one for one in requirements if one is not None),
+        requires=tuple(requirement for requirement in requirements if requirement is not None),
         interfaces=tuple(_provided(provided, shape, notes)),
         inputs=tuple(sorted(_inputs(document))),
         names=tuple({str(document.get("name"))} - {own, "None"}),
@@ -165,8 +165,12 @@ def _sections(document: Document, notes: Diagnostics) -> tuple[Items, Any, Path]
     if isinstance(custom, Mapping):
         for key in (_V2, _LEGACY_V2, _V1):
             if isinstance(custom.get(key), Mapping):
-                found = custom[key]
-                return _listed(found.get("requires")), found.get("provides"), ("custom", key, "requires")
+                declared = custom[key]
+                return (
+                    _listed(declared.get("requires")),
+                    declared.get("provides"),
+                    ("custom", key, "requires"),
+                )
     section = document.get("dependencies") or {}
     if isinstance(section, list):
         notes.warn(("dependencies",), "The list dependencies is read as dependencies.requires")
@@ -258,12 +262,12 @@ class _Required:
         written = interface.id or interface.name or interface.reference
         shape = interface.document or interface
         where = (*self.path, "interface", "version")
-        asked = tuple((name, "") for name in sorted(self.item.parameters))
+        parameters = tuple((name, "") for name in sorted(self.item.parameters))
         return InterfaceNeed(
             interface_id(written, self.path, self.notes),
             self.notes.range(Dialect.PORTER, interface.version, where),
             outputs=_named_items(shape.outputs),
-            parameters=tuple(sorted({*asked, *_named_items(shape.parameters)})),
+            parameters=tuple(sorted({*parameters, *_named_items(shape.parameters)})),
             credentials=_named_items(shape.credentials),
         )
 
@@ -327,7 +331,7 @@ class _Required:
         if lifecycle.managed is not None and lifecycle.model_fields_set - {"managed"}:
             self.notes.warn((*self.path, "lifecycle"), "Actions that are named win over managed")
         given = (lifecycle.upgrade, lifecycle.invoke, lifecycle.uninstall)
-        return Actions(*(managed if one is None else one for one in given))
+        return Actions(*(managed if action is None else action for action in given))
 
 
 def _named_items(items: tuple[api.Item, ...]) -> Pairs:
@@ -340,8 +344,8 @@ def _items(section: Any) -> Pairs:
         section = [
             {"name": name, **(value if isinstance(value, Mapping) else {})} for name, value in section.items()
         ]
-    known = [one for one in section if isinstance(one, Mapping)] if isinstance(section, list) else []
-    return tuple(sorted((str(one.get("name")), str(one.get("type") or "")) for one in known))
+    items = [item for item in section if isinstance(item, Mapping)] if isinstance(section, list) else []
+    return tuple(sorted((str(item.get("name")), str(item.get("type") or "")) for item in items))
 
 
 def _inputs(document: Document) -> Iterator[str]:
@@ -352,9 +356,9 @@ def _inputs(document: Document) -> Iterator[str]:
     """
     for what, key in ((_PARAMETER, "parameters"), (_CREDENTIAL, "credentials")):
         section = document.get(key)
-        for name, one in _listed(section):
+        for name, value in _listed(section):
             listed = isinstance(section, list)
-            item = one if isinstance(one, Mapping) else {}
+            item = value if isinstance(value, Mapping) else {}
             optional = "default" in item or item.get("required") is False
             if (listed and not optional) or (not listed and item.get("required") is True):
                 yield _input(what, str(item.get("name") or name))
@@ -368,11 +372,11 @@ def _provided(provides: Any, shape: tuple[Pairs, ...], notes: Diagnostics) -> It
     outputs, parameters, credentials = shape or ((), (), ())
     if isinstance(provides, Mapping):
         provides = [provides]
-    for number, one in enumerate(provides if isinstance(provides, list) else ()):
-        said = one.get("interface") if isinstance(one, Mapping) else one
-        written = str(said.get("id", "")) if isinstance(said, Mapping) else str(said)
-        text = str(one.get("version") or "") if isinstance(one, Mapping) else ""
-        own = _items(one.get("outputs")) if isinstance(one, Mapping) else ()
+    for number, item in enumerate(provides if isinstance(provides, list) else ()):
+        interface = item.get("interface") if isinstance(item, Mapping) else item
+        written = str(interface.get("id", "")) if isinstance(interface, Mapping) else str(interface)
+        text = str(item.get("version") or "") if isinstance(item, Mapping) else ""
+        own = _items(item.get("outputs")) if isinstance(item, Mapping) else ()
         path: Path = ("dependencies", "provides", number)
         version = _version(text, path, notes)
         yield Interface(interface_id(written, path, notes), version, own or outputs, parameters, credentials)

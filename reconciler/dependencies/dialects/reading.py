@@ -75,14 +75,14 @@ class Diagnostics:
     ) -> VersionRange:
         """Read a range; any version, and a problem, if it is none."""
         try:
-            found = version_range(dialect, text, prereleases=prereleases, releases_only=releases_only)
+            range_ = version_range(dialect, text, prereleases=prereleases, releases_only=releases_only)
         except VersionError as error:
             self.refuse(path, str(error), reason=Reason.INVALID_CONSTRAINT, hint=_HINTS[dialect.grammar])
             return VersionRange(dialect)
-        if found.constraint is not None:
-            for doubt in lint_constraint(found.constraint):
+        if range_.constraint is not None:
+            for doubt in lint_constraint(range_.constraint):
                 self.warn(path, doubt, reason=Reason.INVALID_CONSTRAINT)
-        return found
+        return range_
 
     def reading(
         self,
@@ -116,5 +116,5 @@ def manifest_label(document: Document) -> str:
 def annotations(document: Document) -> dict[str, str]:
     """Return the annotations of a document; none if it has none or they are no map."""
     metadata = document.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+    mapping = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return {str(k): str(v) for k, v in mapping.items()} if isinstance(mapping, Mapping) else {}

@@ -41,7 +41,7 @@ __all__ = [
 FORMAT_VERSION = 1
 """Raised when something else is generated from the same lock; then every cluster's is made once more."""
 
-_SHOWN = 3
+_MAX_PARENTS = 3
 _DIALECTS = {
     Ecosystem.XPKG: emit_crossplane,
     Ecosystem.CARVEL: emit_carvel,
@@ -65,71 +65,77 @@ class GeneratedManifests:
 
 
 def generate_manifests(
-    world: ClusterInputs, locked: ClusterLock, *, owner: str, shared_namespace: str = "default"
+    inputs: ClusterInputs, locked: ClusterLock, *, owner: str, shared_namespace: str = "default"
 ) -> GeneratedManifests:
     """Return the manifests of every package that is needed and that no user declares. Pure, order-free.
 
     A user's own manifests are never among them: where one declares the package, nothing is generated.
 
     Args:
-        world: The cluster's world; only the users' installs are looked at.
+        inputs: The inputs of the cluster; only the users' installs are looked at.
         locked: The cluster's lock.
         owner: The value of our owner annotation.
         shared_namespace: Where what may stand once in the cluster is installed.
     """
-    generated, warnings = package_graph(world, locked, shared_namespace).generated()
-    taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in world.installs}
-    clashes = {one.package.instance: problem for one, problem in name_collisions(generated, taken)}
+    generated, warnings = package_graph(inputs, locked, shared_namespace).generated()
+    taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in inputs.installs}
+    clashes = {
+        generated_package.package.instance: problem
+        for generated_package, problem in name_collisions(generated, taken)
+    }
     files: dict[str, bytes] = {}
     packages: dict[str, LockedPackage] = {}
     kept: set[str] = set()
     problems = list(clashes.values())
-    for one in generated:
-        running = active_version(one, locked.revisions_of(one.package))
-        if one.package.instance in clashes or running is None:
+    for generated_package in generated:
+        running = active_version(generated_package, locked.revisions_of(generated_package.package))
+        if generated_package.package.instance in clashes or running is None:
             continue
-        if one.package.instance in locked.resolution.unused or not one.is_complete:
-            kept.add(_path(one.ref))
+        if (
+            generated_package.package.instance in locked.resolution.unused
+            or not generated_package.is_complete
+        ):
+            kept.add(_path(generated_package.ref))
             continue
-        found = _manifest(running, owner)
-        if isinstance(found, Problem):
-            kept.add(_path(one.ref))
-            problems.append(found)
+        manifest = _manifest(running, owner)
+        if isinstance(manifest, Problem):
+            kept.add(_path(generated_package.ref))
+            problems.append(manifest)
         else:
-            files[_path(one.ref)] = found
-            packages[_path(one.ref)] = running.package
-    told = tuple(sorted(set(warnings)))
+            files[_path(generated_package.ref)] = manifest
+            packages[_path(generated_package.ref)] = running.package
+    ordered_warnings = tuple(sorted(set(warnings)))
     return GeneratedManifests(
-        dict(sorted(files.items())), packages, frozenset(kept), tuple(sorted(problems)), told
+        dict(sorted(files.items())), packages, frozenset(kept), tuple(sorted(problems)), ordered_warnings
     )
 
 
 def has_generated(locked: ClusterLock) -> bool:
     """Tell whether anything has to be generated for a cluster."""
     packages = locked.resolution.packages
-    return any(one.owner != USER and one.instance.ecosystem in _DIALECTS for one in packages)
+    return any(package.owner != USER and package.instance.ecosystem in _DIALECTS for package in packages)
 
 
 def package_graph(
-    world: ClusterInputs, locked: ClusterLock, shared_namespace: str = "default"
+    inputs: ClusterInputs, locked: ClusterLock, shared_namespace: str = "default"
 ) -> PackageGraph:
     """Return who needs whom in a cluster, with the users' installs by instance."""
     installs = {
-        str(world.instance_of(install)): install for install in world.installs if not install.external
+        str(inputs.instance_of(install)): install for install in inputs.installs if not install.external
     }
-    packages = {str(one.instance): one for one in locked.resolution.packages}
+    packages = {str(package.instance): package for package in locked.resolution.packages}
     return PackageGraph(packages, installs, shared_namespace)
 
 
-def _manifest(one: GeneratedPackage, owner: str) -> bytes | Problem:
-    needed = [str(parent) for parent in one.parents]
-    more = f" and {len(needed) - _SHOWN} more" if len(needed) > _SHOWN else ""
+def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:
+    needed = [str(parent) for parent in package.parents]
+    more = f" and {len(needed) - _MAX_PARENTS} more" if len(needed) > _MAX_PARENTS else ""
     annotations = {NEEDED_BY: ", ".join(needed), OWNER: owner}
-    document = _DIALECTS[Ecosystem(one.package.instance.ecosystem)](one, annotations)
+    document = _DIALECTS[Ecosystem(package.package.instance.ecosystem)](package, annotations)
     if isinstance(document, str):
         hint = "Write a manifest for it yourself; it is used instead."
-        return Problem(one.location, Reason.INVALID_MANIFEST, document, hint, str(one.ref))
-    return add_checksum_header(document, reason=f"{', '.join(needed[:_SHOWN])}{more}")
+        return Problem(package.location, Reason.INVALID_MANIFEST, document, hint, str(package.ref))
+    return add_checksum_header(document, reason=f"{', '.join(needed[:_MAX_PARENTS])}{more}")
 
 
 def installed_version(document: Mapping[str, Any]) -> str:

@@ -72,25 +72,27 @@ class PackageGraph:
 
         Packages of package repositories are not among them: variants bring these.
         """
-        found: list[GeneratedPackage] = []
+        packages: list[GeneratedPackage] = []
         warnings: list[Problem] = []
-        for one in self.packages.values():
-            if one.owner != USER and one.instance.ecosystem != Ecosystem.KPT:
-                generated, differing = self._generated(one)
-                found.append(generated)
+        for package in self.packages.values():
+            if package.owner != USER and package.instance.ecosystem != Ecosystem.KPT:
+                generated, differing = self._generated(package)
+                packages.append(generated)
                 warnings += differing
-        return tuple(sorted(found, key=lambda one: (one.ref, str(one.package.instance)))), tuple(warnings)
+        return tuple(
+            sorted(packages, key=lambda package: (package.ref, str(package.package.instance)))
+        ), tuple(warnings)
 
-    def _generated(self, one: LockedPackage) -> tuple[GeneratedPackage, list[Problem]]:
-        settings, differing = self._settings(one)
-        values, others = self._values(one)
-        parameters, more = self._parameters(one)
-        above = list(self._above(one))
-        made_for = self.packages.get(one.owner)
+    def _generated(self, package: LockedPackage) -> tuple[GeneratedPackage, list[Problem]]:
+        settings, differing = self._settings(package)
+        values, others = self._values(package)
+        parameters, more = self._parameters(package)
+        above = list(self._above(package))
+        made_for = self.packages.get(package.owner)
         generated = GeneratedPackage(
-            package=one,
-            ref=self.ref_of(one),
-            parents=tuple(sorted(self.ref_of(parent) for parent in self._parents(one))),
+            package=package,
+            ref=self.ref_of(package),
+            parents=tuple(sorted(self.ref_of(parent) for parent in self._parents(package))),
             owner=self.ref_of(made_for) if made_for else None,
             settings=settings | ({"parameters": parameters} if parameters else {}),
             values=values,
@@ -99,15 +101,15 @@ class PackageGraph:
         )
         return generated, [*differing, *others, *more]
 
-    def ref_of(self, one: LockedPackage) -> ObjectRef:
+    def ref_of(self, package: LockedPackage) -> ObjectRef:
         """Return the object that a locked package has in the cluster, the user's own or a generated one."""
-        instance = one.instance
+        instance = package.instance
         slot = instance.slot
-        if one.owner == USER:
-            return ObjectRef(one.kind, slot.namespace, one.name)
+        if package.owner == USER:
+            return ObjectRef(package.kind, slot.namespace, package.name)
         match instance.ecosystem:
             case Ecosystem.XPKG:
-                return ObjectRef(one.kind, "", one.name)
+                return ObjectRef(package.kind, "", package.name)
             case Ecosystem.CARVEL:
                 return ObjectRef(CARVEL_KIND, slot.namespace or self.shared_namespace, instance.name)
             case Ecosystem.BUNDLE:
@@ -115,77 +117,79 @@ class PackageGraph:
             case _:
                 return ObjectRef("PackageVariant", slot.namespace, instance.name.rpartition("/")[2])
 
-    def _parents(self, one: LockedPackage) -> list[LockedPackage]:
-        found = [self.packages[who] for who in one.requested_by if who in self.packages]
-        return sorted(found, key=lambda parent: (self.ref_of(parent), str(parent.instance)))
+    def _parents(self, package: LockedPackage) -> list[LockedPackage]:
+        parents = [self.packages[who] for who in package.requested_by if who in self.packages]
+        return sorted(parents, key=lambda parent: (self.ref_of(parent), str(parent.instance)))
 
-    def _settings(self, one: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
+    def _settings(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
         """Return what a package takes over; of several who say different things the first, which is told."""
-        installs = [install for install in self._above(one) if install]
+        installs = [install for install in self._above(package) if install]
         chosen: dict[str, Any] = {}
         differing = []
-        for name in INHERITED_SETTINGS.get(self.ref_of(one).kind, ()):
-            said = [(text, install) for install in installs for key, text in install.inherit if key == name]
-            if said:
-                text, install = said[0]
+        for name in INHERITED_SETTINGS.get(self.ref_of(package).kind, ()):
+            values = [(text, install) for install in installs for key, text in install.inherit if key == name]
+            if values:
+                text, install = values[0]
                 chosen[name] = orjson.loads(text)
                 differing += (
-                    [self._differs(one, name, install)] if {other for other, _ in said} != {text} else []
+                    [self._differs(package, name, install)]
+                    if {other for other, _ in values} != {text}
+                    else []
                 )
         return chosen, differing
 
-    def _above(self, one: LockedPackage) -> Iterator[Install | None]:
+    def _above(self, package: LockedPackage) -> Iterator[Install | None]:
         """Yield the users' installs that a package is there for: the nearest first, then the lowest.
 
         None stands for one that the lock knows and this run does not understand.
         """
-        level, seen = [one], {str(one.instance)}
+        level, seen = [package], {str(package.instance)}
         while level:
             following = []
             for child in level:
                 for parent in self._parents(child):
-                    who = str(parent.instance)
-                    if who in seen:
+                    instance = str(parent.instance)
+                    if instance in seen:
                         continue
-                    seen.add(who)
+                    seen.add(instance)
                     if parent.owner == USER:
-                        yield self.installs.get(who)
+                        yield self.installs.get(instance)
                     else:
                         following.append(parent)
             level = following
 
-    def _values(self, one: LockedPackage) -> tuple[tuple[Values, ...], list[Problem]]:
+    def _values(self, package: LockedPackage) -> tuple[tuple[Values, ...], list[Problem]]:
         """Return the values that a direct parent names for a package: by alias before by name."""
-        words: list[tuple[Install, tuple[Values, ...]]] = []
-        for parent in self._parents(one):
+        candidates: list[tuple[Install, tuple[Values, ...]]] = []
+        for parent in self._parents(package):
             install = self.installs.get(str(parent.instance))
             if install is None:
                 continue
-            aliases, names = self._names(parent, one.instance)
+            aliases, names = self._names(parent, package.instance)
             own = tuple(v for v in install.values if v.name in aliases)
             own = own or tuple(v for v in install.values if v.name in names)
-            words += [(install, own)] if own else []
-        if not words:
+            candidates += [(install, own)] if own else []
+        if not candidates:
             return (), []
-        first, chosen = words[0]
-        plain = [{(v.secret, v.key) for v in own} for _, own in words]
+        first, chosen = candidates[0]
+        plain = [{(v.secret, v.key) for v in own} for _, own in candidates]
         differs = any(other != plain[0] for other in plain)
-        return chosen, [self._differs(one, "values", first)] if differs else []
+        return chosen, [self._differs(package, "values", first)] if differs else []
 
-    def _parameters(self, one: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
+    def _parameters(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
         """Return the parameters that direct parents give a bundle as `alias#name`; the lowest's count."""
         chosen: dict[str, tuple[Any, Install]] = {}
         differing = []
-        for parent in self._parents(one):
+        for parent in self._parents(package):
             install = self.installs.get(str(parent.instance))
             if install is None:
                 continue
-            aliases, _ = self._names(parent, one.instance)
+            aliases, _ = self._names(parent, package.instance)
             for word, value in orjson.loads(dict(install.inherit).get("parameters", "{}")).items():
                 alias, _, name = word.partition("#")
                 if alias in aliases:
                     held, first = chosen.setdefault(name, (value, install))
-                    differing += [self._differs(one, f"parameter {name}", first)] if held != value else []
+                    differing += [self._differs(package, f"parameter {name}", first)] if held != value else []
         return {name: value for name, (value, _) in sorted(chosen.items())}, differing
 
     @staticmethod
@@ -194,15 +198,19 @@ class PackageGraph:
         aliases = {edge.alias for edge in edges if edge.alias}
         return aliases, {instance.name, *(edge.id.partition(":")[2] for edge in edges)}
 
-    def _differs(self, one: LockedPackage, name: str, install: Install) -> Problem:
-        message = f"Those who need {self.ref_of(one)} give it another {name} each: that of {install} counts"
+    def _differs(self, package: LockedPackage, name: str, install: Install) -> Problem:
+        message = (
+            f"Those who need {self.ref_of(package)} give it another {name} each: that of {install} counts"
+        )
         hint = "Write a manifest for the package yourself to decide."
         return Problem(install.location, Reason.INHERITED_DIFFERENTLY, message, hint, str(install))
 
 
-def owner_of(one: GeneratedPackage, kind: str) -> ObjectRef | None:
+def owner_of(generated: GeneratedPackage, kind: str) -> ObjectRef | None:
     """Return the object of a kind that owns a generated one: its owner, else the lowest who needs it."""
-    candidates = (ref for ref in (one.owner, *one.parents) if ref is not None and ref.kind == kind)
+    candidates = (
+        ref for ref in (generated.owner, *generated.parents) if ref is not None and ref.kind == kind
+    )
     return next(candidates, None)
 
 
@@ -211,15 +219,17 @@ def name_collisions(
 ) -> Iterator[tuple[GeneratedPackage, Problem]]:
     """Yield what cannot be generated because its name is another package's, with whose. Never renamed."""
     first: dict[ObjectRef, GeneratedPackage] = {}
-    for one in generated:
-        install, other = taken.get(one.ref), first.setdefault(one.ref, one)
+    for candidate in generated:
+        install, other = taken.get(candidate.ref), first.setdefault(candidate.ref, candidate)
         rival = str(install.need.id) if install else f"{other.package.instance}"
-        if install is None and other is one:
+        if install is None and other is candidate:
             continue
-        where = install.location if install else one.location
-        message = f"{one.ref} would have to be {one.package.instance.name}, but that name is {rival}'s"
-        hint = f"Write a manifest for {one.package.instance.name} under another name; it is used then."
-        yield one, Problem(where, Reason.NAME_TAKEN, message, hint, str(one.ref))
+        where = install.location if install else candidate.location
+        message = (
+            f"{candidate.ref} would have to be {candidate.package.instance.name}, but that name is {rival}'s"
+        )
+        hint = f"Write a manifest for {candidate.package.instance.name} under another name; it is used then."
+        yield candidate, Problem(where, Reason.NAME_TAKEN, message, hint, str(candidate.ref))
 
 
 _SUFFIX = 6

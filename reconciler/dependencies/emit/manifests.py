@@ -24,26 +24,30 @@ CARVEL_API_VERSION = "packaging.carvel.dev/v1alpha1"
 CARVEL_OWNER = "kapp-controller.carvel.dev/owner"
 
 
-def emit_carvel(one: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
+def emit_carvel(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
     """Return a PackageInstall; a sentence where kapp-controller could never reconcile it.
 
     Source: the proposal of package dependencies, automatically created PackageInstalls.
     Differs: the name has no version, which would recreate the workload with every upgrade.
     """
-    settings = one.settings
+    settings = generated.settings
     if not ("serviceAccountName" in settings or "cluster" in settings):
         return "Nobody who needs it names a service account that could install it"
-    owner = owner_of(one, CARVEL_KIND)
+    owner = owner_of(generated, CARVEL_KIND)
     owned = {CARVEL_OWNER: f"{CARVEL_KIND}/{owner.name}"} if owner else {}
-    version = one.package.version
+    version = generated.package.version
     selection: dict[str, Any] = {"constraints": version}
     if parse_relaxed(version).prerelease:
         selection["prereleases"] = {}
     spec: dict[str, Any] = dict(sorted(settings.items(), reverse=True))
-    spec["packageRef"] = {"refName": one.package.instance.name, "versionSelection": selection}
-    if one.values:
-        spec["values"] = [{"secretRef": _secret(value.secret, value.key)} for value in one.values]
-    metadata = {"name": one.ref.name, "namespace": one.ref.namespace, "annotations": owned | annotations}
+    spec["packageRef"] = {"refName": generated.package.instance.name, "versionSelection": selection}
+    if generated.values:
+        spec["values"] = [{"secretRef": _secret(value.secret, value.key)} for value in generated.values]
+    metadata = {
+        "name": generated.ref.name,
+        "namespace": generated.ref.namespace,
+        "annotations": owned | annotations,
+    }
     return {"apiVersion": CARVEL_API_VERSION, "kind": CARVEL_KIND, "metadata": metadata, "spec": spec}
 
 
@@ -58,20 +62,30 @@ _IMAGE = re.compile(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{
 """What the API server lets pass: a registry with a dot, a path, and a tag or a digest."""
 
 
-def emit_crossplane(one: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
+def emit_crossplane(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
     """Return a Provider, Configuration or Function; a sentence where the API server would refuse it.
 
     `skipDependencyResolution` stays off: a package that skips it is not in Crossplane's own lock,
     and whoever needs it would install it a second time.
     """
-    if one.ref.kind not in INHERITED_SETTINGS:
-        return f"It is not known whether {one.package.instance.name} is a Provider, Configuration or Function"
-    image = image_of(one.package.source or one.package.instance.name, one.package.version, one.package.digest)
+    if generated.ref.kind not in INHERITED_SETTINGS:
+        name = generated.package.instance.name
+        return f"It is not known whether {name} is a Provider, Configuration or Function"
+    image = image_of(
+        generated.package.source or generated.package.instance.name,
+        generated.package.version,
+        generated.package.digest,
+    )
     if not _IMAGE.fullmatch(image):
         return f"{image} names no registry with a domain, which Crossplane asks for"
-    metadata = {"name": one.ref.name, "annotations": annotations}
-    spec = {"package": image, **one.settings}
-    return {"apiVersion": CROSSPLANE_API_VERSION, "kind": one.ref.kind, "metadata": metadata, "spec": spec}
+    metadata = {"name": generated.ref.name, "annotations": annotations}
+    spec = {"package": image, **generated.settings}
+    return {
+        "apiVersion": CROSSPLANE_API_VERSION,
+        "kind": generated.ref.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def image_of(source: str, version: str, digest: str) -> str:
@@ -81,21 +95,23 @@ def image_of(source: str, version: str, digest: str) -> str:
     return f"{source}:{version}{f'@{digest}' if digest else ''}"
 
 
-def active_version(one: GeneratedPackage, revisions: Sequence[LockedRevision]) -> GeneratedPackage | None:
+def active_version(
+    generated: GeneratedPackage, revisions: Sequence[LockedRevision]
+) -> GeneratedPackage | None:
     """Return the package in the version that may run now, None if none may.
 
     A revision that must wait, for another package to let go of a kind say, is not asked for: the
     one that is active stays. Where a person activates, the cluster waits by itself.
     """
     current = next((r for r in revisions if r.current), None)
-    if current is None or current.is_active or one.settings.get("revisionActivationPolicy") == "Manual":
-        return one
+    if current is None or current.is_active or generated.settings.get("revisionActivationPolicy") == "Manual":
+        return generated
     active = next((r for r in revisions if r.is_active), None)
     if active is None:
         return None
     _, tag, digest = parse_image(active.image)
-    held = {"version": tag or one.package.version, "digest": digest or active.digest}
-    return replace(one, package=one.package.model_copy(update=held))
+    held = {"version": tag or generated.package.version, "digest": digest or active.digest}
+    return replace(generated, package=generated.package.model_copy(update=held))
 
 
 SCHEMA_VERSION = "1.0.2"
@@ -104,26 +120,26 @@ SCHEMA_VERSION = "1.0.2"
 PORTER_PARENT = "sh.porter.parentInstallation"
 
 
-def emit_porter(one: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any]:
+def emit_porter(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any]:
     """Return an Installation with the labels that the next one who looks for it selects by.
 
     Its schema knows no annotations: ours stand below `custom`, which is anybody's.
     """
-    group, labels = sharing_labels(one.package.instance)
+    group, labels = sharing_labels(generated.package.instance)
     labels |= {SHARING_GROUP: group} if group else {}
-    if parent := owner_of(one, PORTER_KIND):
+    if parent := owner_of(generated, PORTER_KIND):
         labels[PORTER_PARENT] = "/".join(part for part in (parent.namespace, parent.name) if part)
-    bundle = {"repository": one.package.source or one.package.instance.name}
-    bundle["version"] = one.package.version.removeprefix("v")
-    if one.package.digest.startswith("sha256:"):
-        bundle["digest"] = one.package.digest
+    bundle = {"repository": generated.package.source or generated.package.instance.name}
+    bundle["version"] = generated.package.version.removeprefix("v")
+    if generated.package.digest.startswith("sha256:"):
+        bundle["digest"] = generated.package.digest
     return {
         "schemaType": PORTER_KIND,
         "schemaVersion": SCHEMA_VERSION,
-        "name": one.ref.name,
-        **({"namespace": one.ref.namespace} if one.ref.namespace else {}),
+        "name": generated.ref.name,
+        **({"namespace": generated.ref.namespace} if generated.ref.namespace else {}),
         **({"labels": dict(sorted(labels.items()))} if labels else {}),
         "bundle": bundle,
-        **dict(sorted(one.settings.items())),
+        **dict(sorted(generated.settings.items())),
         "custom": annotations,
     }

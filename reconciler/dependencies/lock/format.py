@@ -293,19 +293,19 @@ class LockChange(NamedTuple):
 def lock_changes(before: Resolution, after: Resolution) -> tuple[LockChange, ...]:
     """Compare two resolutions pin by pin; equal ones yield nothing. Sorted by instance."""
     old, new = _versions(before), _versions(after)
-    found = []
+    changes = []
     for instance in sorted(old.keys() | new.keys()):
         was, now = old.get(instance, ""), new.get(instance, "")
         if was != now:
             op = LockOp.ADD if not was else LockOp.REMOVE if not now else LockOp.CHANGE
-            found.append(LockChange(op, instance, was, now))
-    return tuple(found)
+            changes.append(LockChange(op, instance, was, now))
+    return tuple(changes)
 
 
 def _versions(resolution: Resolution) -> Mapping[str, str]:
     return {
-        one.instance.key: (f"{one.version}@{one.digest}" if one.digest else one.version)
-        for one in resolution.packages
+        package.instance.key: (f"{package.version}@{package.digest}" if package.digest else package.version)
+        for package in resolution.packages
     }
 
 
@@ -341,9 +341,9 @@ class ClusterLock:
     lock: PackageLock
     resolution: Resolution
 
-    def revisions_of(self, one: LockedPackage) -> tuple[LockedRevision, ...]:
+    def revisions_of(self, package: LockedPackage) -> tuple[LockedRevision, ...]:
         """Return the revisions of a package, lowest number first."""
-        return tuple(revision for revision in self.lock.revisions if revision.package == one.object)
+        return tuple(revision for revision in self.lock.revisions if revision.package == package.object)
 
 
 def is_lock_file(path: str) -> bool:

@@ -33,34 +33,36 @@ def generation_violations(before: PackageLock, after: PackageLock) -> tuple[str,
 
 
 def _revisions(revisions: Iterable[LockedRevision]) -> Iterator[str]:
-    several = tuple(revisions)
-    for what, names in {
-        "active": [one.package for one in several if one.is_active],
-        "current": [one.package for one in several if one.current],
+    ordered = tuple(revisions)
+    for state, names in {
+        "active": [revision.package for revision in ordered if revision.is_active],
+        "current": [revision.package for revision in ordered if revision.current],
     }.items():
         for package, count in sorted(Counter(names).items()):
             if count > 1:
-                yield f"{package} has {count} {what} revisions"
-    for (package, number), count in sorted(Counter((one.package, one.revision) for one in several).items()):
+                yield f"{package} has {count} {state} revisions"
+    for (package, number), count in sorted(
+        Counter((revision.package, revision.revision) for revision in ordered).items()
+    ):
         if count > 1:
             yield f"{package} has {count} revisions with the number {number}"
-    for name, count in sorted(Counter(one.name for one in several).items()):
+    for name, count in sorted(Counter(revision.name for revision in ordered).items()):
         if count > 1:
             yield f"{count} revisions are called {name}"
 
 
 def _objects(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
-    there = {one.object for one in resolution.packages}
+    objects = {package.object for package in resolution.packages}
     for revision in lock.revisions:
-        if revision.package not in there:
+        if revision.package not in objects:
             yield f"revision {revision.name} belongs to {revision.package}, which is not there"
 
 
 def _ownership(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
-    instances = {str(one.instance) for one in resolution.packages}
-    others = {one for one in instances if not keeps_ownership(one)}
-    active = {one.name for one in lock.revisions if one.is_active} | others
-    kept = {one.name for one in lock.revisions} | others
+    instances = {str(revision.instance) for revision in resolution.packages}
+    others = {revision for revision in instances if not keeps_ownership(revision)}
+    active = {revision.name for revision in lock.revisions if revision.is_active} | others
+    kept = {revision.name for revision in lock.revisions} | others
     for name, entry in ownership_entries(resolution):
         if entry.controller and entry.controller not in active:
             yield f"{name} is controlled by {entry.controller}, which is not active"
@@ -73,19 +75,20 @@ def _ownership(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
 
 def _numbers(before: PackageLock, after: PackageLock) -> Iterator[str]:
     """Yield whose numbers do not rise: what is new or runs again comes after all that there was."""
-    known = {(one.package, one.name): one for one in before.revisions}
-    for package in sorted({one.package for one in before.revisions}):
-        last = max(one.revision for one in before.revisions if one.package == package)
-        for one in after.revisions:
-            old = known.get((one.package, one.name))
-            moved = old is None or old.revision != one.revision
-            if one.package == package and moved and one.revision <= last:
-                yield f"revision {one.name} has the number {one.revision}, and {last} was given already"
+    earlier = {(revision.package, revision.name): revision for revision in before.revisions}
+    for package in sorted({revision.package for revision in before.revisions}):
+        last = max(revision.revision for revision in before.revisions if revision.package == package)
+        for revision in after.revisions:
+            old = earlier.get((revision.package, revision.name))
+            moved = old is None or old.revision != revision.revision
+            if revision.package == package and moved and revision.revision <= last:
+                number = revision.revision
+                yield f"revision {revision.name} has the number {number}, and {last} was given already"
 
 
 def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
     """Yield what a revision that stays does not own any more."""
-    kept = {one.name for one in after[0].revisions}
+    kept = {revision.name for revision in after[0].revisions}
     now = dict(ownership_entries(after[1]))
     for name, entry in ownership_entries(before[1]):
         for owner in entry.owners:
@@ -112,10 +115,10 @@ def check_lock(before: ClusterLock | None, after: ClusterLock, *, is_sound: bool
     Raises:
         BrokenLockError: It breaks a law of locks.
     """
-    found = () if is_sound else lock_violations(after.lock, after.resolution)
+    violations = () if is_sound else lock_violations(after.lock, after.resolution)
     if before is not None:
-        found += generation_violations(before.lock, after.lock)
+        violations += generation_violations(before.lock, after.lock)
         if not is_sound:
-            found += step_violations((before.lock, before.resolution), (after.lock, after.resolution))
-    if found:
-        raise BrokenLockError(after.lock.scope.cluster, found)
+            violations += step_violations((before.lock, before.resolution), (after.lock, after.resolution))
+    if violations:
+        raise BrokenLockError(after.lock.scope.cluster, violations)

@@ -37,29 +37,33 @@ def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
     Each is there once, however many need it: that is what its slot says. What only installs of
     other kinds need is not among them: no repository is known to bring it there.
     """
-    known = {str(one.instance): one for one in resolution.packages}
-    for one in sorted(resolution.packages, key=lambda one: str(one.instance)):
-        if one.instance.ecosystem == Ecosystem.KPT and one.instance.slot.kind != SlotKind.INSTALL:
-            trails = sorted(_trails(one, known), key=lambda trail: [str(step.instance) for step in trail])
-            if trails:
-                yield NeededPackage(one, tuple(trails))
+    by_instance = {str(package.instance): package for package in resolution.packages}
+    for package in sorted(resolution.packages, key=lambda package: str(package.instance)):
+        if package.instance.ecosystem == Ecosystem.KPT and package.instance.slot.kind != SlotKind.INSTALL:
+            paths = sorted(
+                _trails(package, by_instance), key=lambda path: [str(step.instance) for step in path]
+            )
+            if paths:
+                yield NeededPackage(package, tuple(paths))
 
 
-def _trails(needed: LockedPackage, known: Mapping[str, LockedPackage]) -> Iterator[RequirementPath]:
-    for asker in sorted(needed.requested_by):
-        trail = _shortest(known[asker], known) if asker in known else None
-        if trail is not None:
-            yield trail
+def _trails(needed: LockedPackage, by_instance: Mapping[str, LockedPackage]) -> Iterator[RequirementPath]:
+    for parent in sorted(needed.requested_by):
+        path = _shortest(by_instance[parent], by_instance) if parent in by_instance else None
+        if path is not None:
+            yield path
 
 
-def _shortest(last: LockedPackage, known: Mapping[str, LockedPackage]) -> RequirementPath | None:
+def _shortest(last: LockedPackage, by_instance: Mapping[str, LockedPackage]) -> RequirementPath | None:
     """Return the shortest way from a variant to a package, the first of several; None if none leads there."""
-    ways: list[RequirementPath] = [(last,)]
+    paths: list[RequirementPath] = [(last,)]
     seen = {str(last.instance)}
-    for way in ways:
-        if way[0].kind == VARIANT_KIND:
-            return way
-        askers = [asker for asker in sorted(way[0].requested_by) if asker in known and asker not in seen]
-        seen.update(askers)
-        ways += [(known[asker], *way) for asker in askers]
+    for path in paths:
+        if path[0].kind == VARIANT_KIND:
+            return path
+        parents = [
+            parent for parent in sorted(path[0].requested_by) if parent in by_instance and parent not in seen
+        ]
+        seen.update(parents)
+        paths += [(by_instance[parent], *path) for parent in parents]
     return None

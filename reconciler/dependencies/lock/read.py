@@ -48,22 +48,22 @@ from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 
 
-def with_lock(world: ClusterInputs, resolution: Resolution) -> ClusterInputs:
+def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
     """Return a world with all that was decided for it: pins, choices, and whose everything is.
 
     Raises:
         VersionError: The lock was edited into something that is no version or range.
     """
-    pins = transferred_pins(locked_pins(resolution), world)
-    return replace(world, pins=pins, chosen=locked_choices(resolution), held=exclusive_owners(resolution))
+    pins = transferred_pins(locked_pins(resolution), inputs)
+    return replace(inputs, pins=pins, chosen=locked_choices(resolution), held=exclusive_owners(resolution))
 
 
 def exclusive_owners(resolution: Resolution) -> tuple[tuple[str, PackageId], ...]:
     """Return which package each kind and composition belongs to, where it does not change hands freely."""
-    found = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
+    holders = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
     return tuple(
         (name, PackageId(Ecosystem.XPKG, package_name(holder)))
-        for name, holder in found
+        for name, holder in holders
         if keeps_ownership(holder)
     )
 
@@ -76,15 +76,15 @@ def locked_pins(resolution: Resolution) -> tuple[Pin, ...]:
     Raises:
         VersionError: The lock was edited into something that is no version or range.
     """
-    return tuple(Pin(_instance(one.instance), _candidate(one)) for one in resolution.packages)
+    return tuple(Pin(_instance(package.instance), _candidate(package)) for package in resolution.packages)
 
 
 def locked_choices(resolution: Resolution) -> tuple[LockedChoice, ...]:
     """Return which alternative each or-group had."""
     return tuple(
-        LockedChoice(_instance(one.instance), dependency.signature, dependency.alternative)
-        for one in resolution.packages
-        for dependency in one.dependencies
+        LockedChoice(_instance(package.instance), dependency.signature, dependency.alternative)
+        for package in resolution.packages
+        for dependency in package.dependencies
         if dependency.alternatives > 1
     )
 
@@ -94,14 +94,14 @@ def _instance(locked: LockedInstance) -> Instance:
     return Instance(PackageId(Ecosystem(locked.ecosystem), locked.name), slot)
 
 
-def _candidate(one: LockedPackage) -> Candidate:
+def _candidate(package: LockedPackage) -> Candidate:
     return Candidate(
-        PackageId(Ecosystem(one.instance.ecosystem), one.instance.name),
-        _version(one.version),
-        digest=one.digest,
-        requires=tuple(_requirement(dependency) for dependency in one.dependencies),
-        source=one.source,
-        kind=one.kind if one.instance.ecosystem == Ecosystem.XPKG else "",
+        PackageId(Ecosystem(package.instance.ecosystem), package.instance.name),
+        _version(package.version),
+        digest=package.digest,
+        requires=tuple(_requirement(dependency) for dependency in package.dependencies),
+        source=package.source,
+        kind=package.kind if package.instance.ecosystem == Ecosystem.XPKG else "",
     )
 
 
@@ -135,22 +135,22 @@ def _range(locked: LockedDependency) -> VersionRange:
 SHARED_SLOT_KINDS = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
 
 
-def transferred_pins(pins: tuple[Pin, ...], world: ClusterInputs) -> tuple[Pin, ...]:
+def transferred_pins(pins: tuple[Pin, ...], inputs: ClusterInputs) -> tuple[Pin, ...]:
     """Return the pins with those of packages that change hands: a generated one that a user adopts, or back.
 
     Either way the version stays what it was, and is no reason to install a second time.
     """
-    standing = {world.instance_of(install) for install in world.installs if not install.external}
-    known = {pin.instance for pin in pins}
-    found: dict[Instance, Pin] = {}
+    standing = {inputs.instance_of(install) for install in inputs.installs if not install.external}
+    pinned = {pin.instance for pin in pins}
+    transferred: dict[Instance, Pin] = {}
     for pin in pins:
-        for instance in _heirs(pin.instance, standing):
-            if instance not in known:
-                found.setdefault(instance, Pin(instance, pin.candidate))
-    return (*pins, *(found[instance] for instance in sorted(found)))
+        for instance in _successors(pin.instance, standing):
+            if instance not in pinned:
+                transferred.setdefault(instance, Pin(instance, pin.candidate))
+    return (*pins, *(transferred[instance] for instance in sorted(transferred)))
 
 
-def _heirs(instance: Instance, standing: set[Instance]) -> Iterator[Instance]:
+def _successors(instance: Instance, standing: set[Instance]) -> Iterator[Instance]:
     package, slot = instance
     if slot.kind is SlotKind.INSTALL and instance not in standing:
         yield Instance(package, InstallSlot(SlotKind.NAMESPACE, slot.namespace))
@@ -180,7 +180,7 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
     A lock that cannot be read costs a new resolution of its cluster, and is a problem. One that
     breaks a law is kept as it is: which of two revisions is active is nothing to guess.
     """
-    found: dict[str, ClusterLock] = {}
+    locks: dict[str, ClusterLock] = {}
     broken: set[str] = set()
     bodies: dict[str, Resolution] = {}
     sound: set[tuple[str, tuple[LockedRevision, ...]]] = set()
@@ -192,7 +192,7 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
             lock = PackageLock.model_validate_json(data, by_alias=True, by_name=False)
             name = lock.resolution
             if name not in bodies:
-                bodies[name] = _read_body(files.get(resolution_path(name), b""))
+                bodies[name] = _read_resolution(files.get(resolution_path(name), b""))
         except (ValidationError, VersionError) as error:
             why = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else error
             hint = "Correct or remove it on the state branch; the cluster is resolved anew."
@@ -200,16 +200,16 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
                 Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {why}", hint)
             )
         else:
-            found[lock.scope.cluster] = ClusterLock(lock, bodies[name])
+            locks[lock.scope.cluster] = ClusterLock(lock, bodies[name])
             if (name, lock.revisions) not in sound and (wrong := lock_violations(lock, bodies[name])):
                 broken.add(lock.scope.cluster)
-                problems.append(_broken(path, wrong))
+                problems.append(_broken_lock(path, wrong))
             else:
                 sound.add((name, lock.revisions))
-    return FleetLocks(found, frozenset(broken), tuple(problems))
+    return FleetLocks(locks, frozenset(broken), tuple(problems))
 
 
-def _read_body(data: bytes) -> Resolution:
+def _read_resolution(data: bytes) -> Resolution:
     """Return a resolution; what it remembers of versions and ranges is tried out.
 
     Raises:
@@ -221,6 +221,6 @@ def _read_body(data: bytes) -> Resolution:
     return resolution
 
 
-def _broken(path: str, wrong: tuple[str, ...]) -> Problem:
+def _broken_lock(path: str, wrong: tuple[str, ...]) -> Problem:
     hint = "Correct it on the state branch; until then nothing of this cluster changes."
     return Problem(Location(path), Reason.INVALID_STATE, f"The lock is broken: {'; '.join(wrong)}", hint)

@@ -40,23 +40,25 @@ class ClusterObject(NamedTuple):
     name: str = ""
 
 
-def lock_solution(world: ClusterInputs, solution: Solution, previous: Resolution | None = None) -> Resolution:
+def lock_solution(
+    inputs: ClusterInputs, solution: Solution, previous: Resolution | None = None
+) -> Resolution:
     """Return what to lock, without what it owns. Parts that have no answer stay as they were locked.
 
     Deterministic and order-free; knows nothing of the cluster's name.
     """
-    held = {one.instance: one for one in (previous.packages if previous else ())}
-    recorder = _ResolutionWriter(world, held, _objects(world, solution, held))
-    fresh = [recorder.package(one) for one in solution.resolved.values()]
+    previous_packages = {resolved.instance: resolved for resolved in (previous.packages if previous else ())}
+    recorder = _ResolutionWriter(inputs, previous_packages, _objects(inputs, solution, previous_packages))
+    fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
     failed = {locked_instance(instance) for instance in solution.failed}
-    kept = [one for instance, one in held.items() if instance in failed]
+    kept = [resolved for instance, resolved in previous_packages.items() if instance in failed]
     skipped = (
-        SkippedDependency(parent=locked_instance(one.parent), requirement=str(one.requirement))
-        for one in solution.skipped
+        SkippedDependency(parent=locked_instance(resolved.parent), requirement=str(resolved.requirement))
+        for resolved in solution.skipped
     )
     return Resolution(
-        packages=tuple(sorted((*fresh, *kept), key=lambda one: one.instance.order)),
-        skipped=tuple(sorted(skipped, key=lambda one: (one.parent.order, one.requirement))),
+        packages=tuple(sorted((*fresh, *kept), key=lambda resolved: resolved.instance.order)),
+        skipped=tuple(sorted(skipped, key=lambda resolved: (resolved.parent.order, resolved.requirement))),
     )
 
 
@@ -67,68 +69,70 @@ def locked_instance(instance: Instance) -> LockedInstance:
 
 
 def _objects(
-    world: ClusterInputs, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
+    inputs: ClusterInputs, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
 ) -> dict[Instance, ClusterObject]:
     """Return every package's object: the user's own, the one it has, else a new name that is free.
 
     Source: crossplane, internal/xpkg, ToDNSLabel of the repository: what a generated package is called.
     Differs: two repositories with one path in two registries get two names.
     """
-    found: dict[Instance, ClusterObject] = {}
+    objects: dict[Instance, ClusterObject] = {}
     generated = []
-    for one in sorted(solution.resolved.values(), key=lambda one: str(one.instance)):
-        install = world.install_of(one.instance)
+    for resolved in sorted(solution.resolved.values(), key=lambda resolved: str(resolved.instance)):
+        install = inputs.install_of(resolved.instance)
         if install is not None:
-            found[one.instance] = ClusterObject(install.api_version, install.kind, install.name)
-        elif one.instance.package.ecosystem is Ecosystem.XPKG:
-            generated.append(one)
-    for one in generated:
-        found[one.instance] = _generated(one, held.get(locked_instance(one.instance)), found.values())
-    return found
+            objects[resolved.instance] = ClusterObject(install.api_version, install.kind, install.name)
+        elif resolved.instance.package.ecosystem is Ecosystem.XPKG:
+            generated.append(resolved)
+    for resolved in generated:
+        objects[resolved.instance] = _generated(
+            resolved, held.get(locked_instance(resolved.instance)), objects.values()
+        )
+    return objects
 
 
 def _generated(
-    one: ResolvedInstance, held: LockedPackage | None, taken: Iterable[ClusterObject]
+    resolved: ResolvedInstance, previous: LockedPackage | None, taken: Iterable[ClusterObject]
 ) -> ClusterObject:
     taken = frozenset(taken)
-    if held is not None and held.owner != USER:
-        known = ClusterObject(held.api_version, held.kind, held.name)
-        if known not in taken:
-            return known
-    source = one.instance.package.name
-    wanted = ClusterObject(_API_VERSION, one.candidate.kind, dns_label(source))
-    if wanted not in taken:
-        return wanted
+    if previous is not None and previous.owner != USER:
+        previous_object = ClusterObject(previous.api_version, previous.kind, previous.name)
+        if previous_object not in taken:
+            return previous_object
+    source = resolved.instance.package.name
+    preferred = ClusterObject(_API_VERSION, resolved.candidate.kind, dns_label(source))
+    if preferred not in taken:
+        return preferred
     mark = hashlib.sha256(source.encode()).hexdigest()[:8]
-    return wanted._replace(name=f"{wanted.name[:54]}-{mark}")
+    return preferred._replace(name=f"{preferred.name[:54]}-{mark}")
 
 
 class _ResolutionWriter(NamedTuple):
-    world: ClusterInputs
+    inputs: ClusterInputs
     held: Mapping[LockedInstance, LockedPackage]
     objects: Mapping[Instance, ClusterObject]
 
-    def package(self, one: ResolvedInstance) -> LockedPackage:
-        install = self.world.install_of(one.instance)
-        own = self.objects.get(one.instance, ClusterObject())
-        instance = locked_instance(one.instance)
-        asked = tuple(str(parent) for parent in one.requested_by)
+    def package(self, resolved: ResolvedInstance) -> LockedPackage:
+        install = self.inputs.install_of(resolved.instance)
+        own = self.objects.get(resolved.instance, ClusterObject())
+        instance = locked_instance(resolved.instance)
+        parents = tuple(str(parent) for parent in resolved.requested_by)
         return LockedPackage(
             instance=instance,
-            dialect=install.dialect if install else _DIALECTS[one.instance.package.ecosystem],
+            dialect=install.dialect if install else _DIALECTS[resolved.instance.package.ecosystem],
             api_version=own.api_version,
             kind=own.kind,
             name=own.name,
-            source=one.candidate.source,
-            version=one.candidate.version.text,
-            digest=one.candidate.digest,
-            requested_by=(*([USER] if one.user else []), *asked),
-            owner=USER if one.user else self._owner(instance, one.requested_by),
-            last_attempted_version=one.candidate.version.text,
-            unavailable=one.candidate.unavailable,
-            retain=one.candidate.retain,
+            source=resolved.candidate.source,
+            version=resolved.candidate.version.text,
+            digest=resolved.candidate.digest,
+            requested_by=(*([USER] if resolved.user else []), *parents),
+            owner=USER if resolved.user else self._owner(instance, resolved.requested_by),
+            last_attempted_version=resolved.candidate.version.text,
+            unavailable=resolved.candidate.unavailable,
+            retain=resolved.candidate.retain,
             prune_kinds=install is not None and install.revisions.prune_kinds,
-            dependencies=tuple(_dependency(edge, install) for edge in one.edges),
+            dependencies=tuple(_dependency(edge, install) for edge in resolved.edges),
         )
 
     def _owner(self, instance: LockedInstance, parents: tuple[Instance, ...]) -> str:
@@ -142,7 +146,7 @@ class _ResolutionWriter(NamedTuple):
         return str(min(parents, key=self._place)) if parents else ""
 
     def _place(self, parent: Instance) -> tuple[str, str, str]:
-        install = self.world.install_of(parent)
+        install = self.inputs.install_of(parent)
         name = install.name if install else self.objects.get(parent, ClusterObject()).name
         return (parent.slot.namespace, name or parent.package.name, str(parent))
 

@@ -127,8 +127,8 @@ def build_catalogue(candidates: Iterable[Candidate]) -> Catalogue:
         grouped.setdefault(candidate.id, []).append(candidate)
     ordered = {id_: tuple(sorted(grouped[id_], key=_height)) for id_ in sorted(grouped)}
     names: dict[PackageId, PackageId] = {}
-    for id_, several in ordered.items():
-        for candidate in several:
+    for id_, versions in ordered.items():
+        for candidate in versions:
             for name in candidate.names:
                 names.setdefault(PackageId(id_.ecosystem, name), id_)
                 if id_.ecosystem is Ecosystem.KPT:

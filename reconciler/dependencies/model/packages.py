@@ -25,7 +25,9 @@ def compared_hash(value: Any) -> int:
     """Return the hash of a dataclass from its compared fields, to be kept: a fleet compares many."""
     kind = type(value)
     if kind not in _COMPARED:
-        _COMPARED[kind] = tuple(one.name for one in fields(kind) if one.compare)
+        _COMPARED[kind] = tuple(
+            compared_field.name for compared_field in fields(kind) if compared_field.compare
+        )
     return hash(tuple(getattr(value, name) for name in _COMPARED[kind]))
 
 
@@ -96,8 +98,8 @@ def dns_label(image: str) -> str:
     Source: crossplane internal/xpkg, ToDNSLabel.
     """
     _, slash, path = image.partition("/")
-    found = re.sub(r"[^a-z0-9]+", "-", (path if slash else image).lower()).strip("-")
-    return found[:LABEL_LENGTH].strip("-")
+    label = re.sub(r"[^a-z0-9]+", "-", (path if slash else image).lower()).strip("-")
+    return label[:LABEL_LENGTH].strip("-")
 
 
 class Platform(StrEnum):
@@ -308,14 +310,14 @@ class Interface:
         """Whether this implementation has the name and the shape that is needed, whatever its version."""
         if self.id != need.id:
             return False
-        given = (self.outputs, self.parameters, self.credentials)
-        wanted = (need.outputs, need.parameters, need.credentials)
-        return all(_covers(have, want) for have, want in zip(given, wanted, strict=True))
+        provided = (self.outputs, self.parameters, self.credentials)
+        required = (need.outputs, need.parameters, need.credentials)
+        return all(_covers(have, want) for have, want in zip(provided, required, strict=True))
 
 
-def _covers(have: Pairs, want: Pairs) -> bool:
-    types = dict(have)
-    return all(name in types and (not kind or types[name] in ("", kind)) for name, kind in want)
+def _covers(provided: Pairs, required: Pairs) -> bool:
+    types = dict(provided)
+    return all(name in types and (not kind or types[name] in ("", kind)) for name, kind in required)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,20 +26,28 @@ def autoremove(
 
     Source: Porter's dependency proposal, detecting unused managed dependencies.
     """
-    old = {one.instance: one for one in before.packages}
-    used = {one.instance: one for one in fresh.packages}
-    running = [one for one in before.packages if str(one.instance) in needed and one.instance not in used]
-    used |= {one.instance: one for one in running}
-    used |= {instance: old[instance] for instance in _reached(used.values(), old) if instance not in used}
-    left = {instance: one for instance, one in old.items() if instance not in used}
-    wanted = () if prune else (one for one in left.values() if _stays(one, before, used.values()))
-    unused = {one.instance: one for one in wanted}
-    unused |= {instance: left[instance] for instance in _reached(unused.values(), left)}
-    packages = [*used.values(), *(_alone(one, unused) for one in unused.values())]
+    old = {package.instance: package for package in before.packages}
+    used = {package.instance: package for package in fresh.packages}
+    running = [
+        package
+        for package in before.packages
+        if str(package.instance) in needed and package.instance not in used
+    ]
+    used |= {package.instance: package for package in running}
+    used |= {instance: old[instance] for instance in _reachable(used.values(), old) if instance not in used}
+    left = {instance: package for instance, package in old.items() if instance not in used}
+    retained = (
+        ()
+        if prune
+        else (package for package in left.values() if _is_retained(package, before, used.values()))
+    )
+    unused = {package.instance: package for package in retained}
+    unused |= {instance: left[instance] for instance in _reachable(unused.values(), left)}
+    packages = [*used.values(), *(_without_removed_parents(package, unused) for package in unused.values())]
     return fresh.model_copy(
         update={
-            "packages": tuple(sorted(packages, key=lambda one: one.instance.order)),
-            "unused": tuple(sorted(unused, key=lambda one: one.order)),
+            "packages": tuple(sorted(packages, key=lambda package: package.instance.order)),
+            "unused": tuple(sorted(unused, key=lambda package: package.order)),
         }
     )
 
@@ -49,54 +57,56 @@ def retain_all(fresh: Resolution, before: Resolution, *, users: bool = True) -> 
 
     Without `users` what users removed goes all the same.
     """
-    there = {one.instance for one in fresh.packages}
-    gone = (one for one in before.packages if one.instance not in there)
-    kept = [one for one in gone if users or one.owner != USER]
-    packages = sorted((*fresh.packages, *kept), key=lambda one: one.instance.order)
-    still = {one.instance for one in kept}
-    unused = tuple(one for one in before.unused if one in still)
+    there = {package.instance for package in fresh.packages}
+    gone = (package for package in before.packages if package.instance not in there)
+    kept = [package for package in gone if users or package.owner != USER]
+    packages = sorted((*fresh.packages, *kept), key=lambda package: package.instance.order)
+    still = {package.instance for package in kept}
+    unused = tuple(package for package in before.unused if package in still)
     return fresh.model_copy(update={"packages": tuple(packages), "unused": unused})
 
 
-def _reached(
-    start: Iterable[LockedPackage], known: dict[LockedInstance, LockedPackage]
+def _reachable(
+    start: Iterable[LockedPackage], by_instance: dict[LockedInstance, LockedPackage]
 ) -> Iterator[LockedInstance]:
     """Yield every known instance that packages need, directly or not, each once."""
     queue, seen = list(start), set()
-    for one in queue:
-        for target in (d.resolved for d in one.dependencies if d.active):
-            if target is not None and target in known and target not in seen:
+    for package in queue:
+        for target in (d.resolved for d in package.dependencies if d.active):
+            if target is not None and target in by_instance and target not in seen:
                 seen.add(target)
-                queue.append(known[target])
+                queue.append(by_instance[target])
                 yield target
 
 
-def _stays(one: LockedPackage, before: Resolution, used: Iterable[LockedPackage]) -> bool:
+def _is_retained(package: LockedPackage, before: Resolution, used: Iterable[LockedPackage]) -> bool:
     """Whether a package that nobody needs must stay for now."""
-    if one.owner == USER or any(_adopts(other, one) for other in used):
+    if package.owner == USER or any(_replaces(other, package) for other in used):
         return False
-    if one.retain or one.instance in before.unused:
+    if package.retain or package.instance in before.unused:
         return True
-    pointing = (d for other in before.packages for d in other.dependencies if d.resolved == one.instance)
+    pointing = (d for other in before.packages for d in other.dependencies if d.resolved == package.instance)
     return not all(dependency.uninstall for dependency in pointing)
 
 
-def _adopts(user: LockedPackage, one: LockedPackage) -> bool:
+def _replaces(user: LockedPackage, package: LockedPackage) -> bool:
     """Whether a user's own manifest stands for what was generated before: same package, same place."""
-    mine, other = user.instance, one.instance
+    mine, other = user.instance, package.instance
     same = (mine.ecosystem, mine.name) == (other.ecosystem, other.name)
     near = other.slot.kind == SlotKind.CLUSTER or mine.slot.namespace == other.slot.namespace
     return user.owner == USER and same and near and other.slot.kind in SHARED_SLOT_KINDS
 
 
-def _alone(one: LockedPackage, unused: dict[LockedInstance, LockedPackage]) -> LockedPackage:
+def _without_removed_parents(
+    package: LockedPackage, unused: dict[LockedInstance, LockedPackage]
+) -> LockedPackage:
     """Return an unused package with only those parents that are left."""
     left = {str(instance) for instance in unused}
-    asked = tuple(who for who in one.requested_by if who in left)
-    return one.model_copy(update={"requested_by": asked, "owner": min(asked, default="")})
+    parents = tuple(who for who in package.requested_by if who in left)
+    return package.model_copy(update={"requested_by": parents, "owner": min(parents, default="")})
 
 
-def upgraded_with_parent(world: ClusterInputs, solution: Solution) -> frozenset[Instance]:
+def upgraded_with_parent(inputs: ClusterInputs, solution: Solution) -> frozenset[Instance]:
     """Return the locked dependencies that are upgraded with a package that moves, as it asks for.
 
     What is managed in lockstep is free to take the best version when its parent gets another one;
@@ -104,14 +114,18 @@ def upgraded_with_parent(world: ClusterInputs, solution: Solution) -> frozenset[
 
     Source: Porter's dependency proposal, managed and unmanaged dependencies.
     """
-    locked = {pin.instance: pin.candidate.version for pin in world.pins}
+    locked = {pin.instance: pin.candidate.version for pin in inputs.pins}
     resolved = solution.resolved
-    queue = [i for i, one in resolved.items() if i in locked and one.candidate.version != locked[i]]
-    free: set[Instance] = set()
+    queue = [
+        i
+        for i, resolved_instance in resolved.items()
+        if i in locked and resolved_instance.candidate.version != locked[i]
+    ]
+    unlocked: set[Instance] = set()
     for instance in queue:
         for edge in resolved[instance].edges if instance in resolved else ():
             target = edge.target
-            if edge.requirement.actions.upgrade and target in locked and target not in free:
-                free.add(target)
+            if edge.requirement.actions.upgrade and target in locked and target not in unlocked:
+                unlocked.add(target)
                 queue.append(target)
-    return frozenset(free)
+    return frozenset(unlocked)

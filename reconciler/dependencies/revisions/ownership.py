@@ -38,20 +38,20 @@ class OwnershipClaim:
     order: tuple[str, str]
     is_user: bool
     running: str
-    wanted: str
-    has: Mapping[str, OwnedResources]
+    target: str
+    resources: Mapping[str, OwnedResources]
     take_over: frozenset[str] = frozenset()
 
-    def things(self, revision: str) -> OwnedResources:
+    def resources_of(self, revision: str) -> OwnedResources:
         """Return what a revision of this package has; nothing for none."""
-        return self.has.get(revision, frozenset())
+        return self.resources.get(revision, frozenset())
 
 
 class RefusedClaim(NamedTuple):
     """Why a package does not get control: what it claims, and whose that is."""
 
     package: str
-    thing: OwnedResource
+    resource: OwnedResource
     holder: str
 
 
@@ -61,7 +61,7 @@ def owned_resources(candidate: Candidate) -> OwnedResources:
     return frozenset(kinds | {OwnedResource(True, name) for name in candidate.compositions})
 
 
-def refuse_claims(ledger: OwnershipTable, claimants: Iterable[OwnershipClaim]) -> dict[str, RefusedClaim]:
+def refuse_claims(table: OwnershipTable, claims: Iterable[OwnershipClaim]) -> dict[str, RefusedClaim]:
     """Return who does not get what the wanted revision claims, by package; all others do. Order-free.
 
     A claim is for all things of a revision or for none. What is another package's stays with it,
@@ -71,62 +71,64 @@ def refuse_claims(ledger: OwnershipTable, claimants: Iterable[OwnershipClaim]) -
 
     Source: crossplane, packages-v2 design, PackageLock: of two packages exactly one gets all.
     """
-    ordered = {one.package: one for one in sorted(claimants, key=lambda one: (one.order, one.package))}
+    ordered = {
+        claim.package: claim for claim in sorted(claims, key=lambda claim: (claim.order, claim.package))
+    }
     refused: dict[str, RefusedClaim] = {}
-    while (found := next(_conflicts(ledger, ordered, refused), None)) is not None:
-        refused[found.package] = found
+    while (conflict := next(_conflicts(table, ordered, refused), None)) is not None:
+        refused[conflict.package] = conflict
     return refused
 
 
 def _conflicts(
-    ledger: OwnershipTable, claimants: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
+    table: OwnershipTable, claims: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
 ) -> Iterator[RefusedClaim]:
     """Yield the claims that cannot stand, given those that were refused already."""
-    active = _active(claimants, refused)
-    for package, one in claimants.items():
+    active = _active(claims, refused)
+    for package, claim in claims.items():
         if package not in refused:
-            for thing in sorted(active[package]):
-                holder = current_holder(ledger.get(thing))
-                if holder not in ("", package) and not _may_take(one, holder, thing, active):
-                    yield RefusedClaim(package, thing, holder)
-    yield from _rivals(claimants, active, refused)
+            for resource in sorted(active[package]):
+                holder = current_holder(table.get(resource))
+                if holder not in ("", package) and not _may_transfer(claim, holder, resource, active):
+                    yield RefusedClaim(package, resource, holder)
+    yield from _contested_claims(claims, active, refused)
 
 
 def _active(
-    claimants: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
+    claims: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
 ) -> dict[str, OwnedResources]:
     """Return what each package would control."""
     return {
-        package: one.things(one.running if package in refused else one.wanted)
-        for package, one in claimants.items()
+        package: claim.resources_of(claim.running if package in refused else claim.target)
+        for package, claim in claims.items()
     }
 
 
-def _may_take(
-    one: OwnershipClaim, holder: str, thing: OwnedResource, active: Mapping[str, OwnedResources]
+def _may_transfer(
+    claim: OwnershipClaim, holder: str, resource: OwnedResource, active: Mapping[str, OwnedResources]
 ) -> bool:
-    lets_go = thing not in active.get(holder, frozenset())
-    return lets_go and (not keeps_ownership(holder) or package_name(holder) in one.take_over)
+    lets_go = resource not in active.get(holder, frozenset())
+    return lets_go and (not keeps_ownership(holder) or package_name(holder) in claim.take_over)
 
 
-def _rivals(
-    claimants: Mapping[str, OwnershipClaim],
+def _contested_claims(
+    claims: Mapping[str, OwnershipClaim],
     active: Mapping[str, OwnedResources],
     refused: Mapping[str, RefusedClaim],
 ) -> Iterator[RefusedClaim]:
     """Yield who loses where two would control one thing."""
     winners: dict[OwnedResource, str] = {}
-    ranked = sorted(claimants.values(), key=lambda one: (one.package not in refused, not one.is_user))
-    for one in ranked:
-        for thing in sorted(active[one.package]):
-            winner = winners.setdefault(thing, one.package)
-            if winner != one.package and one.package not in refused:
-                yield RefusedClaim(one.package, thing, winner)
+    ranked = sorted(claims.values(), key=lambda claim: (claim.package not in refused, not claim.is_user))
+    for claim in ranked:
+        for resource in sorted(active[claim.package]):
+            winner = winners.setdefault(resource, claim.package)
+            if winner != claim.package and claim.package not in refused:
+                yield RefusedClaim(claim.package, resource, winner)
 
 
 def transfer_ownership(
-    ledger: OwnershipTable,
-    claimants: Iterable[OwnershipClaim],
+    table: OwnershipTable,
+    claims: Iterable[OwnershipClaim],
     refused: Mapping[str, RefusedClaim],
     kept: Mapping[str, frozenset[str]],
     prunes: frozenset[str],
@@ -134,8 +136,8 @@ def transfer_ownership(
     """Return whose everything is after a step: what is released and what is claimed, at once. Order-free.
 
     Args:
-        ledger: Whose everything was.
-        claimants: Every package of the cluster.
+        table: Whose everything was.
+        claims: Every package of the cluster.
         refused: Those that keep what they run.
         kept: Which revisions of each package are retained: they own what they have.
         prunes: Packages whose kinds go with the last revision that has them.
@@ -144,27 +146,27 @@ def transfer_ownership(
     because their objects are users' data.
     Differs: crossplane ties them to the Package, and deletes them with it.
     """
-    several = {one.package: one for one in claimants}
-    active = _active(several, refused)
-    controls = {thing: package for package, things in active.items() for thing in things}
+    by_package = {claim.package: claim for claim in claims}
+    active = _active(by_package, refused)
+    controls = {resource: package for package, things in active.items() for resource in things}
     owners: dict[OwnedResource, set[str]] = {}
-    for package, one in several.items():
+    for package, claim in by_package.items():
         for revision in kept.get(package, frozenset()):
-            for thing in one.things(revision):
-                owners.setdefault(thing, set()).add(revision)
+            for resource in claim.resources_of(revision):
+                owners.setdefault(resource, set()).add(revision)
     after: dict[OwnedResource, OwnershipEntry] = {}
-    for thing in sorted({*ledger, *controls, *owners}):
-        before, mine = ledger.get(thing), sorted(owners.get(thing, ()))
-        package = controls.get(thing) or current_holder(before)
-        if thing in controls:
-            one = several[package]
-            controller = one.running if package in refused else one.wanted
-            after[thing] = OwnershipEntry(package=package, controller=controller, owners=tuple(mine))
-        elif mine or (package and _outlives(thing, package, prunes)):
-            after[thing] = OwnershipEntry(package=package, owners=tuple(mine), retained=bool(package))
+    for resource in sorted({*table, *controls, *owners}):
+        before, mine = table.get(resource), sorted(owners.get(resource, ()))
+        package = controls.get(resource) or current_holder(before)
+        if resource in controls:
+            claim = by_package[package]
+            controller = claim.running if package in refused else claim.target
+            after[resource] = OwnershipEntry(package=package, controller=controller, owners=tuple(mine))
+        elif mine or (package and _is_retained(resource, package, prunes)):
+            after[resource] = OwnershipEntry(package=package, owners=tuple(mine), retained=bool(package))
     return after
 
 
-def _outlives(thing: OwnedResource, package: str, prunes: frozenset[str]) -> bool:
+def _is_retained(resource: OwnedResource, package: str, prunes: frozenset[str]) -> bool:
     """Whether something stays in the cluster when no revision has it any more: its objects may be data."""
-    return not thing.is_composition and keeps_ownership(package) and package not in prunes
+    return not resource.is_composition and keeps_ownership(package) and package not in prunes

@@ -46,7 +46,7 @@ class RevisionHistory:
     @property
     def active(self) -> LockedRevision | None:
         """The revision that runs, if one does."""
-        return next((one for one in self.revisions if one.is_active), None)
+        return next((revision for revision in self.revisions if revision.is_active), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +75,17 @@ class ActivationProposal:
     `unknown` are what they say about revisions that do not exist.
     """
 
-    asked: RevisionInput
+    input: RevisionInput
     history: RevisionHistory
     revisions: tuple[LockedRevision, ...]
     active: str = ""
-    rivals: tuple[ActivationRequest, ...] = ()
-    unknown: tuple[ActivationRequest, ...] = ()
+    conflicting: tuple[ActivationRequest, ...] = ()
+    unmatched: tuple[ActivationRequest, ...] = ()
 
     @property
     def current(self) -> LockedRevision:
         """The revision that the package asks for, active or not."""
-        return next(one for one in self.revisions if one.current)
+        return next(revision for revision in self.revisions if revision.current)
 
     @property
     def running(self) -> str:
@@ -111,31 +111,38 @@ def revision_name(package: str, digest: str, image: str = "") -> str:
     return f"{name}-{content[:_DIGEST_LENGTH]}"[:LABEL_LENGTH]
 
 
-def propose_activation(history: RevisionHistory, asked: RevisionInput) -> ActivationProposal:
+def propose_activation(history: RevisionHistory, package: RevisionInput) -> ActivationProposal:
     """Return what the revisions of a package would be. Total, deterministic; order of wishes does not matter.
 
     New content is a new revision with the next number; content that there is already is the same
     revision again. An automatic package runs what it asks for, a manual one what it ran before,
     and either runs what a person says instead.
     """
-    current = next((one for one in history.revisions if _is_content(one, asked)), None)
+    current = next((revision for revision in history.revisions if _has_content(revision, package)), None)
     if current is None:
-        current = _new(history, asked)
+        current = _new_revision(history, package)
     else:
-        learned = {"digest": current.digest or asked.digest, "image": asked.image, "needs": asked.needs}
+        learned = {"digest": current.digest or package.digest, "image": package.image, "needs": package.needs}
         current = current.model_copy(update=learned)
-    others = [_as_current(one, is_current=False) for one in history.revisions if one.name != current.name]
+    others = [
+        _as_current(revision, is_current=False)
+        for revision in history.revisions
+        if revision.name != current.name
+    ]
     revisions = tuple(sorted((*others, _as_current(current, is_current=True)), key=_number))
-    known = [(wish, _meant(wish, revisions, asked.package)) for wish in sorted(asked.wishes, key=str)]
-    unknown = tuple(wish for wish, meant in known if meant is None)
-    stopped = {meant.name for wish, meant in known if meant is not None and not wish.active}
-    wanted = {meant.name: wish for wish, meant in known if meant is not None and wish.active}
-    proposal = ActivationProposal(asked, history, revisions, unknown=unknown)
-    if len(wanted) > 1:
-        return replace(proposal, active=proposal.running, rivals=tuple(wanted.values()))
-    if wanted:
-        return replace(proposal, active=next(iter(wanted)))
-    if asked.automatic:
+    targets = [
+        (request, _requested_revision(request, revisions, package.package))
+        for request in sorted(package.wishes, key=str)
+    ]
+    unknown = tuple(request for request, meant in targets if meant is None)
+    stopped = {meant.name for request, meant in targets if meant is not None and not request.active}
+    requested = {meant.name: request for request, meant in targets if meant is not None and request.active}
+    proposal = ActivationProposal(package, history, revisions, unmatched=unknown)
+    if len(requested) > 1:
+        return replace(proposal, active=proposal.running, conflicting=tuple(requested.values()))
+    if requested:
+        return replace(proposal, active=next(iter(requested)))
+    if package.automatic:
         return replace(proposal, active=current.name)
     return replace(proposal, active="" if proposal.running in stopped else proposal.running)
 
@@ -146,66 +153,66 @@ def apply_proposal(proposal: ActivationProposal) -> tuple[LockedRevision, ...]:
     A revision that becomes active again gets a number above all others. The active and the current
     one always stay; of the others as many as the limit says, those with the greatest numbers.
     """
-    greatest = max((proposal.history.last, *(one.revision for one in proposal.revisions)))
-    found = [_activated(one, proposal, greatest) for one in proposal.revisions]
-    return tuple(_within(proposal.asked.limit, sorted(found, key=_number)))
+    greatest = max((proposal.history.last, *(revision.revision for revision in proposal.revisions)))
+    activated = [_activated(revision, proposal, greatest) for revision in proposal.revisions]
+    return tuple(_within_limit(proposal.input.limit, sorted(activated, key=_number)))
 
 
-def _activated(one: LockedRevision, proposal: ActivationProposal, greatest: int) -> LockedRevision:
-    if one.name != proposal.active:
-        return one.model_copy(update={"desired_state": DesiredState.INACTIVE})
-    number = one.revision if one.is_active or one.revision == greatest else greatest + 1
-    return one.model_copy(update={"desired_state": DesiredState.ACTIVE, "revision": number})
+def _activated(revision: LockedRevision, proposal: ActivationProposal, greatest: int) -> LockedRevision:
+    if revision.name != proposal.active:
+        return revision.model_copy(update={"desired_state": DesiredState.INACTIVE})
+    number = revision.revision if revision.is_active or revision.revision == greatest else greatest + 1
+    return revision.model_copy(update={"desired_state": DesiredState.ACTIVE, "revision": number})
 
 
-def _within(limit: int, revisions: list[LockedRevision]) -> Iterable[LockedRevision]:
+def _within_limit(limit: int, revisions: list[LockedRevision]) -> Iterable[LockedRevision]:
     """Leave out the oldest of those that neither run nor wait for it.
 
     Source: the packages-v2 design, garbage collecting old PackageRevisions.
     Differs: crossplane deletes one per reconcile, the lowest number, which may be the active one.
     """
-    spare = [one.name for one in revisions if not one.is_active and not one.current]
-    gone = set(spare[:-limit]) if limit else set()
-    return (one for one in revisions if one.name not in gone)
+    spare = [revision.name for revision in revisions if not revision.is_active and not revision.current]
+    removed = set(spare[:-limit]) if limit else set()
+    return (revision for revision in revisions if revision.name not in removed)
 
 
-def _new(history: RevisionHistory, asked: RevisionInput) -> LockedRevision:
-    last = max((history.last, *(one.revision for one in history.revisions)))
+def _new_revision(history: RevisionHistory, package: RevisionInput) -> LockedRevision:
+    last = max((history.last, *(revision.revision for revision in history.revisions)))
     return LockedRevision(
-        package=asked.package,
-        name=revision_name(asked.package, asked.digest, asked.image),
+        package=package.package,
+        name=revision_name(package.package, package.digest, package.image),
         revision=last + 1,
         desired_state=DesiredState.INACTIVE,
-        image=asked.image,
-        digest=asked.digest,
-        needs=asked.needs,
+        image=package.image,
+        digest=package.digest,
+        needs=package.needs,
     )
 
 
-def _is_content(one: LockedRevision, asked: RevisionInput) -> bool:
-    if one.digest and asked.digest:
-        return one.digest == asked.digest
-    return one.image == asked.image
+def _has_content(revision: LockedRevision, package: RevisionInput) -> bool:
+    if revision.digest and package.digest:
+        return revision.digest == package.digest
+    return revision.image == package.image
 
 
-def _as_current(one: LockedRevision, *, is_current: bool) -> LockedRevision:
-    return one if one.current is is_current else one.model_copy(update={"current": is_current})
+def _as_current(revision: LockedRevision, *, is_current: bool) -> LockedRevision:
+    return revision if revision.current is is_current else revision.model_copy(update={"current": is_current})
 
 
-def _number(one: LockedRevision) -> tuple[int, str]:
-    return (one.revision, one.name)
+def _number(revision: LockedRevision) -> tuple[int, str]:
+    return (revision.revision, revision.name)
 
 
-def _meant(
-    wish: ActivationRequest, revisions: Iterable[LockedRevision], package: str
+def _requested_revision(
+    request: ActivationRequest, revisions: Iterable[LockedRevision], package: str
 ) -> LockedRevision | None:
     """Return the revision that a person means: by name, else by package and content."""
-    several = tuple(revisions)
-    named = next((one for one in several if one.name == wish.name), None)
-    if named is not None or wish.package != package.rpartition("/")[2]:
+    ordered = tuple(revisions)
+    named = next((revision for revision in ordered if revision.name == request.name), None)
+    if named is not None or request.package != package.rpartition("/")[2]:
         return named
-    by_digest = (one for one in several if wish.digest and one.digest == wish.digest)
-    by_image = (one for one in several if wish.image and one.image == wish.image)
+    by_digest = (revision for revision in ordered if request.digest and revision.digest == request.digest)
+    by_image = (revision for revision in ordered if request.image and revision.image == request.image)
     return next(iter((*by_digest, *by_image)), None)
 
 
@@ -221,8 +228,8 @@ class RevisionUpdate:
     @property
     def still_needed(self) -> frozenset[str]:
         """The instances that revisions need which run though something else is asked for."""
-        old = (one for one in self.revisions if one.is_active and not one.current)
-        return frozenset(name for one in old for name in one.needs)
+        old = (revision for revision in self.revisions if revision.is_active and not revision.current)
+        return frozenset(name for revision in old for name in revision.needs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,17 +239,19 @@ class PreviousLock:
     resolution: Resolution
     revisions: tuple[LockedRevision, ...] = ()
 
-    def history(self, one: LockedPackage) -> RevisionHistory:
+    def history(self, package: LockedPackage) -> RevisionHistory:
         """Return the revisions of a package's object. One that is renamed starts anew, but counts on."""
-        held = next((other for other in self.resolution.packages if other.instance == one.instance), one)
-        known = held.object
-        own = tuple(r for r in self.revisions if r.package == known)
+        held = next(
+            (other for other in self.resolution.packages if other.instance == package.instance), package
+        )
+        previous_object = held.object
+        own = tuple(r for r in self.revisions if r.package == previous_object)
         last = max((r.revision for r in own), default=0)
-        return RevisionHistory(own, last) if known == one.object else RevisionHistory((), last)
+        return RevisionHistory(own, last) if previous_object == package.object else RevisionHistory((), last)
 
 
 def reconcile_revisions(
-    world: ClusterInputs,
+    inputs: ClusterInputs,
     solution: Solution,
     resolution: Resolution,
     before: PreviousLock,
@@ -255,22 +264,22 @@ def reconcile_revisions(
     claim at once. A package that cannot get all of what its new revision has keeps the revision that
     runs. With `forget`, kinds that packages left behind which are gone now are nobody's.
     """
-    cluster = _Reconciler(world, solution, resolution, before)
+    cluster = _Reconciler(inputs, solution, resolution, before)
     proposals = cluster.proposals()
-    claimants = [cluster.claimant(one, proposals.get(str(one.instance))) for one in resolution.packages]
-    refused = refuse_claims(cluster.ledger, claimants)
-    settled = {
-        instance: cluster.settled(instance, one, is_refused=instance in refused)
-        for instance, one in proposals.items()
+    claimants = [cluster.claim(item, proposals.get(str(item.instance))) for item in resolution.packages]
+    refused = refuse_claims(cluster.table, claimants)
+    updated = {
+        instance: cluster.updated(instance, item, is_refused=instance in refused)
+        for instance, item in proposals.items()
     }
     ledger = transfer_ownership(
-        cluster.ledger, claimants, refused, cluster.kept(settled), cluster.prunes(forget=forget)
+        cluster.table, claimants, refused, cluster.kept(updated), cluster.prunes(forget=forget)
     )
-    revisions = sorted((one for several in settled.values() for one in several), key=_order)
+    revisions = sorted((item for group in updated.values() for item in group), key=_order)
     return RevisionUpdate(
         resolution.model_copy(update=_written(ledger)),
         tuple(revisions),
-        tuple(sorted({*cluster.refusals(refused), *cluster.rivals(proposals)})),
+        tuple(sorted({*cluster.refusals(refused), *cluster.conflicting(proposals)})),
         tuple(sorted(cluster.idle(proposals))),
     )
 
@@ -285,7 +294,11 @@ def ownership_table(resolution: Resolution) -> dict[OwnedResource, OwnershipEntr
 
 def _written(ledger: OwnershipTable) -> dict[str, dict[str, OwnershipEntry]]:
     def part(*, is_composition: bool) -> dict[str, OwnershipEntry]:
-        return {thing.name: one for thing, one in ledger.items() if thing.is_composition is is_composition}
+        return {
+            resource.name: entry
+            for resource, entry in ledger.items()
+            if resource.is_composition is is_composition
+        }
 
     return {
         "custom_resource_definitions": part(is_composition=False),
@@ -293,33 +306,36 @@ def _written(ledger: OwnershipTable) -> dict[str, dict[str, OwnershipEntry]]:
     }
 
 
-def _order(one: LockedRevision) -> tuple[str, int]:
-    return (one.package, one.revision)
+def _order(revision: LockedRevision) -> tuple[str, int]:
+    return (revision.package, revision.revision)
 
 
 @dataclass(slots=True)
 class _Reconciler:
     """One cluster in one step, looked up often."""
 
-    world: ClusterInputs
+    inputs: ClusterInputs
     solution: Solution
     resolution: Resolution
     before: PreviousLock
-    ledger: OwnershipTable = field(init=False)
+    table: OwnershipTable = field(init=False)
     installs: dict[str, Install] = field(init=False)
-    has: dict[str, OwnedResources] = field(init=False)
+    resources: dict[str, OwnedResources] = field(init=False)
     owned: dict[str, set[OwnedResource]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        world = self.world
-        self.ledger = ownership_table(self.before.resolution)
-        own = (install for install in world.installs if not install.external)
-        self.installs = {str(world.instance_of(install)): install for install in own}
-        found = self.solution.resolved.items()
-        self.has = {str(instance): owned_resources(one.candidate) for instance, one in found}
-        for thing, entry in self.ledger.items():
+        inputs = self.inputs
+        self.table = ownership_table(self.before.resolution)
+        own = (install for install in inputs.installs if not install.external)
+        self.installs = {str(inputs.instance_of(install)): install for install in own}
+        resolved = self.solution.resolved.items()
+        self.resources = {
+            str(instance): owned_resources(resolved_instance.candidate)
+            for instance, resolved_instance in resolved
+        }
+        for resource, entry in self.table.items():
             for owner in entry.owners:
-                self.owned.setdefault(owner, set()).add(thing)
+                self.owned.setdefault(owner, set()).add(resource)
 
     def proposals(self) -> dict[str, ActivationProposal]:
         """Return what the revisions of every Crossplane package would be, by instance.
@@ -327,76 +343,88 @@ class _Reconciler:
         What is installed for others runs as soon as one of those who need it runs what needs it:
         dependencies of a package that waits to be activated wait with it.
         """
-        packages = {str(one.instance): one for one in self.resolution.packages}
-        found = {
-            instance: propose_activation(self.before.history(one), self._asked(instance, one))
-            for instance, one in packages.items()
+        packages = {str(package.instance): package for package in self.resolution.packages}
+        proposals = {
+            instance: propose_activation(self.before.history(package), self._asked(instance, package))
+            for instance, package in packages.items()
             if keeps_ownership(instance)
         }
-        waiting = [instance for instance in found if instance not in self.installs]
+        waiting = [instance for instance in proposals if instance not in self.installs]
         moved = True
         while moved:
             moved = False
             for instance in waiting:
-                one, parents = found[instance], packages[instance].requested_by
-                if not one.asked.automatic and any(_runs(found, parent) for parent in parents):
-                    found[instance] = propose_activation(one.history, replace(one.asked, automatic=True))
+                package, parents = proposals[instance], packages[instance].requested_by
+                if not package.input.automatic and any(
+                    _runs_current(proposals, parent) for parent in parents
+                ):
+                    proposals[instance] = propose_activation(
+                        package.history, replace(package.input, automatic=True)
+                    )
                     moved = True
-        return found
+        return proposals
 
-    def settled(
+    def updated(
         self, instance: str, proposal: ActivationProposal, *, is_refused: bool
     ) -> tuple[LockedRevision, ...]:
         """Return the revisions of a package after the step, with what the current one waits for."""
         awaits = ActivationBlocker.PERSON if instance in self.installs else ActivationBlocker.PARENTS
         awaits = ActivationBlocker.KINDS if is_refused else awaits
-        found = apply_proposal(proposal.held_back() if is_refused else proposal)
-        return tuple(one.model_copy(update={"awaits": _awaits(one, awaits)}) for one in found)
+        revisions = apply_proposal(proposal.held_back() if is_refused else proposal)
+        return tuple(
+            revision.model_copy(update={"awaits": _blocker(revision, awaits)}) for revision in revisions
+        )
 
-    def _asked(self, instance: str, one: LockedPackage) -> RevisionInput:
+    def _asked(self, instance: str, package: LockedPackage) -> RevisionInput:
         install = self.installs.get(instance)
-        wishes = tuple(wish for wish in self.world.wishes if wish.kind == f"{one.kind}Revision")
-        image = f"{one.source or one.instance.name}:{one.version}"
-        needs = sorted({str(d.resolved) for d in one.dependencies if d.resolved is not None and d.active})
-        asked = RevisionInput(one.object, image, one.digest, wishes=wishes, needs=tuple(needs))
+        wishes = tuple(request for request in self.inputs.wishes if request.kind == f"{package.kind}Revision")
+        image = f"{package.source or package.instance.name}:{package.version}"
+        needs = sorted({str(d.resolved) for d in package.dependencies if d.resolved is not None and d.active})
+        revision_input = RevisionInput(
+            package.object, image, package.digest, wishes=wishes, needs=tuple(needs)
+        )
         if install is None:
-            return replace(asked, automatic=False, limit=0 if one.owner == USER else asked.limit)
+            return replace(
+                revision_input, automatic=False, limit=0 if package.owner == USER else revision_input.limit
+            )
         policy = install.revisions
-        return replace(asked, automatic=not policy.manual, limit=policy.history_limit)
+        return replace(revision_input, automatic=not policy.manual, limit=policy.history_limit)
 
-    def claimant(self, one: LockedPackage, proposal: ActivationProposal | None) -> OwnershipClaim:
+    def claim(self, package: LockedPackage, proposal: ActivationProposal | None) -> OwnershipClaim:
         """Return what a package claims; without revisions it is its own."""
-        instance = str(one.instance)
+        instance = str(package.instance)
         install = self.installs.get(instance)
-        running, wanted = (instance, instance) if proposal is None else (proposal.running, proposal.active)
-        known = {instance} if proposal is None else {one.name for one in proposal.revisions}
+        running, target = (instance, instance) if proposal is None else (proposal.running, proposal.active)
+        names = {instance} if proposal is None else {package.name for package in proposal.revisions}
         current = instance if proposal is None else proposal.current.name
-        has = {revision: frozenset(self.owned.get(revision, ())) for revision in known}
-        fresh = self.has.get(instance)
+        resources = {revision: frozenset(self.owned.get(revision, ())) for revision in names}
+        fresh = self.resources.get(instance)
         if fresh is not None:
-            has[current] = fresh if proposal is None else has[current] | fresh
+            resources[current] = fresh if proposal is None else resources[current] | fresh
         return OwnershipClaim(
             package=instance,
-            order=(one.kind, one.name or one.instance.name),
+            order=(package.kind, package.name or package.instance.name),
             is_user=install is not None,
             running=running,
-            wanted=wanted,
-            has=has,
+            target=target,
+            resources=resources,
             take_over=frozenset(install.revisions.take_over if install else ()),
         )
 
     def kept(self, settled: Mapping[str, Iterable[LockedRevision]]) -> dict[str, frozenset[str]]:
         """Return which revisions of each package are there after the step."""
-        found = {instance: frozenset(one.name for one in several) for instance, several in settled.items()}
-        everything = (str(one.instance) for one in self.resolution.packages)
-        return {instance: found.get(instance, frozenset({instance})) for instance in everything}
+        retained = {
+            instance: frozenset(item.name for item in revisions) for instance, revisions in settled.items()
+        }
+        everything = (str(item.instance) for item in self.resolution.packages)
+        return {instance: retained.get(instance, frozenset({instance})) for instance in everything}
 
     def prunes(self, *, forget: bool) -> frozenset[str]:
         """Return the packages whose kinds may go, as their manifests say or last said."""
-        before = {str(one.instance): one.prune_kinds for one in self.before.resolution.packages}
-        now = {str(one.instance): one.prune_kinds for one in self.resolution.packages}
+        before = {str(package.instance): package.prune_kinds for package in self.before.resolution.packages}
+        now = {str(package.instance): package.prune_kinds for package in self.resolution.packages}
         consent = {instance for instance, prunes in {**before, **now}.items() if prunes}
-        gone = {entry.package for entry in self.ledger.values()} - now.keys() if forget else frozenset()
+        gone = {entry.package for entry in self.table.values()} - now.keys() if forget else frozenset()
         return frozenset(consent | gone)
 
     def refusals(self, refused: Mapping[str, RefusedClaim]) -> Iterator[Problem]:
@@ -406,7 +434,7 @@ class _Reconciler:
             where = install.location if install else Location("")
             held = package_name(why.holder)
             message = (
-                f"{package_name(instance)} does not get {why.thing}, which {held} has; it stays as it was"
+                f"{package_name(instance)} does not get {why.resource}, which {held} has; it stays as it was"
             )
             hint = (
                 f"Remove one of them; or let {held} go of it, and annotate this one with {TAKE_OVER}: {held}."
@@ -416,42 +444,57 @@ class _Reconciler:
 
     def _asker(self, instance: str) -> Install | None:
         """Return the user's install that a package is there for, the nearest and lowest of several."""
-        parents = {str(one.instance): one.requested_by for one in self.resolution.packages}
+        parents = {str(item.instance): item.requested_by for item in self.resolution.packages}
         queue = [instance]
-        for one in queue:
-            if one in self.installs:
-                return self.installs[one]
-            queue += sorted(parent for parent in parents.get(one, ()) if parent not in queue)
+        for item in queue:
+            if item in self.installs:
+                return self.installs[item]
+            queue += sorted(parent for parent in parents.get(item, ()) if parent not in queue)
         return None
 
-    def rivals(self, proposals: Mapping[str, ActivationProposal]) -> Iterator[Problem]:
+    def conflicting(self, proposals: Mapping[str, ActivationProposal]) -> Iterator[Problem]:
         """Yield at each place of a wish for a revision which other one is wished for too."""
-        for one in proposals.values():
-            for wish in one.rivals:
-                others = ", ".join(f"{w.name} ({w.location})" for w in one.rivals if w != wish)
-                message = f"{one.asked.package} can run one revision; {others} is to be active too"
+        for proposal in proposals.values():
+            for request in proposal.conflicting:
+                others = ", ".join(f"{w.name} ({w.location})" for w in proposal.conflicting if w != request)
+                message = f"{proposal.input.package} can run one revision; {others} is to be active too"
                 hint = "Set desiredState to Inactive in all but one of them; until then nothing changes."
-                yield Problem(wish.location, Reason.REVISION_CONFLICT, message, hint, str(wish))
+                yield Problem(request.location, Reason.REVISION_CONFLICT, message, hint, str(request))
 
     def idle(self, proposals: Mapping[str, ActivationProposal]) -> Iterator[Problem]:
         """Yield a warning for each wish that names no revision that there is."""
-        known = {wish for one in proposals.values() for wish in one.asked.wishes if wish not in one.unknown}
-        for wish in set(self.world.wishes) - known:
-            message = f"There is no revision {wish.name}, so what is said about it has no effect"
-            yield Problem(wish.location, Reason.NOT_FOUND, message, _known(wish, proposals), str(wish))
+        matched = {
+            request
+            for proposal in proposals.values()
+            for request in proposal.input.wishes
+            if request not in proposal.unmatched
+        }
+        for request in set(self.inputs.wishes) - matched:
+            message = f"There is no revision {request.name}, so what is said about it has no effect"
+            yield Problem(
+                request.location,
+                Reason.NOT_FOUND,
+                message,
+                _existing_revisions(request, proposals),
+                str(request),
+            )
 
 
-def _awaits(one: LockedRevision, what: ActivationBlocker) -> ActivationBlocker:
-    return what if one.current and not one.is_active else ActivationBlocker.NOTHING
+def _blocker(revision: LockedRevision, blocker: ActivationBlocker) -> ActivationBlocker:
+    return blocker if revision.current and not revision.is_active else ActivationBlocker.NOTHING
 
 
-def _known(wish: ActivationRequest, proposals: Mapping[str, ActivationProposal]) -> str:
-    own = (one for one in proposals.values() if one.asked.package.rpartition("/")[2] == wish.package)
-    names = sorted(revision.name for one in own for revision in one.revisions)
+def _existing_revisions(request: ActivationRequest, proposals: Mapping[str, ActivationProposal]) -> str:
+    own = (
+        proposal
+        for proposal in proposals.values()
+        if proposal.input.package.rpartition("/")[2] == request.package
+    )
+    names = sorted(revision.name for proposal in own for revision in proposal.revisions)
     return f"There are {', '.join(names)}." if names else ""
 
 
-def _runs(found: Mapping[str, ActivationProposal], parent: str) -> bool:
+def _runs_current(proposals: Mapping[str, ActivationProposal], parent: str) -> bool:
     """Tell whether a parent runs the version that has this need; those without revisions do."""
-    proposal = found.get(parent)
+    proposal = proposals.get(parent)
     return proposal is None or proposal.active == proposal.current.name

@@ -26,7 +26,7 @@ _DIALECTS = {
 class CandidateLookup:
     """Look-ups in one world, each computed once."""
 
-    world: ClusterInputs
+    inputs: ClusterInputs
     installs: dict[PackageId, list[Install]] = field(default_factory=dict)
     providers: dict[Gvk | str, list[PackageId]] = field(default_factory=dict)
     holders: dict[str, PackageId] = field(default_factory=dict)
@@ -34,30 +34,30 @@ class CandidateLookup:
     _pins: dict[Instance, Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        world = self.world
-        upgraded = world.choices.upgrade
-        self.holders = dict(world.held)
-        self._pins = {p.instance: p.candidate for p in world.pins if p.instance.package.name not in upgraded}
-        for install in world.installs:
-            self.installs.setdefault(world.catalogue.find(install.need.id), []).append(install)
-        if world.choices.discovery:
-            for id_, several in world.catalogue.packages.items():
-                for provided in {gvk for c in several for gvk in c.provides}:
+        inputs = self.inputs
+        upgraded = inputs.choices.upgrade
+        self.holders = dict(inputs.held)
+        self._pins = {p.instance: p.candidate for p in inputs.pins if p.instance.package.name not in upgraded}
+        for install in inputs.installs:
+            self.installs.setdefault(inputs.catalogue.find(install.need.id), []).append(install)
+        if inputs.choices.discovery:
+            for id_, candidates in inputs.catalogue.packages.items():
+                for provided in {gvk for c in candidates for gvk in c.provides}:
                     self.providers.setdefault(provided, []).append(id_)
-                for interface in {i.id for c in several for i in c.interfaces}:
+                for interface in {i.id for c in candidates for i in c.interfaces}:
                     self.providers.setdefault(interface, []).append(id_)
 
     def find(self, id_: PackageId) -> PackageId:
         """Return the package that a name means."""
-        return self.world.catalogue.find(id_)
+        return self.inputs.catalogue.find(id_)
 
     def candidates(self, instance: Instance) -> tuple[Candidate, ...]:
         """Return the candidates of an instance; a locked one stays even if nobody publishes it any more."""
-        known = self.world.catalogue.candidates(instance.package)
+        published = self.inputs.catalogue.candidates(instance.package)
         pinned = self._pins.get(instance)
-        if pinned is None or any(c.version.text == pinned.version.text for c in known):
-            return known
-        return (*known, replace(pinned, unavailable=True))
+        if pinned is None or any(c.version.text == pinned.version.text for c in published):
+            return published
+        return (*published, replace(pinned, unavailable=True))
 
     def locked(self, instance: Instance) -> int | None:
         """Return the place of the locked candidate, if the instance is locked."""
@@ -86,7 +86,7 @@ class CandidateLookup:
             return None
         if self.install_at(instance) is not None:
             return None
-        return next((i for i in self.world.presence.installations if i.id == instance.package), None)
+        return next((i for i in self.inputs.presence.installations if i.id == instance.package), None)
 
     def install_at(self, instance: Instance) -> Install | None:
         """Return the user's install that stands in this slot."""
@@ -102,7 +102,7 @@ class CandidateLookup:
             case SlotKind.FOR:
                 return RequirementContext(instance.slot.namespace, instance.slot.path)
             case SlotKind.CLUSTER:
-                return RequirementContext(self.world.choices.shared_namespace, (instance.package.name,))
+                return RequirementContext(self.inputs.choices.shared_namespace, (instance.package.name,))
             case _:
                 shared = (*instance.slot.path, instance.package.name)
                 return RequirementContext(instance.slot.namespace or parent.namespace, shared)

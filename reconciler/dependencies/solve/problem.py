@@ -140,62 +140,62 @@ class ResolutionProblem:
         for demand in self.roots:
             yield demand
         for node in self.nodes.values():
-            for several in node.requirements:
-                for demand in several:
+            for group in node.requirements:
+                for demand in group:
                     if demand.cause not in seen:
                         seen.add(demand.cause)
                         yield demand
 
     def causes(self) -> tuple[Cause, ...]:
         """Return every fact once: the user's wishes first, then needs, then rules."""
-        found: dict[Cause, None] = dict.fromkeys(demand.cause for demand in self.requirements())
+        causes: dict[Cause, None] = dict.fromkeys(demand.cause for demand in self.requirements())
         for node in self.nodes.values():
-            for several in node.banned.values():
-                found.update(dict.fromkeys(several))
-        found.update(dict.fromkeys(exclusion.cause for exclusion in self.incompatibilities))
+            for group in node.banned.values():
+                causes.update(dict.fromkeys(group))
+        causes.update(dict.fromkeys(exclusion.cause for exclusion in self.incompatibilities))
         if self.forbid_cycles:
-            found[CYCLE_CAUSE] = None
-        return tuple(found)
+            causes[CYCLE_CAUSE] = None
+        return tuple(causes)
 
 
 CYCLE_CAUSE = Cause(CauseKind.CYCLE, "cycles")
 
 
-def forbids_cycle(question: ResolutionProblem, members: Iterable[Instance], *, wired: bool) -> bool:
+def forbids_cycle(problem: ResolutionProblem, members: Iterable[Instance], *, wired: bool) -> bool:
     """Whether a circle of these instances has no order of installation."""
-    return wired or any(member.package.ecosystem in question.forbid_cycles for member in members)
+    return wired or any(member.package.ecosystem in problem.forbid_cycles for member in members)
 
 
-def restrict(question: ResolutionProblem, facts: frozenset[Cause]) -> ResolutionProblem:
+def restrict(problem: ResolutionProblem, causes: frozenset[Cause]) -> ResolutionProblem:
     """Return the question in which only these facts hold; the others lose their force, not their place."""
     nodes = {
         instance: replace(
             node,
-            requirements=tuple(tuple(_weigh(d, facts) for d in several) for several in node.requirements),
+            requirements=tuple(tuple(_weigh(d, causes) for d in group) for group in node.requirements),
             banned={
                 index: kept
-                for index, several in node.banned.items()
-                if (kept := tuple(fact for fact in several if fact in facts))
+                for index, group in node.banned.items()
+                if (kept := tuple(fact for fact in group if fact in causes))
             },
         )
-        for instance, node in question.nodes.items()
+        for instance, node in problem.nodes.items()
     }
     return replace(
-        question,
+        problem,
         nodes=nodes,
-        roots=tuple(_weigh(demand, facts) for demand in question.roots),
-        incompatibilities=tuple(e for e in question.incompatibilities if e.cause in facts),
-        forbid_cycles=question.forbid_cycles if CYCLE_CAUSE in facts else frozenset(),
+        roots=tuple(_weigh(demand, causes) for demand in problem.roots),
+        incompatibilities=tuple(e for e in problem.incompatibilities if e.cause in causes),
+        forbid_cycles=problem.forbid_cycles if CYCLE_CAUSE in causes else frozenset(),
     )
 
 
-def _weigh(demand: InstanceRequirement, facts: frozenset[Cause]) -> InstanceRequirement:
-    return demand if demand.cause in facts else replace(demand, required=False)
+def _weigh(demand: InstanceRequirement, causes: frozenset[Cause]) -> InstanceRequirement:
+    return demand if demand.cause in causes else replace(demand, required=False)
 
 
-def split_problem(question: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
+def split_problem(problem: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
     """Split into parts that share nothing, so that one part's failure does not touch another's."""
-    leader: dict[Instance, Instance] = {instance: instance for instance in question.nodes}
+    leader: dict[Instance, Instance] = {instance: instance for instance in problem.nodes}
 
     def find(instance: Instance) -> Instance:
         while leader[instance] != instance:
@@ -203,28 +203,28 @@ def split_problem(question: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
             instance = leader[instance]
         return instance
 
-    def join(one: Instance, other: Instance) -> None:
-        leader[find(other)] = find(one)
+    def join(first: Instance, second: Instance) -> None:
+        leader[find(second)] = find(first)
 
-    for demand in question.requirements():
+    for demand in problem.requirements():
         targets = [way.instance for way in demand.alternatives if way.instance is not None]
         members = targets if demand.parent is None else [demand.parent, *targets]
-        for other in members[1:]:
-            join(members[0], other)
-    for exclusion in question.incompatibilities:
+        for second in members[1:]:
+            join(members[0], second)
+    for exclusion in problem.incompatibilities:
         join(exclusion.first, exclusion.second)
     groups: dict[Instance, dict[Instance, InstanceNode]] = {}
-    for instance, node in question.nodes.items():
+    for instance, node in problem.nodes.items():
         groups.setdefault(find(instance), {})[instance] = node
-    return tuple(_part(question, nodes) for nodes in groups.values())
+    return tuple(_part(problem, nodes) for nodes in groups.values())
 
 
-def _part(question: ResolutionProblem, nodes: dict[Instance, InstanceNode]) -> ResolutionProblem:
+def _part(problem: ResolutionProblem, nodes: dict[Instance, InstanceNode]) -> ResolutionProblem:
     return replace(
-        question,
+        problem,
         nodes=nodes,
-        roots=tuple(d for d in question.roots if any(way.instance in nodes for way in d.alternatives)),
-        incompatibilities=tuple(e for e in question.incompatibilities if e.first in nodes),
+        roots=tuple(d for d in problem.roots if any(way.instance in nodes for way in d.alternatives)),
+        incompatibilities=tuple(e for e in problem.incompatibilities if e.first in nodes),
     )
 
 

@@ -44,7 +44,7 @@ class UnverifiedSolutionError(ReconcilerError):
         self.violations = violations
 
 
-def resolve_cluster(world: ClusterInputs) -> Solution:
+def resolve_cluster(inputs: ClusterInputs) -> Solution:
     """Resolve the dependencies of one cluster, part by part; one part's failure leaves the others alone.
 
     Deterministic and order-free; the answer is the canonical one that `solve` describes. Where
@@ -53,21 +53,21 @@ def resolve_cluster(world: ClusterInputs) -> Solution:
     Raises:
         UnverifiedSolutionError: An answer does not survive the independent check.
     """
-    posed = build_problem(world)
-    found = _PartialSolution(world, problems=list(posed.problems))
-    for part in split_problem(posed.question):
-        found.add(part)
+    built = build_problem(inputs)
+    partial = _PartialSolution(inputs, problems=list(built.problems))
+    for part in split_problem(built.problem):
+        partial.add(part)
     solution = Solution(
-        with_requesters(found.resolved),
-        tuple(found.skipped),
-        tuple(found.explanations),
-        frozenset(found.failed),
-        tuple(sorted(found.problems)),
-        (*_idle_words(world, found.resolved), *_odd_bindings(world, found.resolved)),
+        with_requesters(partial.resolved),
+        tuple(partial.skipped),
+        tuple(partial.explanations),
+        frozenset(partial.failed),
+        tuple(sorted(partial.problems)),
+        (*_unused_settings(inputs, partial.resolved), *_binding_warnings(inputs, partial.resolved)),
     )
-    violations = verify(world, solution)
+    violations = verify(inputs, solution)
     if violations:
-        raise UnverifiedSolutionError(world.cluster, violations)
+        raise UnverifiedSolutionError(inputs.cluster, violations)
     return solution
 
 
@@ -75,7 +75,7 @@ def resolve_cluster(world: ClusterInputs) -> Solution:
 class _PartialSolution:
     """What is known of a cluster so far, part by part."""
 
-    world: ClusterInputs
+    inputs: ClusterInputs
     problems: list[Problem]
     resolved: list[ResolvedInstance] = field(default_factory=list)
     skipped: list[SkippedRequirement] = field(default_factory=list)
@@ -87,12 +87,12 @@ class _PartialSolution:
         outcome = solve(part)
         while (
             isinstance(outcome, Unsatisfiable)
-            and (left := arbitrate_ownership(self.world, part, outcome)) is not None
+            and (left := arbitrate_ownership(self.inputs, part, outcome)) is not None
         ):
-            explanation = explain(self.world, part, outcome)
+            explanation = explain(self.inputs, part, outcome)
             self.explanations.append(replace(explanation, preempted=str(left.install)))
-            self.problems.append(_gives_way(left.install, explanation))
-            part = left.question
+            self.problems.append(_preemption_problem(left.install, explanation))
+            part = left.problem
             outcome = solve(part)
         match outcome:
             case Assignment():
@@ -100,24 +100,24 @@ class _PartialSolution:
                 self.resolved += pins
                 self.skipped += skipped
             case Unsatisfiable():
-                explanation = explain(self.world, part, outcome)
+                explanation = explain(self.inputs, part, outcome)
                 self.explanations.append(explanation)
-                self.problems += _stalled(self.world, part, explanation)
+                self.problems += _conflict_problems(self.inputs, part, explanation)
                 self.failed.update(part.nodes)
             case BudgetExceeded():
-                self.problems += _exhausted(self.world, part, outcome)
+                self.problems += _budget_problems(self.inputs, part, outcome)
                 self.failed.update(part.nodes)
 
 
-def _odd_bindings(world: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
+def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
     """Yield a warning for each binding to an installation of a version that was not asked for.
 
     Whoever binds decides: only the shape of an interface must fit.
     """
-    chosen = {one.instance: one.candidate for one in resolved}
-    for one in resolved:
-        install = world.install_of(one.instance)
-        for edge in one.edges if install is not None else ():
+    chosen = {pinned.instance: pinned.candidate for pinned in resolved}
+    for pinned in resolved:
+        install = inputs.install_of(pinned.instance)
+        for edge in pinned.edges if install is not None else ():
             need = edge.requirement.alternatives[edge.alternative]
             if (
                 install is None
@@ -126,67 +126,79 @@ def _odd_bindings(world: ClusterInputs, resolved: list[ResolvedInstance]) -> Ite
             ):
                 continue
             bound = dict(install.bindings)[edge.requirement.alias]
-            offered = chosen[edge.target].interfaces if edge.target else _offered(world, edge.detail)
+            offered = (
+                chosen[edge.target].interfaces if edge.target else _bound_interfaces(inputs, edge.detail)
+            )
             if not any(interface.meets(need) for interface in offered):
                 message = f"{edge.requirement.alias} is bound to {bound}, which is not {need}"
                 yield Problem(install.location, Reason.INVALID_VERSION, message, subject=str(install))
 
 
-def _offered(world: ClusterInputs, target: str) -> tuple[Interface, ...]:
+def _bound_interfaces(inputs: ClusterInputs, target: str) -> tuple[Interface, ...]:
     """Return the interfaces of what stands there under the name of a binding."""
-    there = {_name(one.namespace, one.name): one.interfaces for one in world.presence.installations}
-    there |= {_name(one.namespace, one.name): one.interfaces for one in world.installs}
-    return there.get(target.removeprefix("binding:"), ())
+    interfaces_by_name = {
+        _name(installation.namespace, installation.name): installation.interfaces
+        for installation in inputs.presence.installations
+    }
+    interfaces_by_name |= {
+        _name(installation.namespace, installation.name): installation.interfaces
+        for installation in inputs.installs
+    }
+    return interfaces_by_name.get(target.removeprefix("binding:"), ())
 
 
 def _name(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
-def _gives_way(install: Install, explanation: Explanation) -> Problem:
+def _preemption_problem(install: Install, explanation: Explanation) -> Problem:
     message = f"{install} gives way and stays as it was: {'; '.join(explanation.sentences)}"
     hint = "; ".join(explanation.hints)
     return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, hint, str(install))
 
 
-def _idle_words(world: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
+def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
     """Yield a warning for each override or value that names no dependency of its install."""
-    chosen = {one.instance: one.candidate for one in resolved}
-    for install in sorted(world.installs, key=str):
-        candidate = chosen.get(world.instance_of(install))
+    chosen = {item.instance: item.candidate for item in resolved}
+    for install in sorted(inputs.installs, key=str):
+        candidate = chosen.get(inputs.instance_of(install))
         if candidate is None or not (install.overrides or install.values):
             continue
-        known = {requirement.alias for requirement in candidate.requires}
+        names = {requirement.alias for requirement in candidate.requires}
         for requirement in candidate.requires:
-            known |= {need.id.name for need in requirement.alternatives if isinstance(need, PackageNeed)}
-        given = [(one.name, one.location) for one in install.overrides]
-        given += [(one.name, install.location) for one in install.values]
+            names |= {need.id.name for need in requirement.alternatives if isinstance(need, PackageNeed)}
+        given = [(item.name, item.location) for item in install.overrides]
+        given += [(item.name, install.location) for item in install.values]
         for name, location in given:
-            if name not in known:
+            if name not in names:
                 message = f"{candidate} has no dependency {name}, so what is said about it has no effect"
                 yield Problem(location, Reason.NOT_FOUND, message, subject=str(install))
 
 
-def _stalled(world: ClusterInputs, part: ResolutionProblem, explanation: Explanation) -> list[Problem]:
+def _conflict_problems(
+    inputs: ClusterInputs, part: ResolutionProblem, explanation: Explanation
+) -> list[Problem]:
     message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
     reason = Reason.DEPENDENCY_CYCLE if explanation.code == "E-CYCLE" else Reason.DEPENDENCY_CONFLICT
-    return _problems(world, part, reason, message, "; ".join(explanation.hints))
+    return _problems(inputs, part, reason, message, "; ".join(explanation.hints))
 
 
-def _exhausted(world: ClusterInputs, part: ResolutionProblem, outcome: BudgetExceeded) -> list[Problem]:
+def _budget_problems(
+    inputs: ClusterInputs, part: ResolutionProblem, outcome: BudgetExceeded
+) -> list[Problem]:
     message = f"Dependencies could not be decided in {outcome.steps} steps"
     return _problems(
-        world, part, Reason.STEP_BUDGET_EXCEEDED, message, "Narrow the ranges, or raise the limit"
+        inputs, part, Reason.STEP_BUDGET_EXCEEDED, message, "Narrow the ranges, or raise the limit"
     )
 
 
 def _problems(
-    world: ClusterInputs, part: ResolutionProblem, reason: Reason, message: str, hint: str
+    inputs: ClusterInputs, part: ResolutionProblem, reason: Reason, message: str, hint: str
 ) -> list[Problem]:
     wishes = {demand.cause.subject for demand in part.roots}
     return [
         Problem(install.location, reason, message, hint=hint, subject=str(install))
-        for install in world.installs
+        for install in inputs.installs
         if str(install) in wishes
     ]
 
@@ -197,12 +209,12 @@ _OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
 class Arbitration(NamedTuple):
     """What is asked when one install gives way: it stays at what is locked, or is not asked for."""
 
-    question: ResolutionProblem
+    problem: ResolutionProblem
     install: Install
 
 
 def arbitrate_ownership(
-    world: ClusterInputs, question: ResolutionProblem, found: Unsatisfiable
+    inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable
 ) -> Arbitration | None:
     """Return the question without the wish that loses what is contested; None if that is not the matter.
 
@@ -212,64 +224,69 @@ def arbitrate_ownership(
 
     Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
     """
-    if not any(fact.kind in _OWNERSHIP for fact in found.causes):
+    if not any(cause.kind in _OWNERSHIP for cause in conflict.causes):
         return None
-    asking = [demand for demand in question.roots if demand.cause in found.causes]
-    installs = {str(install): install for install in world.installs}
-    contest = _OwnershipConflict(world, question, found)
+    asking = [demand for demand in problem.roots if demand.cause in conflict.causes]
+    installs = {str(install): install for install in inputs.installs}
+    contest = _OwnershipConflict(inputs, problem, conflict)
     for demand in sorted(
         asking, key=lambda demand: contest.rank(demand, installs[demand.cause.subject]), reverse=True
     ):
-        left = _without(question, demand)
+        left = _without_root(problem, demand)
         if left is not None:
             return Arbitration(left, installs[demand.cause.subject])
     return None
 
 
-def _without(question: ResolutionProblem, demand: InstanceRequirement) -> ResolutionProblem | None:
+def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> ResolutionProblem | None:
     """Return the question with one wish held to what is locked, or dropped where nothing is."""
-    (way,) = demand.alternatives
+    (alternative,) = demand.alternatives
     (instance,) = _instances(demand)
-    node = question.nodes[instance]
-    others = tuple(other for other in question.roots if other is not demand)
+    node = problem.nodes[instance]
+    others = tuple(other for other in problem.roots if other is not demand)
     if node.locked is None:
-        return replace(question, roots=others)
+        return replace(problem, roots=others)
     held = frozenset({node.locked})
-    if way.allowed == held:
+    if alternative.allowed == held:
         return None
-    kept = replace(demand, alternatives=(replace(way, allowed=held),))
-    return replace(question, roots=tuple(kept if other is demand else other for other in question.roots))
+    kept = replace(demand, alternatives=(replace(alternative, allowed=held),))
+    return replace(problem, roots=tuple(kept if other is demand else other for other in problem.roots))
 
 
 def _instances(demand: InstanceRequirement) -> set[Instance]:
-    return {way.instance for way in demand.alternatives if way.instance is not None}
+    return {alternative.instance for alternative in demand.alternatives if alternative.instance is not None}
 
 
 class _OwnershipConflict:
     """Who is after the contested things, and who has them."""
 
-    def __init__(self, world: ClusterInputs, question: ResolutionProblem, found: Unsatisfiable) -> None:
-        self.question = question
-        holders = dict(world.held)
-        facts = frozenset(found.causes)
-        exclusions = [one for one in question.incompatibilities if one.cause in facts]
-        self.contestants = {instance for one in exclusions for instance in (one.first, one.second)}
-        packages = {fact.subject for fact in facts if fact.kind is CauseKind.HELD}
-        self.contestants |= {one for one in question.nodes if str(one.package) in packages}
-        self.holders = {holders[one.cause.subject] for one in exclusions if one.cause.subject in holders}
+    def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> None:
+        self.problem = problem
+        holders = dict(inputs.held)
+        causes = frozenset(conflict.causes)
+        exclusions = [item for item in problem.incompatibilities if item.cause in causes]
+        self.contestants = {instance for item in exclusions for instance in (item.first, item.second)}
+        packages = {cause.subject for cause in causes if cause.kind is CauseKind.HELD}
+        self.contestants |= {item for item in problem.nodes if str(item.package) in packages}
+        self.holders = {holders[item.cause.subject] for item in exclusions if item.cause.subject in holders}
 
     def rank(self, demand: InstanceRequirement, install: Install) -> tuple[bool, bool, str, str]:
         """Return where a wish stands: the greatest gives way."""
         own = _instances(demand)
-        has = any(one.package in self.holders for one in self.contestants & self._reached(own))
+        has = any(contestant.package in self.holders for contestant in self.contestants & self._reached(own))
         return (not has, not own & self.contestants, install.kind, install.name)
 
     def _reached(self, start: set[Instance]) -> set[Instance]:
         queue, seen = sorted(start), set(start)
         for instance in queue:
-            for several in self.question.nodes[instance].requirements:
-                for way in (way for demand in several for way in demand.alternatives if way.active):
-                    if way.instance is not None and way.instance not in seen:
-                        seen.add(way.instance)
-                        queue.append(way.instance)
+            for group in self.problem.nodes[instance].requirements:
+                for alternative in (
+                    alternative
+                    for demand in group
+                    for alternative in demand.alternatives
+                    if alternative.active
+                ):
+                    if alternative.instance is not None and alternative.instance not in seen:
+                        seen.add(alternative.instance)
+                        queue.append(alternative.instance)
         return seen

@@ -36,7 +36,7 @@ def effective_requirement(requirement: Requirement, install: Install | None) -> 
     """Return a requirement as the user's install changes it: another range, or not to be installed."""
     if install is None:
         return requirement
-    wanted = install.install_dependencies
+    is_installed = install.install_dependencies
     alternatives = list(requirement.alternatives)
     location = requirement.location
     for override in install.overrides:
@@ -46,12 +46,12 @@ def effective_requirement(requirement: Requirement, install: Install | None) -> 
             if override.range is not None:
                 alternatives[place] = replace(need, range=override.range)
                 location = override.location
-            wanted = wanted if override.install is None else override.install
-    install_it = requirement.install and wanted
+            is_installed = is_installed if override.install is None else override.install
+    install_it = requirement.install and is_installed
     return replace(requirement, alternatives=tuple(alternatives), install=install_it, location=location)
 
 
-def install_is_visible(install: Install, package: PackageId, share: Share, site: RequirementContext) -> bool:
+def install_is_visible(install: Install, package: PackageId, share: Share, scope: RequirementContext) -> bool:
     """Whether a user's install can meet a requirement for its package, as far as place and labels go.
 
     Porter looks in the current namespace and among what has none; the others in the current one.
@@ -59,33 +59,41 @@ def install_is_visible(install: Install, package: PackageId, share: Share, site:
     if package.ecosystem is Ecosystem.XPKG:
         return True
     if package.ecosystem is not Ecosystem.BUNDLE:
-        return install.namespace == site.namespace
-    return _porter_matches(install.namespace, dict(install.labels), share, site)
+        return install.namespace == scope.namespace
+    return _porter_matches(install.namespace, dict(install.labels), share, scope)
 
 
 def installation_matches(
-    found: ObservedInstallation, need: PackageNeed, package: PackageId, share: Share, site: RequirementContext
+    installation: ObservedInstallation,
+    need: PackageNeed,
+    package: PackageId,
+    share: Share,
+    scope: RequirementContext,
 ) -> bool:
     """Whether something that the snapshot shows meets a requirement for a package."""
-    if found.id != package or found.version is None or not need.range.allows(found.version, found.digest):
+    if (
+        installation.id != package
+        or installation.version is None
+        or not need.range.allows(installation.version, installation.digest)
+    ):
         return False
     if package.ecosystem is Ecosystem.XPKG:
         return True
     if package.ecosystem is not Ecosystem.BUNDLE:
-        return found.namespace == site.namespace
-    return _porter_matches(found.namespace, dict(found.labels), share, site)
+        return installation.namespace == scope.namespace
+    return _porter_matches(installation.namespace, dict(installation.labels), share, scope)
 
 
-def _porter_matches(namespace: str, labels: dict[str, str], share: Share, site: RequirementContext) -> bool:
+def _porter_matches(namespace: str, labels: dict[str, str], share: Share, scope: RequirementContext) -> bool:
     if share.scope is Sharing.EXCLUSIVE and not share.labels:
         return False
-    near = {Sharing.GLOBAL: ("", site.namespace)}.get(share.scope, (site.namespace, ""))
-    wanted = dict(share.labels) | ({SHARING_GROUP: share.group} if share.group else {})
-    return namespace in near and all(labels.get(name) == value for name, value in wanted.items())
+    near = {Sharing.GLOBAL: ("", scope.namespace)}.get(share.scope, (scope.namespace, ""))
+    required = dict(share.labels) | ({SHARING_GROUP: share.group} if share.group else {})
+    return namespace in near and all(labels.get(name) == value for name, value in required.items())
 
 
 def new_slots(
-    package: PackageId, candidates: tuple[Candidate, ...], requirement: Requirement, site: RequirementContext
+    package: PackageId, candidates: tuple[Candidate, ...], requirement: Requirement, scope: RequirementContext
 ) -> Iterator[tuple[InstallSlot, frozenset[int]]]:
     """Yield the slots that a new instance may take, with the candidates that may stand there."""
     everything = all_places(candidates)
@@ -93,21 +101,21 @@ def new_slots(
         case Ecosystem.XPKG:
             yield InstallSlot(SlotKind.CLUSTER), everything
         case Ecosystem.BUNDLE:
-            yield _porter_slot(requirement, site), everything
+            yield _porter_slot(requirement, scope), everything
         case _:
             once = cluster_singletons(candidates)
             if once:
                 yield InstallSlot(SlotKind.CLUSTER), once
             if everything - once or not everything:
-                yield InstallSlot(SlotKind.NAMESPACE, site.namespace), everything - once
+                yield InstallSlot(SlotKind.NAMESPACE, scope.namespace), everything - once
 
 
-def _porter_slot(requirement: Requirement, site: RequirementContext) -> InstallSlot:
+def _porter_slot(requirement: Requirement, scope: RequirementContext) -> InstallSlot:
     share = requirement.share
     if share.scope is Sharing.EXCLUSIVE:
-        return InstallSlot(SlotKind.FOR, site.namespace, (*site.path, requirement.alias))
+        return InstallSlot(SlotKind.FOR, scope.namespace, (*scope.path, requirement.alias))
     words = [f"{name}={value}" for name, value in (*share.labels, *share.inputs)]
-    namespace = "" if share.scope in (Sharing.GLOBAL, Sharing.DIALECT) else site.namespace
+    namespace = "" if share.scope in (Sharing.GLOBAL, Sharing.DIALECT) else scope.namespace
     return InstallSlot(SlotKind.SHARED, namespace, (*([share.group] if share.group else []), *words))
 
 

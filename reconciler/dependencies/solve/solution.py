@@ -78,9 +78,9 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{number}. {sentence}" for number, sentence in enumerate(self.sentences, 1)]
-        for package, several in self.rejected:
+        for package, rejections in self.rejected:
             lines.append(f"Versions of {package}:")
-            lines += [f"  {one.version}: {'; '.join(one.reasons)}" for one in several]
+            lines += [f"  {rejection.version}: {'; '.join(rejection.reasons)}" for rejection in rejections]
         return "\n".join((*lines, *(f"Hint: {hint}" for hint in self.hints)))
 
 
@@ -100,27 +100,30 @@ class Solution:
 
     def pins(self) -> tuple[Pin, ...]:
         """Return what to lock."""
-        return tuple(Pin(instance, one.candidate) for instance, one in self.resolved.items())
+        return tuple(
+            Pin(instance, resolved_instance.candidate)
+            for instance, resolved_instance in self.resolved.items()
+        )
 
     def chosen(self) -> tuple[LockedChoice, ...]:
         """Return the alternatives to lock: of requirements that have several."""
         return tuple(
             LockedChoice(instance, edge.signature, edge.alternative)
-            for instance, one in self.resolved.items()
-            for edge in one.edges
+            for instance, resolved_instance in self.resolved.items()
+            for edge in resolved_instance.edges
             if len(edge.requirement.alternatives) > 1
         )
 
 
 def decode(
-    question: ResolutionProblem, answer: Assignment
+    problem: ResolutionProblem, answer: Assignment
 ) -> tuple[list[ResolvedInstance], list[SkippedRequirement]]:
     """Turn an answer into pins with their edges, and what was skipped."""
     resolved, skipped = [], []
-    users = {way.instance for demand in question.roots for way in demand.alternatives}
+    users = {alternative.instance for demand in problem.roots for alternative in demand.alternatives}
     for instance, place in answer.chosen.items():
-        node = question.nodes[instance]
-        demands = _once(node.requirements[place])
+        node = problem.nodes[instance]
+        demands = _unique(node.requirements[place])
         edges = tuple(_edge(demand, answer) for demand in demands if demand.cause in answer.selected)
         resolved.append(ResolvedInstance(instance, node.candidates[place], edges, instance in users))
         skipped += [
@@ -129,33 +132,39 @@ def decode(
     return resolved, skipped
 
 
-def _once(demands: Iterable[InstanceRequirement]) -> list[InstanceRequirement]:
+def _unique(demands: Iterable[InstanceRequirement]) -> list[InstanceRequirement]:
     return list({demand.cause: demand for demand in demands}.values())
 
 
 def _edge(demand: InstanceRequirement, answer: Assignment) -> RequirementEdge:
-    way = answer.selected[demand.cause]
+    alternative = answer.selected[demand.cause]
     signature = demand.cause.detail
     return RequirementEdge(
-        demand.requirement, signature, way.via, way.alternative, way.instance, way.active, way.target
+        demand.requirement,
+        signature,
+        alternative.via,
+        alternative.alternative,
+        alternative.instance,
+        alternative.active,
+        alternative.target,
     )
 
 
 def with_requesters(resolved: Iterable[ResolvedInstance]) -> dict[Instance, ResolvedInstance]:
     """Sort pins by instance and note who asked for each."""
-    several = sorted(resolved, key=lambda one: str(one.instance))
-    askers: dict[Instance, list[Instance]] = {}
-    for one in several:
-        for edge in one.edges:
+    ordered = sorted(resolved, key=lambda item: str(item.instance))
+    parents: dict[Instance, list[Instance]] = {}
+    for item in ordered:
+        for edge in item.edges:
             if edge.target is not None and edge.active:
-                askers.setdefault(edge.target, []).append(one.instance)
+                parents.setdefault(edge.target, []).append(item.instance)
     return {
-        one.instance: ResolvedInstance(
-            one.instance,
-            one.candidate,
-            one.edges,
-            one.user,
-            tuple(dict.fromkeys(askers.get(one.instance, ()))),
+        item.instance: ResolvedInstance(
+            item.instance,
+            item.candidate,
+            item.edges,
+            item.user,
+            tuple(dict.fromkeys(parents.get(item.instance, ()))),
         )
-        for one in several
+        for item in ordered
     }

@@ -20,110 +20,113 @@ from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInst
 from reconciler.dependencies.versions import precedence_with_build
 
 
-def verify(world: ClusterInputs, solution: Solution) -> tuple[str, ...]:
+def verify(inputs: ClusterInputs, solution: Solution) -> tuple[str, ...]:
     """Return what is wrong with a solution, in sentences; nothing if it is valid.
 
     Total and order-free. It shares no code with the solver and knows nothing of its encoding.
     """
-    return tuple(_violations(world, solution))
+    return tuple(_violations(inputs, solution))
 
 
-def _violations(world: ClusterInputs, solution: Solution) -> Iterator[str]:
+def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
     installs = {
-        Instance(world.catalogue.find(i.need.id), install_slot(i)): i
-        for i in world.installs
+        Instance(inputs.catalogue.find(i.need.id), install_slot(i)): i
+        for i in inputs.installs
         if not i.external
     }
-    yield from _wishes(world, solution, installs)
-    for one in solution.resolved.values():
-        own = installs.get(one.instance)
-        yield from _candidate(world, one, own)
+    yield from _install_violations(inputs, solution, installs)
+    for resolved in solution.resolved.values():
+        own = installs.get(resolved.instance)
+        yield from _candidate(inputs, resolved, own)
         if own is None or not own.skip_dependencies:
-            yield from _needs(world, solution, one, own)
-    yield from _rules(solution)
-    yield from _unneeded(solution)
-    yield from _circles(world, solution)
+            yield from _requirement_violations(inputs, solution, resolved, own)
+    yield from _exclusivity_violations(solution)
+    yield from _unreachable(solution)
+    yield from _cycle_violations(inputs, solution)
 
 
-def _wishes(world: ClusterInputs, solution: Solution, installs: dict[Instance, Install]) -> Iterator[str]:
+def _install_violations(
+    inputs: ClusterInputs, solution: Solution, installs: dict[Instance, Install]
+) -> Iterator[str]:
     stalled = {problem.subject for problem in solution.problems}
     losers = {explanation.preempted for explanation in solution.explanations}
-    locked = {pin.instance: pin.candidate.version for pin in world.pins}
+    locked = {pin.instance: pin.candidate.version for pin in inputs.pins}
     for instance, install in installs.items():
-        one = solution.resolved.get(instance)
+        resolved = solution.resolved.get(instance)
         if str(install) in losers and instance not in solution.failed:
             held = locked.get(instance)
-            if held is not None and (one is None or one.candidate.version != held):
+            if held is not None and (resolved is None or resolved.candidate.version != held):
                 yield f"{install} gives way and does not keep {held}"
-        elif one is None:
+        elif resolved is None:
             if instance not in solution.failed and str(install) not in stalled:
                 yield f"{install} is not there"
         elif str(install) in stalled:
             continue
-        elif not install.need.range.allows(one.candidate.version, one.candidate.digest):
-            yield f"{install} asks for {install.need} and gets {one.candidate.version}"
+        elif not install.need.range.allows(resolved.candidate.version, resolved.candidate.digest):
+            yield f"{install} asks for {install.need} and gets {resolved.candidate.version}"
 
 
-def _candidate(world: ClusterInputs, one: ResolvedInstance, own: Install | None) -> Iterator[str]:
-    candidate, package = one.candidate, one.instance.package
-    locked = next((p.candidate for p in world.pins if p.instance == one.instance), None)
+def _candidate(inputs: ClusterInputs, resolved: ResolvedInstance, own: Install | None) -> Iterator[str]:
+    candidate, package = resolved.candidate, resolved.instance.package
+    locked = next((p.candidate for p in inputs.pins if p.instance == resolved.instance), None)
     held = locked is not None and locked.version == candidate.version
-    if candidate not in world.catalogue.candidates(package) and not (candidate.unavailable and held):
+    if candidate not in inputs.catalogue.candidates(package) and not (candidate.unavailable and held):
         yield f"{candidate} is no candidate of {package}"
     if candidate.withdrawn and not held:
         yield f"{candidate} is withdrawn"
-    platforms = dict(world.presence.platforms)
+    platforms = dict(inputs.presence.platforms)
     ignored = own.ignore_platforms if own else frozenset()
     for need in candidate.platforms:
-        known = platforms.get(need.platform)
-        if known is not None and need.platform not in ignored and not need.range.allows(known):
-            yield f"{candidate} needs {need}, and the cluster has {known}"
-    free = world.choices.allow_downgrade or (own is not None and own.allow_downgrade)
+        version = platforms.get(need.platform)
+        if version is not None and need.platform not in ignored and not need.range.allows(version):
+            yield f"{candidate} needs {need}, and the cluster has {version}"
+    free = inputs.choices.allow_downgrade or (own is not None and own.allow_downgrade)
     exact = own is not None and own.need.id.ecosystem is not Ecosystem.CARVEL
     lower = locked is not None and (
         precedence_with_build(candidate.version) < precedence_with_build(locked.version)
     )
-    if lower and not free and not exact and one.instance.package.name not in world.choices.upgrade:
+    if lower and not free and not exact and resolved.instance.package.name not in inputs.choices.upgrade:
         yield f"{candidate} is below what is locked"
 
 
-def _needs(
-    world: ClusterInputs, solution: Solution, one: ResolvedInstance, own: Install | None
+def _requirement_violations(
+    inputs: ClusterInputs, solution: Solution, resolved: ResolvedInstance, own: Install | None
 ) -> Iterator[str]:
-    edges = {_asked(edge.requirement): edge for edge in one.edges}
-    for written in one.candidate.requires:
+    edges = {_requirement_key(edge.requirement): edge for edge in resolved.edges}
+    for written in resolved.candidate.requires:
         requirement = effective_requirement(written, own)
-        edge = edges.get(_asked(requirement))
+        edge = edges.get(_requirement_key(requirement))
         if edge is not None:
-            if not _meets(world, solution, requirement, edge, own):
-                yield f"{one.candidate} requires {requirement}, and {edge.target or edge.detail} is not that"
+            if not _meets(inputs, solution, requirement, edge, own):
+                provider = edge.target or edge.detail
+                yield f"{resolved.candidate} requires {requirement}, and {provider} is not that"
         elif not requirement.optional:
-            yield f"{one.candidate} requires {requirement}, and nothing meets it"
-        yield from _misfits(world, solution, one, requirement)
+            yield f"{resolved.candidate} requires {requirement}, and nothing meets it"
+        yield from _optional_violations(inputs, solution, resolved, requirement)
 
 
-def _asked(requirement: Requirement) -> tuple[str, str, bool, bool]:
+def _requirement_key(requirement: Requirement) -> tuple[str, str, bool, bool]:
     return (str(requirement), requirement.alias, requirement.optional, requirement.install)
 
 
-def _misfits(
-    world: ClusterInputs, solution: Solution, one: ResolvedInstance, requirement: Requirement
+def _optional_violations(
+    inputs: ClusterInputs, solution: Solution, resolved: ResolvedInstance, requirement: Requirement
 ) -> Iterator[str]:
     """What is optional must fit if it is there; Porter's instances are each other's strangers."""
     needs = requirement.alternatives
     if not requirement.optional or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
         return
-    package = world.catalogue.find(needs[0].id)
+    package = inputs.catalogue.find(needs[0].id)
     if package.ecosystem is Ecosystem.BUNDLE:
         return
     for other in solution.resolved.values():
-        near = other.instance.slot.namespace in ("", one.instance.slot.namespace)
-        if other.instance.package == package and near and not _is(needs[0], other.candidate, world):
-            yield f"{one.candidate} would need {requirement}, and {other.candidate} is there"
+        near = other.instance.slot.namespace in ("", resolved.instance.slot.namespace)
+        if other.instance.package == package and near and not _matches(needs[0], other.candidate, inputs):
+            yield f"{resolved.candidate} would need {requirement}, and {other.candidate} is there"
 
 
 def _meets(
-    world: ClusterInputs,
+    inputs: ClusterInputs,
     solution: Solution,
     requirement: Requirement,
     edge: RequirementEdge,
@@ -137,67 +140,67 @@ def _meets(
         created = edge.via in (AlternativeSource.CANDIDATE, AlternativeSource.DEFAULT)
         if other is None or (created and not requirement.install):
             return False
-        return (edge.via is AlternativeSource.DEFAULT and requirement.default is not None) or _is(
-            need, other.candidate, world
+        return (edge.via is AlternativeSource.DEFAULT and requirement.default is not None) or _matches(
+            need, other.candidate, inputs
         )
-    return _is_there(world, need)
+    return _is_observed(inputs, need)
 
 
-def _is(need: Need, candidate: Candidate, world: ClusterInputs) -> bool:
+def _matches(need: Need, candidate: Candidate, inputs: ClusterInputs) -> bool:
     match need:
         case PackageNeed():
-            same = world.catalogue.find(need.id) == candidate.id
+            same = inputs.catalogue.find(need.id) == candidate.id
             return same and need.range.allows(candidate.version, candidate.digest)
         case ApiNeed():
-            wanted = need.gvk
+            gvk = need.gvk
             served = any(
-                g == wanted or (not wanted.version and g.group_kind == wanted.group_kind)
-                for g in candidate.provides
+                g == gvk or (not gvk.version and g.group_kind == gvk.group_kind) for g in candidate.provides
             )
-            return served and (need.provider is None or _is(need.provider, candidate, world))
+            return served and (need.provider is None or _matches(need.provider, candidate, inputs))
         case InterfaceNeed():
             return any(interface.meets(need) for interface in candidate.interfaces)
 
 
-def _is_there(world: ClusterInputs, need: Need) -> bool:
-    presence = world.presence
-    external = [install for install in world.installs if install.external]
+def _is_observed(inputs: ClusterInputs, need: Need) -> bool:
+    presence = inputs.presence
+    external = [install for install in inputs.installs if install.external]
     match need:
         case ApiNeed():
-            wanted = need.gvk
+            gvk = need.gvk
             return any(
-                g == wanted or (not wanted.version and g.group_kind == wanted.group_kind)
-                for g in presence.apis
+                g == gvk or (not gvk.version and g.group_kind == gvk.group_kind) for g in presence.apis
             )
         case InterfaceNeed():
-            offered = [i for found in presence.installations for i in found.interfaces]
+            offered = [i for installation in presence.installations for i in installation.interfaces]
             offered += [i for install in external for i in install.interfaces]
             return any(interface.meets(need) for interface in offered)
         case PackageNeed():
-            package = world.catalogue.find(need.id)
-            named = any(world.catalogue.find(install.need.id) == package for install in external)
+            package = inputs.catalogue.find(need.id)
+            named = any(inputs.catalogue.find(install.need.id) == package for install in external)
             return named or any(
-                found.id == package and found.version and need.range.allows(found.version, found.digest)
-                for found in presence.installations
+                installation.id == package
+                and installation.version
+                and need.range.allows(installation.version, installation.digest)
+                for installation in presence.installations
             )
 
 
-def _rules(solution: Solution) -> Iterator[str]:
-    several = list(solution.resolved.values())
-    for number, one in enumerate(several):
-        for other in several[number + 1 :]:
-            if one.instance.package == other.instance.package:
-                if _strict(one, other) or _strict(other, one):
-                    yield f"{one.instance} and {other.instance} cannot both stand"
-            elif common := _owned(one.candidate) & _owned(other.candidate):
-                yield f"{one.candidate} and {other.candidate} both own {min(common)}"
+def _exclusivity_violations(solution: Solution) -> Iterator[str]:
+    pinned = list(solution.resolved.values())
+    for number, first in enumerate(pinned):
+        for second in pinned[number + 1 :]:
+            if first.instance.package == second.instance.package:
+                if _excludes(first, second) or _excludes(second, first):
+                    yield f"{first.instance} and {second.instance} cannot both stand"
+            elif common := _owned(first.candidate) & _owned(second.candidate):
+                yield f"{first.candidate} and {second.candidate} both own {min(common)}"
 
 
-def _strict(one: ResolvedInstance, other: ResolvedInstance) -> bool:
-    if one.candidate.installation is InstallationType.ONE_PER_CLUSTER:
+def _excludes(first: ResolvedInstance, second: ResolvedInstance) -> bool:
+    if first.candidate.installation is InstallationType.ONE_PER_CLUSTER:
         return True
-    same = one.instance.slot.namespace == other.instance.slot.namespace
-    return same and one.candidate.installation is InstallationType.ONE_PER_NAMESPACE
+    same = first.instance.slot.namespace == second.instance.slot.namespace
+    return same and first.candidate.installation is InstallationType.ONE_PER_NAMESPACE
 
 
 def _owned(candidate: Candidate) -> set[str]:
@@ -206,9 +209,9 @@ def _owned(candidate: Candidate) -> set[str]:
     return {str(gvk.group_kind) for gvk in candidate.provides} | set(candidate.compositions)
 
 
-def _unneeded(solution: Solution) -> Iterator[str]:
+def _unreachable(solution: Solution) -> Iterator[str]:
     reached: set[Instance] = set()
-    queue = [instance for instance, one in solution.resolved.items() if one.user]
+    queue = [instance for instance, resolved in solution.resolved.items() if resolved.user]
     while queue:
         instance = queue.pop()
         if instance not in reached and instance in solution.resolved:
@@ -219,20 +222,22 @@ def _unneeded(solution: Solution) -> Iterator[str]:
         yield f"nobody needs {instance}"
 
 
-def _circles(world: ClusterInputs, solution: Solution) -> Iterator[str]:
+def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
     links = {
-        instance: [(e.target, e.requirement.wired) for e in one.edges if e.target is not None]
-        for instance, one in solution.resolved.items()
+        instance: [(e.target, e.requirement.wired) for e in resolved.edges if e.target is not None]
+        for instance, resolved in solution.resolved.items()
     }
     for start, own in links.items():
         for first, wired in own:
-            strict = wired or start.package.ecosystem in world.choices.forbid_cycles
-            if strict and _reaches(links, first, start):
+            strict = wired or start.package.ecosystem in inputs.choices.forbid_cycles
+            if strict and _is_reachable(links, first, start):
                 yield f"{start} is needed by what it needs"
                 break
 
 
-def _reaches(links: dict[Instance, list[tuple[Instance, bool]]], start: Instance, goal: Instance) -> bool:
+def _is_reachable(
+    links: dict[Instance, list[tuple[Instance, bool]]], start: Instance, goal: Instance
+) -> bool:
     seen: set[Instance] = set()
     queue = [start]
     while queue:

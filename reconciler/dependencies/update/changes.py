@@ -29,11 +29,11 @@ class VersionChange(NamedTuple):
 
 def version_changes(decision: LockUpdate) -> tuple[VersionChange, ...]:
     """Return what moves where, sorted by package; equal moves of several clusters are one. Pure."""
-    found: dict[VersionChange, list[str]] = {}
+    by_change: dict[VersionChange, list[str]] = {}
     for scope in decision.scopes:
-        for move in _moves(scope):
-            found.setdefault(move, []).append(scope.cluster)
-    return tuple(sorted(move._replace(clusters=tuple(clusters)) for move, clusters in found.items()))
+        for move in _cluster_changes(scope):
+            by_change.setdefault(move, []).append(scope.cluster)
+    return tuple(sorted(move._replace(clusters=tuple(clusters)) for move, clusters in by_change.items()))
 
 
 def object_version_changes(
@@ -47,16 +47,16 @@ def object_version_changes(
 
     So a pull request tells all that merging it moves, also what was decided in earlier runs.
     """
-    found = []
+    changes = []
     for path in sorted(path for path in {*before, *after} if before.get(path) != after.get(path)):
         was, now, new = before.get(path, ""), after.get(path, ""), packages.get(path)
         op = LockOp.ADD if not was else LockOp.CHANGE if now else LockOp.REMOVE
         name = str(new.instance) if new else path
-        found.append(VersionChange(op, name, was, now, _why(op, was, new, resolution), (cluster,)))
-    return tuple(found)
+        changes.append(VersionChange(op, name, was, now, _why(op, was, new, resolution), (cluster,)))
+    return tuple(changes)
 
 
-def _moves(scope: ClusterUpdate) -> Iterator[VersionChange]:
+def _cluster_changes(scope: ClusterUpdate) -> Iterator[VersionChange]:
     nothing = Resolution()
     old = scope.before.resolution if scope.before else nothing
     fresh = scope.after.resolution if scope.after else nothing
@@ -71,17 +71,17 @@ def _moves(scope: ClusterUpdate) -> Iterator[VersionChange]:
 
 
 def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
-    return {one.instance.key: one for one in resolution.packages}
+    return {package.instance.key: package for package in resolution.packages}
 
 
 def _why(op: LockOp, before: str, new: LockedPackage | None, resolution: Resolution) -> str:
     if new is None:
         return "nobody needs it any more"
     if op is LockOp.ADD:
-        asked = ["a manifest" if who == USER else who for who in new.requested_by]
-        more = f" and {len(asked) - _SHOWN} more" if len(asked) > _SHOWN else ""
-        return f"asked for by {', '.join(asked[:_SHOWN])}{more}"
-    forced = sorted(set(_forced(before, new, resolution)))
+        parents = ["a manifest" if who == USER else who for who in new.requested_by]
+        more = f" and {len(parents) - _SHOWN} more" if len(parents) > _SHOWN else ""
+        return f"asked for by {', '.join(parents[:_SHOWN])}{more}"
+    forced = sorted(set(_conflicting_requirements(before, new, resolution)))
     if forced:
         return "; ".join(forced[:_SHOWN])
     if new.owner == USER:
@@ -91,7 +91,7 @@ def _why(op: LockOp, before: str, new: LockedPackage | None, resolution: Resolut
     return "the version that fits best now"
 
 
-def _forced(before: str, new: LockedPackage, resolution: Resolution) -> Iterator[str]:
+def _conflicting_requirements(before: str, new: LockedPackage, resolution: Resolution) -> Iterator[str]:
     """Yield who asks for what the old version was not."""
     old, _, digest = before.partition("@")
     for parent in resolution.packages:
@@ -102,8 +102,8 @@ def _forced(before: str, new: LockedPackage, resolution: Resolution) -> Iterator
 
 def _allows(need: LockedDependency, version: str, digest: str) -> bool:
     try:
-        wanted = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
-        return wanted.allows(parse_relaxed(version), digest)
+        range_ = version_range(Dialect(need.dialect), need.constraints, prereleases=need.prereleases)
+        return range_.allows(parse_relaxed(version), digest)
     except VersionError:
         return need.constraints == version or _same(need.constraints, version)
 

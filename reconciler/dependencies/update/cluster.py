@@ -56,49 +56,51 @@ class ClusterResolver:
     memo: SolutionCache
     _known: dict[Hashable, ClusterResult] = field(default_factory=dict)
 
-    def decided(self, world: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
+    def resolve(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
         """Return what is decided for a cluster. Where it `keeps`, nothing that is locked is forgotten.
 
         Raises:
             UnverifiedSolutionError: An answer does not survive the independent check.
         """
-        key = self._key(world, before, keeps=keeps)
-        known = self._known.get(key)
-        if known is not None:
-            return known
-        solution = self._solve(self._asked(world, before.resolution))
-        fresh = lock_solution(world, solution, before.resolution)
-        found = self._establish(world, solution, fresh, before, keeps=keeps)
-        problems = (*solution.problems, *found.problems, *unbound_inputs(world, solution))
+        key = self._key(inputs, before, keeps=keeps)
+        cached = self._known.get(key)
+        if cached is not None:
+            return cached
+        solution = self._solve(self._asked(inputs, before.resolution))
+        fresh = lock_solution(inputs, solution, before.resolution)
+        revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
+        problems = (*solution.problems, *revision_update.problems, *unbound_inputs(inputs, solution))
         is_open = bool(problems) or keeps or not self.wishes.dependencies
-        decided = ClusterResult(solution, found, problems, is_open)
+        decided = ClusterResult(solution, revision_update, problems, is_open)
         self._known[key] = replace(decided, is_sound=True)
         return decided
 
-    def _key(self, world: ClusterInputs, before: PreviousLock, *, keeps: bool) -> Hashable:
-        places = (*(one.location for one in world.installs), *(one.location for one in world.wishes))
-        history = (before.resolution.digest, before.revisions, world.pins, world.chosen, world.observed)
-        return (self.memo.digest(world), history, places, keeps)
+    def _key(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> Hashable:
+        places = (*(item.location for item in inputs.installs), *(item.location for item in inputs.wishes))
+        history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
+        return (self.memo.digest(inputs), history, places, keeps)
 
-    def _asked(self, world: ClusterInputs, before: Resolution) -> ClusterInputs:
-        names = package_names(world, self.wishes.upgrade)
-        asked = replace(world, choices=replace(world.choices, upgrade=names))
+    def _asked(self, inputs: ClusterInputs, before: Resolution) -> ClusterInputs:
+        names = package_names(inputs, self.wishes.upgrade)
+        adjusted = replace(inputs, choices=replace(inputs.choices, upgrade=names))
         if not self.wishes.dependencies:
-            alone = tuple(replace(install, skip_dependencies=True) for install in world.installs)
-            asked = replace(asked, installs=alone)
-        return with_lock(asked, before) if before.packages or any(ownership_entries(before)) else asked
+            alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
+            adjusted = replace(adjusted, installs=alone)
+        return with_lock(adjusted, before) if before.packages or any(ownership_entries(before)) else adjusted
 
-    def _solve(self, world: ClusterInputs) -> Solution:
+    def _solve(self, inputs: ClusterInputs) -> Solution:
         """Resolve, and once more where a package that moves takes its dependencies along."""
-        solution = self.memo.solution(world)
-        free = upgraded_with_parent(world, solution)
+        solution = self.memo.solution(inputs)
+        free = upgraded_with_parent(inputs, solution)
         if not free:
             return solution
-        return self.memo.solution(replace(world, pins=tuple(p for p in world.pins if p.instance not in free)))
+        return self.memo.solution(
+            replace(inputs, pins=tuple(p for p in inputs.pins if p.instance not in free))
+        )
 
     def _establish(
         self,
-        world: ClusterInputs,
+        inputs: ClusterInputs,
         solution: Solution,
         fresh: Resolution,
         before: PreviousLock,
@@ -112,10 +114,10 @@ class ClusterResolver:
         needed: frozenset[str] = frozenset()
         while True:
             resolution = self._kept(fresh, before.resolution, needed, keeps=keeps)
-            found = reconcile_revisions(world, solution, resolution, before, forget=self.wishes.prune)
-            if found.still_needed <= needed:
-                return found
-            needed |= found.still_needed
+            update = reconcile_revisions(inputs, solution, resolution, before, forget=self.wishes.prune)
+            if update.still_needed <= needed:
+                return update
+            needed |= update.still_needed
 
     def _kept(
         self, fresh: Resolution, before: Resolution, needed: frozenset[str], *, keeps: bool
@@ -126,14 +128,14 @@ class ClusterResolver:
         return autoremove(fresh, before, needed=needed, prune=self.wishes.prune)
 
 
-def package_names(world: ClusterInputs, upgrade: frozenset[str]) -> frozenset[str]:
+def package_names(inputs: ClusterInputs, upgrade: frozenset[str]) -> frozenset[str]:
     """Return the packages' own names for the names that a person used."""
-    known = world.catalogue
-    aliased = {id_.name for alias, id_ in known.names.items() if alias.name in upgrade}
-    return frozenset(aliased | {id_.name for id_ in known.packages if id_.name in upgrade})
+    catalogue = inputs.catalogue
+    aliased = {id_.name for alias, id_ in catalogue.names.items() if alias.name in upgrade}
+    return frozenset(aliased | {id_.name for id_ in catalogue.packages if id_.name in upgrade})
 
 
-def unbound_inputs(world: ClusterInputs, solution: Solution) -> Iterator[Problem]:
+def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Problem]:
     """Yield a problem for every input of a generated package that nobody gives, at its user's install.
 
     The parent gives what its requirement names; the user gives parameters as `alias#name`. Where an
@@ -141,54 +143,54 @@ def unbound_inputs(world: ClusterInputs, solution: Solution) -> Iterator[Problem
 
     Source: Porter's dependency proposal: inputs of whoever implements an interface are unmapped.
     """
-    for instance, one in sorted(solution.resolved.items()):
-        if one.user or not one.candidate.inputs:
+    for instance, resolved in sorted(solution.resolved.items()):
+        if resolved.user or not resolved.candidate.inputs:
             continue
-        for parent in one.requested_by:
-            install = _root(world, solution, parent)
-            for requirement in _wanting(solution.resolved[parent], instance):
-                given = _given(requirement, install)
-                missing = [name for name in one.candidate.inputs if not given(name)]
+        for parent in resolved.requested_by:
+            install = _root_install(inputs, solution, parent)
+            for requirement in _requirements_for(solution.resolved[parent], instance):
+                given = _is_provided(requirement, install)
+                missing = [name for name in resolved.candidate.inputs if not given(name)]
                 if missing:
-                    yield _problem(one, requirement, install, missing)
+                    yield _problem(resolved, requirement, install, missing)
 
 
-def _wanting(parent: ResolvedInstance, instance: Instance) -> Iterator[Requirement]:
+def _requirements_for(parent: ResolvedInstance, instance: Instance) -> Iterator[Requirement]:
     return (edge.requirement for edge in parent.edges if edge.target == instance and edge.active)
 
 
-def _given(requirement: Requirement, install: Install | None) -> Callable[[str], bool]:
+def _is_provided(requirement: Requirement, install: Install | None) -> Callable[[str], bool]:
     """Return the test whether an input is given, by the requirement or by the user's install."""
-    known = set(requirement.gives)
+    provided = set(requirement.gives)
     sets = False
     if install is not None:
         own = (name.rpartition("#") for name in install.gives)
-        known |= {f"parameter {name}" for alias, _, name in own if alias == requirement.alias}
+        provided |= {f"parameter {name}" for alias, _, name in own if alias == requirement.alias}
         sets = install.gives_credentials
-    return lambda name: name in known or (sets and name.startswith("credential "))
+    return lambda name: name in provided or (sets and name.startswith("credential "))
 
 
-def _root(world: ClusterInputs, solution: Solution, instance: Instance) -> Install | None:
+def _root_install(inputs: ClusterInputs, solution: Solution, instance: Instance) -> Install | None:
     """Return the user's install that an instance is there for, the lowest of several."""
     queue, seen = [instance], {instance}
-    for one in queue:
-        install = world.install_of(one)
+    for item in queue:
+        install = inputs.install_of(item)
         if install is not None:
             return install
-        parents = [parent for parent in solution.resolved[one].requested_by if parent not in seen]
+        parents = [parent for parent in solution.resolved[item].requested_by if parent not in seen]
         seen.update(parents)
         queue += parents
     return None
 
 
 def _problem(
-    one: ResolvedInstance, requirement: Requirement, install: Install | None, missing: list[str]
+    resolved: ResolvedInstance, requirement: Requirement, install: Install | None, missing: list[str]
 ) -> Problem:
-    alias = requirement.alias or one.instance.package.name
-    message = f"{one.candidate} needs the {', the '.join(missing)}, which nobody gives it"
+    alias = requirement.alias or resolved.instance.package.name
+    message = f"{resolved.candidate} needs the {', the '.join(missing)}, which nobody gives it"
     names = [name.partition(" ")[2] for name in missing if name.startswith("parameter ")]
     hint = f"Bind {alias} to an installation that is there"
     if names:
         hint = f"Give it as the parameter {', '.join(f'{alias}#{name}' for name in names)}, or {hint.lower()}"
     where = install.location if install else Location("")
-    return Problem(where, Reason.UNBOUND_INPUT, message, f"{hint}.", str(install or one.instance))
+    return Problem(where, Reason.UNBOUND_INPUT, message, f"{hint}.", str(install or resolved.instance))

@@ -88,14 +88,14 @@ class LockUpdate:
     @property
     def files(self) -> dict[str, bytes]:
         """The files of the state branch that hold these locks; resolutions that none names are left out."""
-        found: dict[str, bytes] = {}
+        files: dict[str, bytes] = {}
         for scope in self.scopes:
             if scope.after is not None:
-                found[lock_path(scope.after.lock)] = record_bytes(scope.after.lock)
+                files[lock_path(scope.after.lock)] = record_bytes(scope.after.lock)
                 path = resolution_path(scope.after.lock.resolution)
-                if path not in found:
-                    found[path] = record_bytes(scope.after.resolution)
-        return dict(sorted(found.items()))
+                if path not in files:
+                    files[path] = record_bytes(scope.after.resolution)
+        return dict(sorted(files.items()))
 
 
 def update_locks(
@@ -129,14 +129,14 @@ def update_locks(
     memo = memo or SolutionCache()
     run = _FleetUpdate(memo, ClusterResolver(wishes, memo))
     held = locks.by_cluster
-    before = {cluster: one.lock for cluster, one in held.items()}
+    before = {cluster: item.lock for cluster, item in held.items()}
     stale = set(outdated_clusters(scopes.worlds, before, memo))
     decisions: list[ClusterUpdate] = []
     problems, warnings = [*scopes.problems, *locks.problems], list(scopes.warnings)
     for world in scopes.worlds:
         old = held.get(world.cluster)
         settled = world.cluster not in stale and wishes == DEFAULT_OPTIONS
-        if world.cluster in locks.broken or (old and (settled or _rests_on(old, unreachable))):
+        if world.cluster in locks.broken or (old and (settled or _uses_unreachable(old, unreachable))):
             decisions.append(ClusterUpdate(world.cluster, old, old, finished=settled))
             continue
         keeps = not sure or bool({"", world.cluster} & scopes.incomplete)
@@ -147,19 +147,19 @@ def update_locks(
     for cluster in held.keys() - {world.cluster for world in scopes.worlds}:
         keeps = not sure or bool({"", cluster} & scopes.incomplete)
         decisions.append(run.retire(held[cluster], keeps=keeps or cluster in locks.broken))
-    decisions = _settled(sorted(decisions, key=lambda one: one.cluster))
+    decisions = _without_refreshes(sorted(decisions, key=lambda item: item.cluster))
     return LockUpdate(tuple(decisions), tuple(sorted(set(problems))), tuple(sorted(set(warnings))))
 
 
-def _settled(decisions: list[ClusterUpdate]) -> list[ClusterUpdate]:
+def _without_refreshes(decisions: list[ClusterUpdate]) -> list[ClusterUpdate]:
     """Return the decisions without changes that decide nothing, unless something else is written anyway.
 
     A new digest alone is no news for anybody: without it the cluster is only looked at again by the
     next run, and it is written together with the next lock that changes.
     """
-    if any(one.changed and not one.is_refresh for one in decisions):
+    if any(update.changed and not update.is_refresh for update in decisions):
         return decisions
-    return [replace(one, after=one.before) for one in decisions]
+    return [replace(update, after=update.before) for update in decisions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,25 +171,25 @@ class _FleetUpdate:
         self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool
     ) -> tuple[ClusterUpdate, tuple[Problem, ...], tuple[Problem, ...]]:
         """Return one cluster's decision, with what is wrong and what is to be noted."""
-        before = PreviousLock(old.resolution, old.lock.revisions) if old else _first(world)
-        one = self.decider.decided(world, before, keeps=keeps)
+        before = PreviousLock(old.resolution, old.lock.revisions) if old else _observed_lock(world)
+        result = self.decider.resolve(world, before, keeps=keeps)
         lock = next_lock(
             world.cluster,
-            input_digest=INCOMPLETE_DIGEST if one.is_open else self.memo.digest(world),
-            resolution=one.found.resolution,
-            revisions=one.found.revisions,
+            input_digest=INCOMPLETE_DIGEST if result.is_open else self.memo.digest(world),
+            resolution=result.found.resolution,
+            revisions=result.found.revisions,
             solver=_solver(world.choices),
             previous=old.lock if old else None,
         )
-        after = ClusterLock(lock, one.found.resolution)
-        check_lock(old, after, is_sound=one.is_sound)
-        problems = tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in one.problems)
+        after = ClusterLock(lock, result.found.resolution)
+        check_lock(old, after, is_sound=result.is_sound)
+        problems = tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in result.problems)
         explanations = tuple(
             replace(e, hints=tuple(name_cluster(hint, world.cluster) for hint in e.hints))
-            for e in one.solution.explanations
+            for e in result.solution.explanations
         )
-        decided = ClusterUpdate(world.cluster, old, after, explanations, finished=not one.is_open)
-        return decided, problems, (*one.solution.warnings, *one.found.warnings)
+        decided = ClusterUpdate(world.cluster, old, after, explanations, finished=not result.is_open)
+        return decided, problems, (*result.solution.warnings, *result.found.warnings)
 
     def retire(self, old: ClusterLock, *, keeps: bool) -> ClusterUpdate:
         """Return what is left of a cluster where nobody asks for a package: what must stay, or nothing."""
@@ -202,7 +202,7 @@ class _FleetUpdate:
         return replace(decided, after=None) if is_empty else decided
 
 
-def _first(world: ClusterInputs) -> PreviousLock:
+def _observed_lock(world: ClusterInputs) -> PreviousLock:
     """Return the state before the first lock: the revisions that the cluster shows, with their numbers."""
     return PreviousLock(
         Resolution(),
@@ -235,8 +235,10 @@ def _check_names(scopes: FleetInputs, upgrade: frozenset[str]) -> None:
             raise UsageError(f"No package is called {name}", hint=hint)
 
 
-def _rests_on(old: ClusterLock, unreachable: frozenset[str]) -> bool:
-    return any(one.instance.name.rpartition("//")[0] in unreachable for one in old.resolution.packages)
+def _uses_unreachable(old: ClusterLock, unreachable: frozenset[str]) -> bool:
+    return any(
+        package.instance.name.rpartition("//")[0] in unreachable for package in old.resolution.packages
+    )
 
 
 def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:
@@ -246,10 +248,10 @@ def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:
     because manifests that somebody merged ask for more or less, it takes the new ones at once; with
     `strict` nothing new holds before it is merged.
     """
-    scopes = (replace(scope, after=_stands(scope, strict=strict)) for scope in decision.scopes)
+    scopes = (replace(scope, after=_effective(scope, strict=strict)) for scope in decision.scopes)
     return replace(decision, scopes=tuple(scopes))
 
 
-def _stands(scope: ClusterUpdate, *, strict: bool) -> ClusterLock | None:
+def _effective(scope: ClusterUpdate, *, strict: bool) -> ClusterLock | None:
     moved = any(change.op is LockOp.CHANGE for change in scope.changes)
     return scope.before if strict or moved else scope.after

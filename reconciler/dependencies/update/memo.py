@@ -31,7 +31,7 @@ class SolutionCache:
     _digests: dict[Key, str] = field(default_factory=dict)
     _texts: dict[int, str] = field(default_factory=dict)
 
-    def solution(self, world: ClusterInputs) -> Solution:
+    def solution(self, inputs: ClusterInputs) -> Solution:
         """Return the world's solution, computed and verified once per distinct question.
 
         Raises:
@@ -40,25 +40,25 @@ class SolutionCache:
         # The solver is loaded only where something is solved: most runs resolve nothing.
         from reconciler.dependencies.solve.resolve import resolve_cluster  # noqa: PLC0415
 
-        locked = (world.pins, world.chosen, world.held)
-        key = (*self._key(world), *(self._token(part) for part in locked))
+        locked = (inputs.pins, inputs.chosen, inputs.held)
+        key = (*self._key(inputs), *(self._token(part) for part in locked))
         if key in self._solutions and self._solutions[key].problems:
-            places = tuple(install.location for install in world.installs)
+            places = tuple(install.location for install in inputs.installs)
             key = (*key, self._token(places))  # what is wrong is told with the places of this cluster
         if key not in self._solutions:
-            self._solutions[key] = resolve_cluster(replace(world, cluster=""))
+            self._solutions[key] = resolve_cluster(replace(inputs, cluster=""))
         return self._solutions[key]
 
-    def digest(self, world: ClusterInputs) -> str:
+    def digest(self, inputs: ClusterInputs) -> str:
         """Return the digest of everything but the lock that the world's answer can depend on."""
-        key = (*self._key(world), self._token(world.wishes))
+        key = (*self._key(inputs), self._token(inputs.wishes))
         if key not in self._digests:
-            self._digests[key] = input_digest(world, self._texts)
+            self._digests[key] = input_digest(inputs, self._texts)
         return self._digests[key]
 
-    def _key(self, world: ClusterInputs) -> Key:
-        parts = (world.installs, world.presence, world.choices)
-        return (self._same(world.catalogue), *(self._token(part) for part in parts))
+    def _key(self, inputs: ClusterInputs) -> Key:
+        parts = (inputs.installs, inputs.presence, inputs.choices)
+        return (self._same(inputs.catalogue), *(self._token(part) for part in parts))
 
     def _same(self, catalogue: Catalogue) -> int:
         if id(catalogue) not in self._by_id:
@@ -67,12 +67,12 @@ class SolutionCache:
         return self._by_id[id(catalogue)]
 
     def _token(self, part: Hashable) -> int:
-        known = self._by_id.get(id(part))
-        if known is None:
-            known = self._tokens.setdefault(part, len(self._tokens))
+        token = self._by_id.get(id(part))
+        if token is None:
+            token = self._tokens.setdefault(part, len(self._tokens))
             self._held.append(part)
-            self._by_id[id(part)] = known
-        return known
+            self._by_id[id(part)] = token
+        return token
 
 
 def resolve_fleet(worlds: Iterable[ClusterInputs], memo: SolutionCache | None = None) -> dict[str, Solution]:
@@ -82,55 +82,55 @@ def resolve_fleet(worlds: Iterable[ClusterInputs], memo: SolutionCache | None = 
         UnverifiedSolutionError: An answer does not survive the independent check.
     """
     known = memo or SolutionCache()
-    return {world.cluster: known.solution(world) for world in worlds}
+    return {inputs.cluster: known.solution(inputs) for inputs in worlds}
 
 
 def outdated_clusters(
     worlds: Iterable[ClusterInputs], locks: Mapping[str, PackageLock], memo: SolutionCache | None = None
 ) -> tuple[str, ...]:
     """Return the clusters whose lock was made from other inputs, sorted; the others need no resolution."""
-    known = memo or SolutionCache()
-    found = []
-    for world in worlds:
-        lock = locks.get(world.cluster)
-        if lock is None or lock.input_digest != known.digest(world):
-            found.append(world.cluster)
-    return tuple(sorted(found))
+    cache = memo or SolutionCache()
+    clusters = []
+    for inputs in worlds:
+        lock = locks.get(inputs.cluster)
+        if lock is None or lock.input_digest != cache.digest(inputs):
+            clusters.append(inputs.cluster)
+    return tuple(sorted(clusters))
 
 
-def input_digest(world: ClusterInputs, texts: dict[int, str] | None = None) -> str:
+def input_digest(inputs: ClusterInputs, texts: dict[int, str] | None = None) -> str:
     """Return the SHA-256 of what a resolution depends on, apart from lock and cluster name.
 
     Of the catalogue only what can be reached by name from the installs counts, so that a new
     version of one package touches only the clusters that can use it. Order-free.
 
     Args:
-        world: The cluster's world.
+        inputs: The inputs of the cluster.
         texts: Keeps what was written of each candidate, by its `id`, while the catalogue lives.
     """
-    known = {} if texts is None else texts
-    candidates = _reachable(world)
+    written = {} if texts is None else texts
+    candidates = _reachable(inputs)
     for candidate in candidates:
-        if id(candidate) not in known:
-            known[id(candidate)] = _plain(candidate)
+        if id(candidate) not in written:
+            written[id(candidate)] = _plain(candidate)
     relevant = {
         "solver": SOLVER,
-        "installs": sorted(_plain(install) for install in world.installs),
-        "presence": _plain(world.presence),
-        "choices": _plain(world.choices),
-        "wishes": sorted(_plain(wish) for wish in world.wishes),
-        "catalogue": [known[id(candidate)] for candidate in candidates],
+        "installs": sorted(_plain(install) for install in inputs.installs),
+        "presence": _plain(inputs.presence),
+        "choices": _plain(inputs.choices),
+        "wishes": sorted(_plain(wish) for wish in inputs.wishes),
+        "catalogue": [written[id(candidate)] for candidate in candidates],
     }
     data = orjson.dumps(relevant, option=orjson.OPT_SORT_KEYS)
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-def _reachable(world: ClusterInputs) -> list[Candidate]:
-    catalogue = world.catalogue
-    if world.choices.discovery:
-        return [candidate for several in catalogue.packages.values() for candidate in several]
-    queue = [catalogue.find(install.need.id) for install in world.installs]
-    queue += [catalogue.find(id_) for _, id_ in world.choices.defaults]
+def _reachable(inputs: ClusterInputs) -> list[Candidate]:
+    catalogue = inputs.catalogue
+    if inputs.choices.discovery:
+        return [candidate for candidates in catalogue.packages.values() for candidate in candidates]
+    queue = [catalogue.find(install.need.id) for install in inputs.installs]
+    queue += [catalogue.find(id_) for _, id_ in inputs.choices.defaults]
     seen: set[PackageId] = set()
     while queue:
         id_ = queue.pop()
@@ -162,7 +162,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, Enum):
         return repr(value.value)
     if isinstance(value, frozenset):
-        return "{" + ",".join(sorted(_plain(one) for one in value)) + "}"
+        return "{" + ",".join(sorted(_plain(item) for item in value)) + "}"
     if isinstance(value, tuple):
-        return "(" + ",".join(_plain(one) for one in value) + ")"
+        return "(" + ",".join(_plain(item) for item in value) + ")"
     return repr(value)

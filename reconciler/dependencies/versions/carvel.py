@@ -88,10 +88,10 @@ def split_words(text: str) -> list[str]:
 
 
 def _expand(text: str, word: str, grammar: Grammar) -> list[Comparator]:
-    found = _BOUND.fullmatch(word)
-    if found is None:
+    match = _BOUND.fullmatch(word)
+    if match is None:
         raise VersionError(f"{text!r}: {word!r} has no version")
-    op, bound = found["op"], found["bound"]
+    op, bound = match["op"], match["bound"]
     if not is_wildcard(word, grammar):
         return [_comparator(text, op, bound)]
     floor = _floor(bound, grammar)

@@ -20,10 +20,10 @@ def lint_constraint(constraint: Constraint) -> tuple[str, ...]:
     """
     if constraint.digest:
         return ()
-    found = list(_spelling_doubts(constraint)) if constraint.grammar in _CARVEL else []
+    findings = list(_spelling_doubts(constraint)) if constraint.grammar in _CARVEL else []
     if never_matches(constraint):
-        found.append(f"No version can ever satisfy {constraint.text!r}")
-    return tuple(found)
+        findings.append(f"No version can ever satisfy {constraint.text!r}")
+    return tuple(findings)
 
 
 def _spelling_doubts(constraint: Constraint) -> Iterator[str]:

@@ -55,15 +55,15 @@ def parse(text: str) -> Constraint:
 
 def _spelled(text: str) -> list[str]:
     rewritten = text
-    for found in _RANGE.finditer(text):
-        rewritten = rewritten.replace(found[0], f">= {found[1]}, <= {found[2]} ", 1)
+    for match in _RANGE.finditer(text):
+        rewritten = rewritten.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
     return rewritten.split("||")
 
 
 def _group(text: str, part: str) -> ComparatorSet:
     if not _VALID.fullmatch(part):
         raise VersionError(f"{text!r} is not a version constraint")
-    return tuple(parse_comparator(found) for found in _FIND.findall(part) or [part])
+    return tuple(parse_comparator(comparator) for comparator in _FIND.findall(part) or [part])
 
 
 def parse_comparator(text: str) -> Comparator:
@@ -74,16 +74,16 @@ def parse_comparator(text: str) -> Comparator:
     """
     if not text:
         return Comparator(Operator.EQ, parse_loose("0.0.0"), Wildcard.MAJOR)
-    found = _ONE.fullmatch(text)
-    if found is None:
+    match = _ONE.fullmatch(text)
+    if match is None:
         raise VersionError(f"{text!r} is not a version constraint")
-    op = _SPELLINGS.get(found["op"]) or Operator(found["op"])
-    major, pre = found["major"], found["pre"] or ""
-    minor, patch = ((found[name] or "").removeprefix(".") for name in ("minor", "patch"))
+    op = _SPELLINGS.get(match["op"]) or Operator(match["op"])
+    major, pre = match["major"], match["pre"] or ""
+    minor, patch = ((match[name] or "").removeprefix(".") for name in ("minor", "patch"))
     if major in _OPEN:
         return Comparator(op, parse_loose(f"0.0.0{pre}"), Wildcard.MAJOR)
     if minor in _OPEN:
         return Comparator(op, parse_loose(f"{major}.0.0{pre}"), Wildcard.MINOR)
     if patch in _OPEN:
         return Comparator(op, parse_loose(f"{major}.{minor}.0{pre}"), Wildcard.PATCH)
-    return Comparator(op, parse_loose(found["bound"]))
+    return Comparator(op, parse_loose(match["bound"]))

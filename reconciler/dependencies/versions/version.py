@@ -92,12 +92,12 @@ def parse_loose(text: str) -> Version:
 
     Source: Masterminds/semver version.go, NewVersion.
     """
-    found = _LOOSE.fullmatch(text)
-    if found is None or any(_has_leading_zero(part) for part in _split(found["pre"])):
+    match = _LOOSE.fullmatch(text)
+    if match is None or any(_has_leading_zero(part) for part in _split(match["pre"])):
         raise VersionError(f"{text!r} is not a version")
-    major, minor, patch = (int(found[name] or 0) for name in ("major", "minor", "patch"))
+    major, minor, patch = (int(match[name] or 0) for name in ("major", "minor", "patch"))
     return Version(
-        text, _within_64_bits(text, semver.Version(major, minor, patch, found["pre"], found["build"]))
+        text, _within_64_bits(text, semver.Version(major, minor, patch, match["pre"], match["build"]))
     )
 
 
@@ -146,31 +146,31 @@ def carvel_head_order(version: Version) -> Any:
     return functools.cmp_to_key(_compare_head)(version)
 
 
-def _compare_head(one: Version, other: Version) -> int:
-    if one.core != other.core:
-        return -1 if one.core < other.core else 1
-    if bool(one.prerelease) != bool(other.prerelease):
-        return -1 if one.prerelease else 1
-    return _compare_lists(one.prerelease, other.prerelease) or _compare_lists(one.build, other.build)
+def _compare_head(left: Version, right: Version) -> int:
+    if left.core != right.core:
+        return -1 if left.core < right.core else 1
+    if bool(left.prerelease) != bool(right.prerelease):
+        return -1 if left.prerelease else 1
+    return _compare_lists(left.prerelease, right.prerelease) or _compare_lists(left.build, right.build)
 
 
-def _compare_lists(ones: tuple[str, ...], others: tuple[str, ...]) -> int:
-    for one, other in zip(ones, others, strict=False):
-        if one != other:
-            return _compare_identifiers(one, other)
-    return (len(ones) > len(others)) - (len(ones) < len(others))
+def _compare_lists(lefts: tuple[str, ...], rights: tuple[str, ...]) -> int:
+    for left, right in zip(lefts, rights, strict=False):
+        if left != right:
+            return _compare_identifiers(left, right)
+    return (len(lefts) > len(rights)) - (len(lefts) < len(rights))
 
 
-def _compare_identifiers(one: str, other: str) -> int:
-    if one.isdigit() and other.isdigit():
-        return (int(one) > int(other)) - (int(one) < int(other))
-    if one.isdigit() or other.isdigit():
-        word, sign = (other, -1) if one.isdigit() else (one, 1)
+def _compare_identifiers(left: str, right: str) -> int:
+    if left.isdigit() and right.isdigit():
+        return (int(left) > int(right)) - (int(left) < int(right))
+    if left.isdigit() or right.isdigit():
+        word, sign = (right, -1) if left.isdigit() else (left, 1)
         return -sign if _names_a_stage(word, bare=False) else sign
-    stages = _names_a_stage(one, bare=True), _names_a_stage(other, bare=True)
+    stages = _names_a_stage(left, bare=True), _names_a_stage(right, bare=True)
     if stages[0] != stages[1]:
         return -1 if stages[0] else 1
-    return -1 if _naturally_less(one, other) else 1
+    return -1 if _naturally_less(left, right) else 1
 
 
 def _names_a_stage(word: str, *, bare: bool) -> bool:
@@ -178,12 +178,12 @@ def _names_a_stage(word: str, *, bare: bool) -> bool:
     return "rc" in lower or ((bare or "-" in lower) and ("alpha" in lower or "beta" in lower))
 
 
-def _naturally_less(one: str, other: str) -> bool:
-    ones, others = _CHUNKS.findall(one), _CHUNKS.findall(other)
-    for left, right in zip(ones, others, strict=False):
+def _naturally_less(left_text: str, right_text: str) -> bool:
+    lefts, rights = _CHUNKS.findall(left_text), _CHUNKS.findall(right_text)
+    for left, right in zip(lefts, rights, strict=False):
         if left.isdigit() and right.isdigit():
             if int(left) != int(right):
                 return int(left) < int(right)
         elif left != right:
             return bool(left < right)
-    return len(ones) < len(others)
+    return len(lefts) < len(rights)

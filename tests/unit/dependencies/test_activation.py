@@ -105,7 +105,7 @@ def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None
 
     proposal = propose_activation(RevisionHistory(before), asks(2, wishes=(wish(1), wish(2))))
 
-    assert [one.name for one in proposal.rivals] == [wish(1).name, wish(2).name]
+    assert [one.name for one in proposal.conflicting] == [wish(1).name, wish(2).name]
     assert apply_proposal(proposal) == before
 
 
@@ -193,7 +193,7 @@ def test_a_wish_for_another_packages_revision_is_none_of_this_ones_business() ->
 
     proposal = propose_activation(RevisionHistory(), replace(MANUAL, wishes=(other,)))
 
-    assert proposal.unknown == (other,)
+    assert proposal.unmatched == (other,)
     assert told(apply_proposal(proposal)) == ["1 v1?"]
 
 

@@ -339,5 +339,5 @@ def test_twice_in_one_namespace_has_a_code_of_its_own() -> None:
 def test_running_out_of_steps_is_no_verdict() -> None:
     world = world_of(WEB + package("web.io", "1.0.0"), choices=ResolverSettings(budget=0))
 
-    assert solve(build_problem(world).question) == BudgetExceeded(0)
+    assert solve(build_problem(world).problem) == BudgetExceeded(0)
     assert [problem.reason for problem in resolve_cluster(world).problems] == [Reason.STEP_BUDGET_EXCEEDED]

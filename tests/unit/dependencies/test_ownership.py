@@ -52,7 +52,7 @@ def after(
     ledger: OwnershipTable, *claimants: OwnershipClaim, prunes: tuple[str, ...] = ()
 ) -> dict[OwnedResource, OwnershipEntry]:
     refused = refuse_claims(ledger, claimants)
-    kept = {one.package: frozenset(one.has) for one in claimants}
+    kept = {one.package: frozenset(one.resources) for one in claimants}
     return transfer_ownership(ledger, claimants, refused, kept, frozenset(map(package, prunes)))
 
 

@@ -16,7 +16,7 @@ from reconciler.dependencies.solve.sat.solver import BudgetError, SatSolver
 __all__ = ["solve"]
 
 
-def solve(question: ResolutionProblem) -> SolverOutcome:
+def solve(problem: ResolutionProblem) -> SolverOutcome:
     """Answer a question canonically: the same question has the same answer, whatever the solver does inside.
 
     Among all valid answers: as few locked pins change as possible, and of those sets of kept
@@ -29,32 +29,32 @@ def solve(question: ResolutionProblem) -> SolverOutcome:
     Deterministic: bounded by the question's budget of conflicts, never by time.
     """
     try:
-        with SatSolver(encode(question), question.budget) as oracle:
-            if oracle.ask():
-                minimize_changes(oracle)
-                return lexicographic_assignment(question, oracle)
+        with SatSolver(encode(problem), problem.budget) as solver:
+            if solver.ask():
+                minimize_changes(solver)
+                return lexicographic_assignment(problem, solver)
     except BudgetError as error:
         return BudgetExceeded(error.steps)
-    return _why(question)
+    return _why(problem)
 
 
-def _why(question: ResolutionProblem) -> Unsatisfiable:
-    facts, minimal = find_conflict(question)
+def _why(problem: ResolutionProblem) -> Unsatisfiable:
+    facts, minimal = find_conflict(problem)
     return Unsatisfiable(facts, minimal)
 
 
-def find_conflict(question: ResolutionProblem) -> tuple[tuple[Cause, ...], bool]:
+def find_conflict(problem: ResolutionProblem) -> tuple[tuple[Cause, ...], bool]:
     """Return facts without any one of which the question had an answer, and whether that was proven.
 
     Of several such sets, facts that come late in the question's order are avoided first.
 
     Source: U. Junker, QuickXplain (2004).
     """
-    facts = question.causes()
-    with SatSolver(encode(question, guarded=True), question.budget) as oracle:
-        search = _Search(oracle, facts)
+    causes = problem.causes()
+    with SatSolver(encode(problem, guarded=True), problem.budget) as solver:
+        search = _Search(solver, causes)
         try:
-            return tuple(search.explain([], False, list(facts))), True
+            return tuple(search.explain([], False, list(causes))), True
         except BudgetError:
             return tuple(search.smallest), False
 
@@ -65,29 +65,29 @@ _TRIES = 300
 
 @dataclass(slots=True)
 class _Search:
-    oracle: SatSolver
+    solver: SatSolver
     smallest: tuple[Cause, ...]
     tries: int = 0
 
-    def explain(self, background: list[Cause], changed: bool, facts: list[Cause]) -> list[Cause]:  # noqa: FBT001 - QuickXplain's own
+    def explain(self, background: list[Cause], changed: bool, causes: list[Cause]) -> list[Cause]:  # noqa: FBT001 - QuickXplain's own
         if changed and self._contradict(background):
             return []
-        if len(facts) == 1:
-            return facts
-        half = len(facts) // 2
-        first, second = facts[:half], facts[half:]
+        if len(causes) == 1:
+            return causes
+        half = len(causes) // 2
+        first, second = causes[:half], causes[half:]
         late = self.explain([*background, *first], bool(first), second)
         early = self.explain([*background, *late], bool(late), first)
         return [*early, *late]
 
-    def _contradict(self, facts: list[Cause]) -> bool:
+    def _contradict(self, causes: list[Cause]) -> bool:
         self.tries += 1
         if self.tries > _TRIES:
             raise BudgetError(_TRIES)
-        guards = self.oracle.formula.guards
-        contradiction = not self.oracle.ask(*(guards[fact] for fact in facts if fact in guards))
+        guards = self.solver.formula.guards
+        contradiction = not self.solver.ask(*(guards[cause] for cause in causes if cause in guards))
         if contradiction:
-            core = set(self.oracle.core())
-            named = tuple(fact for fact in self.smallest if guards.get(fact) in core)
+            core = set(self.solver.core())
+            named = tuple(cause for cause in self.smallest if guards.get(cause) in core)
             self.smallest = named if len(named) < len(self.smallest) else self.smallest
         return contradiction

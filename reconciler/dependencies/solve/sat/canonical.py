@@ -11,85 +11,85 @@ from reconciler.dependencies.solve.sat.formula import Formula, RequirementClause
 from reconciler.dependencies.solve.sat.solver import SatSolver
 
 
-def minimize_changes(oracle: SatSolver) -> None:
+def minimize_changes(solver: SatSolver) -> None:
     """Decide which locked versions and choices stay: the fewest changes, then the least names first.
 
     A pin whose instance is not needed any more counts as kept. The oracle has been asked before.
     """
-    changes = _changes(oracle)
+    changes = _changes(solver)
     if not changes:
         return
     kept = [-change for change in changes]
-    if not oracle.ask(*kept):
-        kept = _fewest(oracle, changes)
-        oracle.ask(*kept)
+    if not solver.ask(*kept):
+        kept = _fewest(solver, changes)
+        solver.ask(*kept)
     for literal in kept:
-        oracle.add(literal)
+        solver.add(literal)
 
 
-def _changes(oracle: SatSolver) -> list[int]:
+def _changes(solver: SatSolver) -> list[int]:
     """Return a literal for each pin that is true if the pin changes, by name."""
-    formula = oracle.formula
+    formula = solver.formula
     named: list[tuple[str, int]] = []
-    for instance, node in formula.question.nodes.items():
+    for instance, node in formula.problem.nodes.items():
         if node.locked is not None:
             change = formula.new()
-            oracle.add(change, -formula.present[instance], formula.versions[instance][node.locked])
+            solver.add(change, -formula.present[instance], formula.versions[instance][node.locked])
             named.append((str(instance), change))
-    for fact, alternative in formula.question.locked_alternatives.items():
-        found = _sticky(formula, oracle, fact, alternative)
-        if found:
-            named.append((f"{fact.subject} {fact.detail}", found))
+    for cause, alternative in formula.problem.locked_alternatives.items():
+        literal = _sticky(formula, solver, cause, alternative)
+        if literal:
+            named.append((f"{cause.subject} {cause.detail}", literal))
     return [change for _, change in sorted(named)]
 
 
-def _sticky(formula: Formula, oracle: SatSolver, fact: Cause, alternative: int) -> int:
-    group = formula.groups.get(fact)
+def _sticky(formula: Formula, solver: SatSolver, cause: Cause, alternative: int) -> int:
+    group = formula.groups.get(cause)
     if group is None or group.demand.parent is None:
         return 0
-    ways = list(zip(group.demand.alternatives, group.literals, strict=True))
-    picks = [literal for way, literal in ways if way.alternative == alternative]
+    alternatives = list(zip(group.demand.alternatives, group.literals, strict=True))
+    picks = [literal for choice, literal in alternatives if choice.alternative == alternative]
     if not picks:
         return 0
     change = formula.new()
     for place in sorted(group.places):
-        oracle.add(change, -formula.versions[group.demand.parent][place], *picks)
+        solver.add(change, -formula.versions[group.demand.parent][place], *picks)
     return change
 
 
-def _fewest(oracle: SatSolver, changes: list[int]) -> list[int]:
-    greedy = _greedy(oracle, changes, [])
+def _fewest(solver: SatSolver, changes: list[int]) -> list[int]:
+    greedy = _greedy(solver, changes, [])
     most = len(changes) - len(greedy)
-    least = _least(oracle, changes)
+    least = _least(solver, changes)
     if least == most:
         return greedy
-    formula = oracle.formula
+    formula = solver.formula
     with ITotalizer(lits=changes, ubound=most, top_id=formula.top) as counter:
         formula.top = counter.top_id
         for clause in counter.cnf.clauses:
-            oracle.add(*clause)
+            solver.add(*clause)
         bounds = list(counter.rhs)
-    while most > least and oracle.ask(-bounds[most - 1]):
-        most = sum(oracle.holds(change) for change in changes)
-    return _greedy(oracle, changes, [-bounds[most]] if most < len(bounds) else [])
+    while most > least and solver.ask(-bounds[most - 1]):
+        most = sum(solver.holds(change) for change in changes)
+    return _greedy(solver, changes, [-bounds[most]] if most < len(bounds) else [])
 
 
-def _greedy(oracle: SatSolver, changes: list[int], given: list[int]) -> list[int]:
+def _greedy(solver: SatSolver, changes: list[int], given: list[int]) -> list[int]:
     """Keep pins by name, each if it can be kept together with those before it."""
     kept = list(given)
-    oracle.ask(*kept)
+    solver.ask(*kept)
     for change in changes:
-        if oracle.holds(-change) or oracle.ask(*kept, -change):
+        if solver.holds(-change) or solver.ask(*kept, -change):
             kept.append(-change)
     return kept
 
 
-def _least(oracle: SatSolver, changes: list[int]) -> int:
+def _least(solver: SatSolver, changes: list[int]) -> int:
     """Return a lower bound: how many sets of pins, apart from one another, cannot stay whole."""
     left = [-change for change in changes]
     count = 0
-    while not oracle.ask(*left):
-        core = set(oracle.core())
+    while not solver.ask(*left):
+        core = set(solver.core())
         if not core:
             break
         left = [literal for literal in left if literal not in core]
@@ -97,14 +97,14 @@ def _least(oracle: SatSolver, changes: list[int]) -> int:
     return count
 
 
-def lexicographic_assignment(question: ResolutionProblem, oracle: SatSolver) -> Assignment:
+def lexicographic_assignment(problem: ResolutionProblem, solver: SatSolver) -> Assignment:
     """Decide everything that is needed, in the stated order, and nothing else.
 
     The oracle has been asked before and knows what is locked.
     """
-    walker = _LexicographicSearch(question, oracle)
-    for demand in question.roots:
-        walker.enqueue(oracle.formula.groups[demand.cause])
+    walker = _LexicographicSearch(problem, solver)
+    for demand in problem.roots:
+        walker.enqueue(solver.formula.groups[demand.cause])
     while (group := walker.next()) is not None:
         walker.meet(group)
     return Assignment(walker.chosen, walker.selected, tuple(walker.skipped))
@@ -112,8 +112,8 @@ def lexicographic_assignment(question: ResolutionProblem, oracle: SatSolver) -> 
 
 @dataclass(slots=True)
 class _LexicographicSearch:
-    question: ResolutionProblem
-    oracle: SatSolver
+    problem: ResolutionProblem
+    solver: SatSolver
     chosen: dict[Instance, int] = field(default_factory=dict)
     selected: dict[Cause, Alternative] = field(default_factory=dict)
     skipped: list[Cause] = field(default_factory=list)
@@ -139,29 +139,41 @@ class _LexicographicSearch:
 
     def meet(self, group: RequirementClauses) -> None:
         """Meet a demand in the first way that works, or skip an optional one."""
-        ways = sorted(
+        alternatives = sorted(
             zip(group.demand.alternatives, group.literals, strict=True), key=lambda w: self._rank(group, w[0])
         )
-        way = next((way for way, literal in ways if self.oracle.prefers(literal)), None)
-        if way is None:
+        alternative = next(
+            (alternative for alternative, literal in alternatives if self.solver.prefers(literal)), None
+        )
+        if alternative is None:
             self.skipped.append(group.demand.cause)
             return
-        self.selected[group.demand.cause] = way
-        if way.instance is not None and way.active and way.instance not in self.chosen:
-            self._choose(way.instance)
+        self.selected[group.demand.cause] = alternative
+        if (
+            alternative.instance is not None
+            and alternative.active
+            and alternative.instance not in self.chosen
+        ):
+            self._choose(alternative.instance)
 
-    def _rank(self, group: RequirementClauses, way: Alternative) -> tuple[bool, bool, int, bool]:
-        sticky = self.question.locked_alternatives.get(group.demand.cause)
+    def _rank(self, group: RequirementClauses, alternative: Alternative) -> tuple[bool, bool, int, bool]:
+        sticky = self.problem.locked_alternatives.get(group.demand.cause)
         there = (
-            way.via in PRESENT or self.chosen.get(way.instance, -1) in way.allowed if way.instance else True
+            alternative.via in PRESENT or self.chosen.get(alternative.instance, -1) in alternative.allowed
+            if alternative.instance
+            else True
         )
-        fresh = way.active and way.instance is not None and self.question.nodes[way.instance].locked is None
-        return (way.alternative != sticky, not there, way.alternative, fresh)
+        fresh = (
+            alternative.active
+            and alternative.instance is not None
+            and self.problem.nodes[alternative.instance].locked is None
+        )
+        return (alternative.alternative != sticky, not there, alternative.alternative, fresh)
 
     def _choose(self, instance: Instance) -> None:
-        node = self.question.nodes[instance]
-        versions = self.oracle.formula.versions[instance]
-        place = next(p for p in node.order if p not in node.banned and self.oracle.prefers(versions[p]))
+        node = self.problem.nodes[instance]
+        versions = self.solver.formula.versions[instance]
+        place = next(p for p in node.order if p not in node.banned and self.solver.prefers(versions[p]))
         self.chosen[instance] = place
         for demand in node.requirements[place]:
-            self.enqueue(self.oracle.formula.groups[demand.cause])
+            self.enqueue(self.solver.formula.groups[demand.cause])

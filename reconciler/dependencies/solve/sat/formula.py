@@ -34,7 +34,7 @@ class RequirementClauses:
 class Formula:
     """Clauses, and what their variables mean. In a guarded formula each fact can be switched off."""
 
-    question: ResolutionProblem
+    problem: ResolutionProblem
     guarded: bool = False
     clauses: list[list[int]] = field(default_factory=list)
     versions: dict[Instance, list[int]] = field(default_factory=dict)
@@ -71,11 +71,11 @@ class Formula:
         if len(places) == 1:
             return versions[next(iter(places))]
         key = (versions[0], places)
-        known = self._some.get(key)
-        if known is None:
-            known = self._some[key] = self.new()
-            self.clauses.append([-known, *[versions[place] for place in sorted(places)]])
-        return known
+        literal = self._some.get(key)
+        if literal is None:
+            literal = self._some[key] = self.new()
+            self.clauses.append([-literal, *[versions[place] for place in sorted(places)]])
+        return literal
 
     def touch(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that is implied by the instance standing at any of these places."""
@@ -89,26 +89,26 @@ class Formula:
         return self._touch[key]
 
 
-def encode(question: ResolutionProblem, *, guarded: bool = False) -> Formula:
+def encode(problem: ResolutionProblem, *, guarded: bool = False) -> Formula:
     """Write a question as clauses.
 
     A guarded formula lets each fact be assumed or not, and meets demands by explicit choices only,
     so that without its fact a demand may be met but need not.
     """
-    formula = Formula(question, guarded)
-    for instance, node in question.nodes.items():
+    formula = Formula(problem, guarded)
+    for instance, node in problem.nodes.items():
         _one_version(formula, instance, len(node.candidates))
-    for fact, demand, places in _grouped(question):
-        formula.groups[fact] = _demand(formula, demand, places)
-    for instance, node in question.nodes.items():
-        for place, facts in node.banned.items():
-            for fact in facts:
-                formula.add(-formula.versions[instance][place], cause=fact)
-    for exclusion in question.incompatibilities:
+    for cause, demand, places in _grouped(problem):
+        formula.groups[cause] = _demand(formula, demand, places)
+    for instance, node in problem.nodes.items():
+        for place, causes in node.banned.items():
+            for cause in causes:
+                formula.add(-formula.versions[instance][place], cause=cause)
+    for exclusion in problem.incompatibilities:
         first = formula.touch(exclusion.first, exclusion.first_places)
         second = formula.touch(exclusion.second, exclusion.second_places)
         formula.add(-first, -second, cause=exclusion.cause)
-    if guarded and question.forbid_cycles:
+    if guarded and problem.forbid_cycles:
         formula.guard(CYCLE_CAUSE)
     return formula
 
@@ -120,9 +120,9 @@ def _one_version(formula: Formula, instance: Instance, count: int) -> None:
     for version in versions:
         formula.add(-version, present)
     if count <= _PAIRWISE:
-        for number, one in enumerate(versions):
-            for other in versions[:number]:
-                formula.add(-one, -other)
+        for number, left in enumerate(versions):
+            for right in versions[:number]:
+                formula.add(-left, -right)
         return
     seen = versions[0]
     for version in versions[1:]:
@@ -133,27 +133,27 @@ def _one_version(formula: Formula, instance: Instance, count: int) -> None:
         seen = following
 
 
-def _grouped(question: ResolutionProblem) -> Iterator[tuple[Cause, InstanceRequirement, frozenset[int]]]:
-    for demand in question.roots:
+def _grouped(problem: ResolutionProblem) -> Iterator[tuple[Cause, InstanceRequirement, frozenset[int]]]:
+    for demand in problem.roots:
         yield demand.cause, demand, frozenset()
-    for node in question.nodes.values():
+    for node in problem.nodes.values():
         places: dict[Cause, set[int]] = {}
         demands: dict[Cause, InstanceRequirement] = {}
-        for place, several in enumerate(node.requirements):
-            for demand in several:
+        for place, group in enumerate(node.requirements):
+            for demand in group:
                 demands.setdefault(demand.cause, demand)
                 places.setdefault(demand.cause, set()).add(place)
-        for fact, demand in demands.items():
-            yield fact, demand, frozenset(places[fact])
+        for cause, demand in demands.items():
+            yield cause, demand, frozenset(places[cause])
 
 
 def _demand(formula: Formula, demand: InstanceRequirement, places: frozenset[int]) -> RequirementClauses:
     if demand.is_plain and not formula.guarded and demand.alternatives[0].instance is not None:
         return _direct(formula, demand, places, demand.alternatives[0], demand.alternatives[0].instance)
-    literals = tuple(_way(formula, demand, way, places) for way in demand.alternatives)
-    for number, one in enumerate(literals):
-        for other in literals[:number]:
-            formula.add(-one, -other)
+    literals = tuple(_way(formula, demand, alternative, places) for alternative in demand.alternatives)
+    for number, left in enumerate(literals):
+        for right in literals[:number]:
+            formula.add(-left, -right)
     if demand.optional:
         _optional(formula, demand, places)
     elif demand.required:
@@ -163,10 +163,14 @@ def _demand(formula: Formula, demand: InstanceRequirement, places: frozenset[int
 
 
 def _direct(
-    formula: Formula, demand: InstanceRequirement, places: frozenset[int], way: Alternative, target: Instance
+    formula: Formula,
+    demand: InstanceRequirement,
+    places: frozenset[int],
+    alternative: Alternative,
+    target: Instance,
 ) -> RequirementClauses:
-    if way.allowed:
-        literal = formula.some(target, way.allowed)
+    if alternative.allowed:
+        literal = formula.some(target, alternative.allowed)
     else:
         literal = formula.new()
         formula.clauses.append([-literal])
@@ -188,10 +192,14 @@ def _premises(
     return [(-versions[place],) for place in sorted(places)]
 
 
-def _way(formula: Formula, demand: InstanceRequirement, way: Alternative, places: frozenset[int]) -> int:
+def _way(
+    formula: Formula, demand: InstanceRequirement, alternative: Alternative, places: frozenset[int]
+) -> int:
     pick = formula.new()
-    if way.instance is not None:
-        formula.add(-pick, *([formula.some(way.instance, way.allowed)] if way.allowed else []))
+    if alternative.instance is not None:
+        formula.add(
+            -pick, *([formula.some(alternative.instance, alternative.allowed)] if alternative.allowed else [])
+        )
     if demand.parent is not None:
         versions = formula.versions[demand.parent]
         formula.add(-pick, *(versions[place] for place in sorted(places)))
@@ -203,9 +211,9 @@ def _optional(formula: Formula, demand: InstanceRequirement, places: frozenset[i
     needs = demand.requirement.alternatives
     if not demand.required or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
         return
-    for way in demand.alternatives:
-        if way.instance is None:
+    for alternative in demand.alternatives:
+        if alternative.instance is None:
             continue
-        fits = [formula.some(way.instance, way.allowed)] if way.allowed else []
+        fits = [formula.some(alternative.instance, alternative.allowed)] if alternative.allowed else []
         for needed in _premises(formula, demand, places):
-            formula.add(*needed, -formula.present[way.instance], *fits, cause=demand.cause)
+            formula.add(*needed, -formula.present[alternative.instance], *fits, cause=demand.cause)

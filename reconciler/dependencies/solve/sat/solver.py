@@ -34,11 +34,13 @@ class ModelConstraints:
     _at: dict[tuple[Instance, int], list[RequirementClauses]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        question = self.formula.question
-        members = {instance.package.ecosystem for instance in question.nodes}
-        self.circles = bool(members & question.forbid_cycles)
+        problem = self.formula.problem
+        members = {instance.package.ecosystem for instance in problem.nodes}
+        self.circles = bool(members & problem.forbid_cycles)
         groups = self.formula.groups.values()
-        self.passive = any(not way.active for group in groups for way in group.demand.alternatives)
+        self.passive = any(
+            not alternative.active for group in groups for alternative in group.demand.alternatives
+        )
         self.circles |= any(group.demand.requirement.wired for group in groups)
         if not (self.passive or self.circles):
             return
@@ -67,19 +69,24 @@ class ModelConstraints:
         self, model: list[int], group: RequirementClauses, chosen: dict[Instance, int]
     ) -> Iterator[tuple[Alternative, int]]:
         plain = group.is_direct
-        for way, literal in zip(group.demand.alternatives, group.literals, strict=True):
-            if way.instance is None:
+        for alternative, literal in zip(group.demand.alternatives, group.literals, strict=True):
+            if alternative.instance is None:
                 if model[literal - 1] > 0:
-                    yield way, literal
-            elif chosen.get(way.instance, -1) in way.allowed and (plain or model[literal - 1] > 0):
-                yield way, literal
+                    yield alternative, literal
+            elif chosen.get(alternative.instance, -1) in alternative.allowed and (
+                plain or model[literal - 1] > 0
+            ):
+                yield alternative, literal
 
     def _founded(self, model: list[int], chosen: dict[Instance, int]) -> Links:
         """Return the instances that somebody needs, from the user's on, with the links they use."""
         reached: Links = {}
-        roots = (self.formula.groups[demand.cause] for demand in self.formula.question.roots)
+        roots = (self.formula.groups[demand.cause] for demand in self.formula.problem.roots)
         queue = [
-            way.instance for group in roots for way, _ in self._used(model, group, chosen) if way.instance
+            alternative.instance
+            for group in roots
+            for alternative, _ in self._used(model, group, chosen)
+            if alternative.instance
         ]
         while queue:
             instance = queue.pop()
@@ -88,19 +95,21 @@ class ModelConstraints:
             links = reached[instance] = []
             for group in self._at.get((instance, chosen[instance]), ()):
                 wired = group.demand.requirement.wired
-                for way, literal in self._used(model, group, chosen):
-                    if way.instance is not None:
+                for alternative, literal in self._used(model, group, chosen):
+                    if alternative.instance is not None:
                         own = self.formula.versions[instance][chosen[instance]]
                         edge = own if group.is_direct else literal
-                        links.append(UsedLink(way.instance, edge, way.active, wired))
+                        links.append(UsedLink(alternative.instance, edge, alternative.active, wired))
             queue.extend(link.target for link in links if link.active)
         return reached
 
     def _loose(self, model: list[int], chosen: dict[Instance, int], founded: Links) -> set[Instance]:
         """Return what is present though nobody needs it, if something that is needed relies on it."""
         relies = any(
-            any(way.instance is not None for way, _ in used)
-            and not any(way.instance is None or way.instance in founded for way, _ in used)
+            any(alternative.instance is not None for alternative, _ in used)
+            and not any(
+                alternative.instance is None or alternative.instance in founded for alternative, _ in used
+            )
             for instance in founded
             for group in self._at.get((instance, chosen[instance]), ())
             if (used := list(self._used(model, group, chosen)))
@@ -114,21 +123,21 @@ class ModelConstraints:
             parent = group.demand.parent
             if parent in loose:
                 continue
-            for way, literal in zip(group.demand.alternatives, group.literals, strict=True):
-                if way.active and way.instance in loose:
+            for alternative, literal in zip(group.demand.alternatives, group.literals, strict=True):
+                if alternative.active and alternative.instance in loose:
                     direct = group.is_direct and parent is not None
                     places = sorted(group.places) if direct else ()
                     versions = [self.formula.versions[parent][p] for p in places] if parent else []
                     support.update(dict.fromkeys(versions or [literal]))
         present = self.formula.present
-        return [[-present[i], *support] for i in self.formula.question.nodes if i in loose]
+        return [[-present[i], *support] for i in self.formula.problem.nodes if i in loose]
 
     def _circle(self, model: list[int], founded: Links) -> list[list[int]]:
         if not self.circles:
             return []
         for circle in find_cycles(founded):
             wired = any(link.wired for link in circle)
-            if forbids_cycle(self.formula.question, (link.target for link in circle), wired=wired):
+            if forbids_cycle(self.formula.problem, (link.target for link in circle), wired=wired):
                 clause = [-link.literal for link in circle]
                 if not self.formula.guarded or wired:
                     return [clause]
