@@ -13,6 +13,7 @@ from reconciler.inventory import Inventory
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
 from reconciler.plan.lock_effect import lock_files
+from reconciler.plan.neighbours import find_nested_downstreams
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.control import is_merged
@@ -170,12 +171,16 @@ def _side(world: World, *, deep: bool) -> Side:
         desired = expand(inventory)
         diff = diff_variants(desired, inventory)
         refusals = tuple(Refusal(r.reason, r.message, r.hint) for r in diff.refused)
-        problems = tuple(sorted({*inventory.problems, *desired.problems}))
+        urls = {view.url for view in inventory.repositories.values()}
+        nested = find_nested_downstreams(desired, inventory, urls)
+        problems = tuple(sorted({*inventory.problems, *desired.problems, *nested}))
         return Side(desired, diff, problems, refusals, locks=lock_files(inventory, None))
     planned = plan_world(world)
     diff = diff_variants(planned.desired, inventory)
     views = (view.problem for view in inventory.repositories.values() if view.problem)
-    found = {*planned.plan.problems, *views}
+    unread = {view.url for view in inventory.repositories.values() if not view.is_available}
+    nested = find_nested_downstreams(planned.desired, inventory, unread)
+    found = {*planned.plan.problems, *views, *nested}
     wrong = tuple(sorted(p for p in found if p.reason != Reason.REPOSITORY_UNAVAILABLE))
     locks = lock_files(inventory, planned.plan)
     return Side(planned.desired, diff, wrong, planned.plan.refusals, planned.plan, locks)

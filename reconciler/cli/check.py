@@ -16,6 +16,7 @@ from reconciler.report.escape import terminal
 if TYPE_CHECKING:
     from reconciler.check import Checked
     from reconciler.cli.output import Printer
+    from reconciler.plan.compare import Comparison
     from reconciler.run import Settings
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
@@ -142,12 +143,19 @@ def _tell(
     runner.summarise(comparison_markdown(comparison, names))
     runner.tell(
         {
-            "changed": str(not comparison.is_empty).lower(),
+            "changed": _changed(comparison),
             "summary": sentence(comparison),
             "counts": orjson.dumps(counts(comparison)).decode(),
             "exit-code": str(int(code)),
         }
     )
+
+
+def _changed(comparison: "Comparison") -> str:
+    """Return `true`, `false`, or `unknown` where what was read changes nothing and not all was read."""
+    if not comparison.is_empty:
+        return "true"
+    return "false" if comparison.is_complete else "unknown"
 
 
 def _comment(printer: "Printer", checked: "Checked", number: int) -> None:

@@ -106,6 +106,11 @@ class Comparison:
         """Whether merging changes nothing: no variant, no package, no pin of a lock."""
         return not self.variants and not self.packages and not self.pins
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the packages of every repository were compared: only then empty means no change."""
+        return self.deep and not self.unread
+
 
 def compare(base: Side, head: Side) -> Comparison:
     """Compare two sides of a change.

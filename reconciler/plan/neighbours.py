@@ -1,12 +1,12 @@
 """Obstacles to a new package: other packages, files, directories and refs that are in its way (D24)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Problem
-from reconciler.expand import DesiredVariant
+from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import PackageKey
-from reconciler.inventory import RepositoryView
+from reconciler.inventory import Inventory, RepositoryView
 from reconciler.layout import HEADS, TAGS, is_within, next_revision, tag_ref
 from reconciler.package_paths import BRANCH_DIRECTORIES, PathIndex, RefIndex, nested_message
 from reconciler.plan.changes import Change, Op
@@ -14,7 +14,7 @@ from reconciler.plan.claims import Denied, place_hint
 from reconciler.plan.deletions import decide_unwanted
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
-from reconciler.resolve.downstreams import ADOPT_EXISTING, find_view
+from reconciler.resolve.downstreams import ADOPT_EXISTING, find_view, wanted_packages
 from reconciler.resolve.upstreams import subject_of
 
 
@@ -110,13 +110,45 @@ def _nested(target: Target, variant: DesiredVariant, world: World) -> Iterator[D
         yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
     planned = neighbours.planned.find_nested(path) if path in neighbours.planned else None
     if planned is not None:
-        rivals = world.wanted[PackageKey(target.key.url, planned)]
-        names = " and ".join(f"{rival.key} ({rival.source.location})" for rival in rivals)
-        message = (
-            f'package path "{path}" conflicts with package "{planned}" of PackageVariant {names}: '
-            "packages cannot be nested"
-        )
+        message = _rival_message(path, planned, world.wanted[PackageKey(target.key.url, planned)])
         yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
+
+
+def find_nested_downstreams(
+    desired: Desired, inventory: Inventory, urls: Collection[str]
+) -> Iterator[Problem]:
+    """Yield the nested packages that manifests and records tell of, in repositories that were not read.
+
+    What stands there besides is unknown, so this finds less than a plan, and nothing that a plan would not.
+    """
+    wanted = wanted_packages(desired, inventory)
+    for url in sorted(urls):
+        applied = {record.path for record in inventory.records.values() if record.url == url}
+        new = {key.path for key in wanted if key.url == url} - applied
+        existing, planned = PathIndex(applied), PathIndex(new)
+        for path in sorted(new):
+            inner = existing.find_nested(path)
+            outer = planned.find_nested(path) if inner is None else None
+            for variant in wanted[PackageKey(url, path)]:
+                if inner is not None:
+                    yield _nested_denied(nested_message(path, inner), variant)
+                elif outer is not None:
+                    rivals = wanted[PackageKey(url, outer)]
+                    yield _nested_denied(_rival_message(path, outer, rivals), variant)
+
+
+def _nested_denied(message: str, variant: DesiredVariant) -> Problem:
+    hint = place_hint(variant) or "Choose another downstream package."
+    location = variant.source.at("spec", "downstream", "package")
+    return Problem(location, Reason.NESTED_PACKAGE, message, hint, subject_of(variant))
+
+
+def _rival_message(path: str, planned: str, rivals: Iterable[DesiredVariant]) -> str:
+    names = " and ".join(f"{rival.key} ({rival.source.location})" for rival in rivals)
+    return (
+        f'package path "{path}" conflicts with package "{planned}" of PackageVariant {names}: '
+        "packages cannot be nested"
+    )
 
 
 def _files(target: Target, variant: DesiredVariant) -> Iterator[Denied]:

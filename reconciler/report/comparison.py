@@ -51,10 +51,10 @@ def sentence(comparison: Comparison) -> str:
     told = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
     done = f"Merging this {', '.join(told) or f'changes no {noun}'}"
     number = len(comparison.unread)
-    if not comparison.deep or not number:
-        return done
-    several = "repositories were" if number > 1 else "repository was"
-    return f"{done}, as far as can be seen: {number} {several} not read"
+    unread = f": {number} {'repositories were' if number > 1 else 'repository was'} not read"
+    if not comparison.deep:
+        return f"{done}, and packages were not compared{unread if number else ''}"
+    return f"{done}, as far as can be seen{unread}" if number else done
 
 
 def problem_sentence(comparison: Comparison) -> str:
@@ -92,8 +92,6 @@ def _unread_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
         yield f"{paint('not read:', Colour.YELLOW)} {terminal(str(problem))}"
         if problem.hint:
             yield f"  hint: {terminal(problem.hint)}"
-    if comparison.unread and not comparison.deep:
-        yield "note: No repository could be read, so manifests were compared, and no package"
 
 
 def _problem_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
@@ -131,6 +129,7 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "sentence": sentence(comparison),
         "empty": comparison.is_empty,
         "level": "fleet" if comparison.deep else "manifests",
+        "complete": comparison.is_complete,
         "counts": counts(comparison),
         "variants": [
             {"key": v.key._asdict(), "fate": str(v.fate), "message": v.message} for v in comparison.variants

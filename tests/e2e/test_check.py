@@ -130,11 +130,12 @@ def test_manifests_alone_need_no_other_repository(root: Path) -> None:
     auto = check(root)
     fleet = check(root, "--level", "fleet")
 
-    assert asked.last == auto.last == "Merging this changes 1 PackageVariant"
+    assert asked.last == "Merging this changes 1 PackageVariant, and packages were not compared"
+    assert auto.last == f"{asked.last}: 4 repositories were not read"
     assert (asked.code, auto.code, fleet.code) == (0, 0, 5)
     assert asked.out.count("not read:") == 0
     assert auto.out.count("not read:") == 4
-    assert "note: No repository could be read, so manifests were compared, and no package" in auto.out
+    assert json.loads(check(root, "--output", "json").out)["complete"] is False
 
 
 def test_the_base_decides_credentials_what_is_executed_and_whom_to_talk_to(root: Path) -> None:
@@ -199,6 +200,39 @@ def test_packages_of_repository_that_cannot_be_read_are_not_called_unchanged(roo
     assert "### Not read" in check(root, "--output", "markdown").out
     sarif = json.loads(check(root, "--output", "sarif").out)
     assert [one["ruleId"] for one in sarif["runs"][0]["results"]] == ["RepositoryUnavailable"]
+
+
+@pytest.mark.parametrize("away", [("edge-1",), ("blueprints", *EDGES)], ids=["one", "all"])
+@pytest.mark.parametrize("applied", [True, False])
+def test_nested_package_is_a_problem_though_its_repository_cannot_be_read(
+    root: Path, away: tuple[str, ...], *, applied: bool
+) -> None:
+    if applied:
+        run(root, "apply", "--control", "control.git")
+    inner = variant("edge-1", "web").replace("name: web-edge-1", "name: inner")
+    inner = inner.replace("    repo: edge-1\n    package: web", "    repo: edge-1\n    package: web/inner")
+    propose(root, {"manifests/inner.yaml": inner})
+    for repo in away:
+        (root / f"{repo}.git").rename(root / f"{repo}.away")
+
+    said = check(root)
+
+    assert "problem: manifests/inner.yaml:13:14: NestedPackage: " in said.out
+    assert said.code == (3 if len(away) > 1 else 5)
+    assert "not read: manifests/repositories/edge-1.yaml:10:11: " in said.out
+
+
+def test_runner_is_not_told_that_nothing_changes_where_not_all_was_read(root: Path, tmp_path: Path) -> None:
+    propose(root, {"README.md": "words\n"})
+    runner = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path / "out")}
+
+    check(root, **runner)
+    (root / "edge-1.git").rename(root / "edge-1.away")
+    check(root, **runner)
+    check(root, "--level", "manifests", **runner)
+
+    told = re.findall(r"changed<<\S+\n(\w+)\n", (tmp_path / "out").read_text())
+    assert told == ["false", "unknown", "unknown"]
 
 
 def test_repository_that_may_be_unavailable_is_a_line_and_no_failure(root: Path) -> None:
@@ -319,7 +353,7 @@ def test_a_private_control_repository_takes_a_token_from_the_environment(root: P
         said = run(root, *arguments, RECONCILER_CONTROL_TOKEN="a-secret-token")
 
     assert without.code == 5
-    assert said.last == "Merging this changes 1 PackageVariant".replace("changes", "drops") + " never applied"
+    assert said.last.startswith("Merging this drops 1 PackageVariant never applied, and packages were not ")
 
 
 def test_check_writes_nothing(root: Path) -> None:
