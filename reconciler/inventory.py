@@ -258,8 +258,8 @@ class PullRequest:
 
     `digest` stands for everything that its title and text were made of; "" where that is unknown, or our
     part of the text is not as we wrote it. `redraft` asks to turn one that is ready back into a draft.
-    `unreadable` says why nothing but number and head could be read of it; the head is "" where even
-    that is not legible.
+    `closed` is when it was closed, in seconds, 0 where the forge does not say. `unreadable` says why
+    nothing but number and head could be read of it; the head is "" where even that is not legible.
     """
 
     head: str
@@ -274,6 +274,7 @@ class PullRequest:
     url: str = ""
     digest: str = ""
     redraft: bool = False
+    closed: int = 0
     unreadable: str = ""
 
 

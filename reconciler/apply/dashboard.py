@@ -1,6 +1,6 @@
 """The dashboard, after everything else: an issue of the control repository, or a file beside the status."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.apply.outcome import Did, Result, failure
@@ -11,12 +11,13 @@ from reconciler.forge.faults import duration_text
 from reconciler.forge.remote import RemoteForge
 from reconciler.plan.asking import dashboard_key
 from reconciler.plan.changes import Effect, Plan
-from reconciler.report.dashboard import Left, dashboard_markdown
+from reconciler.plan.phases import PackageStatus
+from reconciler.report.dashboard import Dashboard, make_dashboard
 from reconciler.report.summary import Names
 
 FILE = "dashboard.md"
 """Where it stands on the status branch if the control repository has no forge."""
-EMPTY = "Nothing waits for anybody."
+EMPTY = "There is no package."
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,30 +27,33 @@ class Board:
     forge: Forge
     names: Names
 
-    def text(self, plan: Plan, results: Mapping[str, Result], targets: Mapping[str, Target]) -> str:
+    def make(
+        self,
+        plan: Plan,
+        statuses: Sequence[PackageStatus],
+        results: Mapping[str, Result],
+        targets: Mapping[str, Target],
+    ) -> Dashboard:
         """Return what the dashboard should say after these results."""
-        left = Left(
-            limited=frozenset(package for result in results.values() for package in result.limited),
-            failed=frozenset(package for result in results.values() for package in result.failed),
-            eta=_eta(results, targets),
-        )
-        return dashboard_markdown(plan, self.names, left)
+        return make_dashboard(plan, statuses, self.names, _eta(results, targets))
 
-    def files(self, text: str) -> Mapping[str, bytes]:
+    def files(self, dashboard: Dashboard) -> Mapping[str, bytes]:
         """Return the dashboard as files of the status branch; none where it is an issue."""
-        return {} if isinstance(self.forge, RemoteForge) or not text else {FILE: text.encode()}
+        if isinstance(self.forge, RemoteForge) or not dashboard.text:
+            return {}
+        return {FILE: dashboard.text.encode()}
 
-    def write(self, text: str) -> Result:
-        """Bring the issue up to date; one with nothing to say is not opened. A failure fails nothing else."""
+    def write(self, dashboard: Dashboard) -> Result:
+        """Bring the issue up to date; one is opened only if it calls for somebody. Its failure is its own."""
         if not isinstance(self.forge, RemoteForge):
             return Result()
         forge, instance = self.forge, self.names.instance
         key, title = dashboard_key(instance), f"Dashboard of {instance}"
         forge.transport.budget.hold(0)
         try:
-            if not text and forge.find_issue(key) is None:
+            if not dashboard.calls and forge.find_issue(key) is None:
                 return Result()
-            issue = forge.write_issue(key, title, text or EMPTY)
+            issue = forge.write_issue(key, title, dashboard.text or EMPTY)
         except ReconcilerError as error:
             return failure(forge.dialect.name, error, (), title, did=Did.UPDATED)
         effects = (Effect(forge.dialect.name, Did.UPDATED, f"#{issue.number} {title}"),) if issue else ()

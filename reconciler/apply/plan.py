@@ -28,7 +28,7 @@ from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
 from reconciler.lock import lock_bytes, lock_path
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
-from reconciler.plan.observed import status_after
+from reconciler.plan.observed import status_after, statuses_after
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.state import (
@@ -83,10 +83,13 @@ def apply_changes(
     _tell(left.effects, narrate)
     done = joined([*results.values(), left])
     with stopping.recording():
-        text = board.text(plan, results, targets) if board else ""
-        told = board.write(text) if board else Result()
-        status = status_after(plan, _redacted(done.unfinished), done.opened)
-        status |= board.files(text) if board else {}
+        unfinished = _redacted(done.unfinished)
+        status = status_after(plan, unfinished, done.opened)
+        told = Result()
+        if board:
+            dashboard = board.make(plan, statuses_after(plan, unfinished, done.opened), results, targets)
+            told = board.write(dashboard)
+            status |= board.files(dashboard)
         last = joined([told, _branches(replace(plan, status=status), inventory, control, done)])
     _tell(last.effects, narrate)
     everything = joined([done, last])

@@ -9,7 +9,7 @@ from reconciler.errors import RefusedError
 from reconciler.forge.answers import read_seen
 from reconciler.forge.faults import InvalidError, MissingError
 from reconciler.forge.http import Transport
-from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, write_times
+from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, closed_time, write_times
 from reconciler.inventory import PullRequest, PullState
 
 WIP = "WIP: "
@@ -169,4 +169,5 @@ def _seen(item: Mapping[str, Any]) -> Seen:
         labels=tuple(label["name"] for label in item.get("labels") or ()),
         url=item.get("html_url", ""),
         times=write_times(item),
+        closed=closed_time(item),
     )

@@ -10,7 +10,7 @@ from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge.answers import read_seen
 from reconciler.forge.faults import InvalidError
 from reconciler.forge.http import Transport
-from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, write_times
+from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, closed_time, write_times
 from reconciler.inventory import PullRequest, PullState
 
 COMMENTS = """
@@ -263,6 +263,7 @@ def _seen(item: Mapping[str, Any]) -> Seen:
         url=item.get("html_url", ""),
         key=item.get("node_id", ""),
         times=write_times(item),
+        closed=closed_time(item),
     )
 
 

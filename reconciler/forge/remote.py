@@ -22,7 +22,8 @@ LONGEST_TITLE = 250
 class Seen:
     """A pull request as one forge tells of it; `body` is its whole text, `times` when it was written to.
 
-    `unreadable` says why nothing but number and head could be read of it.
+    `closed` is when it was closed or merged, in seconds, 0 where the forge does not say. `unreadable` says
+    why nothing but number and head could be read of it.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Seen:
     url: str = ""
     key: str = ""
     times: tuple[float, ...] = ()
+    closed: int = 0
     unreadable: str = ""
 
 
@@ -369,6 +371,12 @@ def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
     return tuple(datetime.fromisoformat(stamp).timestamp() for stamp in dict.fromkeys(filter(None, stamps)))
 
 
+def closed_time(item: Mapping[str, Any]) -> int:
+    """Return when a pull request was closed, in seconds, 0 where the forge does not say."""
+    stamp = item.get("closed_at")
+    return int(datetime.fromisoformat(stamp).timestamp()) if stamp else 0
+
+
 def _check_mergeable(seen: Seen, expect: str) -> None:
     if seen.draft:
         raise RefusedError(f"Pull request {seen.number} is a draft")
@@ -387,6 +395,7 @@ def _pull(seen: Seen) -> PullRequest:
         number=seen.number,
         state=seen.state,
         head_oid=seen.head_oid,
+        closed=seen.closed,
         labels=tuple(sorted(seen.labels)),
         url=seen.url,
         digest=marked.content,

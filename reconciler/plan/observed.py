@@ -30,8 +30,18 @@ def status_after(
     if plan.world is None:
         return dict(plan.status)
     conditions = plan_conditions(plan.world, plan.changes, unfinished)
-    statuses = package_statuses(plan.world, plan.changes, unfinished, opened)
+    statuses = statuses_after(plan, unfinished, opened)
     return {**plan.status, **plan_status(plan.world, conditions, statuses)}
+
+
+def statuses_after(
+    plan: Plan, unfinished: Mapping[PackageKey, Unfinished], opened: Opened | None = None
+) -> tuple[PackageStatus, ...]:
+    """Return where every package of ours stands as a run leaves it, sorted. Pure."""
+    if plan.world is None:
+        return ()
+    found = package_statuses(plan.world, plan.changes, unfinished, opened)
+    return tuple(sorted(found, key=lambda s: (s.variant or ("", ""), s.package or ("", ""))))
 
 
 def current_status(plan: Plan) -> dict[str, bytes]:
@@ -44,10 +54,7 @@ def current_status(plan: Plan) -> dict[str, bytes]:
 
 def current_statuses(plan: Plan) -> tuple[PackageStatus, ...]:
     """Return where every package of ours stands now, before any effect of the plan; sorted."""
-    if plan.world is None:
-        return ()
-    found = package_statuses(plan.world, plan.changes, _nothing_done(plan))
-    return tuple(sorted(found, key=lambda s: (s.variant or ("", ""), s.package or ("", ""))))
+    return statuses_after(plan, _nothing_done(plan))
 
 
 def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectName, PackageKey
-from reconciler.inventory import Draft, PullRequest
+from reconciler.inventory import Draft, PullRequest, PullState
 from reconciler.layout import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.conditions import missing_text
 from reconciler.plan.outputs import asked_text
-from reconciler.plan.world import Target, World, newest_pull
+from reconciler.plan.world import Target, World, by_weight, newest_pull
 from reconciler.reasons import Reason
 from reconciler.resolve.ownership import package_name
 from reconciler.state import is_failure
@@ -75,7 +75,8 @@ class PackageStatus:
 
     `since` is a committer time in seconds, never the clock: that of the commit that brought the
     package there, or what the last run recorded for the same phase and branch; 0 is unknown. `head`
-    is the branch that waits, `revision` the PackageRevision as Porch calls it, "" for none.
+    is the branch that waits, `revision` the PackageRevision as Porch calls it, "" for none. `is_dated`
+    tells that the forge says since when: a recorded time does not count then.
     """
 
     phase: Phase
@@ -90,6 +91,7 @@ class PackageStatus:
     reason: str = ""
     message: str = ""
     revision: str = ""
+    is_dated: bool = False
 
 
 class _Word(NamedTuple):
@@ -145,13 +147,17 @@ def _status(
     if change.variant is None or word is None:
         return None
     pull = opened.get((target.key.url, head)) or newest_pull(target.pulls, head) if head else None
+    if pull is None and word.phase is Phase.REJECTED:
+        pull = _refused_pull(target, world)
+    refused_at = pull.closed if pull and word.phase is Phase.REJECTED else 0
     return PackageStatus(
         phase=word.phase,
         variant=change.variant,
         package=change.package,
         repository=change.repository,
         name=package_name(target.view, change.package.path),
-        since=_since(word.phase, change, target, world, head),
+        since=refused_at or _since(word.phase, change, target, world, head),
+        is_dated=bool(refused_at),
         head=_as_draft(pull.head if pull else head),
         pull=pull.number if pull else 0,
         url=pull.url if pull else "",
@@ -159,6 +165,15 @@ def _status(
         message=word.message,
         revision=_revision(change, target, world, missing, head),
     )
+
+
+def _refused_pull(target: Target, world: World) -> PullRequest | None:
+    """Return the newest pull request of the package if a person closed it, though its branch is gone."""
+    deletion = short_branch(deletion_ref(world.inventory.policy.instance, target.package.path))
+    own = f"{DRAFTS}{target.package.path}/"
+    pulls = [p for p in target.pulls if p.head == deletion or p.head.startswith(own)]
+    newest = max(pulls, key=by_weight, default=None)
+    return newest if newest is not None and newest.state is PullState.CLOSED else None
 
 
 def _word(
@@ -293,6 +308,6 @@ def _with_record(status: PackageStatus, world: World) -> PackageStatus:
     recorded = world.inventory.statuses.get(status.variant) if status.variant else None
     if recorded is None or (recorded.phase, recorded.head) != (status.phase, status.head):
         return status
-    if status.phase is Phase.PUBLISHED or not recorded.since:
+    if status.phase is Phase.PUBLISHED or status.is_dated or not recorded.since:
         return status
     return replace(status, since=recorded.since)

@@ -1,26 +1,31 @@
-"""The dashboard: what waits for whom, as Markdown that stays the same while nothing changes."""
+"""The dashboard: where packages stand, in the words of `status`, as Markdown."""
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.ids import PackageKey
 from reconciler.plan.asking import ask_box, ask_key
-from reconciler.plan.changes import Change, Op, Plan
+from reconciler.plan.changes import Change, Plan
+from reconciler.plan.phases import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.markdown import LONGEST, fill
-from reconciler.report.summary import Names, detail, sorted_changes
+from reconciler.report.summary import Names, since_text
 
 ROWS = 200
 """Packages of one section; more than these are counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What a run did not do: pull requests that a limit left, what failed, and how long the rest takes."""
-
-    limited: frozenset[PackageKey] = frozenset()
-    failed: frozenset[PackageKey] = frozenset()
-    eta: str = ""
+_SECTIONS = {
+    Phase.REJECTED: "Rejected: tick a box to have it proposed again",
+    Phase.CONFLICT: "Conflict: values changed on both sides, answer in the draft",
+    Phase.NOT_READY: "Not ready: the draft may not be approved yet",
+    Phase.HELD_BACK: "Held back: kept as it is, for the reason given",
+    Phase.STALLED: "Stalled: its manifest, upstream or downstream is wrong or cannot be read",
+    Phase.PENDING: "Pending: something is still to be written",
+    Phase.PAUSED: "Paused: by annotation or configuration",
+    Phase.IN_REVIEW: "In review: waits for a person to merge it",
+}
+_QUIET = frozenset({Phase.PUBLISHED, Phase.PAUSED, Phase.IN_REVIEW})
+"""Where a package stands by itself or by somebody's wish: no reason to open a dashboard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,55 +33,76 @@ class Row:
     """One package of a section; `box` asks for what was rejected, empty where nothing can be asked."""
 
     name: str
-    reason: str
+    stands: str
     detail: str
     box: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Packages that wait for the same thing."""
+    """Packages that stand alike."""
 
     title: str
     rows: tuple[Row, ...]
     more: int
 
 
-def dashboard_markdown(plan: Plan, names: Names, left: Left) -> str:
-    """Return the dashboard of one instance. Deterministic, without times; empty if nothing is to be told."""
-    sections = tuple(_sections(sorted_changes(plan), names, left))
-    if not sections and not plan.problems and not plan.refusals:
-        return ""
-    return fill(
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """The text, empty if nothing at all is to be told; `calls` tells that it is worth opening an issue."""
+
+    text: str
+    calls: bool
+
+
+def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, eta: str) -> Dashboard:
+    """Return the dashboard of one instance. Deterministic; its only times are since when packages stand so.
+
+    Args:
+        plan: What the run was to do.
+        statuses: Where every package stands after it, as the status branch records it.
+        names: How packages and the instance are called.
+        eta: How long what a limit left takes, empty if nothing was left.
+    """
+    counts = Counter(status.phase for status in statuses)
+    calls = bool(plan.problems or plan.refusals or counts.keys() - _QUIET)
+    if not calls and not counts:
+        return Dashboard("", calls=False)
+    text = fill(
         "dashboard.md",
         instance=names.instance,
-        sections=sections,
-        eta=left.eta,
+        counts=", ".join(f"{counts[phase]} {phase}" for phase in Phase if counts[phase]),
+        sections=tuple(_sections(plan, statuses)),
+        eta=eta,
         problems=plan.problems[:ROWS],
         more_problems=max(0, len(plan.problems) - ROWS),
         refusals=plan.refusals,
     )
+    return Dashboard(text, calls)
 
 
-def _sections(changes: Collection[Change], names: Names, left: Left) -> Iterator[Section]:
-    rejected = [c for c in changes if c.reason is Reason.REJECTED]
-    blocked = [c for c in changes if c.op is Op.BLOCK]
-    waiting = [c for c in changes if c.waits and c not in rejected and c not in blocked]
-    pending = [c for c in changes if c.package in left.failed - left.limited]
-    limited = [c for c in changes if c.package in left.limited]
-    for title, found in (
-        ("Rejected: tick a box to have it proposed again", rejected),
-        ("Waiting for people", waiting),
-        ("Blocked", blocked),
-        ("Pending: the last run could not write it", pending),
-        ("Limited: pull requests that later runs open", limited),
-    ):
+def _sections(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Section]:
+    changes = {change.package: change for change in plan.changes}
+    for phase, title in _SECTIONS.items():
+        found = sorted((s for s in statuses if s.phase is phase), key=_order)
         if found:
-            rows = tuple(_row(change, names) for change in found[:ROWS])
+            rows = tuple(_row(status, changes) for status in found[:ROWS])
             yield Section(title, rows, max(0, len(found) - ROWS))
 
 
-def _row(change: Change, names: Names) -> Row:
-    can_ask = change.reason is Reason.REJECTED and change.upstream_to
-    box = ask_box(ask_key(change.package, change.after)) if can_ask else ""
-    return Row(names.of(change), str(change.reason), detail(change)[:LONGEST], box)
+def _order(status: PackageStatus) -> tuple[str, ...]:
+    return (_name(status), *(status.variant or ()))
+
+
+def _row(status: PackageStatus, changes: dict[PackageKey, Change]) -> Row:
+    change = changes.get(status.package) if status.package else None
+    can_ask = change is not None and change.reason is Reason.REJECTED and change.upstream_to
+    box = ask_box(ask_key(change.package, change.after)) if change is not None and can_ask else ""
+    detail = ": ".join(filter(None, (status.reason, status.message)))[:LONGEST]
+    return Row(_name(status), since_text(status), detail, box)
+
+
+def _name(status: PackageStatus) -> str:
+    if status.repository is not None:
+        return f"{status.repository.name}/{status.name}"
+    return f"PackageVariant {status.variant}"

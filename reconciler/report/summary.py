@@ -98,8 +98,13 @@ def status_text(status: PackageStatus) -> str:
     """Return where a package stands in a few words: `in review since 2026-01-31, #3`; "" if published."""
     if status.phase is Phase.PUBLISHED:
         return ""
-    since = f" since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
-    return f"{status.phase}{since}{f', #{status.pull}' if status.pull else ''}"
+    return " ".join(filter(None, (status.phase, since_text(status))))
+
+
+def since_text(status: PackageStatus) -> str:
+    """Return since when a package stands where it does, and its pull request: `since 2026-01-31, #3`."""
+    since = f"since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
+    return ", ".join(filter(None, (since, f"#{status.pull}" if status.pull else "")))
 
 
 def detail(change: Change, status: PackageStatus | None = None) -> str:

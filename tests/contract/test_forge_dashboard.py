@@ -1,11 +1,13 @@
 """The dashboard: one issue of the control repository on every forge, and a file where there is none."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from reconciler.errors import Exit
+from reconciler.plan.observed import current_statuses, status_value
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
@@ -74,8 +76,29 @@ def test_a_ticked_box_has_exactly_that_proposed_again_once(world: ForgeWorld) ->
     assert [p.head for p in world.pulls("edge-1") if p.state == "open"] == [first.head]
     assert second.state == "closed"
     assert "[x]" not in issue.body
-    assert "edge-1/web" not in issue.body
+    assert issue.body.count("- [ ]") == 1
+    (again,) = [p for p in world.pulls("edge-1") if p.state == "open"]
+    assert f"- `edge-1/web` since 2026-01-01, #{again.number}\n" in issue.body.partition("### In review")[2]
     assert world.run().plan.is_empty
+
+
+def test_dashboard_and_status_say_the_same_of_every_package(world: ForgeWorld) -> None:
+    world.run()
+    pull = reject(world)
+    world.run()
+    (issue,) = issues(world)
+    closed = datetime.fromtimestamp(pull.closed or 0, UTC)
+
+    statuses = current_statuses(world.plan().plan)
+    found = {s.name: status_value(s) for s in statuses if s.repository and s.repository.name == "edge-1"}
+
+    assert found["web"]["phase"] == "rejected"
+    assert found["web"]["since"] == closed.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert "stand: 3 in review, 1 rejected." in issue.body
+    for name, title in (("web", "### Rejected"), ("db", "### In review")):
+        section = issue.body.partition(title)[2].partition("###")[0]
+        number = found[name]["pullRequest"]["number"]
+        assert f"`edge-1/{name}` since {found[name]['since'][:10]}, #{number}" in section
 
 
 def test_the_issue_says_that_nothing_is_left(world: ForgeWorld) -> None:
@@ -86,7 +109,8 @@ def test_the_issue_says_that_nothing_is_left(world: ForgeWorld) -> None:
     world.upgrade("web")
     world.run()
 
-    assert "Nothing waits" in issue.body
+    assert "stand: 4 in review." in issue.body
+    assert "### Rejected" not in issue.body
 
 
 def test_a_closed_dashboard_stays_closed(world: ForgeWorld) -> None:
@@ -135,7 +159,7 @@ def test_what_a_limit_left_is_listed_with_its_end(tmp_path: Path, monkeypatch: p
         (issue,) = issues(world)
 
         assert len(world.open_heads()) == 2
-        assert "### Limited" in issue.body
+        assert "### Pending" in issue.body
         assert "takes about" in issue.body
 
 

@@ -13,8 +13,9 @@ from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.objects import File
 from reconciler.plan.asking import ask_box, ask_key, asked_keys
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan
+from reconciler.plan.phases import PackageStatus, Phase
 from reconciler.reasons import Reason
-from reconciler.report.dashboard import Left, dashboard_markdown
+from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import file_changes
 from reconciler.report.markdown import group_body, pull_body
 from reconciler.report.summary import Names
@@ -107,14 +108,18 @@ BOX = "- [x] <!-- reconciler:ask 0123456789abcdef -->"
 @settings(deadline=None, max_examples=60)
 @given(hostile, hostile, hostile | hostile.map(lambda text: f"{text}\n{BOX}\n"))
 def test_a_hostile_dashboard_is_code_and_ticks_no_box(name: str, field: str, value: str) -> None:
-    rejected = replace(change(name, field, value), reason=Reason.REJECTED, waits=True)
-    blocked = replace(change(value, field, name), op=Op.BLOCK)
-    waiting = replace(change(field, name, value), waits=True)
+    rejected = replace(change(f"{name}.0", field, value), reason=Reason.REJECTED, waits=True)
+    blocked = replace(change(f"{value}.1", field, name), op=Op.BLOCK)
+    waiting = replace(change(f"{field}.2", name, value), waits=True)
     problem = Problem(Location(name, 1), Reason.INVALID_MANIFEST, value, field, name)
     plan = Plan((rejected, blocked, waiting), problems=(problem,))
-    left = Left(frozenset({blocked.package}), frozenset({waiting.package}), "3 h")
+    phases = zip(plan.changes, (Phase.REJECTED, Phase.STALLED, Phase.HELD_BACK), strict=True)
+    statuses = [
+        PackageStatus(phase, c.variant, c.package, c.repository, value, reason=field, message=value)
+        for c, phase in phases
+    ]
 
-    text = dashboard_markdown(plan, Names(value), left)
+    text = make_dashboard(plan, statuses, Names(value), "3 h").text
     ticked = text.replace("- [ ]", "- [x]")
 
     check_inert(parsed(text.replace(ask_box(ask_key(rejected.package, rejected.after)), "-")))
