@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 BRANCH = "people/change"
 UNAVAILABLE = 5
-NOT_PLANNED = ("withdraw", "block")
 UNREAD = ("RepositoryUnavailable", "RepositoryEmpty")
 
 
@@ -78,7 +77,7 @@ def check_proposal(proposal: Proposal, before: Mapping[str, Any], merged: Mappin
     shown = {
         _name(difference["after"]): difference["after"]
         for difference in checked["packages"]
-        if difference["what"] not in NOT_PLANNED
+        if difference["what"] != "withdraw" and difference["after"]["op"] != "block"
     }
     if proposal.away or checked["notRead"]:
         if planned.keys() - shown.keys() and not (checked["notRead"] and proposal.code == UNAVAILABLE):
