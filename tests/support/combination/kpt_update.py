@@ -28,9 +28,10 @@ def has_kpt() -> bool:
 
 
 def check_kpt(fleet: Fleet, observation: Observation, fresh: set[tuple[str, str]]) -> Iterator[str]:
-    """A new draft of an update holds the data that kpt makes of it, where nothing of ours comes in.
+    """An update gives the data that kpt makes of it; one new draft is compared, for time.
 
-    That is: nobody's conflict, no pipeline, no injection, no context. One draft is compared, for time.
+    Where nothing of ours comes in (no conflict, pipeline, injection or context) that is the draft
+    itself, else what `package update --mode compatible` makes of the package on main.
 
     Args:
         fleet: The fleet.
@@ -38,23 +39,11 @@ def check_kpt(fleet: Fleet, observation: Observation, fresh: set[tuple[str, str]
         fresh: (repository, branch) of the drafts that this run wrote.
     """
     for variant in fleet.spec.variants:
-        if variant.pipeline != "none" or variant.injection or variant.context:
-            continue
         for pull in fleet.pulls(variant.repository):
-            if (variant.repository, pull.head) in fresh and _is_plain_update(
-                fleet, observation, variant, pull
-            ):
-                yield from _compare(fleet, variant, pull)
-                return
-
-
-def check_compatible(fleet: Fleet, observation: Observation) -> Iterator[str]:
-    """`package update --mode compatible` gives the data of kpt for a package that is to be updated."""
-    for variant in fleet.spec.variants:
-        for pull in fleet.pulls(variant.repository):
-            change = observation.change(variant.repository, pull.package)
-            if change and change["upstream"]["from"] and pull.package in _paths(fleet, variant):
-                yield from _compare_compatible(fleet, variant, pull)
+            is_fresh = (variant.repository, pull.head) in fresh and not pull.is_deletion
+            if is_fresh and _is_update(fleet, variant, pull):
+                is_plain = _is_plain(observation, fleet, variant, pull)
+                yield from (_compare if is_plain else _compare_compatible)(fleet, variant, pull)
                 return
 
 
@@ -62,22 +51,31 @@ def _paths(fleet: Fleet, variant: VariantSpec) -> list[str]:
     return [fleet.full(variant.repository, path) for path in variant.paths]
 
 
-def _is_plain_update(fleet: Fleet, observation: Observation, variant: VariantSpec, pull: Pull) -> bool:
-    repo, path = fleet.repo(variant.repository), pull.package
-    if pull.is_deletion or path not in _paths(fleet, variant):
+def _is_update(fleet: Fleet, variant: VariantSpec, pull: Pull) -> bool:
+    """Whether a draft brings another upstream commit to a package on main."""
+    if pull.package not in _paths(fleet, variant):
         return False
-    change = observation.change(variant.repository, path) or {}
-    main = _package(fleet, variant.repository, "main", path)
-    draft = _package(fleet, variant.repository, pull.head, path)
-    kptfiles = main.get("Kptfile", b""), draft.get("Kptfile", b"")
+    kptfiles = _kptfiles(fleet, variant, pull)
+    locks = [_lock(kptfile) for kptfile in kptfiles]
+    return all("commit" in lock and "ref" in lock for lock in locks) and locks[0] != locks[1]
+
+
+def _is_plain(observation: Observation, fleet: Fleet, variant: VariantSpec, pull: Pull) -> bool:
+    """Whether nothing of ours comes into an update."""
+    change = observation.change(variant.repository, pull.package) or {}
     return (
-        change.get("reason") == "UpToDate"
-        and not change["conflicts"]
-        and not change["answers"]
-        and repo.find(f"refs/heads/{pull.head}") is not None
-        and all(b"upstreamLock:" in kptfile and b"pipeline:" not in kptfile for kptfile in kptfiles)
-        and _lock(kptfiles[0]) != _lock(kptfiles[1])
+        variant.pipeline == "none"
+        and not (variant.injection or variant.context)
+        and change.get("reason") == "UpToDate"
+        and not (change["conflicts"] or change["answers"])
+        and not any(b"pipeline:" in kptfile for kptfile in _kptfiles(fleet, variant, pull))
     )
+
+
+def _kptfiles(fleet: Fleet, variant: VariantSpec, pull: Pull) -> list[bytes]:
+    branches = ("main", pull.head)
+    packages = [_package(fleet, variant.repository, branch, pull.package) for branch in branches]
+    return [package.get("Kptfile", b"") for package in packages]
 
 
 def _compare(fleet: Fleet, variant: VariantSpec, pull: Pull) -> Iterator[str]:
@@ -95,8 +93,6 @@ def _compare(fleet: Fleet, variant: VariantSpec, pull: Pull) -> Iterator[str]:
 def _compare_compatible(fleet: Fleet, variant: VariantSpec, pull: Pull) -> Iterator[str]:
     main = _package(fleet, variant.repository, "main", pull.package)
     lock = _lock(_package(fleet, variant.repository, pull.head, pull.package).get("Kptfile", b""))
-    if b"upstreamLock:" not in main.get("Kptfile", b"") or "ref" not in lock:
-        return
     with tempfile.TemporaryDirectory(dir=fleet.root) as scratch:
         theirs = _kpt_update(Path(scratch) / "theirs", fleet, main, lock["ref"])
         if theirs is None:
