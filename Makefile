@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check audit image bench structure fix golden docs mutants fuzz soak lock clean
+.PHONY: demo test check audit image bench structure fix golden docs mutants faults fuzz laws soak lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -57,7 +57,15 @@ docs: $(VENV)/.installed  ## Write the list of rooms in docs/architecture.md, an
 mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
 	$(RUN)python tests/mutants/run.py
 
-fuzz: $(VENV)/.installed  ## The differential tests, ten times as long
+faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at most four points of each sweep), and the table of them
+	RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }
+	$(RUN)python -m tests.faults.matrix
+
+fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with atheris where it can be installed; findings become cases
+	@$(RUN)python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]' || echo "atheris cannot be installed here"
+	$(RUN)python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
+
+laws: $(VENV)/.installed  ## The differential tests, ten times as long
 	RECONCILER_FUZZ=10 $(RUN)python -m pytest -q tests/property
 
 soak: $(VENV)/.installed  ## Lives of drawn fleets for MINUTES minutes (120), from random seeds; prints what replays a failure

@@ -139,7 +139,8 @@ def _lines(results: Sequence[Approved], *, propose_only: bool) -> Iterator[str]:
     for result in results:
         name = terminal(result.found.package)
         if result.error:
-            yield f"refused: {name}: {terminal(str(result.error))}"
+            word = "refused" if result.error.exit_code is Exit.REFUSED else "not approved"
+            yield f"{word}: {name}: {terminal(str(result.error))}"
             if result.error.hint:
                 yield f"  hint: {terminal(result.error.hint)}"
         elif result.already:
@@ -172,5 +173,6 @@ def _value(result: Approved) -> dict[str, str | list[str]]:
         "commit": result.commit,
         "revision": result.revision,
         "error": str(result.error or ""),
+        "hint": result.error.hint if result.error else "",
         "unready": list(result.notes),
     }

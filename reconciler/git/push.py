@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.git.command import Ran, last_line, run_git
+from reconciler.git.command import Ran, is_local_trouble, last_line, run_git
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.report.redact import mask_credentials
@@ -135,7 +135,9 @@ def _results(mirror: Mirror, updates: Sequence[RefUpdate], ran: Ran) -> tuple[Pu
     answers = dict(_answers(ran.out.decode("utf-8", "replace")))
     if any(update.ref not in answers for update in updates):
         raise UnavailableError(f"Cannot push to {mirror.remote}: {last_line(ran.err)}")
-    results = _blamed([_result(update, *answers[update.ref]) for update in updates], ran.err)
+    plain = [_result(update, *answers[update.ref]) for update in updates]
+    _check_limits(mirror, plain, ran.err)
+    results = _blamed(plain, ran.err)
     results = tuple(_with_remote_words(result, ran.err) for result in results)
     if ran.code and all(result.ok for result in results):
         raise UnavailableError(f"Push to {mirror.remote} failed: {last_line(ran.err)}")
@@ -143,6 +145,18 @@ def _results(mirror: Mirror, updates: Sequence[RefUpdate], ran: Ran) -> tuple[Pu
         if status in {PushStatus.DONE, PushStatus.UP_TO_DATE}:
             mirror.record(update.ref, update.new)
     return results
+
+
+def _check_limits(mirror: Mirror, results: Iterable[PushResult], said: str) -> None:
+    """Tell a full disk or too few descriptors of the other side from a refusal: it passes.
+
+    Raises: UnavailableError with the other side's words.
+    """
+    words = [result.message for result in results if not result.ok]
+    if words and is_local_trouble(" ".join((said, *words))):
+        word = next((word for word in words if is_local_trouble(word)), last_line(said))
+        hint = "Free the disk or raise the limits of the machine that serves the repository, then run again."
+        raise UnavailableError(f"Cannot push to {mirror.remote}: {word}", hint=hint)
 
 
 def _blamed(results: list[PushResult], said: str) -> tuple[PushResult, ...]:

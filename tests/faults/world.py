@@ -6,11 +6,12 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.support.git import Repo
 from tests.support.small_world import EDGES, app, manifest, variant, write_world
 
+BALLAST = "ballast"
 PROJECT = Path(__file__).resolve().parents[2]
 
 
@@ -20,41 +21,69 @@ class Ran(NamedTuple):
     code: int
     out: str
 
+    @property
+    def effects(self) -> list[dict[str, Any]]:
+        """What the run reported as JSON; nothing if it ended before it could."""
+        start = self.out.find("{\n")
+        return json.JSONDecoder().raw_decode(self.out[start:])[0].get("effects", []) if start >= 0 else []
+
+
+class Turn(NamedTuple):
+    """A run of two goes on until it stands before one of its visible effects, from 1; 0 is its end."""
+
+    run: int
+    effect: int = 0
+
 
 @dataclass
-class Runner:
-    """The forking process; `points` numbers the failpoints that a run passes."""
+class Forking:
+    """A process of `module` that answers requests, each a line of JSON, by forking runs."""
 
-    log: Path
+    module: str
     process: subprocess.Popen[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.runner"],
+            [sys.executable, "-m", self.module],
             cwd=PROJECT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def run(self, *line: str, point: str = "") -> Ran:
+    def ask(self, request: Any) -> Any:
         assert self.process.stdin
         assert self.process.stdout
-        self.log.unlink(missing_ok=True)
-        self.process.stdin.write(json.dumps({"line": line, "point": point, "log": str(self.log)}) + "\n")
+        self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        return Ran(**json.loads(self.process.stdout.readline()))
+        return json.loads(self.process.stdout.readline())
+
+    def stop(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait(60)
+        assert self.process.stdout
+        self.process.stdout.close()
+
+
+class Runner:
+    """Runs with one fault; `points` numbers the failpoints that a run passes."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.forking = Forking("tests.faults.runner")
+
+    def run(self, *line: str, point: str = "", clock_s: float = 0.0) -> Ran:
+        self.log.unlink(missing_ok=True)
+        request = {"line": line, "point": point, "log": str(self.log), "clock": clock_s}
+        return Ran(**self.forking.ask(request))
 
     def points(self) -> list[str]:
         """Return the points that the last run passed."""
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     def stop(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait(10)
-        assert self.process.stdout
-        self.process.stdout.close()
+        self.forking.stop()
 
 
 @dataclass
@@ -70,15 +99,20 @@ class FaultWorld:
 
     def save(self) -> None:
         shutil.rmtree(self.saved, ignore_errors=True)
-        shutil.copytree(self.root, self.saved)
+        shutil.copytree(self.root, self.saved, symlinks=True)
 
     def restore(self) -> None:
+        self.free_disk()
         shutil.rmtree(self.root)
-        shutil.copytree(self.saved, self.root)
+        shutil.copytree(self.saved, self.root, symlinks=True)
 
-    def run(self, *line: str, point: str = "") -> Ran:
-        places = ("--control", str(self.root / "control.git"), "--cache-dir", str(self.root / "cache"))
-        return self.runner.run(*line, *places, point=point)
+    def free_disk(self) -> None:
+        """Remove what a run that was to meet a full disk filled it with."""
+        (self.root.parent / BALLAST).unlink(missing_ok=True)
+
+    def run(self, *line: str, point: str = "", cache: str = "cache", clock_s: float = 0.0) -> Ran:
+        places = ("--control", str(self.root / "control.git"), "--cache-dir", str(self.root / cache))
+        return self.runner.run(*line, *places, point=point, clock_s=clock_s)
 
     def repo(self, name: str) -> Repo:
         return Repo(self.root / f"{name}.git", time=1_767_300_000)

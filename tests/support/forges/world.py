@@ -88,10 +88,12 @@ def forge_world(
     packages: Sequence[str] = ("web", "db"),
     more: str = "",
     hosted_control: bool = False,
+    others: Sequence[str] = (),
 ) -> Iterator[ForgeWorld]:
     """Serve a world; what the forge found against its description fails the test at the end.
 
-    With `hosted_control` the control repository stands on the forge too.
+    With `hosted_control` the control repository stands on the forge too; `others` are further
+    repositories there, which no variant names.
     """
     root.mkdir(exist_ok=True)
     simulator = make_simulator(kind, root)
@@ -101,11 +103,11 @@ def forge_world(
     for package in packages:
         blueprints.tag(f"{package}/v1", _first(blueprints))
         blueprints.tag(f"{package}/v2")
-    for edge in edges:
+    for edge in (*edges, *others):
         repo = make_repository(root / ORGANISATION / f"{edge}.git", {"README.md": f"{edge}\n"})
         simulator.host(f"{ORGANISATION}/{edge}", repo)
     with serving(simulator):
-        files = _control(kind, simulator, edges, packages, more)
+        files = _control(kind, simulator, edges, packages, more, others)
         control = root / "control.git"
         if hosted_control:
             files = {
@@ -119,7 +121,7 @@ def forge_world(
         if hosted_control:
             simulator.host(f"{ORGANISATION}/control", hosted)
             address = simulator.url(f"{ORGANISATION}/control")
-        yield ForgeWorld(root, simulator, tuple(edges), tuple(packages), control=address)
+        yield ForgeWorld(root, simulator, (*edges, *others), tuple(packages), control=address)
     assert not simulator.violations, simulator.violations
 
 
@@ -132,14 +134,19 @@ def _both(packages: Sequence[str], revision: int) -> dict[str, str]:
 
 
 def _control(
-    kind: str, simulator: Simulator, edges: Sequence[str], packages: Sequence[str], more: str
+    kind: str,
+    simulator: Simulator,
+    edges: Sequence[str],
+    packages: Sequence[str],
+    more: str,
+    others: Sequence[str],
 ) -> dict[str, str]:
     files = {"reconciler.yaml": _configuration(kind, simulator, more)}
     files["manifests/repositories/blueprints.yaml"] = repository("blueprints")
-    for edge in edges:
+    for edge in (*edges, *others):
         address = simulator.url(f"{ORGANISATION}/{edge}")
         files[f"manifests/repositories/{edge}.yaml"] = repository(edge).replace(f"../{edge}.git", address)
-        files |= {manifest(edge, package): variant(edge, package) for package in packages}
+    files |= {manifest(edge, package): variant(edge, package) for edge in edges for package in packages}
     return files
 
 
