@@ -14,7 +14,7 @@ FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 settings.register_profile(
     "default",
     deadline=None,  # the machine's speed is nobody's fault
-    derandomize=True,  # CI must not fail by luck; `make fuzz` looks further
+    derandomize=True,  # CI must not fail by luck; `make laws` looks further
     max_examples=100,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -1,6 +1,6 @@
 """The same random packages through the real kpt and through `compatible` mode: the same documents come out.
 
-300 examples per run, 3,000 by `make fuzz`. Needs kpt on the PATH and the oracle beside the
+300 examples per run, 3,000 by `make laws`. Needs kpt on the PATH and the oracle beside the
 project; nothing outside this file and the benchmarks ever calls kpt.
 """
 
