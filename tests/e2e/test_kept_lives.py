@@ -176,7 +176,9 @@ def test_injected_object_is_that_of_the_own_cluster(tmp_path: Path, form: str) -
     play(tmp_path, [("approve_all", {}), change], variants=variants, snapshot=form, clusters=clusters)
 
 
-def test_update_without_own_functions_is_that_of_kpt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pipeline", ["none", "labels", "setters"])
+def test_update_is_that_of_kpt(tmp_path: Path, pipeline: str) -> None:
     edits = [COLOR, NOTE, value("  strategy: rolling", "deploy.yaml")]
     service = value("  type: ClusterIP", "service.yaml")
-    play(tmp_path, [*MERGED, ("edit_main", {**MAIN, "edit": service}), bump(*edits)])
+    steps = [*MERGED, ("edit_main", {**MAIN, "edit": service}), bump(*edits)]
+    play(tmp_path, steps, variant={"pipeline": pipeline})

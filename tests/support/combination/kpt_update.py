@@ -92,18 +92,27 @@ def _compare(fleet: Fleet, variant: VariantSpec, pull: Pull) -> Iterator[str]:
 
 def _compare_compatible(fleet: Fleet, variant: VariantSpec, pull: Pull) -> Iterator[str]:
     main = _package(fleet, variant.repository, "main", pull.package)
-    lock = _lock(_package(fleet, variant.repository, pull.head, pull.package).get("Kptfile", b""))
-    with tempfile.TemporaryDirectory(dir=fleet.root) as scratch:
-        theirs = _kpt_update(Path(scratch) / "theirs", fleet, main, lock["ref"])
-        if theirs is None:
+    old, new = (_lock(kptfile) for kptfile in _kptfiles(fleet, variant, pull))
+    with tempfile.TemporaryDirectory(dir=fleet.root) as directory:
+        scratch = Path(directory)
+        theirs = _kpt_update(scratch / "theirs", fleet, main, new["ref"])
+        if theirs is None or _lock(theirs["Kptfile"]).get("commit") != new["commit"]:
             return
-        package = _write(Path(scratch) / "ours", fleet, main)
-        where = f"{package}@{lock['ref']}"
-        result = run_line(["package", "update", where, "--mode", "compatible"])
+        sides = {"local": main}
+        for name, lock in (("original", old), ("upstream", new)):
+            if lock["commit"] not in fleet.repo(CATALOG).git:
+                return
+            sides[name] = _package(fleet, CATALOG, lock["commit"], fleet.full(CATALOG, variant.package))
+        for name, files in sides.items():
+            _write_files(scratch / name, files)
+        options = [word for name in sides for word in (f"--{name}", str(scratch / name))]
+        result = run_line(
+            ["package", "update", *options, "--mode", "compatible", "--out", str(scratch / "local")]
+        )
         if result.code:
-            yield f"{where} is updated by kpt, and here: exit {result.code} {result.out}{result.err}"
+            yield f"kpt updates {pull.package}, and here: exit {result.code} {result.out}{result.err}"
             return
-        differs = difference(_data(_read(package)), _data(theirs), loose=True)
+        differs = difference(_data(_read(scratch / "local")), _data(theirs), loose=True)
     if differs:
         yield f"kpt makes other data of {pull.package} than compatible mode: {str(differs)[:1500]}"
 
@@ -126,16 +135,20 @@ def _kpt_update(scratch: Path, fleet: Fleet, main: Mapping[str, bytes], ref: str
 def _write(scratch: Path, fleet: Fleet, files: Mapping[str, bytes]) -> Path:
     """Write a package into a new working copy, with the catalog's address as kpt can read it."""
     package = scratch / "pkg"
-    for path, data in files.items():
-        target = package / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+    _write_files(package, files)
     kptfile = package / "Kptfile"
     address = f"file://{fleet.repo(CATALOG).path}"
     kptfile.write_text(_REPO.sub(rf"\1: {address}", kptfile.read_text()))
     for line in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "Package"]):
         subprocess.run(["git", *line], cwd=scratch, check=True, capture_output=True)
     return package
+
+
+def _write_files(directory: Path, files: Mapping[str, bytes]) -> None:
+    for path, data in files.items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
 
 
 def _read(package: Path) -> dict[str, bytes]:
