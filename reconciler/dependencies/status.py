@@ -21,10 +21,10 @@ DIRECTORY = "conditions/packages"
 def status_files(
     worlds: Iterable[ClusterInputs], decision: LockUpdate, *, shared_namespace: str = "default"
 ) -> dict[str, bytes]:
-    """Return a document per cluster: every install of a user's and every generated one. No times.
+    """Return a document per cluster: every user's install and every generated package. No times.
 
-    Pure, order-free. A cluster whose manifests are not understood has none: nothing is known of it.
-    Clusters that have the same and lack nothing are described once.
+    Pure, order-free. A cluster with unreadable manifests has none. Clusters with equal contents and no
+    problems are described once.
     """
     locked = {scope.cluster: scope.after for scope in decision.scopes if scope.after}
     problems = _by_place(decision.problems)
@@ -46,7 +46,7 @@ def status_files(
 
 
 def status_entries(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the owners that a document of the status branch describes: one, or the packages of a cluster."""
+    """Yield the entries of a status document: one owner, or the packages of a cluster."""
     packages = value.get("packages")
     if isinstance(packages, list):
         yield from ({"cluster": value.get("cluster", ""), **entry} for entry in packages)
@@ -76,7 +76,7 @@ class _Reader:
         return any(self._problem(install) for install in self.inputs.installs)
 
     def sorted(self) -> list[dict[str, Any]]:
-        """Return what every package came to, by kind, namespace and name."""
+        """Return the status of every package, by kind, namespace and name."""
         return sorted(
             self.documents(), key=lambda document: (document["kind"], document["namespace"], document["name"])
         )
@@ -121,7 +121,7 @@ class _Reader:
         return self.problems.get((str(install), install.location.path)) if install else None
 
     def _ready(self, package: LockedPackage) -> tuple[str, str]:
-        """Return why a package is not what it asks for, or empty words."""
+        """Return reason and message if the current revision is not active, else empty texts."""
         revisions = self.locked.revisions_of(package)
         current = next((revision for revision in revisions if revision.current), None)
         if current is None or current.is_active:
@@ -145,10 +145,9 @@ class _Reader:
     def _crossplane(
         self, package: LockedPackage, needs: list[LockedDependency], problem: Problem | None
     ) -> dict[str, Any]:
-        """Return the counts as Crossplane's package manager has them on a revision.
+        """Return the counts of Crossplane's package manager on a revision.
 
-        Source: crossplane apis/pkg/v1, PackageRevisionStatus: what a package needs, what of it is
-        there, and what is there in a version that does not do.
+        Source: crossplane apis/pkg/v1, PackageRevisionStatus: required, installed and invalid dependencies.
         """
         current = next((revision for revision in self.locked.revisions_of(package) if revision.current), None)
         missing = [
@@ -182,9 +181,9 @@ def _conditions(problem: Problem | None, reason: str, message: str) -> Iterator[
 
 
 def _dependency(need: LockedDependency, family: PackageGraph) -> dict[str, Any]:
-    """Return how one need is met, as the proposal's `status.dependencies` has it.
+    """Return how one need is met, in the form of the proposal's `status.dependencies`.
 
-    An API may be there without anybody knowing from which package: then the cluster provides it.
+    If the package of an API is unknown, the cluster provides it.
     """
     target = family.packages.get(str(need.resolved)) if need.resolved else None
     created = target is not None and target.owner != USER

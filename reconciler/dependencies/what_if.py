@@ -21,7 +21,7 @@ from reconciler.inventory import Source
 
 
 class WhatIfOutcome(StrEnum):
-    """What one more version would mean to a cluster."""
+    """Effect of one more version on a cluster."""
 
     MOVES = "moves"
     STAYS = "stays"
@@ -31,11 +31,11 @@ class WhatIfOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WhatIfResult:
-    """What would become of clusters that answer alike, sorted.
+    """Effect of a version on clusters with equal results, sorted.
 
-    Those that move need `lock --upgrade` for it, and `changes` are all pins that would move along.
-    Those that stay could take it, but something fits better. `explanations` say who blocks, without
-    hints: those would be about a world in which no other version is published.
+    Clusters that move need `lock --upgrade`, and `changes` are all versions that change with it. Clusters
+    that stay could use it, but prefer another version. `explanations` name the conflicts, without hints:
+    those would assume that no other version is published.
     """
 
     verdict: WhatIfOutcome
@@ -45,7 +45,7 @@ class WhatIfResult:
 
 
 def hypothetical_version(candidates: Iterable[Candidate], text: str) -> Candidate:
-    """Return a version that nobody published, as the highest of the known ones has it.
+    """Return an unpublished version with the manifest of the highest published one.
 
     Raises:
         VersionError: The text is no version in the package's ecosystem.
@@ -58,7 +58,7 @@ def hypothetical_version(candidates: Iterable[Candidate], text: str) -> Candidat
 
 
 def read_hypothetical(documents: Iterable[tuple[Document, Source]], like: Candidate) -> ParsedManifest:
-    """Read the manifest of a version that nobody published, as the index would. Total."""
+    """Parse the manifest of an unpublished version, as the index would. Total."""
     pairs, version = list(documents), like.version.text
     if like.id.ecosystem is Ecosystem.KPT:
         repository, _, path = like.id.name.rpartition("//")
@@ -80,18 +80,18 @@ def what_if(
     candidate: Candidate,
     memo: SolutionCache | None = None,
 ) -> tuple[WhatIfResult, ...]:
-    """Return what a version would mean to every cluster, equal answers together. Pure, order-free.
+    """Return the effect of a version on every cluster, equal results together. Pure, order-free.
 
-    Costs what distinct clusters cost, not all: equal questions are answered once.
+    The cost depends on the number of distinct clusters: equal inputs are resolved once.
 
     Args:
-        worlds: Every cluster as it is.
-        decision: What is decided for them.
+        worlds: The inputs of every cluster.
+        decision: The lock update of the fleet.
         candidate: The version, published or not.
-        memo: Answers of this run.
+        memo: Solutions of this run.
 
     Raises:
-        UnverifiedSolutionError: An answer does not survive the independent check.
+        UnverifiedSolutionError: A solution does not pass the independent check.
     """
     asker = _WhatIf(candidate, memo or SolutionCache())
     locked = {scope.cluster: scope.after.resolution for scope in decision.scopes if scope.after}

@@ -47,7 +47,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class FleetClusters:
-    """The clusters that there are with the environment of each, what one of them holds, and our choices."""
+    """The clusters of a fleet with their environments, the snapshots, and the resolver settings."""
 
     environments: Mapping[str, str]
     snapshot: Snapshot
@@ -63,10 +63,10 @@ class FleetClusters:
 
 @dataclass(frozen=True, slots=True)
 class VariantInstalls:
-    """What the PackageVariants of one cluster ask for: their own packages, at their revisions.
+    """Packages that the PackageVariants of one cluster install, at their revisions.
 
-    `pinned` are those revisions, which others may not choose by name; if `is_doubtful`, some of the
-    variants are not known.
+    `pinned` are those revisions; requirements of other packages cannot choose them by name. It
+    `is_incomplete` if some variants could not be read.
     """
 
     installs: tuple[Install, ...] = ()
@@ -76,10 +76,10 @@ class VariantInstalls:
 
 @dataclass(frozen=True, slots=True)
 class FleetInputs:
-    """A world per cluster, sorted, and what is wrong with single manifests.
+    """Inputs per cluster, sorted, and problems of single manifests.
 
-    `doubtful` are clusters with a manifest that is not understood: nothing of theirs is forgotten;
-    "" among them means that it may be any cluster's.
+    `incomplete` are clusters with an unreadable manifest: nothing is removed from their locks. An empty
+    name among them means that the manifest may belong to any cluster.
     """
 
     worlds: tuple[ClusterInputs, ...] = ()
@@ -98,7 +98,7 @@ def fleet_clusters(inventory: Inventory) -> FleetClusters:
 
 
 def resolver_settings(policy: Policy) -> ResolverSettings:
-    """Return what the configuration says about resolution, the same for every cluster."""
+    """Return the resolver settings of the configuration, the same for every cluster."""
     settings = policy.resolution
     preferred = (
         (Ecosystem.XPKG, settings.crossplane),
@@ -133,11 +133,11 @@ def collect_cluster_inputs(
     fleet: FleetClusters,
     variants: Mapping[str, VariantInstalls] = MappingProxyType({}),
 ) -> FleetInputs:
-    """Return the world of every cluster for which a manifest asks for a package. Total; order-free.
+    """Collect the inputs of every cluster for which a manifest installs a package. Total; order-free.
 
-    A manifest is for the cluster that its annotation names, else for the `clusters/NAME` in its
-    path, else for the only cluster there is. Packages that name no cluster are there for all. The
-    `variants` of a cluster count where one of them needs something, or somebody else asks.
+    A manifest belongs to the cluster that its annotation names, else to the `clusters/NAME` in its path,
+    else to the only cluster of the fleet. Packages without a cluster are candidates for all. The `variants`
+    of a cluster count if one of them has requirements, or if other manifests install packages there.
     """
     scopes: dict[str, _ClusterManifests] = {}
     doubtful: set[str] = set()
@@ -251,7 +251,7 @@ def _cluster_problems(
 
 
 def _duplicates(scope: _ClusterManifests) -> Iterator[Problem]:
-    """Say at each place of an install where else it is declared in the same cluster."""
+    """Yield a problem at each place of an install that is declared twice in the same cluster."""
     for declared in scope.installs.values():
         places = sorted(install.location for install in declared)
         for here in places if len(places) > 1 else ():
@@ -262,9 +262,9 @@ def _duplicates(scope: _ClusterManifests) -> Iterator[Problem]:
 
 
 def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Pin, ...]:
-    """Return what Crossplane's own Lock had chosen, as pins; a bare digest is looked up in the catalogue.
+    """Convert the packages of Crossplane's own Lock to pins; bare digests are looked up in the catalogue.
 
-    What has only a digest that nobody publishes cannot be compared with anything and is left out.
+    A package with only a digest that is not published cannot be compared with versions and is left out.
     """
     pins = []
     for candidate in chosen:

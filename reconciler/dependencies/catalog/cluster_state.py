@@ -25,14 +25,14 @@ _LOCK = ("pkg.crossplane.io/v1beta1", "Lock")
 
 
 _GLOBAL = "kapp-controller-packaging-global"
-"""The namespace whose packages every namespace sees, as kapp-controller has it."""
+"""The namespace with the packages that are visible in every namespace, a convention of kapp-controller."""
 
 
 def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> ClusterState:
-    """Return what resolution may rely on in a cluster. Order-free.
+    """Return the state of a cluster: served APIs, CRD owners, platforms, installations. Order-free.
 
-    An API counts if the snapshot lists it as served or a CRD there serves it. Installations
-    count unless a manifest of ours declares them: those are wishes, not circumstances.
+    An API counts if the snapshot lists it as served or a CRD there serves it. Excludes installations
+    that our manifests declare: desired, not observed, state.
     """
     served = {_gvk(api_version, kind) for api_version, kind in snapshot.served or ()}
     crds = snapshot.of_kind(*_CRD)
@@ -53,7 +53,7 @@ def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = ()) -> Clus
 
 
 def read_platforms(versions: Mapping[str, str]) -> dict[Platform, Version]:
-    """Return the versions of platforms among those that a snapshot tells; what is no version is unknown.
+    """Parse the platform versions of a snapshot; unparsable versions are left out.
 
     Source: kapp-controller, pkg/packageinstall: its own version counts without pre-release and build.
     """
@@ -70,9 +70,10 @@ def read_platforms(versions: Mapping[str, str]) -> dict[Platform, Version]:
 def offered_packages(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[Candidate, ...]:
     """Return the Carvel packages that a cluster offers to its installs, sorted.
 
-    These are the global ones and those of the namespaces that the installs stand in.
-    Differs: kapp-controller lets a namespace see its own and the global packages, and no others; here
-    the namespaces of one cluster share what they have.
+    These are the global packages and those in the namespaces of the installs.
+
+    Differs: kapp-controller shows a namespace its own and the global packages only; here the namespaces
+    of one cluster share their packages.
     """
     seen = {_GLOBAL, *(install.namespace for install in installs)}
     readings = (
@@ -85,7 +86,7 @@ def offered_packages(snapshot: Snapshot, installs: Iterable[Install]) -> tuple[C
 
 
 def crossplane_lock_candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
-    """Return what Crossplane's own Lock says was chosen in a cluster; nothing where there is none."""
+    """Return the versions that Crossplane's own Lock has chosen in a cluster; empty without a Lock."""
     manifests = (read_lock(lock.body, Source(lock.location)) for lock in snapshot.of_kind(*_LOCK))
     return tuple(candidate for candidates, _ in manifests for candidate in candidates)
 
@@ -117,7 +118,7 @@ def _observed_installations(
 
 
 def _version(snapshot_object: SnapshotObject, install: Install) -> Version | None:
-    """Return the version that stands there: what the status reports, else what the manifest pins."""
+    """Return the version of an installation: the status reports it, else the manifest pins it."""
     status = snapshot_object.body.get("status")
     reported = str(status.get("version") or "") if isinstance(status, Mapping) else ""
     for text, parse in ((reported, parse_relaxed), (install.need.range.text.lstrip("="), parse_loose)):

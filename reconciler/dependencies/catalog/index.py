@@ -30,7 +30,7 @@ class InterfaceDefaults(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class IndexLayer:
-    """What one layer of the index says: the packages it knows, and its defaults."""
+    """One layer of the index: its packages and its default implementations."""
 
     packages: frozenset[PackageId] = frozenset()
     defaults: Mapping[str, PackageId] = field(default_factory=dict)
@@ -68,8 +68,7 @@ def list_packages(
 ) -> tuple[IndexEntry, ...]:
     """Return the packages that pass every given filter, sorted, versions highest first.
 
-    `is_default` tells whether the package is the default of the interface that was asked for, or
-    of any without one.
+    `is_default` is set if the package is the default of the given interface, or of any without one.
     """
     chosen = {id_ for own, id_ in defaults if interface in ("", own)}
     entries = []
@@ -98,9 +97,9 @@ FLEET = "index/defaults.yaml"
 
 
 class PackageIndex(ApiModel):
-    """One layer's choices: the default package of each interface, as `ECOSYSTEM:NAME`.
+    """Choices of one layer: the default package of each interface, as `ECOSYSTEM:NAME`.
 
-    `environment` says which environment a cluster belongs to; it stands in the cluster's layer.
+    `environment` is the environment of a cluster; only the layer of a cluster has it.
     """
 
     api_version: str
@@ -110,7 +109,7 @@ class PackageIndex(ApiModel):
 
 
 class LayerDefaults(NamedTuple):
-    """What one file of defaults says."""
+    """Contents of one file of defaults."""
 
     environment: str
     defaults: Mapping[str, PackageId]
@@ -145,14 +144,14 @@ class IndexContents:
 
 
 def layer_path(*, environment: str = "", cluster: str = "") -> str:
-    """Return where the defaults of a cluster, of an environment, or of the fleet stand."""
+    """Return the path of the defaults of a cluster, of an environment, or of the fleet."""
     if cluster:
         return f"index/clusters/{cluster}.yaml"
     return f"index/environments/{environment}.yaml" if environment else FLEET
 
 
 def read_index(documents: Iterable[FoundDocument]) -> IndexContents:
-    """Return what the documents of the index mean. Total; order-free; one bad file touches no other."""
+    """Parse the documents of the index. Total; order-free; one bad file affects no other."""
     candidates: list[Candidate] = []
     layers: dict[str, LayerDefaults] = {}
     problems: list[Problem] = []

@@ -24,7 +24,7 @@ _DEFINITION, _PUBLICATION = "InfrastructureDefinition", "InfrastructurePublicati
 
 
 CONTENT_KINDS = frozenset({_CRD, _XRD, _COMPOSITION, _DEFINITION, _PUBLICATION})
-"""The kinds of objects that say what a package brings."""
+"""Kinds of objects that define the provided APIs and compositions of a package."""
 
 
 _PUBLISHED_AS = "Requirement"
@@ -39,7 +39,7 @@ def served_apis(crd: Mapping[str, Any]) -> tuple[Gvk, ...]:
 
 
 def provided_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
-    """Return the APIs of all CRDs that come to be with the objects of a package. Total; order-free.
+    """Return the APIs of all CRDs that the objects of a package create. Total; order-free.
 
     A CompositeResourceDefinition implies one CRD, and another one for its claims. The design's
     InfrastructureDefinition implies one too, and an InfrastructurePublication of it another.
@@ -107,10 +107,10 @@ _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev
 
 
 class PackageVersion(ApiModel):
-    """The header of a version whose content lives elsewhere, mostly in a registry.
+    """Header of a version with its content elsewhere, mostly in a registry.
 
-    `source` is the package's name there without tag; `provides` lists `group/version/Kind` for
-    CRDs that are not in the folder; `withdrawn` says why nobody should newly choose it.
+    `source` is the package's name there without tag; `provides` lists `group/version/Kind` for CRDs that
+    are not in the folder; `withdrawn` is the reason not to choose this version any more.
     """
 
     api_version: str
@@ -126,10 +126,10 @@ class PackageVersion(ApiModel):
 
 
 def read_package_version(documents: Iterable[tuple[Document, Source]]) -> ParsedManifest:
-    """Read the documents of one version's folder as one candidate. Total; order-free.
+    """Parse the documents of one version's folder as one candidate. Total; order-free.
 
-    The header says what the package is called and which version this is; the manifest of its
-    ecosystem, which may be missing, says what it needs; CRDs, XRDs and Compositions say what it brings.
+    The header has name and version; the manifest of its ecosystem, which may be missing, has the
+    requirements; CRDs, XRDs and Compositions have the provided APIs.
     """
     pairs = list(documents)
     headers = [(d, s) for d, s in pairs if d.get("kind") == VERSION_KIND]
@@ -206,7 +206,7 @@ def _pairs(labels: Mapping[str, Any]) -> Pairs:
 
 
 class PackageTree(NamedTuple):
-    """One content of one kpt package: what a variant may be pinned to, tagged or not."""
+    """One content of one kpt package, to which a variant can be pinned, tagged or not."""
 
     package: PackageKey
     tree: Oid
@@ -214,12 +214,11 @@ class PackageTree(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublishedPackages:
-    """Versions of kpt packages that say what they need.
+    """Versions of kpt packages with requirements.
 
-    `candidates` may be chosen for whoever needs them. `revisions` are those that a variant may be
-    pinned to besides: also drafts, branches, and tagged ones that say nothing; a package of which no
-    revision says anything is not among them. A published revision cannot be corrected, so what is
-    wrong with one is a warning, and it is neither.
+    `candidates` can be chosen for any requirement. `revisions` are further contents to which a variant can
+    be pinned: drafts, branches, and tagged revisions without requirements. A package without requirements
+    in any revision is left out. A published revision cannot be corrected, so its problems are warnings.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -229,18 +228,18 @@ class PublishedPackages:
 
 @dataclass(frozen=True, slots=True)
 class DependencyInputs:
-    """All that `read` adds for resolution; `locks` are files of the state branch."""
+    """Packages and lock files that `read` collects for resolution."""
 
     published: PublishedPackages = PublishedPackages()
     locks: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def repository_names(views: Iterable[RepositoryView]) -> Mapping[str, str]:
-    """Return what packages of each repository are named after, by its normalised URL. Order-free.
+    """Return the name of each repository in package ids, by its normalised URL. Order-free.
 
-    It is the URL as a registration writes it, normalised. One that is relative to the control
-    repository stays relative: `../blueprints` is the same package wherever the two were cloned to.
-    Of a repository that is registered in several ways, an absolute URL counts, then the least.
+    The name is the normalised URL of the registration. A URL relative to the control repository stays
+    relative, so `../blueprints` names the same packages in every clone. Of several registrations of one
+    repository, an absolute URL comes first, then the lowest.
     """
     written: dict[str, set[str]] = {}
     for view in views:

@@ -58,7 +58,7 @@ def read_manifest(document: Document, source: Source) -> ParsedManifest | None:
 
 
 def _key_faults(document: Document) -> Iterator[Fault]:
-    """Yield what is wrong with the keys under our prefix: of metadata, or of Porter's `custom`."""
+    """Yield the faults of keys under our prefix, in metadata or in Porter's `custom`."""
     if document.get("schemaType") == INSTALLATION:
         custom = document.get("custom")
         if isinstance(custom, Mapping):

@@ -82,7 +82,7 @@ def read_package(
 ) -> ParsedManifest:
     """Read one version of a package.
 
-    With `id_` the manifest stands inside a package of another kind, whose identity that is.
+    With `id_` the manifest is inside a package of another kind, and `id_` is the identity of that package.
     """
     notes = Diagnostics(source, manifest_label(document))
     plain, items = _normalize(document, notes)
@@ -140,7 +140,7 @@ def _platforms(spec: api.PackageSpec, notes: Diagnostics) -> Iterator[PlatformNe
 
 
 def _normalize(document: Document, notes: Diagnostics) -> tuple[dict[str, Any], list[Path]]:
-    """Bring the spellings of the proposal into one, and say where each dependency stands."""
+    """Rewrite the spellings of the proposal to one, and return the path of each dependency."""
     spec = dict(document["spec"]) if isinstance(document.get("spec"), Mapping) else {}
     base: Path = ("spec", "dependencies")
     items = spec.get("dependencies") or []
@@ -259,7 +259,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
 
 
 def _inherited(spec: api.PackageInstallSpec) -> Pairs:
-    """Return what a dependency takes over from its parent, as canonical JSON: who installs, and where."""
+    """Return the settings that a dependency inherits from its parent, as canonical JSON."""
     given = {"cluster": spec.cluster, "serviceAccountName": spec.service_account_name}
     return tuple(
         (name, orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode())
@@ -313,8 +313,8 @@ def read_kpt(
     """Read the `Package` manifest of one published revision of a kpt package. Total.
 
     `repository` is a normalised URL and `path` the package's directory; its identity is both
-    together, and `spec.refName` is a further name of it. The version is the tag's: what the
-    manifest says of its own version is advisory, so a copy of it in a later revision does no harm.
+    together, and `spec.refName` is a further name of it. The version is the tag's: the
+    version in the manifest is advisory, so a copy of it in a later revision does no harm.
     """
     spec = document.get("spec")
     tagged = {**document, "spec": {**spec, "version": revision}} if isinstance(spec, dict) else document
@@ -327,6 +327,6 @@ def package_id(repository: str, path: str) -> PackageId:
 
 
 def version_of(tag: str) -> str:
-    """Return the version that a tag of a package stands for: Porch's `vN` counts as `N.0.0`."""
+    """Return the version of a tag of a package: Porch's `vN` is `N.0.0`."""
     number = tag.removeprefix("v")
     return f"{number}.0.0" if number.isdigit() else number

@@ -57,7 +57,7 @@ _GONE = {
 _CARRIED = frozenset({"ImageConfig", "DeploymentRuntimeConfig", "ControllerConfig"})
 PARENT = "pkg.crossplane.io/package"
 GENERATED = "reconciler.dev/owner"
-"""On what we generated: it repeats a decision, and is no word of a person."""
+"""Annotation of generated manifests: they repeat a decision and request nothing themselves."""
 
 PRUNE_DEPENDENCIES = "reconciler.dev/prune-dependencies"
 PRUNE_KINDS = "reconciler.dev/prune-orphaned-crds"
@@ -98,7 +98,7 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
 
 
 def parse_image(text: str) -> tuple[str, str, str]:
-    """Split an image reference into name, tag and digest; what is missing is empty."""
+    """Split an image reference into name, tag and digest; missing parts are empty."""
     match = _IMAGE.fullmatch(text)
     return (match["name"], match["tag"] or "", match["digest"] or "") if match else (text, "", "")
 
@@ -146,7 +146,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
 
 
 def _policy(spec: api.PackageSpec, noted: Mapping[str, str], notes: Diagnostics) -> RevisionPolicy:
-    """Return what a package says about its revisions. A limit of 0 keeps all of them, none means 1.
+    """Return the revision policy of a package. A limit of 0 keeps all revisions, no limit means 1.
 
     Source: crossplane, packages-v2 design, spec.revisionActivationPolicy and spec.revisionHistoryLimit.
     """
@@ -163,10 +163,10 @@ def _policy(spec: api.PackageSpec, noted: Mapping[str, str], notes: Diagnostics)
 
 
 def _read_revision(document: Document, notes: Diagnostics) -> ParsedManifest:
-    """Read what a person says about one revision; one that was generated says nothing.
+    """Read the requested state of one revision; generated revisions request nothing.
 
-    Its name may be of either of the schemes that Crossplane had: where it is another's than ours,
-    the package label and the image tell which revision is meant.
+    The name may follow either of Crossplane's naming schemes. If it is not ours, the package label and the
+    image identify the revision.
     """
     parsed = notes.parse(api.Revision, document)
     if parsed is None or GENERATED in annotations(document):
@@ -303,7 +303,7 @@ def _dependency(dependency: api.MetaDependency, path: Path, notes: Diagnostics) 
 
 
 def _crd(crd: str | api.TypeMeta) -> Gvk:
-    """Return the API that a CRD's name or a kind means; a name tells the plural, not the kind."""
+    """Return the API of a CRD's name or of a kind; a name has the plural, not the kind."""
     if isinstance(crd, str):
         plural, _, group = crd.partition(".")
         return Gvk(group, "", plural)

@@ -84,7 +84,7 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
 
 
 def _inherited(parsed: api.Installation) -> Pairs:
-    """Return what dependencies take over, as canonical JSON: credentials, and what is said for them."""
+    """Return the settings that dependencies inherit, as canonical JSON: credentials and parameters."""
     given = {
         "credentialSets": list(parsed.credential_sets),
         "parameters": {name: value for name, value in parsed.parameters.items() if "#" in name},
@@ -96,7 +96,7 @@ def _inherited(parsed: api.Installation) -> Pairs:
 
 
 def _pinned(bundle: api.InstalledBundle, notes: Diagnostics) -> VersionRange:
-    """Return what an installation names: its digest before its version before its tag."""
+    """Return the range of an installation: its digest, else its version, else its tag."""
     named_version = bundle.digest or bundle.version or bundle.tag
     if not named_version:
         notes.warn(("bundle",), "No version is named: the highest one is taken")
@@ -152,7 +152,7 @@ def read_bundle(
 
 
 def _tag(text: str) -> str:
-    """Return a version as OCI tags spell it: an underscore stands for a plus."""
+    """Return a version in the spelling of OCI tags: an underscore replaces a plus."""
     return text.replace("_", "+")
 
 
@@ -160,7 +160,7 @@ Items = list[tuple[str | int, Any]]
 
 
 def _sections(document: Document, notes: Diagnostics) -> tuple[Items, Any, Path]:
-    """Find what a bundle requires and provides, whichever generation wrote it."""
+    """Find the requirements and provided interfaces of a bundle, in every generation of the format."""
     custom = document.get("custom")
     if isinstance(custom, Mapping):
         for key in (_V2, _LEGACY_V2, _V1):
@@ -231,7 +231,7 @@ class _Required:
     notes: Diagnostics
 
     def needs(self) -> tuple[tuple[Need, ...], PackageNeed | None]:
-        """Return what is needed, and the bundle to create where an interface is enough."""
+        """Return the needs, and the bundle to create if an interface is enough."""
         item, bundle = self.item, self.item.bundle
         reference = (bundle.reference if bundle else "") or item.reference
         version = (bundle.version if bundle else "") or item.version
@@ -272,7 +272,7 @@ class _Required:
         )
 
     def share(self) -> Share:
-        """Return who may use the same installation, in the words of whichever generation."""
+        """Return the sharing rule of a requirement, in every generation of the format."""
         item = self.item
         if item.bundle is not None or item.sharing is not None:
             return self._sharing()
@@ -302,7 +302,7 @@ class _Required:
         return Share(Sharing.NAMESPACE, group=group, inputs=self._inputs())
 
     def _inputs(self) -> Pairs:
-        """Tell different inputs apart without repeating them: they may be secret, and locks are read."""
+        """Return a digest of the inputs: it distinguishes them without writing secrets into locks."""
         if not self.item.parameters:
             return ()
         written = orjson.dumps(self.item.parameters, option=orjson.OPT_SORT_KEYS, default=str)
@@ -349,10 +349,10 @@ def _items(section: Any) -> Pairs:
 
 
 def _inputs(document: Document) -> Iterator[str]:
-    """Yield what somebody must give to a bundle, whichever file says so.
+    """Yield the required inputs of a bundle, in `porter.yaml` or `bundle.json`.
 
-    In `porter.yaml` a parameter without a default and a credential that is not optional; in
-    `bundle.json`, whose sections are maps, what says that it is required.
+    In `porter.yaml`: parameters without a default and credentials that are not optional. In
+    `bundle.json`, where sections are maps: items with `required: true`.
     """
     for what, key in ((_PARAMETER, "parameters"), (_CREDENTIAL, "credentials")):
         section = document.get(key)

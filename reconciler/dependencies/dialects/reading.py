@@ -32,7 +32,7 @@ class ParsedManifest:
 
 @dataclass(slots=True)
 class Diagnostics:
-    """Collects what is said about one manifest while it is read."""
+    """Errors and normalization warnings of one manifest, collected while it is parsed."""
 
     source: Source
     subject: str
@@ -40,19 +40,19 @@ class Diagnostics:
     warnings: list[Problem] = field(default_factory=list)
 
     def at(self, *path: str | int) -> Location:
-        """Return the place of a field."""
+        """Return the location of a field."""
         return self.source.at(*path)
 
     def refuse(
         self, path: Path, message: str, *, reason: Reason = Reason.INVALID_MANIFEST, hint: str = ""
     ) -> None:
-        """Say what is wrong."""
+        """Add an error."""
         self.problems.append(Problem(self.at(*path), reason, message, hint=hint, subject=self.subject))
 
     def warn(
         self, path: Path, message: str, *, reason: Reason = Reason.INVALID_MANIFEST, hint: str = ""
     ) -> None:
-        """Say what was taken to be meant."""
+        """Add a warning about a normalized field."""
         self.warnings.append(Problem(self.at(*path), reason, message, hint=hint, subject=self.subject))
 
     def parse(self, model: type[M], document: object) -> M | None:

@@ -51,10 +51,10 @@ _DIALECTS = {
 
 @dataclass(frozen=True, slots=True)
 class GeneratedManifests:
-    """What is generated for one cluster, by path, and the package that each file installs.
+    """Generated manifests of one cluster by path, and the package that each file installs.
 
-    Files in `kept` stay as they are: what nobody needs and must not go, what is needed by somebody
-    who is not understood, and what has a problem now.
+    Files in `kept` stay as they are: packages that are retained although nothing needs them, packages with
+    a parent that could not be read, and packages with a problem.
     """
 
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def generate_manifests(
         inputs: The inputs of the cluster; only the users' installs are looked at.
         locked: The cluster's lock.
         owner: The value of our owner annotation.
-        shared_namespace: Where what may stand once in the cluster is installed.
+        shared_namespace: Namespace of packages that are installed once per cluster.
     """
     generated, warnings = package_graph(inputs, locked, shared_namespace).generated()
     taken = {ObjectRef(i.kind, i.namespace, i.name): i for i in inputs.installs}
@@ -111,7 +111,7 @@ def generate_manifests(
 
 
 def has_generated(locked: ClusterLock) -> bool:
-    """Tell whether anything has to be generated for a cluster."""
+    """Tell whether a cluster has packages to generate."""
     packages = locked.resolution.packages
     return any(package.owner != USER and package.instance.ecosystem in _DIALECTS for package in packages)
 
@@ -119,7 +119,7 @@ def has_generated(locked: ClusterLock) -> bool:
 def package_graph(
     inputs: ClusterInputs, locked: ClusterLock, shared_namespace: str = "default"
 ) -> PackageGraph:
-    """Return who needs whom in a cluster, with the users' installs by instance."""
+    """Return the locked packages of a cluster with their parents, and the users' installs by instance."""
     installs = {
         str(inputs.instance_of(install)): install for install in inputs.installs if not install.external
     }
@@ -139,7 +139,7 @@ def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:
 
 
 def installed_version(document: Mapping[str, Any]) -> str:
-    """Return the version that a generated manifest installs, empty if it says none."""
+    """Return the version that a generated manifest installs, or an empty text."""
     spec, bundle = document.get("spec"), document.get("bundle")
     if isinstance(bundle, Mapping):
         return str(bundle.get("version") or "")

@@ -41,12 +41,12 @@ class ObjectRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPackage:
-    """One package to be installed for others.
+    """One package to be installed because others need it.
 
-    `parents` are the objects that need it, lowest first; `owner` is the one that it was made for, as
-    long as that one needs it. `settings` are what it takes over from them, `values` the Secrets that
-    they name for it. `location` is the manifest of the user's install that it is there for.
-    `is_sure` tells that all who need it are understood, so that nothing that they say is missing.
+    `parents` are the objects that need it, lowest first; `owner` is the parent that it was created for,
+    while that parent needs it. `settings` are inherited from the parents, `values` are the Secrets that
+    they name for it. `location` is the manifest of the nearest user's install. It `is_complete` if every
+    parent could be read, so that no setting is missing.
     """
 
     package: LockedPackage
@@ -68,9 +68,9 @@ class PackageGraph:
     shared_namespace: str = "default"
 
     def generated(self) -> tuple[tuple[GeneratedPackage, ...], tuple[Problem, ...]]:
-        """Return what has to be generated, sorted by object, and where parents disagree. Order-free.
+        """Return the packages to generate, sorted by object, and conflicts between parents. Order-free.
 
-        Packages of package repositories are not among them: variants bring these.
+        Packages of package repositories are not among them: variants install these.
         """
         packages: list[GeneratedPackage] = []
         warnings: list[Problem] = []
@@ -122,7 +122,7 @@ class PackageGraph:
         return sorted(parents, key=lambda parent: (self.ref_of(parent), str(parent.instance)))
 
     def _settings(self, package: LockedPackage) -> tuple[dict[str, Any], list[Problem]]:
-        """Return what a package takes over; of several who say different things the first, which is told."""
+        """Return the inherited settings of a package; if parents differ, the first counts, with a warning."""
         installs = [install for install in self._above(package) if install]
         chosen: dict[str, Any] = {}
         differing = []
@@ -139,9 +139,9 @@ class PackageGraph:
         return chosen, differing
 
     def _above(self, package: LockedPackage) -> Iterator[Install | None]:
-        """Yield the users' installs that a package is there for: the nearest first, then the lowest.
+        """Yield the users' installs that need a package: the nearest first, then the lowest.
 
-        None stands for one that the lock knows and this run does not understand.
+        None marks an install that is in the lock and could not be read in this run.
         """
         level, seen = [package], {str(package.instance)}
         while level:
@@ -207,7 +207,7 @@ class PackageGraph:
 
 
 def owner_of(generated: GeneratedPackage, kind: str) -> ObjectRef | None:
-    """Return the object of a kind that owns a generated one: its owner, else the lowest who needs it."""
+    """Return the owner of a generated object among objects of one kind: its owner, else its lowest parent."""
     candidates = (
         ref for ref in (generated.owner, *generated.parents) if ref is not None and ref.kind == kind
     )
@@ -217,7 +217,7 @@ def owner_of(generated: GeneratedPackage, kind: str) -> ObjectRef | None:
 def name_collisions(
     generated: tuple[GeneratedPackage, ...], taken: Mapping[ObjectRef, Install]
 ) -> Iterator[tuple[GeneratedPackage, Problem]]:
-    """Yield what cannot be generated because its name is another package's, with whose. Never renamed."""
+    """Yield the packages that cannot be generated because another package has the name. Never renamed."""
     first: dict[ObjectRef, GeneratedPackage] = {}
     for candidate in generated:
         install, other = taken.get(candidate.ref), first.setdefault(candidate.ref, candidate)
@@ -241,8 +241,8 @@ _INPUTS = "inputs="
 def bundle_name(instance: LockedInstance) -> str:
     """Return the name of a bundle's installation: `<parent>-<alias>` for one parent's own.
 
-    A shared one is called by its group and its bundle, so that it keeps its name whoever comes
-    and goes; labels and inputs that tell two of them apart are told by a few digits of their digest.
+    A shared installation is named after its group and its bundle, so that the name does not depend on the
+    parents; a short digest distinguishes labels and inputs.
     """
     slot = instance.slot
     if slot.kind == SlotKind.FOR:

@@ -59,14 +59,14 @@ CROSSPLANE_API_VERSION = "pkg.crossplane.io/v1"
 
 
 _IMAGE = re.compile(r"[^/\s]+\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
-"""What the API server lets pass: a registry with a dot, a path, and a tag or a digest."""
+"""Image references that the API server accepts: a registry with a dot, a path, and a tag or a digest."""
 
 
 def emit_crossplane(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any] | str:
-    """Return a Provider, Configuration or Function; a sentence where the API server would refuse it.
+    """Return a Provider, Configuration or Function, or a sentence if the API server would refuse it.
 
     `skipDependencyResolution` stays off: a package that skips it is not in Crossplane's own lock,
-    and whoever needs it would install it a second time.
+    and its parents would install it a second time.
     """
     if generated.ref.kind not in INHERITED_SETTINGS:
         name = generated.package.instance.name
@@ -100,8 +100,8 @@ def active_version(
 ) -> GeneratedPackage | None:
     """Return the package in the version that may run now, None if none may.
 
-    A revision that must wait, for another package to let go of a kind say, is not asked for: the
-    one that is active stays. Where a person activates, the cluster waits by itself.
+    A revision that waits, for example for another package to release a CRD, is not installed: the active
+    revision stays. With manual activation the package manager in the cluster waits itself.
     """
     current = next((r for r in revisions if r.current), None)
     if current is None or current.is_active or generated.settings.get("revisionActivationPolicy") == "Manual":
@@ -121,9 +121,9 @@ PORTER_PARENT = "sh.porter.parentInstallation"
 
 
 def emit_porter(generated: GeneratedPackage, annotations: dict[str, str]) -> dict[str, Any]:
-    """Return an Installation with the labels that the next one who looks for it selects by.
+    """Return an Installation with the labels by which later requirements select it.
 
-    Its schema knows no annotations: ours stand below `custom`, which is anybody's.
+    Its schema has no annotations: ours are below `custom`, which is free for any use.
     """
     group, labels = sharing_labels(generated.package.instance)
     labels |= {SHARING_GROUP: group} if group else {}

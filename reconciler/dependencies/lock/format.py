@@ -44,7 +44,7 @@ class LockedSlot(_Record):
 
 
 class LockedInstance(_Record):
-    """One package in one slot. As text it is what `requested_by`, `owner` and ownership name."""
+    """One package in one slot. Its text is the reference in `requested_by`, `owner` and ownership."""
 
     ecosystem: str
     name: str
@@ -66,7 +66,7 @@ class LockedInstance(_Record):
 
 
 class LockedDependency(_Record):
-    """How one requirement was met: what was asked, in which dialect, and by what.
+    """How one requirement was met: its range in its dialect, and the instance that satisfies it.
 
     `need` is `package`, `api` or `interface`; `signature` names the requirement among its package's.
     `upgrade` and `uninstall` are the actions on the parent that reach what meets it.
@@ -95,7 +95,7 @@ class LockedPackage(_Record):
 
     `api_version`, `kind` and `name` are those of its object in the cluster: the user's own, or the
     one that a generated Crossplane package gets. `owner` is `user`, or the direct parent that it
-    belongs to. `retain` keeps it when nobody needs it any more; `prune_kinds` lets its kinds go with it.
+    belongs to. `retain` keeps it when nothing needs it any more; `prune_kinds` lets its kinds go with it.
     """
 
     instance: LockedInstance
@@ -121,10 +121,10 @@ class LockedPackage(_Record):
 
 
 class OwnershipEntry(_Record):
-    """Whose a kind or composition is: the active revision that controls it, and every revision that has it.
+    """Owner of a CRD or composition: the active revision that controls it, and every revision that has it.
 
-    Revisions go by name, instances of ecosystems without revisions by `ecosystem:name@slot`. Without
-    a controller it is `retained` if it stands in the cluster all the same, else not made yet.
+    Revisions are listed by name, instances of ecosystems without revisions by `ecosystem:name@slot`.
+    Without a controller it is `retained` if it is still in the cluster, else not created yet.
     """
 
     package: str = ""
@@ -141,7 +141,7 @@ class SkippedDependency(_Record):
 
 
 class Resolution(_Record):
-    """What was decided, the same for every cluster with the same question; named by its content."""
+    """Locked versions and ownership, the same for every cluster with the same inputs; named by content."""
 
     api_version: str = SCHEMA
     kind: str = "PackageResolution"
@@ -165,7 +165,7 @@ class DesiredState(StrEnum):
 
 
 class ActivationBlocker(StrEnum):
-    """What a revision waits for that is asked for and not active."""
+    """Reason why the requested revision is not active yet."""
 
     NOTHING = ""
     PERSON = "Person"
@@ -207,20 +207,20 @@ class SolverPolicy(_Record):
 
 
 class SolverRecord(_Record):
-    """What computed the resolution."""
+    """Name and settings of the solver that computed the resolution."""
 
     name: str = SOLVER
     policy: SolverPolicy = SolverPolicy()
 
 
 class LockScope(_Record):
-    """What a lock is for."""
+    """The cluster of a lock."""
 
     cluster: str
 
 
 class PackageLock(_Record):
-    """The lock of one cluster: which resolution it has, from which inputs, and what stands there."""
+    """The lock of one cluster: its resolution, the digest of its inputs, and its revisions."""
 
     api_version: str = SCHEMA
     kind: str = "PackageLock"
@@ -274,7 +274,7 @@ def next_lock(
 
 
 class LockOp(StrEnum):
-    """What happens to one locked instance."""
+    """Change of one locked instance."""
 
     ADD = "add"
     CHANGE = "change"
@@ -310,33 +310,33 @@ def _versions(resolution: Resolution) -> Mapping[str, str]:
 
 
 def keeps_ownership(package: str) -> bool:
-    """Tell whether an instance keeps what it has until somebody consents: those of Crossplane do.
+    """Tell whether an instance keeps its CRDs until its owner consents, as Crossplane's packages do.
 
-    What other installers bring has no controller reference, and changes hands when its package goes.
+    CRDs of other installers have no controller reference, and change owners when their package goes.
     """
     return package.startswith(f"{Ecosystem.XPKG}:")
 
 
 def package_name(package: str) -> str:
-    """Return what a takeover calls an instance: its package without ecosystem and slot."""
+    """Return the package of an instance, without ecosystem and slot."""
     return package.partition(":")[2].rpartition("@")[0]
 
 
 def ownership_entries(resolution: Resolution) -> Iterator[tuple[str, OwnershipEntry]]:
-    """Yield every kind and then every composition of a resolution with whose it is."""
+    """Yield the owners of every kind and then of every composition of a resolution."""
     yield from resolution.custom_resource_definitions.items()
     yield from resolution.compositions.items()
 
 
 def current_holder(entry: OwnershipEntry | None) -> str:
-    """Return the instance that a thing in the cluster belongs to; empty if it is nobody's."""
+    """Return the instance that owns a CRD or composition in the cluster; empty if none does."""
     stands = entry is not None and (entry.controller or entry.retained)
     return entry.package if entry is not None and stands else ""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterLock:
-    """One cluster's lock with the resolution that it names."""
+    """The lock of one cluster with the resolution that it names."""
 
     lock: PackageLock
     resolution: Resolution
@@ -347,6 +347,6 @@ class ClusterLock:
 
 
 def is_lock_file(path: str) -> bool:
-    """Tell whether a path of the state branch is a cluster's lock or a resolution."""
+    """Tell whether a path of the state branch is a lock or a resolution."""
     directory = path.rpartition("/")[0]
     return path.endswith(".json") and directory in (LOCKS_DIRECTORY, RESOLUTIONS_DIRECTORY)

@@ -15,19 +15,19 @@ from reconciler.errors import Exit, ReconcilerError
 
 
 def lock_violations(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
-    """Return what is wrong with a lock by itself, in sentences; nothing if it is sound. Total."""
+    """Return the violated invariants of a single lock, in sentences. Total."""
     return (*_revisions(lock.revisions), *_objects(lock, resolution), *_ownership(lock, resolution))
 
 
 def step_violations(
     before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]
 ) -> tuple[str, ...]:
-    """Return what is wrong with the step from one lock to the next, in sentences. Total."""
+    """Return the violated invariants of the step from one lock to the next, in sentences. Total."""
     return (*_numbers(before[0], after[0]), *_losses(before, after))
 
 
 def generation_violations(before: PackageLock, after: PackageLock) -> tuple[str, ...]:
-    """Return what is wrong with the generation of a lock, given the one before it. Total."""
+    """Return an error if the generation of a lock does not follow the previous one. Total."""
     follows = after == before or after.generation == before.generation + 1
     return () if follows else (f"generation {after.generation} follows {before.generation}",)
 
@@ -74,7 +74,7 @@ def _ownership(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
 
 
 def _numbers(before: PackageLock, after: PackageLock) -> Iterator[str]:
-    """Yield whose numbers do not rise: what is new or runs again comes after all that there was."""
+    """Yield revisions with a number that does not rise: new and reactivated ones come last."""
     earlier = {(revision.package, revision.name): revision for revision in before.revisions}
     for package in sorted({revision.package for revision in before.revisions}):
         last = max(revision.revision for revision in before.revisions if revision.package == package)
@@ -87,7 +87,7 @@ def _numbers(before: PackageLock, after: PackageLock) -> Iterator[str]:
 
 
 def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
-    """Yield what a revision that stays does not own any more."""
+    """Yield resources that a retained revision does not own any more."""
     kept = {revision.name for revision in after[0].revisions}
     now = dict(ownership_entries(after[1]))
     for name, entry in ownership_entries(before[1]):
@@ -97,7 +97,7 @@ def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Re
 
 
 class BrokenLockError(ReconcilerError):
-    """What was decided breaks a law of locks: a defect of ours, so nothing of it is written."""
+    """A new lock violates an invariant. This is a defect of the reconciler: nothing is written."""
 
     exit_code = Exit.BUG
     hint = "Please report this with the manifests, the index and the lock."
@@ -108,12 +108,12 @@ class BrokenLockError(ReconcilerError):
 
 
 def check_lock(before: ClusterLock | None, after: ClusterLock, *, is_sound: bool = False) -> None:
-    """Refuse a lock that is not sound, or does not follow from the one before it.
+    """Refuse a lock that violates an invariant, or does not follow from the previous one.
 
-    With `is_sound` only what is the cluster's own is looked at: the rest was, for another one like it.
+    With `is_sound` only the generation is checked: an equal lock of another cluster passed the rest.
 
     Raises:
-        BrokenLockError: It breaks a law of locks.
+        BrokenLockError: The lock violates an invariant.
     """
     violations = () if is_sound else lock_violations(after.lock, after.resolution)
     if before is not None:

@@ -8,7 +8,7 @@ from reconciler.dependencies.model.cluster import SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 
 VARIANT_KIND = "PackageVariant"
-"""The kind of the installs that stand for variants."""
+"""The kind of installs that represent variants."""
 
 
 RequirementPath = tuple[LockedPackage, ...]
@@ -16,10 +16,10 @@ RequirementPath = tuple[LockedPackage, ...]
 
 @dataclass(frozen=True, slots=True)
 class NeededPackage:
-    """A kpt package that has to be in a cluster because variants there need it.
+    """A kpt package that a cluster needs because its variants require it.
 
-    `trails` lead to it, one for each package that needs it directly: from a variant's own package,
-    first, to that one, last. They are sorted by what they start from.
+    Each of the `paths` leads to one direct parent: from the package of a variant, first, to the parent,
+    last. They are sorted by their instances.
     """
 
     package: LockedPackage
@@ -32,10 +32,10 @@ class NeededPackage:
 
 
 def needed_packages(resolution: Resolution) -> Iterator[NeededPackage]:
-    """Yield every kpt package that a cluster's variants need and no manifest asks for. Order-free.
+    """Yield every kpt package that the variants of a cluster need and no manifest installs. Order-free.
 
-    Each is there once, however many need it: that is what its slot says. What only installs of
-    other kinds need is not among them: no repository is known to bring it there.
+    Each is listed once, however many need it, as its slot demands. Packages that only installs of other
+    kinds need are left out: no repository is known to deliver them.
     """
     by_instance = {str(package.instance): package for package in resolution.packages}
     for package in sorted(resolution.packages, key=lambda package: str(package.instance)):

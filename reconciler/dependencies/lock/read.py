@@ -49,7 +49,7 @@ from reconciler.reasons import Reason
 
 
 def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
-    """Return a world with all that was decided for it: pins, choices, and whose everything is.
+    """Return the inputs with the locked state: pins, choices of alternatives, and CRD owners.
 
     Raises:
         VersionError: The lock was edited into something that is no version or range.
@@ -59,7 +59,7 @@ def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:
 
 
 def exclusive_owners(resolution: Resolution) -> tuple[tuple[str, PackageId], ...]:
-    """Return which package each kind and composition belongs to, where it does not change hands freely."""
+    """Return the package that owns each CRD and composition, if ownership needs consent to change."""
     holders = ((name, current_holder(entry)) for name, entry in ownership_entries(resolution))
     return tuple(
         (name, PackageId(Ecosystem.XPKG, package_name(holder)))
@@ -69,18 +69,18 @@ def exclusive_owners(resolution: Resolution) -> tuple[tuple[str, PackageId], ...
 
 
 def locked_pins(resolution: Resolution) -> tuple[Pin, ...]:
-    """Return the locked pins, each with what the lock remembers of its needs.
+    """Return the locked versions as pins, with the requirements that the lock recorded.
 
-    What the lock remembers counts only where nobody publishes that version any more.
+    The recorded requirements count only if the version is not published any more.
 
     Raises:
-        VersionError: The lock was edited into something that is no version or range.
+        VersionError: The lock was edited into an invalid version or range.
     """
     return tuple(Pin(_instance(package.instance), _candidate(package)) for package in resolution.packages)
 
 
 def locked_choices(resolution: Resolution) -> tuple[LockedChoice, ...]:
-    """Return which alternative each or-group had."""
+    """Return the locked alternative of each or-group."""
     return tuple(
         LockedChoice(_instance(package.instance), dependency.signature, dependency.alternative)
         for package in resolution.packages
@@ -136,9 +136,9 @@ SHARED_SLOT_KINDS = frozenset({SlotKind.CLUSTER, SlotKind.NAMESPACE})
 
 
 def transferred_pins(pins: tuple[Pin, ...], inputs: ClusterInputs) -> tuple[Pin, ...]:
-    """Return the pins with those of packages that change hands: a generated one that a user adopts, or back.
+    """Return the pins with those of adopted packages: a user's manifest replaces a generated one, or back.
 
-    Either way the version stays what it was, and is no reason to install a second time.
+    Either way the version stays, and nothing is installed twice.
     """
     standing = {inputs.instance_of(install) for install in inputs.installs if not install.external}
     pinned = {pin.instance for pin in pins}
@@ -164,9 +164,9 @@ def _successors(instance: Instance, standing: set[Instance]) -> Iterator[Instanc
 
 @dataclass(frozen=True, slots=True)
 class FleetLocks:
-    """The locks of a state branch by cluster, and what is wrong with those that cannot be read.
+    """The locks of a state branch by cluster, and problems of those that cannot be read.
 
-    `broken` are clusters whose lock breaks a law: somebody edited it, and it stays until it is corrected.
+    `broken` are clusters with a lock that violates an invariant: it was edited, and stays until corrected.
     """
 
     by_cluster: Mapping[str, ClusterLock] = field(default_factory=dict)
@@ -210,11 +210,11 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
 
 
 def _read_resolution(data: bytes) -> Resolution:
-    """Return a resolution; what it remembers of versions and ranges is tried out.
+    """Parse a resolution, with the versions and ranges in it.
 
     Raises:
         ValidationError: It is no resolution.
-        VersionError: It was edited into something that is no version or range.
+        VersionError: It was edited into an invalid version or range.
     """
     resolution = Resolution.model_validate_json(data, by_alias=True, by_name=False)
     locked_pins(resolution)

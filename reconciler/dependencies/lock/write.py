@@ -18,7 +18,7 @@ from reconciler.dependencies.model.packages import ApiNeed, Ecosystem, Interface
 from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
 
 USER = "user"
-"""Who asked for a package that a manifest of a person names."""
+"""The owner of packages that a user's manifest installs."""
 
 
 _API_VERSION = "pkg.crossplane.io/v1"
@@ -43,9 +43,9 @@ class ClusterObject(NamedTuple):
 def lock_solution(
     inputs: ClusterInputs, solution: Solution, previous: Resolution | None = None
 ) -> Resolution:
-    """Return what to lock, without what it owns. Parts that have no answer stay as they were locked.
+    """Return the resolution to lock, without ownership. Parts without a solution stay as locked before.
 
-    Deterministic and order-free; knows nothing of the cluster's name.
+    Deterministic, order-free and independent of the cluster's name.
     """
     previous_packages = {resolved.instance: resolved for resolved in (previous.packages if previous else ())}
     recorder = _ResolutionWriter(inputs, previous_packages, _objects(inputs, solution, previous_packages))
@@ -71,9 +71,9 @@ def locked_instance(instance: Instance) -> LockedInstance:
 def _objects(
     inputs: ClusterInputs, solution: Solution, held: Mapping[LockedInstance, LockedPackage]
 ) -> dict[Instance, ClusterObject]:
-    """Return every package's object: the user's own, the one it has, else a new name that is free.
+    """Return the object of every package: the user's own, the locked one, else a new free name.
 
-    Source: crossplane, internal/xpkg, ToDNSLabel of the repository: what a generated package is called.
+    Source: crossplane, internal/xpkg, ToDNSLabel of the repository: the name of a generated package.
     Differs: two repositories with one path in two registries get two names.
     """
     objects: dict[Instance, ClusterObject] = {}

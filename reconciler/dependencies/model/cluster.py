@@ -20,7 +20,7 @@ from reconciler.ids import GroupKind
 
 
 class SlotKind(StrEnum):
-    """What must be unique within a cluster, and is therefore shared or not."""
+    """Kinds of slots: what must be unique within a cluster, and is therefore shared or not."""
 
     __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
@@ -58,7 +58,7 @@ class Instance(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObservedInstallation:
-    """An installation that the snapshot shows and no manifest of ours declares."""
+    """An installation in the snapshot that no manifest of ours declares."""
 
     namespace: str
     name: str
@@ -86,10 +86,10 @@ class ObservedRevision:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What a cluster holds apart from what we install there.
+    """Observed state of a cluster: contents that our manifests do not install.
 
-    `owners` names the package that brought a kind, where that is known. A platform that is
-    missing from `platforms` is unknown, so its ranges cannot be judged.
+    `owners` names the package that brought a CRD, if known. A platform that is missing from `platforms` is
+    unknown, so its ranges are not checked.
     """
 
     apis: frozenset[Gvk] = frozenset()
@@ -142,7 +142,7 @@ def _height(candidate: Candidate) -> tuple[object, str]:
 
 @dataclass(frozen=True, slots=True)
 class ResolverSettings:
-    """What a scope decides about resolution; each is a setting.
+    """Settings of the resolution of one cluster.
 
     `defaults` maps an interface to the packages that implement it here, best first.
     `reconsider` lifts the lock of or-choices, `upgrade` that of the named packages.
@@ -179,11 +179,11 @@ class LockedChoice:
 
 @dataclass(frozen=True, slots=True)
 class ClusterInputs:
-    """Everything that can matter to the dependencies of one cluster.
+    """All inputs of the resolution of one cluster.
 
-    `held` names the package that has a kind or composition, as the lock says; it keeps it until
-    somebody consents. `wishes` are what people say about single revisions. `observed` are those that
-    the cluster shows: they matter only to the first lock, and so are no part of its inputs.
+    `held` names the package that owns a CRD or composition in the lock; it keeps it until its owner
+    consents. `wishes` are requested activations of revisions. `observed` are the revisions in the
+    snapshot: they matter only to the first lock, so the input digest leaves them out.
     """
 
     installs: tuple[Install, ...]
@@ -198,12 +198,12 @@ class ClusterInputs:
     cluster: str = ""
 
     def install_of(self, instance: Instance) -> Install | None:
-        """Return the user's install that stands in this slot, if one does."""
+        """Return the user's install in this slot, if there is one."""
         own = (install for install in self.installs if not install.external)
         return next((install for install in own if self.instance_of(install) == instance), None)
 
     def instance_of(self, install: Install) -> Instance:
-        """Return the instance that a user's install stands for."""
+        """Return the instance of a user's install."""
         return Instance(self.catalogue.find(install.need.id), install_slot(install))
 
 

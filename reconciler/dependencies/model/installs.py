@@ -1,4 +1,4 @@
-"""What manifests ask for: packages to be installed, and revisions to be active."""
+"""Requests of manifests: packages to be installed, and revisions to be active."""
 
 from dataclasses import dataclass, field
 
@@ -17,11 +17,11 @@ from reconciler.errors import Location
 
 @dataclass(frozen=True, slots=True)
 class RevisionPolicy:
-    """What a Crossplane package says about its revisions.
+    """Revision policy of a Crossplane package.
 
     Unless it is `manual`, the revision that is asked for becomes the active one at once. Of the
     inactive ones the `history_limit` newest stay, all of them if it is 0. `take_over` names the packages
-    whose kinds this one may get; with `prune_kinds` kinds go with the last revision that has them.
+    that hand over their CRDs to this one; with `prune_kinds` CRDs go with the last revision that has them.
     """
 
     manual: bool = False
@@ -32,7 +32,7 @@ class RevisionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ActivationRequest:
-    """What a person says about one revision: whether it is to be active.
+    """Requested state of one revision: active or inactive.
 
     It is the revision of this name, or the one of package object `package` with this image or digest.
     """
@@ -50,12 +50,12 @@ class ActivationRequest:
 
 
 DEFAULT_REVISION_POLICY = RevisionPolicy()
-"""What holds where a package says nothing."""
+"""Policy of packages without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A user's word about one dependency: another range, or whether to install it at all."""
+    """A user's override of one dependency: another range, or whether to install it at all."""
 
     name: str
     range: VersionRange | None = None
@@ -65,7 +65,7 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A Secret with values for one dependency, found by alias or by the package's name."""
+    """A Secret with values for one dependency, selected by alias or by package name."""
 
     name: str
     secret: str
@@ -74,10 +74,10 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """What a user asked for: a package to be present in a cluster, or one that is there already.
+    """An installation that a manifest requests, or an external one that exists already.
 
-    `kind` and `api_version` say which manifest; `external` means that nothing is installed and
-    only what it provides counts. `inherit` are settings that generated dependencies take over.
+    `kind` and `api_version` are those of the manifest; `external` means that nothing is installed and
+    only its provided APIs and interfaces count. `inherit` are settings that generated dependencies take over.
     Without `prune_dependencies` they stay when this install goes. `gives` are inputs of dependencies,
     as `alias#name`; which ones `gives_credentials` brings is not known here.
     """

@@ -35,7 +35,7 @@ _COMPARED: dict[type, tuple[str, ...]] = {}
 
 
 class Dialect(StrEnum):
-    """Whose manifests a requirement was written in; it decides how versions are read and compared."""
+    """Ecosystem of the manifest of a requirement; it decides how versions are parsed and compared."""
 
     __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
@@ -84,7 +84,7 @@ class Gvk(NamedTuple):
 
     @property
     def group_kind(self) -> GroupKind:
-        """What a single CustomResourceDefinition owns, in all of its versions."""
+        """The group and kind that a single CustomResourceDefinition defines, in all of its versions."""
         return GroupKind(self.group, self.kind)
 
 
@@ -103,7 +103,7 @@ def dns_label(image: str) -> str:
 
 
 class Platform(StrEnum):
-    """What every package of a cluster stands on."""
+    """Platforms that packages of a cluster depend on."""
 
     KUBERNETES = "kubernetes"
     CROSSPLANE = "crossplane"
@@ -111,7 +111,7 @@ class Platform(StrEnum):
 
 
 class InstallationType(StrEnum):
-    """How often a package may stand in one cluster, as Carvel spells it."""
+    """How often a package may be installed in one cluster, in the terms of Carvel."""
 
     ONE_PER_CLUSTER = "onePerCluster"
     ONE_PER_NAMESPACE = "onePerNamespace"
@@ -222,7 +222,7 @@ Need = PackageNeed | ApiNeed | InterfaceNeed
 
 @dataclass(frozen=True, slots=True)
 class PlatformNeed:
-    """A range of versions of what the package stands on."""
+    """A range of versions of a platform."""
 
     platform: Platform
     range: VersionRange
@@ -233,7 +233,7 @@ class PlatformNeed:
 
 
 class Sharing(StrEnum):
-    """Who may use the instance that a requirement creates."""
+    """Scope in which requirements share one instance."""
 
     DIALECT = "dialect"
     EXCLUSIVE = "exclusive"
@@ -243,7 +243,7 @@ class Sharing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which existing installation matches, and at the same time how a new one is made."""
+    """How an existing installation is matched, and how a new one is made."""
 
     scope: Sharing = Sharing.DIALECT
     group: str = ""
@@ -261,7 +261,7 @@ class Actions:
 
 
 DEFAULT_ACTIONS = Actions(upgrade=False)
-"""Where a dialect has no words for it: a dependency keeps its version while that fits; unused, it goes."""
+"""Actions of dialects without own ones: versions stay while they fit, unused dependencies are removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +325,9 @@ class Candidate:
     """One version of a package that could be installed.
 
     `kind` is what installs it where a dialect has several kinds. `names` are further names that
-    requirements may use. `withdrawn` means that nobody should newly choose it, `unavailable` that
-    only the lock still knows it, `retain` that it has data worth keeping when nobody needs it.
-    `inputs` are what somebody must give: parameters without a default, and credentials.
+    requirements may use. `withdrawn` is the reason not to choose it newly, `unavailable` means that
+    only the lock still has it, `retain` that it has data worth keeping when nothing needs it.
+    `inputs` are the required ones: parameters without a default, and credentials.
     """
 
     id: PackageId

@@ -12,17 +12,17 @@ from reconciler.dependencies.solve.solution import Solution
 def autoremove(
     fresh: Resolution, before: Resolution, *, needed: frozenset[str] = frozenset(), prune: bool = False
 ) -> Resolution:
-    """Return a resolution with what nobody needs any more, but must stay, listed as unused. Order-free.
+    """Remove packages that nothing needs any more; retained ones are listed as unused. Order-free.
 
-    Marks from the users' packages over every need, those of parts that keep their lock too. What a
-    user removed goes. What was installed for others goes if everybody who needed it lets it go
-    (`uninstall`), unless it has data to keep; it stays with all that it needs. With `prune` all of it goes.
+    Marks from the users' packages over every requirement, those of parts that keep their lock included.
+    Packages that a user removed go. Generated packages go if all of their former parents allow it
+    (`uninstall`) and they have no data to keep; else they stay, with everything that they need.
 
     Args:
-        fresh: What was resolved, and what has no answer and keeps its lock.
-        before: What was locked.
-        needed: Instances that something needs which runs, though another version of it is asked for.
-        prune: Whether nothing unused stays.
+        fresh: The new resolution, with the locked parts that have no solution.
+        before: The locked resolution.
+        needed: Instances that a running revision still needs, although another version is requested.
+        prune: Whether to remove retained packages, too.
 
     Source: Porter's dependency proposal, detecting unused managed dependencies.
     """
@@ -53,9 +53,9 @@ def autoremove(
 
 
 def retain_all(fresh: Resolution, before: Resolution, *, users: bool = True) -> Resolution:
-    """Return a resolution that forgets nothing: what is not wanted may only be misunderstood, or left alone.
+    """Return a resolution with every locked package: missing manifests may only be unreadable.
 
-    Without `users` what users removed goes all the same.
+    Without `users`, packages that users removed go all the same.
     """
     there = {package.instance for package in fresh.packages}
     gone = (package for package in before.packages if package.instance not in there)
@@ -80,7 +80,7 @@ def _reachable(
 
 
 def _is_retained(package: LockedPackage, before: Resolution, used: Iterable[LockedPackage]) -> bool:
-    """Whether a package that nobody needs must stay for now."""
+    """Tell whether a package that nothing needs must stay for now."""
     if package.owner == USER or any(_replaces(other, package) for other in used):
         return False
     if package.retain or package.instance in before.unused:
@@ -90,7 +90,7 @@ def _is_retained(package: LockedPackage, before: Resolution, used: Iterable[Lock
 
 
 def _replaces(user: LockedPackage, package: LockedPackage) -> bool:
-    """Whether a user's own manifest stands for what was generated before: same package, same place."""
+    """Tell whether a user's manifest replaces a generated package: same package, same place."""
     mine, other = user.instance, package.instance
     same = (mine.ecosystem, mine.name) == (other.ecosystem, other.name)
     near = other.slot.kind == SlotKind.CLUSTER or mine.slot.namespace == other.slot.namespace
@@ -107,10 +107,10 @@ def _without_removed_parents(
 
 
 def upgraded_with_parent(inputs: ClusterInputs, solution: Solution) -> frozenset[Instance]:
-    """Return the locked dependencies that are upgraded with a package that moves, as it asks for.
+    """Return the locked dependencies that are upgraded together with their parent.
 
-    What is managed in lockstep is free to take the best version when its parent gets another one;
-    what is not stays where it is, while it fits.
+    A managed dependency takes the best version when its parent gets another one; an unmanaged one keeps its
+    version while that fits.
 
     Source: Porter's dependency proposal, managed and unmanaged dependencies.
     """

@@ -9,7 +9,7 @@ from reconciler.dependencies.model.packages import Candidate
 
 
 class OwnedResource(NamedTuple):
-    """What a package may own in a cluster: a kind in all of its versions, or a composition."""
+    """A resource with one owner in a cluster: a kind in all of its versions, or a composition."""
 
     is_composition: bool
     name: str
@@ -22,16 +22,16 @@ OwnedResources = frozenset[OwnedResource]
 
 
 OwnershipTable = Mapping[OwnedResource, OwnershipEntry]
-"""Whose everything is; what is not in it is nobody's."""
+"""Owner of every owned resource; a missing resource has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipClaim:
-    """A package that is to control all that its active revision has.
+    """Claim of a package to control all resources of its active revision.
 
-    `package` is its instance and `order` what decides between equals. `running` is the revision
-    that controls now, `wanted` the one that would; either may be missing. `has` tells what is in
-    each revision. `take_over` are the names of packages whose things it may get.
+    `package` is its instance and `order` breaks ties. `running` is the revision that controls now,
+    `target` the revision that should; either may be missing. `resources` are those of each revision.
+    `take_over` are the names of packages that hand over their resources to this one.
     """
 
     package: str
@@ -43,12 +43,12 @@ class OwnershipClaim:
     take_over: frozenset[str] = frozenset()
 
     def resources_of(self, revision: str) -> OwnedResources:
-        """Return what a revision of this package has; nothing for none."""
+        """Return the resources of a revision of this package."""
         return self.resources.get(revision, frozenset())
 
 
 class RefusedClaim(NamedTuple):
-    """Why a package does not get control: what it claims, and whose that is."""
+    """A refused claim: the contested resource and its current owner."""
 
     package: str
     resource: OwnedResource
@@ -56,18 +56,18 @@ class RefusedClaim(NamedTuple):
 
 
 def owned_resources(candidate: Candidate) -> OwnedResources:
-    """Return what a version of a package has: the kinds that it serves, and its compositions."""
+    """Return the resources of a version of a package: the kinds that it serves, and its compositions."""
     kinds = {OwnedResource(False, str(gvk.group_kind)) for gvk in candidate.provides if gvk.version}
     return frozenset(kinds | {OwnedResource(True, name) for name in candidate.compositions})
 
 
 def refuse_claims(table: OwnershipTable, claims: Iterable[OwnershipClaim]) -> dict[str, RefusedClaim]:
-    """Return who does not get what the wanted revision claims, by package; all others do. Order-free.
+    """Return the claims that conflict, by package; all others are granted. Order-free.
 
-    A claim is for all things of a revision or for none. What is another package's stays with it,
-    unless the claimant says that it takes over from that one, and that one lets go of the thing in
-    the same step. Of two that claim what is nobody's, a user's own wins, then the one with the
-    lowest kind and name. A package that is refused keeps what it runs, and what that one controls.
+    A claim is for all resources of a revision or for none. An owner keeps its resources, unless the
+    claiming package takes over from it and it releases them in the same step. Of two claims for a free
+    resource, a user's package wins, then the lowest kind and name. A refused package keeps its running
+    revision with all resources of that.
 
     Source: crossplane, packages-v2 design, PackageLock: of two packages exactly one gets all.
     """
@@ -83,7 +83,7 @@ def refuse_claims(table: OwnershipTable, claims: Iterable[OwnershipClaim]) -> di
 def _conflicts(
     table: OwnershipTable, claims: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
 ) -> Iterator[RefusedClaim]:
-    """Yield the claims that cannot stand, given those that were refused already."""
+    """Yield the claims that conflict, given the claims that are already refused."""
     active = _active(claims, refused)
     for package, claim in claims.items():
         if package not in refused:
@@ -97,7 +97,7 @@ def _conflicts(
 def _active(
     claims: Mapping[str, OwnershipClaim], refused: Mapping[str, RefusedClaim]
 ) -> dict[str, OwnedResources]:
-    """Return what each package would control."""
+    """Return the resources that each package would control."""
     return {
         package: claim.resources_of(claim.running if package in refused else claim.target)
         for package, claim in claims.items()
@@ -116,7 +116,7 @@ def _contested_claims(
     active: Mapping[str, OwnedResources],
     refused: Mapping[str, RefusedClaim],
 ) -> Iterator[RefusedClaim]:
-    """Yield who loses where two would control one thing."""
+    """Yield the lower-ranked claim of two packages for one resource."""
     winners: dict[OwnedResource, str] = {}
     ranked = sorted(claims.values(), key=lambda claim: (claim.package not in refused, not claim.is_user))
     for claim in ranked:
@@ -133,14 +133,14 @@ def transfer_ownership(
     kept: Mapping[str, frozenset[str]],
     prunes: frozenset[str],
 ) -> dict[OwnedResource, OwnershipEntry]:
-    """Return whose everything is after a step: what is released and what is claimed, at once. Order-free.
+    """Apply all releases and claims to the ownership table atomically. Order-free.
 
     Args:
-        table: Whose everything was.
-        claims: Every package of the cluster.
-        refused: Those that keep what they run.
-        kept: Which revisions of each package are retained: they own what they have.
-        prunes: Packages whose kinds go with the last revision that has them.
+        table: The owners before the step.
+        claims: The claims of every package of the cluster.
+        refused: Packages that keep their running revision.
+        kept: Retained revisions of each package: they own their resources.
+        prunes: Packages with CRDs that are removed together with the last revision that has them.
 
     Source: crossplane, internal/controller/pkg/revision, Establisher: kinds outlive their revisions,
     because their objects are users' data.

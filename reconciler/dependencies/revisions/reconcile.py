@@ -38,7 +38,7 @@ _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
 
 @dataclass(frozen=True, slots=True)
 class RevisionHistory:
-    """The revisions of one package object before a run, and the greatest number that was ever given."""
+    """The revisions of one package object before a run, and the greatest number that was ever assigned."""
 
     revisions: tuple[LockedRevision, ...] = ()
     last: int = 0
@@ -51,11 +51,11 @@ class RevisionHistory:
 
 @dataclass(frozen=True, slots=True)
 class RevisionInput:
-    """What one package asks of its revisions.
+    """Inputs for the revisions of one package.
 
-    `package` is its object (`Provider/aws`), `image` has the tag. Unless `automatic`, what is new
-    waits. `wishes` are what people say about its revisions. `limit` is how many inactive ones stay; 0 is all.
-    `needs` are the instances that meet what this version requires.
+    `package` is its object (`Provider/aws`), `image` has the tag. Unless `automatic`, a new revision waits
+    for activation. `wishes` are requested activations. `limit` is the number of inactive revisions that
+    stay; 0 keeps all. `needs` are the instances that satisfy the requirements of this version.
     """
 
     package: str
@@ -69,10 +69,10 @@ class RevisionInput:
 
 @dataclass(frozen=True, slots=True)
 class ActivationProposal:
-    """What the revisions would be: all that there are, and the one that would be active, by name.
+    """Proposed revisions of a package, and the name of the one to be active.
 
-    `rivals` are what people say who want two revisions at once; the one that runs stays then.
-    `unknown` are what they say about revisions that do not exist.
+    `conflicting` are requests to activate two revisions at once; the running one stays then. `unmatched`
+    are requests about revisions that do not exist.
     """
 
     input: RevisionInput
@@ -94,17 +94,17 @@ class ActivationProposal:
         return before.name if before is not None else ""
 
     def held_back(self) -> "ActivationProposal":
-        """Return the proposal in which nothing is activated: what runs keeps running."""
+        """Return the proposal without an activation: the running revision stays active."""
         return replace(self, active=self.running)
 
 
 def revision_name(package: str, digest: str, image: str = "") -> str:
-    """Return what a revision is called: its package's name, and the first digits of its content's digest.
+    """Return the name of a revision: its package's name, and the first digits of its content's digest.
 
-    Where no digest is known, that of the image's name stands for it.
+    Without a digest, the hash of the image's name replaces it.
 
     Source: crossplane internal/xpkg, FriendlyID. Newer versions of it hash the digest together with
-    the generation of the package; such names are kept where they are found.
+    the generation of the package; such names are kept if a snapshot shows them.
     """
     content = digest.rpartition(":")[2] or hashlib.sha256(image.encode()).hexdigest()
     name = package.rpartition("/")[2][:_NAME_LENGTH]
@@ -112,11 +112,11 @@ def revision_name(package: str, digest: str, image: str = "") -> str:
 
 
 def propose_activation(history: RevisionHistory, package: RevisionInput) -> ActivationProposal:
-    """Return what the revisions of a package would be. Total, deterministic; order of wishes does not matter.
+    """Propose the revisions of a package. Total, deterministic, independent of the order of requests.
 
-    New content is a new revision with the next number; content that there is already is the same
-    revision again. An automatic package runs what it asks for, a manual one what it ran before,
-    and either runs what a person says instead.
+    New content is a new revision with the next number; known content is the same revision again. An
+    automatic package activates its requested version, a manual one keeps the running revision, and an
+    activation request overrides both.
     """
     current = next((revision for revision in history.revisions if _has_content(revision, package)), None)
     if current is None:
@@ -151,7 +151,7 @@ def apply_proposal(proposal: ActivationProposal) -> tuple[LockedRevision, ...]:
     """Return the revisions after a run: at most one active, numbered, without those beyond the limit.
 
     A revision that becomes active again gets a number above all others. The active and the current
-    one always stay; of the others as many as the limit says, those with the greatest numbers.
+    one always stay; of the others as many as the limit allows, those with the greatest numbers.
     """
     greatest = max((proposal.history.last, *(revision.revision for revision in proposal.revisions)))
     activated = [_activated(revision, proposal, greatest) for revision in proposal.revisions]
@@ -166,7 +166,7 @@ def _activated(revision: LockedRevision, proposal: ActivationProposal, greatest:
 
 
 def _within_limit(limit: int, revisions: list[LockedRevision]) -> Iterable[LockedRevision]:
-    """Leave out the oldest of those that neither run nor wait for it.
+    """Drop the oldest inactive revisions that do not wait for activation.
 
     Source: the packages-v2 design, garbage collecting old PackageRevisions.
     Differs: crossplane deletes one per reconcile, the lowest number, which may be the active one.
@@ -206,7 +206,7 @@ def _number(revision: LockedRevision) -> tuple[int, str]:
 def _requested_revision(
     request: ActivationRequest, revisions: Iterable[LockedRevision], package: str
 ) -> LockedRevision | None:
-    """Return the revision that a person means: by name, else by package and content."""
+    """Return the revision of an activation request: by name, else by package and content."""
     ordered = tuple(revisions)
     named = next((revision for revision in ordered if revision.name == request.name), None)
     if named is not None or request.package != package.rpartition("/")[2]:
@@ -218,7 +218,7 @@ def _requested_revision(
 
 @dataclass(frozen=True, slots=True)
 class RevisionUpdate:
-    """The resolution with whose everything is, the revisions of the cluster, and what is wrong."""
+    """The resolution with ownership, the revisions of the cluster, and problems."""
 
     resolution: Resolution
     revisions: tuple[LockedRevision, ...] = ()
@@ -227,14 +227,14 @@ class RevisionUpdate:
 
     @property
     def still_needed(self) -> frozenset[str]:
-        """The instances that revisions need which run though something else is asked for."""
+        """The instances that active but outdated revisions need."""
         old = (revision for revision in self.revisions if revision.is_active and not revision.current)
         return frozenset(name for revision in old for name in revision.needs)
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousLock:
-    """What stood in the cluster: the resolution and the revisions that the lock has."""
+    """The locked resolution and revisions of a cluster before a run."""
 
     resolution: Resolution
     revisions: tuple[LockedRevision, ...] = ()
@@ -258,11 +258,11 @@ def reconcile_revisions(
     *,
     forget: bool = False,
 ) -> RevisionUpdate:
-    """Decide which revisions run and who controls what they have, all in one step. Order-free.
+    """Reconcile active revisions and CRD ownership of one cluster in one step. Order-free.
 
-    Resolution, revisions and ownership change together: what one package lets go of, another may
-    claim at once. A package that cannot get all of what its new revision has keeps the revision that
-    runs. With `forget`, kinds that packages left behind which are gone now are nobody's.
+    Resolution, revisions and ownership change together: a CRD that one package releases, another can claim
+    at once. A package that cannot get all CRDs of its new revision keeps the running one. With `forget`,
+    CRDs of packages that are gone have no owner any more.
     """
     cluster = _Reconciler(inputs, solution, resolution, before)
     proposals = cluster.proposals()
@@ -285,7 +285,7 @@ def reconcile_revisions(
 
 
 def ownership_table(resolution: Resolution) -> dict[OwnedResource, OwnershipEntry]:
-    """Return whose everything is, as a resolution says."""
+    """Return the ownership table of a resolution."""
     kinds = {
         OwnedResource(False, name): entry for name, entry in resolution.custom_resource_definitions.items()
     }
@@ -338,10 +338,10 @@ class _Reconciler:
                 self.owned.setdefault(owner, set()).add(resource)
 
     def proposals(self) -> dict[str, ActivationProposal]:
-        """Return what the revisions of every Crossplane package would be, by instance.
+        """Return the proposed revisions of every Crossplane package, by instance.
 
-        What is installed for others runs as soon as one of those who need it runs what needs it:
-        dependencies of a package that waits to be activated wait with it.
+        A generated package runs as soon as one of its parents runs the version that needs it: dependencies
+        of a package that waits for activation wait with it.
         """
         packages = {str(package.instance): package for package in self.resolution.packages}
         proposals = {
@@ -367,7 +367,7 @@ class _Reconciler:
     def updated(
         self, instance: str, proposal: ActivationProposal, *, is_refused: bool
     ) -> tuple[LockedRevision, ...]:
-        """Return the revisions of a package after the step, with what the current one waits for."""
+        """Return the revisions of a package after the step, with the blocker of the current one."""
         awaits = ActivationBlocker.PERSON if instance in self.installs else ActivationBlocker.PARENTS
         awaits = ActivationBlocker.KINDS if is_refused else awaits
         revisions = apply_proposal(proposal.held_back() if is_refused else proposal)
@@ -391,7 +391,7 @@ class _Reconciler:
         return replace(revision_input, automatic=not policy.manual, limit=policy.history_limit)
 
     def claim(self, package: LockedPackage, proposal: ActivationProposal | None) -> OwnershipClaim:
-        """Return what a package claims; without revisions it is its own."""
+        """Return the claim of a package; without revisions the instance itself is the revision."""
         instance = str(package.instance)
         install = self.installs.get(instance)
         running, target = (instance, instance) if proposal is None else (proposal.running, proposal.active)
@@ -412,7 +412,7 @@ class _Reconciler:
         )
 
     def kept(self, settled: Mapping[str, Iterable[LockedRevision]]) -> dict[str, frozenset[str]]:
-        """Return which revisions of each package are there after the step."""
+        """Return the names of the revisions of each package after the step."""
         retained = {
             instance: frozenset(item.name for item in revisions) for instance, revisions in settled.items()
         }
@@ -420,7 +420,7 @@ class _Reconciler:
         return {instance: retained.get(instance, frozenset({instance})) for instance in everything}
 
     def prunes(self, *, forget: bool) -> frozenset[str]:
-        """Return the packages whose kinds may go, as their manifests say or last said."""
+        """Return the packages with CRDs that may be removed, as their present or last manifests consent."""
         before = {str(package.instance): package.prune_kinds for package in self.before.resolution.packages}
         now = {str(package.instance): package.prune_kinds for package in self.resolution.packages}
         consent = {instance for instance, prunes in {**before, **now}.items() if prunes}
@@ -428,7 +428,7 @@ class _Reconciler:
         return frozenset(consent | gone)
 
     def refusals(self, refused: Mapping[str, RefusedClaim]) -> Iterator[Problem]:
-        """Yield what each package that is refused is told, at the manifest that it is there for."""
+        """Yield a problem for each refused package, at the manifest that installs it."""
         for instance, why in refused.items():
             install = self._asker(instance)
             where = install.location if install else Location("")
@@ -453,7 +453,7 @@ class _Reconciler:
         return None
 
     def conflicting(self, proposals: Mapping[str, ActivationProposal]) -> Iterator[Problem]:
-        """Yield at each place of a wish for a revision which other one is wished for too."""
+        """Yield a problem for each activation request that conflicts with another one."""
         for proposal in proposals.values():
             for request in proposal.conflicting:
                 others = ", ".join(f"{w.name} ({w.location})" for w in proposal.conflicting if w != request)
@@ -462,7 +462,7 @@ class _Reconciler:
                 yield Problem(request.location, Reason.REVISION_CONFLICT, message, hint, str(request))
 
     def idle(self, proposals: Mapping[str, ActivationProposal]) -> Iterator[Problem]:
-        """Yield a warning for each wish that names no revision that there is."""
+        """Yield a warning for each activation request of a missing revision."""
         matched = {
             request
             for proposal in proposals.values()
@@ -495,6 +495,6 @@ def _existing_revisions(request: ActivationRequest, proposals: Mapping[str, Acti
 
 
 def _runs_current(proposals: Mapping[str, ActivationProposal], parent: str) -> bool:
-    """Tell whether a parent runs the version that has this need; those without revisions do."""
+    """Tell whether a parent runs its current version; parents without revisions do."""
     proposal = proposals.get(parent)
     return proposal is None or proposal.active == proposal.current.name

@@ -48,7 +48,7 @@ class _NeedContext:
 def alternatives_for(
     requirement: Requirement, scope: RequirementContext, lookup: CandidateLookup
 ) -> tuple[Alternative, ...]:
-    """Return the ways to meet a requirement, nearest first within each alternative."""
+    """Return the alternatives that satisfy a requirement, nearest first within each need."""
     bound = dict(scope.install.bindings).get(requirement.alias) if scope.install else None
     if bound is not None:
         return tuple(_binding(_NeedContext(requirement, 0, scope, lookup), bound))
@@ -66,7 +66,7 @@ def alternatives_for(
 
 
 def _binding(context: _NeedContext, name: str) -> Iterator[Alternative]:
-    """Find the installation that the user named; only what an interface demands is checked."""
+    """Yield the bound installation; only the shape of an interface is checked."""
     namespace, slash, short = name.rpartition("/")
     interfaces = [need for need in context.requirement.alternatives if isinstance(need, InterfaceNeed)]
     inputs = context.lookup.inputs
@@ -152,7 +152,7 @@ def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
 
 
 def _other_namespaces(context: _NeedContext, need: PackageNeed, package: PackageId) -> Iterator[Alternative]:
-    """Find installs of another namespace that count because their package may stand once per cluster."""
+    """Yield installs of other namespaces if their package is limited to one per cluster."""
     if package.ecosystem in (Ecosystem.XPKG, Ecosystem.BUNDLE):
         return
     for install in context.lookup.installs.get(package, ()):
@@ -240,7 +240,7 @@ def _interface(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternati
 
 
 def _implementations(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternative]:
-    """Find what to create: the author's default, else this scope's, else what the index offers."""
+    """Yield packages to create: the author's default, else the cluster's, else those of the index."""
     default = context.requirement.default
     if default is not None:
         yield from _create(context, context.lookup.find(default.id), default.range, AlternativeSource.DEFAULT)
@@ -256,7 +256,7 @@ def _implementations(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alt
 def existing_alternatives(
     demand: InstanceRequirement, nodes: Mapping[Instance, InstanceNode], lookup: CandidateLookup
 ) -> Iterator[Alternative]:
-    """Yield the ways that create nothing: what stands there for other reasons."""
+    """Yield alternatives that create nothing: instances that are present for other reasons."""
     needs = demand.requirement.alternatives
     if demand.requirement.install and all(isinstance(need, PackageNeed) for need in needs):
         return
@@ -275,7 +275,7 @@ def existing_alternatives(
 def _matching_places(
     need: Need, demand: InstanceRequirement, node: InstanceNode, lookup: CandidateLookup
 ) -> frozenset[int] | None:
-    """Return the candidates of a node that would meet a need, or None if the node is none of its business."""
+    """Return the candidates of a node that satisfy a need, or None if the node does not apply."""
     instance = node.instance
     match need:
         case PackageNeed():
@@ -299,7 +299,7 @@ def _provides(need: ApiNeed, candidate: Candidate, lookup: CandidateLookup) -> b
 
 
 def _provider_is_observed(need: ApiNeed, lookup: CandidateLookup) -> bool:
-    """Whether what serves an API in the cluster is a version of the package that is asked for."""
+    """Tell whether the installed provider of an API is an allowed version of the named package."""
     provider = need.provider
     return provider is None or any(
         installation.id == lookup.find(provider.id)
@@ -322,7 +322,7 @@ def _offers(interfaces: tuple[Interface, ...], needs: list[InterfaceNeed]) -> bo
 
 
 def _has_shape(interfaces: tuple[Interface, ...], needs: list[InterfaceNeed]) -> bool:
-    """Whether what a person chose can do what is asked for; which version it is, is theirs to know."""
+    """Tell whether a bound installation has the required shape; its version is the user's choice."""
     return any(interface.has_shape(need) for interface in interfaces for need in needs)
 
 

@@ -33,14 +33,14 @@ from reconciler.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class BuiltProblem:
-    """A question, and what was wrong with some of the installs before anything was asked."""
+    """A resolution problem, and problems of single installs."""
 
     problem: ResolutionProblem
     problems: tuple[Problem, ...] = ()
 
 
 def build_problem(inputs: ClusterInputs) -> BuiltProblem:
-    """Collect every instance that could come to be, and every way to meet what it could need.
+    """Build the resolution problem: the transitive closure of all candidate versions.
 
     Order-free: the order of installs, candidates and pins does not matter.
     """
@@ -240,7 +240,7 @@ def _owned_names(candidate: Candidate) -> list[str]:
 def _floor(
     inputs: ClusterInputs, instance: Instance, scope: RequirementContext, held: Candidate
 ) -> Candidate | None:
-    """Return the locked candidate below which this instance may not go; a user's exact wish may."""
+    """Return the locked candidate below which this instance may not go; a user's exact version may."""
     own = scope.install if scope.install and install_slot(scope.install) == instance.slot else None
     if inputs.choices.allow_downgrade or (own is not None and own.allow_downgrade):
         return None

@@ -41,9 +41,9 @@ _CODES = {
 
 
 def explain(inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> Explanation:
-    """Tell the facts of a contradiction to the people who wrote them.
+    """Explain a conflict in sentences, with places, rejected versions and hints.
 
-    Order-free: facts are told from the user's wishes downwards.
+    Order-free: causes are sorted from the user's installs downwards.
     """
     explainer = _Explainer(inputs, problem, conflict.causes)
     ranked = sorted(conflict.causes, key=explainer.rank)
@@ -229,7 +229,7 @@ class _Explainer:
         return " and ".join(sorted(where))
 
     def path(self, instance: Instance) -> str:
-        """Say how an instance comes to be needed, from the user's manifest on."""
+        """Return the path from the user's manifest to an instance, as text."""
         trail = [instance]
         while trail[0] not in self._roots():
             earlier = self._parent(trail[0], trail)
@@ -261,7 +261,7 @@ class _Explainer:
         return min(parents, key=lambda p: (self.depths.get(p, 0), p), default=None)
 
     def rejected(self) -> Iterator[tuple[str, tuple[Rejection, ...]]]:
-        """Yield, for each package that is argued about, what speaks against each version."""
+        """Yield the rejected versions of each package in the conflict, with reasons."""
         targets = {
             w.instance for d in self.requirements.values() for w in d.alternatives if w.instance is not None
         }
@@ -345,7 +345,7 @@ _NO_SNAPSHOT = (
     "Nothing is known of what cluster CLUSTER serves: import its snapshot with "
     "`reconciler snapshot import --cluster CLUSTER --api-resources FILE`"
 )
-"""Names no cluster: what is decided for one may be decided for another; see `name_cluster`."""
+"""Names no cluster, because a result can be shared between clusters; see `name_cluster`."""
 
 
 def name_cluster(hint: str, cluster: str) -> str:
@@ -356,7 +356,7 @@ def name_cluster(hint: str, cluster: str) -> str:
 def suggest_fixes(
     inputs: ClusterInputs, problem: ResolutionProblem, causes: tuple[Cause, ...]
 ) -> tuple[str, ...]:
-    """Return what to try, most specific first, each once."""
+    """Return hints, most specific first, each once."""
     named = frozenset(causes)
     demands = [demand for demand in problem.requirements() if demand.cause in named]
     suggestions: dict[str, None] = {}

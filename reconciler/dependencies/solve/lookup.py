@@ -24,7 +24,7 @@ _DIALECTS = {
 
 @dataclass(slots=True)
 class CandidateLookup:
-    """Look-ups in one world, each computed once."""
+    """Cached look-ups in the inputs of one cluster."""
 
     inputs: ClusterInputs
     installs: dict[PackageId, list[Install]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class CandidateLookup:
         return self.inputs.catalogue.find(id_)
 
     def candidates(self, instance: Instance) -> tuple[Candidate, ...]:
-        """Return the candidates of an instance; a locked one stays even if nobody publishes it any more."""
+        """Return the candidates of an instance; a locked one stays even if it is not published any more."""
         published = self.inputs.catalogue.candidates(instance.package)
         pinned = self._pins.get(instance)
         if pinned is None or any(c.version.text == pinned.version.text for c in published):
@@ -81,7 +81,7 @@ class CandidateLookup:
         return frozenset(p for p, candidate in enumerate(self.candidates(instance)) if keep(candidate))
 
     def foreign(self, instance: Instance) -> ObservedInstallation | None:
-        """Return what somebody else put where this instance would have to stand."""
+        """Return an installation that is not ours in the slot of this instance."""
         if instance.slot.kind is not SlotKind.CLUSTER or self._pins.get(instance):
             return None
         if self.install_at(instance) is not None:
@@ -89,12 +89,12 @@ class CandidateLookup:
         return next((i for i in self.inputs.presence.installations if i.id == instance.package), None)
 
     def install_at(self, instance: Instance) -> Install | None:
-        """Return the user's install that stands in this slot."""
+        """Return the user's install in this slot."""
         own = (i for i in self.installs.get(instance.package, ()) if install_slot(i) == instance.slot)
         return next((i for i in own if not i.external), None)
 
     def site_of(self, instance: Instance, parent: RequirementContext) -> RequirementContext:
-        """Return where the requirements of an instance are read."""
+        """Return the context in which the requirements of an instance are read."""
         own = self.install_at(instance)
         if own is not None:
             return RequirementContext(own.namespace, (own.name,), own)

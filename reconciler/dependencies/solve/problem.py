@@ -10,7 +10,7 @@ from reconciler.dependencies.model.packages import Candidate, Requirement
 
 
 class AlternativeSource(StrEnum):
-    """How a demand is met, in the order in which ways are tried."""
+    """How a requirement is satisfied, in the order in which alternatives are tried."""
 
     __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
@@ -31,11 +31,11 @@ PRESENT = frozenset(
         AlternativeSource.SNAPSHOT,
     }
 )
-"""What is there whatever this resolution decides."""
+"""Sources that exist independently of this resolution."""
 
 
 class CauseKind(StrEnum):
-    """Why something is not possible: each fact can be named to a person, and could be otherwise."""
+    """Kinds of causes of a conflict. Each can be explained to a user, and changed."""
 
     __hash__ = str.__hash__  # an enum hashes its name in Python, and identities hash often
 
@@ -53,7 +53,7 @@ class CauseKind(StrEnum):
 
 
 class Cause(NamedTuple):
-    """One reason, identified by what it is about; places and versions are looked up when it is told."""
+    """One cause of a conflict, identified by its subject; places and versions are looked up later."""
 
     kind: CauseKind
     subject: str
@@ -62,10 +62,10 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way to meet a demand: something that is there, or an instance in one of some versions.
+    """One alternative of a requirement: an existing installation, or an instance in some of its versions.
 
-    A way that is not `active` does not install anything: it holds only if the instance is
-    needed for other reasons. `allowed` are places in the instance's list of candidates.
+    An alternative that is not `active` installs nothing: it holds only if the instance is needed for other
+    reasons. `allowed` are indexes into the candidates of the instance.
     """
 
     via: AlternativeSource
@@ -78,9 +78,9 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRequirement:
-    """One requirement of one instance, or of the user (no parent), with every way to meet it.
+    """One requirement of one instance, or of the user (no parent), with all alternatives.
 
-    `fact` is its identity: equal requirements of several versions of an instance are one demand.
+    `cause` is its identity: equal requirements of several versions of an instance are one.
     """
 
     parent: Instance | None
@@ -102,7 +102,7 @@ class InstanceRequirement:
 
 @dataclass(frozen=True, slots=True)
 class InstanceNode:
-    """An instance that may come to be: its candidates, which of them are out and why, what each needs."""
+    """An instance that can be installed: its candidates, excluded versions with causes, requirements."""
 
     instance: Instance
     candidates: tuple[Candidate, ...]
@@ -114,7 +114,7 @@ class InstanceNode:
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """If `first` is chosen in one of these versions, `second` cannot be, in one of those."""
+    """If `first` is at one of its places, `second` cannot be at one of its own."""
 
     cause: Cause
     first: Instance
@@ -125,7 +125,7 @@ class Incompatibility:
 
 @dataclass(frozen=True, slots=True)
 class ResolutionProblem:
-    """What must be decided together. Nodes are in the order in which they were discovered."""
+    """Everything that is decided together. Nodes are in the order of discovery."""
 
     nodes: Mapping[Instance, InstanceNode]
     roots: tuple[InstanceRequirement, ...]
@@ -147,7 +147,7 @@ class ResolutionProblem:
                         yield demand
 
     def causes(self) -> tuple[Cause, ...]:
-        """Return every fact once: the user's wishes first, then needs, then rules."""
+        """Return every cause once: the user's installs first, then requirements, then rules."""
         causes: dict[Cause, None] = dict.fromkeys(demand.cause for demand in self.requirements())
         for node in self.nodes.values():
             for group in node.banned.values():
@@ -194,7 +194,7 @@ def _weigh(demand: InstanceRequirement, causes: frozenset[Cause]) -> InstanceReq
 
 
 def split_problem(problem: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
-    """Split into parts that share nothing, so that one part's failure does not touch another's."""
+    """Split a problem into independent parts, so that a conflict in one does not affect another."""
     leader: dict[Instance, Instance] = {instance: instance for instance in problem.nodes}
 
     def find(instance: Instance) -> Instance:
@@ -230,9 +230,9 @@ def _part(problem: ResolutionProblem, nodes: dict[Instance, InstanceNode]) -> Re
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Every instance that is needed, at one place of its candidates, and how each demand is met.
+    """A version for every needed instance, and the selected alternative of each requirement.
 
-    Nothing is chosen that nobody needs. `skipped` are optional demands that could not be met.
+    No unneeded instance is chosen. `skipped` are optional requirements without an alternative.
     """
 
     chosen: Mapping[Instance, int] = field(default_factory=dict)
@@ -242,7 +242,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfiable:
-    """Facts that cannot hold together; without any one of them they could, if `minimal`."""
+    """Causes that contradict one another; without any one of them they would not, if `minimal`."""
 
     causes: tuple[Cause, ...]
     minimal: bool = True
@@ -250,7 +250,7 @@ class Unsatisfiable:
 
 @dataclass(frozen=True, slots=True)
 class BudgetExceeded:
-    """Nothing is known: the budget of `steps` conflicts was used up."""
+    """The budget of `steps` conflicts was used up without a result."""
 
     steps: int
 

@@ -34,7 +34,7 @@ from reconciler.reasons import Reason
 
 
 class UnverifiedSolutionError(ReconcilerError):
-    """The solver's answer broke a rule: a defect of ours, so nothing of it is used."""
+    """The solution violates a rule. This is a defect of the reconciler: the solution is discarded."""
 
     exit_code = Exit.BUG
     hint = "Please report this with the manifests and the index."
@@ -45,13 +45,13 @@ class UnverifiedSolutionError(ReconcilerError):
 
 
 def resolve_cluster(inputs: ClusterInputs) -> Solution:
-    """Resolve the dependencies of one cluster, part by part; one part's failure leaves the others alone.
+    """Resolve the dependencies of one cluster, part by part; a conflict in one part affects no other.
 
-    Deterministic and order-free; the answer is the canonical one that `solve` describes. Where
-    two packages want one kind, one of them gives way and the rest of its part is resolved.
+    Deterministic and order-free; the result is the canonical solution that `solve` describes. If two
+    packages need one CRD, the lower-ranked install is preempted and the rest of its part is resolved.
 
     Raises:
-        UnverifiedSolutionError: An answer does not survive the independent check.
+        UnverifiedSolutionError: The solution does not pass the independent check.
     """
     built = build_problem(inputs)
     partial = _PartialSolution(inputs, problems=list(built.problems))
@@ -73,7 +73,7 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
 
 @dataclass(slots=True)
 class _PartialSolution:
-    """What is known of a cluster so far, part by part."""
+    """Solution of the parts of a cluster that are resolved so far."""
 
     inputs: ClusterInputs
     problems: list[Problem]
@@ -83,7 +83,7 @@ class _PartialSolution:
     failed: set[Instance] = field(default_factory=set)
 
     def add(self, part: ResolutionProblem) -> None:
-        """Solve one part; while two packages want one kind, let one of them give way."""
+        """Solve one part; resolve ownership conflicts by preempting installs one by one."""
         outcome = solve(part)
         while (
             isinstance(outcome, Unsatisfiable)
@@ -135,7 +135,7 @@ def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -
 
 
 def _bound_interfaces(inputs: ClusterInputs, target: str) -> tuple[Interface, ...]:
-    """Return the interfaces of what stands there under the name of a binding."""
+    """Return the interfaces of a bound installation."""
     interfaces_by_name = {
         _name(installation.namespace, installation.name): installation.interfaces
         for installation in inputs.presence.installations
@@ -207,7 +207,7 @@ _OWNERSHIP = frozenset({CauseKind.OWNER, CauseKind.HELD})
 
 
 class Arbitration(NamedTuple):
-    """What is asked when one install gives way: it stays at what is locked, or is not asked for."""
+    """A problem without its preempted install, or with that install held at its locked version."""
 
     problem: ResolutionProblem
     install: Install
@@ -216,11 +216,11 @@ class Arbitration(NamedTuple):
 def arbitrate_ownership(
     inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable
 ) -> Arbitration | None:
-    """Return the question without the wish that loses what is contested; None if that is not the matter.
+    """Resolve a CRD ownership conflict by dropping the lowest-ranked install from the problem.
 
-    Deterministic and order-free. Who has the thing keeps it; else what a user asks for by name comes
-    before what is only needed; else the lowest kind and name wins. The loser keeps what is locked
-    for it; where that itself is contested, nothing can be conceded.
+    Deterministic and order-free. The current owner ranks highest, then installs that a user names, then
+    the lowest kind and name. The preempted install keeps its locked version; if that is contested as well,
+    or the conflict is about something else, the result is None.
 
     Source: crossplane, packages-v2 design, PackageLock: one of two packages wins, and always one.
     """
@@ -239,7 +239,7 @@ def arbitrate_ownership(
 
 
 def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> ResolutionProblem | None:
-    """Return the question with one wish held to what is locked, or dropped where nothing is."""
+    """Return the problem with one install held at its locked version, or dropped if it has none."""
     (alternative,) = demand.alternatives
     (instance,) = _instances(demand)
     node = problem.nodes[instance]
@@ -258,7 +258,7 @@ def _instances(demand: InstanceRequirement) -> set[Instance]:
 
 
 class _OwnershipConflict:
-    """Who is after the contested things, and who has them."""
+    """The instances that claim contested resources, and the packages that own them."""
 
     def __init__(self, inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatisfiable) -> None:
         self.problem = problem
@@ -271,7 +271,7 @@ class _OwnershipConflict:
         self.holders = {holders[item.cause.subject] for item in exclusions if item.cause.subject in holders}
 
     def rank(self, demand: InstanceRequirement, install: Install) -> tuple[bool, bool, str, str]:
-        """Return where a wish stands: the greatest gives way."""
+        """Return the rank of an install: the greatest is preempted."""
         own = _instances(demand)
         has = any(contestant.package in self.holders for contestant in self.contestants & self._reached(own))
         return (not has, not own & self.contestants, install.kind, install.name)

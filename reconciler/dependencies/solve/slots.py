@@ -22,7 +22,7 @@ SHARING_GROUP = "sh.porter.SharingGroup"
 
 @dataclass(frozen=True, slots=True)
 class RequirementContext:
-    """Where a requirement is read: namespace, way of aliases from the user's install, its settings.
+    """Context of a requirement: namespace, path of aliases from the user's install, and that install.
 
     `install` is set only at the user's own install: overrides and bindings reach direct dependencies.
     """
@@ -52,7 +52,7 @@ def effective_requirement(requirement: Requirement, install: Install | None) -> 
 
 
 def install_is_visible(install: Install, package: PackageId, share: Share, scope: RequirementContext) -> bool:
-    """Whether a user's install can meet a requirement for its package, as far as place and labels go.
+    """Tell whether a user's install can satisfy a requirement for its package, by namespace and labels.
 
     Porter looks in the current namespace and among what has none; the others in the current one.
     """
@@ -70,7 +70,7 @@ def installation_matches(
     share: Share,
     scope: RequirementContext,
 ) -> bool:
-    """Whether something that the snapshot shows meets a requirement for a package."""
+    """Tell whether an installation of the snapshot satisfies a requirement for a package."""
     if (
         installation.id != package
         or installation.version is None
@@ -95,7 +95,7 @@ def _porter_matches(namespace: str, labels: dict[str, str], share: Share, scope:
 def new_slots(
     package: PackageId, candidates: tuple[Candidate, ...], requirement: Requirement, scope: RequirementContext
 ) -> Iterator[tuple[InstallSlot, frozenset[int]]]:
-    """Yield the slots that a new instance may take, with the candidates that may stand there."""
+    """Yield the slots of a possible new instance, with the candidates that fit there."""
     everything = all_places(candidates)
     match package.ecosystem:
         case Ecosystem.XPKG:

@@ -18,7 +18,7 @@ from reconciler.errors import Location, Problem
 class RequirementEdge:
     """How one requirement of a pinned package is met.
 
-    `target` is the instance that meets it; without one `detail` says what was there already.
+    `target` is the instance that satisfies it; without one `detail` names the existing installation.
     `signature` identifies the requirement among those of its package.
     """
 
@@ -33,7 +33,7 @@ class RequirementEdge:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedInstance:
-    """One instance and the version it gets. `user` tells that a person asked for it by name."""
+    """One instance and its version. `user` is set if a user's manifest installs it."""
 
     instance: Instance
     candidate: Candidate
@@ -44,7 +44,7 @@ class ResolvedInstance:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRequirement:
-    """An optional requirement that could not be met without changing something."""
+    """An optional requirement that was skipped."""
 
     parent: Instance
     requirement: Requirement
@@ -52,7 +52,7 @@ class SkippedRequirement:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why one version is not possible."""
+    """Reasons against one version."""
 
     version: str
     reasons: tuple[str, ...]
@@ -60,11 +60,11 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a part of the cluster has no answer, for a person who can act on it.
+    """Explanation of an unsatisfiable part of a cluster, for the user.
 
-    `sentences` are the facts, each with its place; they contradict one another, and if `minimal`
-    all of them are needed. `rejected` lists, per package, the versions and what speaks against each.
-    `gives_way` is the install that loses a kind to another one, so that the others have an answer.
+    `sentences` are the causes, each with its place; they contradict one another, and if `minimal` all of
+    them are needed. `rejected` lists, per package, versions and the reasons against each. `preempted` is
+    the install that lost an ownership conflict, so that the rest has a solution.
     """
 
     code: str
@@ -86,9 +86,9 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The dependencies of one cluster.
+    """The resolved dependencies of one cluster.
 
-    `failed` are the instances of parts that have no answer: what was locked there stays as it was.
+    `failed` are the instances of parts without a solution: they stay as locked before.
     """
 
     resolved: Mapping[Instance, ResolvedInstance] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Solution:
     warnings: tuple[Problem, ...] = ()
 
     def pins(self) -> tuple[Pin, ...]:
-        """Return what to lock."""
+        """Return the versions to lock."""
         return tuple(
             Pin(instance, resolved_instance.candidate)
             for instance, resolved_instance in self.resolved.items()
@@ -118,7 +118,7 @@ class Solution:
 def decode(
     problem: ResolutionProblem, answer: Assignment
 ) -> tuple[list[ResolvedInstance], list[SkippedRequirement]]:
-    """Turn an answer into pins with their edges, and what was skipped."""
+    """Convert an assignment to pins with their edges, and skipped requirements."""
     resolved, skipped = [], []
     users = {alternative.instance for demand in problem.roots for alternative in demand.alternatives}
     for instance, place in answer.chosen.items():
@@ -151,7 +151,7 @@ def _edge(demand: InstanceRequirement, answer: Assignment) -> RequirementEdge:
 
 
 def with_requesters(resolved: Iterable[ResolvedInstance]) -> dict[Instance, ResolvedInstance]:
-    """Sort pins by instance and note who asked for each."""
+    """Sort pins by instance and add the parents of each."""
     ordered = sorted(resolved, key=lambda item: str(item.instance))
     parents: dict[Instance, list[Instance]] = {}
     for item in ordered:

@@ -21,9 +21,9 @@ from reconciler.dependencies.versions import precedence_with_build
 
 
 def verify(inputs: ClusterInputs, solution: Solution) -> tuple[str, ...]:
-    """Return what is wrong with a solution, in sentences; nothing if it is valid.
+    """Return the violated rules of a solution, in sentences; nothing if it is valid.
 
-    Total and order-free. It shares no code with the solver and knows nothing of its encoding.
+    Total and order-free. It shares no code with the solver and is independent of its encoding.
     """
     return tuple(_violations(inputs, solution))
 
@@ -112,7 +112,7 @@ def _requirement_key(requirement: Requirement) -> tuple[str, str, bool, bool]:
 def _optional_violations(
     inputs: ClusterInputs, solution: Solution, resolved: ResolvedInstance, requirement: Requirement
 ) -> Iterator[str]:
-    """What is optional must fit if it is there; Porter's instances are each other's strangers."""
+    """Yield optional requirements with an unfitting package; instances of Porter do not affect others."""
     needs = requirement.alternatives
     if not requirement.optional or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
         return

@@ -1,1 +1,1 @@
-"""Update the locks of a fleet: resolve the clusters whose inputs changed, and list the changes."""
+"""Update the locks of a fleet: resolve the clusters with changed inputs, and list the changes."""

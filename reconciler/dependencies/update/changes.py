@@ -13,7 +13,7 @@ _SHOWN = 3
 
 
 class VersionChange(NamedTuple):
-    """One change of a pin, the same in several clusters; `why` is a sentence's rest."""
+    """One change of a locked version, the same in several clusters; `why` completes a sentence."""
 
     op: LockOp
     instance: str
@@ -28,7 +28,7 @@ class VersionChange(NamedTuple):
 
 
 def version_changes(decision: LockUpdate) -> tuple[VersionChange, ...]:
-    """Return what moves where, sorted by package; equal moves of several clusters are one. Pure."""
+    """Return the changed versions, sorted by package; equal changes of several clusters are one. Pure."""
     by_change: dict[VersionChange, list[str]] = {}
     for scope in decision.scopes:
         for move in _cluster_changes(scope):
@@ -43,9 +43,9 @@ def object_version_changes(
     resolution: Resolution,
     cluster: str,
 ) -> tuple[VersionChange, ...]:
-    """Return what moves between the versions that objects have and those that they shall have, by path.
+    """Return the changes between the present and the new versions of objects, by path.
 
-    So a pull request tells all that merging it moves, also what was decided in earlier runs.
+    So a pull request lists all changes that merging it makes, also those decided in earlier runs.
     """
     changes = []
     for path in sorted(path for path in {*before, *after} if before.get(path) != after.get(path)):
@@ -92,7 +92,7 @@ def _why(op: LockOp, before: str, new: LockedPackage | None, resolution: Resolut
 
 
 def _conflicting_requirements(before: str, new: LockedPackage, resolution: Resolution) -> Iterator[str]:
-    """Yield who asks for what the old version was not."""
+    """Yield the parents with requirements that exclude the old version."""
     old, _, digest = before.partition("@")
     for parent in resolution.packages:
         for need in parent.dependencies:

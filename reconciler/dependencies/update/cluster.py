@@ -19,11 +19,11 @@ from reconciler.reasons import Reason
 
 
 class ResolveOptions(NamedTuple):
-    """What a person asks of one run, beside what manifests say.
+    """Options of one run, in addition to the manifests.
 
-    The packages of `upgrade` may move although they are locked. Without `dependencies` what is installed
-    for others stays as it is: nothing is added, moved or removed there. With `prune` everything goes
-    that nobody needs any more, also what would be kept, and what removed packages left behind.
+    The packages of `upgrade` may change their locked version. Without `dependencies` generated packages
+    stay as they are: none is added, changed or removed. With `prune` everything unneeded goes, also
+    packages that are retained by default, and CRDs that removed packages left behind.
     """
 
     upgrade: frozenset[str] = frozenset()
@@ -36,13 +36,13 @@ DEFAULT_OPTIONS = ResolveOptions()
 
 @dataclass(frozen=True, slots=True)
 class ClusterResult:
-    """What a cluster is to have. It is open where something is wrong or not known.
+    """The new resolution of a cluster. It is open if it has a problem or unknown parts.
 
-    `is_sound` tells that the laws of locks were looked at, for another cluster like this one.
+    `is_sound` is set if an equal lock of another cluster passed the invariants.
     """
 
     solution: Solution
-    found: RevisionUpdate
+    revisions: RevisionUpdate
     problems: tuple[Problem, ...]
     is_open: bool
     is_sound: bool = False
@@ -50,17 +50,17 @@ class ClusterResult:
 
 @dataclass(slots=True)
 class ClusterResolver:
-    """Decides for one cluster after the other; what two have in common is decided once."""
+    """Resolves one cluster after the other; equal clusters are resolved once."""
 
     wishes: ResolveOptions
     memo: SolutionCache
     _known: dict[Hashable, ClusterResult] = field(default_factory=dict)
 
     def resolve(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> ClusterResult:
-        """Return what is decided for a cluster. Where it `keeps`, nothing that is locked is forgotten.
+        """Resolve a cluster. If it `keeps`, nothing is removed from its lock.
 
         Raises:
-            UnverifiedSolutionError: An answer does not survive the independent check.
+            UnverifiedSolutionError: A solution does not pass the independent check.
         """
         key = self._key(inputs, before, keeps=keeps)
         cached = self._known.get(key)
@@ -107,9 +107,9 @@ class ClusterResolver:
         *,
         keeps: bool,
     ) -> RevisionUpdate:
-        """Decide what stays and what runs: what runs needs what stays, and what stays has kinds.
+        """Iterate retained packages and active revisions until both are stable.
 
-        Both only grow from round to round, so this ends.
+        Both only grow from round to round, so this terminates.
         """
         needed: frozenset[str] = frozenset()
         while True:
@@ -122,26 +122,26 @@ class ClusterResolver:
     def _kept(
         self, fresh: Resolution, before: Resolution, needed: frozenset[str], *, keeps: bool
     ) -> Resolution:
-        """Return the resolution with what nobody asks for now, as far as it stays."""
+        """Return the resolution with retained packages."""
         if keeps or not self.wishes.dependencies:
             return retain_all(fresh, before, users=keeps)
         return autoremove(fresh, before, needed=needed, prune=self.wishes.prune)
 
 
 def package_names(inputs: ClusterInputs, upgrade: frozenset[str]) -> frozenset[str]:
-    """Return the packages' own names for the names that a person used."""
+    """Return the packages' own names for names or aliases that a user gave."""
     catalogue = inputs.catalogue
     aliased = {id_.name for alias, id_ in catalogue.names.items() if alias.name in upgrade}
     return frozenset(aliased | {id_.name for id_ in catalogue.packages if id_.name in upgrade})
 
 
 def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Problem]:
-    """Yield a problem for every input of a generated package that nobody gives, at its user's install.
+    """Yield a problem for every required input of a generated package without a value, at its user's install.
 
-    The parent gives what its requirement names; the user gives parameters as `alias#name`. Where an
-    install names credential sets, which credentials are in them is its own matter.
+    The parent's requirement gives inputs by name; the user gives parameters as `alias#name`. Which
+    credentials an install's credential sets have is not checked.
 
-    Source: Porter's dependency proposal: inputs of whoever implements an interface are unmapped.
+    Source: Porter's dependency proposal: inputs of the implementation of an interface are unmapped.
     """
     for instance, resolved in sorted(solution.resolved.items()):
         if resolved.user or not resolved.candidate.inputs:
@@ -160,7 +160,7 @@ def _requirements_for(parent: ResolvedInstance, instance: Instance) -> Iterator[
 
 
 def _is_provided(requirement: Requirement, install: Install | None) -> Callable[[str], bool]:
-    """Return the test whether an input is given, by the requirement or by the user's install."""
+    """Return a predicate: the requirement or the user's install gives an input."""
     provided = set(requirement.gives)
     sets = False
     if install is not None:
@@ -171,7 +171,7 @@ def _is_provided(requirement: Requirement, install: Install | None) -> Callable[
 
 
 def _root_install(inputs: ClusterInputs, solution: Solution, instance: Instance) -> Install | None:
-    """Return the user's install that an instance is there for, the lowest of several."""
+    """Return the nearest user's install that needs an instance, the lowest of several."""
     queue, seen = [instance], {instance}
     for item in queue:
         install = inputs.install_of(item)

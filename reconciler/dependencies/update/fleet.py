@@ -1,4 +1,4 @@
-"""Update the locks of a fleet: resolve the clusters whose inputs changed, keep the other locks."""
+"""Update the locks of a fleet: resolve the clusters with changed inputs, keep the other locks."""
 
 from dataclasses import dataclass, replace
 
@@ -35,14 +35,14 @@ from reconciler.dependencies.update.memo import SolutionCache, outdated_clusters
 from reconciler.errors import Problem, UsageError
 
 INCOMPLETE_DIGEST = ""
-"""The input digest of a lock that has a part without an answer: it is decided anew by every run."""
+"""Input digest of a lock with an unsolved part: every run resolves the cluster again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterUpdate:
-    """One cluster: what was locked, what is, and what has no answer.
+    """One cluster: its lock before and after, and explanations of conflicts.
 
-    It is not `finished` where a part of it has no answer, or something is not known.
+    It is not `finished` if a part has no solution, or an input is unknown.
     """
 
     cluster: str
@@ -74,7 +74,7 @@ class ClusterUpdate:
 
 @dataclass(frozen=True, slots=True)
 class LockUpdate:
-    """The whole fleet: every cluster that has or gets a lock, sorted, and what is wrong."""
+    """Lock updates of the whole fleet: every cluster that has or gets a lock, sorted, and problems."""
 
     scopes: tuple[ClusterUpdate, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -107,22 +107,22 @@ def update_locks(
     unreachable: frozenset[str] = frozenset(),
     memo: SolutionCache | None = None,
 ) -> LockUpdate:
-    """Resolve the clusters whose inputs changed; every other one keeps its lock as it is.
+    """Resolve the clusters with changed inputs; every other one keeps its lock as it is.
 
-    Deterministic and order-free. A cluster that no manifest mentions any more loses its lock if nothing
-    must stay there, and a package that nobody wants its pin, but only where every manifest was understood.
+    Deterministic and order-free. A cluster without manifests loses its lock if nothing must stay there,
+    and an unneeded package its pin, but only if every manifest could be read.
 
     Args:
-        scopes: What every cluster asks for.
-        locks: What was decided before.
-        wishes: What a person asks of this run.
+        scopes: The inputs of every cluster.
+        locks: The present locks.
+        wishes: Options of this run.
         sure: Whether everything that may declare a package was readable.
-        unreachable: Repositories, by URL, whose packages are unknown now: what uses one stays locked.
-        memo: Answers of this run.
+        unreachable: URLs of repositories with unknown packages: their users stay locked.
+        memo: Solutions of this run.
 
     Raises:
-        UnverifiedSolutionError: An answer does not survive the independent check.
-        BrokenLockError: What was decided breaks a law of locks; nothing of it is used.
+        UnverifiedSolutionError: A solution does not pass the independent check.
+        BrokenLockError: A new lock violates an invariant; none is written.
         UsageError: A name to upgrade is no package's.
     """
     _check_names(scopes, wishes.upgrade)
@@ -152,10 +152,9 @@ def update_locks(
 
 
 def _without_refreshes(decisions: list[ClusterUpdate]) -> list[ClusterUpdate]:
-    """Return the decisions without changes that decide nothing, unless something else is written anyway.
+    """Return the updates without those that only refresh a digest, unless another file changes anyway.
 
-    A new digest alone is no news for anybody: without it the cluster is only looked at again by the
-    next run, and it is written together with the next lock that changes.
+    Without its new digest the cluster is resolved again by the next run, with the same result.
     """
     if any(update.changed and not update.is_refresh for update in decisions):
         return decisions
@@ -170,18 +169,18 @@ class _FleetUpdate:
     def decide(
         self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool
     ) -> tuple[ClusterUpdate, tuple[Problem, ...], tuple[Problem, ...]]:
-        """Return one cluster's decision, with what is wrong and what is to be noted."""
+        """Return the update of one cluster, with problems and warnings."""
         before = PreviousLock(old.resolution, old.lock.revisions) if old else _observed_lock(world)
         result = self.decider.resolve(world, before, keeps=keeps)
         lock = next_lock(
             world.cluster,
             input_digest=INCOMPLETE_DIGEST if result.is_open else self.memo.digest(world),
-            resolution=result.found.resolution,
-            revisions=result.found.revisions,
+            resolution=result.revisions.resolution,
+            revisions=result.revisions.revisions,
             solver=_solver(world.choices),
             previous=old.lock if old else None,
         )
-        after = ClusterLock(lock, result.found.resolution)
+        after = ClusterLock(lock, result.revisions.resolution)
         check_lock(old, after, is_sound=result.is_sound)
         problems = tuple(replace(p, hint=name_cluster(p.hint, world.cluster)) for p in result.problems)
         explanations = tuple(
@@ -189,10 +188,10 @@ class _FleetUpdate:
             for e in result.solution.explanations
         )
         decided = ClusterUpdate(world.cluster, old, after, explanations, finished=not result.is_open)
-        return decided, problems, (*result.solution.warnings, *result.found.warnings)
+        return decided, problems, (*result.solution.warnings, *result.revisions.warnings)
 
     def retire(self, old: ClusterLock, *, keeps: bool) -> ClusterUpdate:
-        """Return what is left of a cluster where nobody asks for a package: what must stay, or nothing."""
+        """Return the update of a cluster without installs: its retained packages, or nothing."""
         if keeps:
             return ClusterUpdate(old.lock.scope.cluster, old, old, finished=False)
         nothing = ClusterInputs((), Catalogue(), cluster=old.lock.scope.cluster)
@@ -242,11 +241,11 @@ def _uses_unreachable(old: ClusterLock, unreachable: frozenset[str]) -> bool:
 
 
 def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:
-    """Return the decision as far as it holds before anybody merges it. Pure.
+    """Return the locks that hold before the lock pull request is merged. Pure.
 
-    A cluster keeps the lock that it has as soon as one pin would move. Where pins only come and go,
-    because manifests that somebody merged ask for more or less, it takes the new ones at once; with
-    `strict` nothing new holds before it is merged.
+    A cluster keeps its present lock as soon as one version would change. If versions only come and go,
+    because merged manifests request more or less, the new lock holds at once; with `strict` it does not
+    hold before it is merged.
     """
     scopes = (replace(scope, after=_effective(scope, strict=strict)) for scope in decision.scopes)
     return replace(decision, scopes=tuple(scopes))

@@ -18,7 +18,7 @@ Key = tuple[int, ...]
 
 @dataclass(slots=True)
 class SolutionCache:
-    """Answers of one run by question. Names of clusters are no part of a question.
+    """Solutions of one run by inputs. Names of clusters are no part of the key.
 
     Values that are equal count as the same wherever they come from; a value that was seen
     before is recognised without looking at it again.
@@ -75,20 +75,10 @@ class SolutionCache:
         return token
 
 
-def resolve_fleet(worlds: Iterable[ClusterInputs], memo: SolutionCache | None = None) -> dict[str, Solution]:
-    """Resolve every cluster; the time follows the number of distinct questions.
-
-    Raises:
-        UnverifiedSolutionError: An answer does not survive the independent check.
-    """
-    known = memo or SolutionCache()
-    return {inputs.cluster: known.solution(inputs) for inputs in worlds}
-
-
 def outdated_clusters(
     worlds: Iterable[ClusterInputs], locks: Mapping[str, PackageLock], memo: SolutionCache | None = None
 ) -> tuple[str, ...]:
-    """Return the clusters whose lock was made from other inputs, sorted; the others need no resolution."""
+    """Return the clusters with a lock of other inputs, sorted; the others need no resolution."""
     cache = memo or SolutionCache()
     clusters = []
     for inputs in worlds:

@@ -55,7 +55,7 @@ def parse_constraint(text: str, grammar: Grammar) -> Constraint:
 
 
 def parse_digest_or_constraint(text: str) -> Constraint:
-    """Read what Crossplane accepts as a dependency's version: a range, or the digest of one image.
+    """Parse a dependency's version as Crossplane accepts it: a range, or the digest of one image.
 
     Raises:
         VersionError: The text is neither.

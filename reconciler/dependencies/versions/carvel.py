@@ -115,7 +115,7 @@ def _open_bounds(text: str, op: Operator, bound: str, floor: str) -> list[tuple[
 
 
 def is_wildcard(word: str, grammar: Grammar) -> bool:
-    """Whether an `x` in this word stands for any number."""
+    """Tell whether an `x` in this word is a wildcard."""
     where = word if grammar in (Grammar.CARVEL_VENDORED, Grammar.BLANG) else _CORE.match(word)
     return "x" in (where if isinstance(where, str) else where[0] if where else "")
 

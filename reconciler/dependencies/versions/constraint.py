@@ -30,7 +30,7 @@ class Grammar(StrEnum):
 
     @property
     def order(self) -> Order:
-        """What "higher" means in this grammar."""
+        """The sort key of versions in this grammar."""
         return _ORDERS[self]
 
     def parse_version(self, text: str) -> Version:
@@ -104,7 +104,7 @@ class Constraint:
         return self.text
 
     def allows(self, version: Version, *, digest: str = "", include_prerelease: bool = False) -> bool:
-        """Whether `version`, whose content has `digest`, satisfies this constraint."""
+        """Whether `version` with content `digest` satisfies this constraint."""
         if self.digest:
             return digest == self.digest
         if self.grammar is Grammar.MASTERMINDS:

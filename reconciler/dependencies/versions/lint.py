@@ -14,9 +14,9 @@ _CARVEL = frozenset({Grammar.CARVEL, Grammar.CARVEL_VENDORED, Grammar.CARVEL_HEA
 
 
 def lint_constraint(constraint: Constraint) -> tuple[str, ...]:
-    """Say what is surprising about a constraint, in sentences without a full stop; mostly nothing.
+    """Return warnings about a constraint, in sentences without a full stop; mostly none.
 
-    The one about a range that can never match is proven: no version satisfies that range.
+    The warning about a range that can never match is exact: no version satisfies that range.
     """
     if constraint.digest:
         return ()

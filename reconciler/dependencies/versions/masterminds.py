@@ -67,7 +67,7 @@ def _group(text: str, part: str) -> ComparatorSet:
 
 
 def parse_comparator(text: str) -> Comparator:
-    """Read one comparison such as `>=1.2`; the empty text stands for any version.
+    """Read one comparison such as `>=1.2`; the empty text allows any version.
 
     Raises:
         VersionError: The text is no comparison.

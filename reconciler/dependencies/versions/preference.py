@@ -28,11 +28,11 @@ def rank(
 ) -> tuple[Version, ...]:
     """Order the acceptable versions by preference, best first.
 
-    Total and order-free: equal versions are told apart by their text.
+    Total and order-free: equal versions are ordered by their text.
 
     Args:
-        versions: What every constraint allows.
-        policy: What to prefer.
+        versions: The versions that every constraint allows.
+        policy: The preference among them.
         origin: The installed or default version; without one every policy but LOWEST and MIN means HIGHEST.
         allow_downgrade: Whether a version below `origin` is acceptable at all.
     """

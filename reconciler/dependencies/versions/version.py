@@ -23,7 +23,7 @@ class VersionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version in its original spelling, which is its identity; `number` is what it means."""
+    """A version in its original spelling, which is its identity; `number` is its value."""
 
     text: str
     number: semver.Version = field(compare=False)
@@ -64,7 +64,7 @@ class Version:
 
 
 Order = Callable[[Version], Any]
-"""A sort key: what a grammar means by "higher"."""
+"""A sort key: the meaning of "higher" in a grammar."""
 
 
 def _split(identifiers: str | None) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.dependencies.revisions.reconcile import PreviousLock, reconcile_revisions
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters, resolve_fleet
+from reconciler.dependencies.update.memo import SolutionCache, input_digest, outdated_clusters
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, told, world_of
@@ -204,7 +204,7 @@ def test_equal_clusters_are_resolved_once_and_checked_against_the_lock() -> None
     worlds = [replace(world_of(text + package("db.io", "1.0.0")), cluster=name) for name in ("a", "b", "c")]
     shared = [replace(world, catalogue=worlds[0].catalogue) for world in worlds]
     memo = SolutionCache()
-    solutions = resolve_fleet(shared, memo)
+    solutions = {inputs.cluster: memo.solution(inputs) for inputs in shared}
 
     assert solutions["a"] is solutions["b"] is solutions["c"]
     locks = {

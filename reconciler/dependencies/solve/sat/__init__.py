@@ -17,16 +17,15 @@ __all__ = ["solve"]
 
 
 def solve(problem: ResolutionProblem) -> SolverOutcome:
-    """Answer a question canonically: the same question has the same answer, whatever the solver does inside.
+    """Solve a problem canonically: equal problems have equal results, whatever the solver does inside.
 
-    Among all valid answers: as few locked pins change as possible, and of those sets of kept
-    pins the one that keeps the pins with the least names. Then demands are met one by one, the
-    user's first, what has one way before what has several, optional ones last: each takes the
-    first of its ways, and each new instance the first of its versions, that some valid answer has.
-    Ways are tried in the order: the locked alternative, what is there already, the alternatives
-    as written, and within one what is locked before what is new.
+    Among all valid assignments: as few locked versions change as possible, and of those sets of kept
+    versions the one with the lowest names. Then requirements are decided one by one, the user's first,
+    those with one alternative before those with several, optional ones last: each takes its first
+    alternative, and each new instance its first version, that some valid assignment has. Alternatives are
+    tried in the order: locked, existing, as written, and within one locked before new.
 
-    Deterministic: bounded by the question's budget of conflicts, never by time.
+    Deterministic: bounded by the problem's budget of conflicts, never by time.
     """
     try:
         with SatSolver(encode(problem), problem.budget) as solver:
@@ -60,7 +59,7 @@ def find_conflict(problem: ResolutionProblem) -> tuple[tuple[Cause, ...], bool]:
 
 
 _TRIES = 300
-"""A conflict of more facts than this can separate is not one that a person reads."""
+"""Limit of solver calls to minimize one conflict; a larger conflict is reported without minimizing it."""
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from reconciler.dependencies.solve.sat.solver import SatSolver
 
 
 def minimize_changes(solver: SatSolver) -> None:
-    """Decide which locked versions and choices stay: the fewest changes, then the least names first.
+    """Fix the locked versions and choices that stay: the fewest changes, then the lowest names first.
 
-    A pin whose instance is not needed any more counts as kept. The oracle has been asked before.
+    The pin of an instance that is not needed any more counts as kept. The solver has a model already.
     """
     changes = _changes(solver)
     if not changes:
@@ -98,9 +98,9 @@ def _least(solver: SatSolver, changes: list[int]) -> int:
 
 
 def lexicographic_assignment(problem: ResolutionProblem, solver: SatSolver) -> Assignment:
-    """Decide everything that is needed, in the stated order, and nothing else.
+    """Assign everything that is needed, in preference order, and nothing else.
 
-    The oracle has been asked before and knows what is locked.
+    The solver has a model already, and the locked versions are fixed.
     """
     walker = _LexicographicSearch(problem, solver)
     for demand in problem.roots:
@@ -122,7 +122,7 @@ class _LexicographicSearch:
     _optional: deque[RequirementClauses] = field(default_factory=deque)
 
     def enqueue(self, group: RequirementClauses) -> None:
-        """Put a demand where its turn comes: one way, several ways, optional."""
+        """Queue a requirement: one alternative first, then several, then optional."""
         if group.demand.optional:
             self._optional.append(group)
         elif len(group.demand.alternatives) > 1:
@@ -131,14 +131,14 @@ class _LexicographicSearch:
             self._plain.append(group)
 
     def next(self) -> RequirementClauses | None:
-        """Return the demand whose turn it is."""
+        """Return the next requirement to decide."""
         for queue in (self._plain, self._choosy, self._optional):
             if queue:
                 return queue.popleft()
         return None
 
     def meet(self, group: RequirementClauses) -> None:
-        """Meet a demand in the first way that works, or skip an optional one."""
+        """Select the first possible alternative of a requirement, or skip an optional one."""
         alternatives = sorted(
             zip(group.demand.alternatives, group.literals, strict=True), key=lambda w: self._rank(group, w[0])
         )

@@ -18,10 +18,10 @@ _PAIRWISE = 5
 
 @dataclass(frozen=True, slots=True)
 class RequirementClauses:
-    """A demand of one instance, the versions that have it, and a literal for each way.
+    """A requirement of one instance, the versions that have it, and a literal for each alternative.
 
-    A direct group has one way, whose literal says that its target stands; otherwise a literal
-    says that its way is used, and no demand uses two.
+    A direct requirement has one alternative, and its literal implies the target; otherwise a literal
+    implies the use of its alternative, and at most one is used.
     """
 
     demand: InstanceRequirement
@@ -32,7 +32,7 @@ class RequirementClauses:
 
 @dataclass(slots=True)
 class Formula:
-    """Clauses, and what their variables mean. In a guarded formula each fact can be switched off."""
+    """Clauses and the meaning of their variables. In a guarded formula each cause can be disabled."""
 
     problem: ResolutionProblem
     guarded: bool = False
@@ -64,7 +64,7 @@ class Formula:
         return self.guards[cause]
 
     def some(self, instance: Instance, places: frozenset[int]) -> int:
-        """Return a literal that implies that the instance stands at one of these places."""
+        """Return a literal that implies that the instance is at one of these places."""
         versions = self.versions[instance]
         if len(places) == len(versions):
             return self.present[instance]
@@ -78,7 +78,7 @@ class Formula:
         return literal
 
     def touch(self, instance: Instance, places: frozenset[int]) -> int:
-        """Return a literal that is implied by the instance standing at any of these places."""
+        """Return a literal that follows if the instance is at any of these places."""
         versions = self.versions[instance]
         if len(places) == len(versions):
             return self.present[instance]
@@ -207,7 +207,7 @@ def _way(
 
 
 def _optional(formula: Formula, demand: InstanceRequirement, places: frozenset[int]) -> None:
-    """What is optional must still fit if it is there."""
+    """Add clauses for an optional requirement: an installed package must still fit."""
     needs = demand.requirement.alternatives
     if not demand.required or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
         return

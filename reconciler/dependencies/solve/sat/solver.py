@@ -13,7 +13,7 @@ from reconciler.dependencies.solve.sat.formula import Formula, RequirementClause
 
 
 class UsedLink(NamedTuple):
-    """A used way between two instances, and the literal that stands for using it."""
+    """A used alternative between two instances, and its literal."""
 
     target: Instance
     literal: int
@@ -26,7 +26,7 @@ Links = dict[Instance, list[UsedLink]]
 
 @dataclass(slots=True)
 class ModelConstraints:
-    """The rules of one formula, checked model by model."""
+    """Constraints on whole models that clauses cannot express beforehand."""
 
     formula: Formula
     passive: bool = False
@@ -79,7 +79,7 @@ class ModelConstraints:
                 yield alternative, literal
 
     def _founded(self, model: list[int], chosen: dict[Instance, int]) -> Links:
-        """Return the instances that somebody needs, from the user's on, with the links they use."""
+        """Return the instances reachable from the user's installs, with the links they use."""
         reached: Links = {}
         roots = (self.formula.groups[demand.cause] for demand in self.formula.problem.roots)
         queue = [
@@ -104,7 +104,7 @@ class ModelConstraints:
         return reached
 
     def _loose(self, model: list[int], chosen: dict[Instance, int], founded: Links) -> set[Instance]:
-        """Return what is present though nobody needs it, if something that is needed relies on it."""
+        """Return unreachable instances, if a reachable one relies on them."""
         relies = any(
             any(alternative.instance is not None for alternative, _ in used)
             and not any(
@@ -117,7 +117,7 @@ class ModelConstraints:
         return {instance for instance in chosen if instance not in founded} if relies else set()
 
     def _unfounded(self, loose: set[Instance]) -> list[list[int]]:
-        """Return clauses: whatever of these is present, something from outside needs one of them."""
+        """Return clauses: if one of these is present, an outside requirement needs one of them."""
         support: dict[int, None] = {}
         for group in self.formula.groups.values():
             parent = group.demand.parent
@@ -148,7 +148,7 @@ class ModelConstraints:
 
 
 def find_cycles(links: Links) -> Iterator[list[UsedLink]]:
-    """Yield a circle for each link that closes one, in a walk in the order of the links."""
+    """Yield a cycle for each link that closes one, in a depth-first walk in the order of the links."""
     done: set[Instance] = set()
     for start in links:
         if start in done:
@@ -181,10 +181,10 @@ class BudgetError(Exception):
 
 
 class SatSolver:
-    """A solver that holds one formula and remembers the last model it found.
+    """A solver with one formula, a step budget and the last model.
 
-    A model counts only if it also obeys the rules that clauses cannot say beforehand; otherwise
-    the reason becomes a clause and the search goes on.
+    A model counts only if it satisfies the model constraints; otherwise the reason becomes a clause and the
+    search continues.
     """
 
     def __init__(self, formula: Formula, budget: int) -> None:
@@ -204,7 +204,7 @@ class SatSolver:
         self._solver.delete()
 
     def ask(self, *assumptions: int) -> bool:
-        """Whether the formula has a valid model under these assumptions; `holds` tells about that model.
+        """Tell whether the formula has a valid model under these assumptions; `holds` reads that model.
 
         Raises:
             BudgetError: The budget of conflicts ran out first.
