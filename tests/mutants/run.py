@@ -2,13 +2,18 @@
 
 A mutant is a patch (`git diff` of production code) whose first lines name its tests:
 `# test: tests/property/test_plan_laws.py::test_law_1`. Arguments choose mutants by part of their name.
+One mutant a core is tried at a time.
 """
 
 import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,22 +59,56 @@ def run_tests(scratch: Path, tests: list[str]) -> subprocess.CompletedProcess[st
     )
 
 
-def judge(patch: Path) -> Verdict:
-    """Apply one mutant and run its tests; it is caught if they fail, not if they cannot run."""
+def judge(patch: Path, scratch: Path) -> Verdict:
+    """Apply one mutant to a copy, run its tests, and take it back; it is caught if they fail."""
     tests = named_tests(patch)
     if not tests:
         return Verdict(patch.stem, caught=False, detail="names no test")
-    with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
-        scratch = Path(directory)
-        copy_project(scratch)
-        command = ["git", "apply", "--whitespace=nowarn", str(patch)]
-        applied = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
-        if applied.returncode:
-            return Verdict(patch.stem, caught=False, detail=f"does not apply: {applied.stderr.strip()}")
+    applied = _git_apply(patch, scratch)
+    if applied.returncode:
+        return Verdict(patch.stem, caught=False, detail=f"does not apply: {applied.stderr.strip()}")
+    try:
         ran = run_tests(scratch, tests)
+    except subprocess.TimeoutExpired:
+        return Verdict(patch.stem, caught=False, detail=f"its tests did not end in {TIMEOUT_S} s")
+    finally:
+        _git_apply(patch, scratch, "--reverse").check_returncode()
     last = (ran.stdout.strip().splitlines() or ["no output"])[-1]
     failed = ran.returncode == 1 and " failed" in last
     return Verdict(patch.stem, caught=failed, detail=last)
+
+
+def _git_apply(patch: Path, scratch: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = ["git", "apply", "--whitespace=nowarn", *more, str(patch)]
+    return subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+
+
+def prepare(scratch: Path) -> None:
+    """Copy the project and compile it; a module that a mutant changes is told by its hash."""
+    copy_project(scratch)
+    compile_all = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "reconciler"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, *compile_all], cwd=scratch, env=environment, check=True)
+
+
+def judge_all(patches: list[Path], workers: int) -> Iterator[Verdict]:
+    """Yield the verdicts in order, `workers` mutants at a time, each worker on a copy of its own."""
+    copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
+
+    def judged(patch: Path) -> Verdict:
+        scratch = copies.get()
+        try:
+            return judge(patch, scratch)
+        finally:
+            copies.put(scratch)
+
+    with ExitStack() as stack:
+        for _ in range(workers):
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutant-")))
+            prepare(scratch)
+            copies.put(scratch)
+        pool = stack.enter_context(ThreadPoolExecutor(workers))
+        yield from pool.map(judged, patches)
 
 
 def main(chosen: list[str]) -> int:
@@ -77,8 +116,7 @@ def main(chosen: list[str]) -> int:
     patches = sorted(HERE.glob("*.patch"))
     wanted = [p for p in patches if not chosen or any(part in p.stem for part in chosen)]
     survivors = 0
-    for patch in wanted:
-        verdict = judge(patch)
+    for verdict in judge_all(wanted, os.cpu_count() or 1):
         survivors += not verdict.caught
         print(f"{'caught  ' if verdict.caught else 'SURVIVED'} {verdict.name}: {verdict.detail}", flush=True)
     print(f"{len(wanted) - survivors} of {len(wanted)} mutants caught")
