@@ -97,7 +97,8 @@ class Draft:
     commits is ours; the draft is edited by a person iff `tree != written`. `foreign` tells
     whether commits of others stand on the branch above its base, `base_tree` is the package
     on main where the branch left it (None: the package was not there). `answers` are what its
-    commits say about conflicts. `has_more` tells that the branch changes more than the package.
+    commits say about conflicts. `has_more` tells that the branch changes more than the package,
+    `behind` that main changed at the package's path since, whether a package is there or plain files.
     """
 
     path: str
@@ -114,6 +115,7 @@ class Draft:
     foreign_time: int = 0
     answers: Answers = NO_ANSWERS
     has_more: bool = False
+    behind: bool = False
 
     @property
     def edited(self) -> bool:

@@ -74,8 +74,7 @@ def is_behind(target: Target, draft: Draft) -> bool:
     A group's branch is left out, and so is one that changes more than its package: a merge commit
     would have to decide about that, too.
     """
-    moved = target.view.head is not None and draft.base_tree != target.package.main_tree
-    return moved and not draft.is_grouped and not draft.has_more
+    return target.view.head is not None and draft.behind and not draft.is_grouped and not draft.has_more
 
 
 def draft_message(

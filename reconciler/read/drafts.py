@@ -25,8 +25,10 @@ def read_draft(
     base = mirror.merge_base(main, tip.oid) if main else None
     own = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
     foreign = [c for c in own if not is_ours(c, ours)] if base != tip.oid else []
-    mine = (c for c in own if is_ours(c, ours) and _touches(mirror, c, named.path))
-    newest = next(mine, None)
+    mine = [c for c in own if is_ours(c, ours)]
+    # A commit that only brings main into the branch writes nothing of the package.
+    newest = next((c for c in mine if _touches(mirror, c, named.path)), mine[0] if mine else None)
+    base_tree = mirror.subtree(base, named.path) if base else None
     return Draft(
         path=named.path,
         workspace=named.workspace,
@@ -36,12 +38,13 @@ def read_draft(
         tree=package.tree,
         header=header,
         base=base or Oid(""),
-        base_tree=mirror.subtree(base, named.path) if base else None,
+        base_tree=base_tree,
         written=mirror.subtree(newest.oid, named.path) if newest else None,
         foreign=bool(foreign),
         foreign_time=max((c.committer.time for c in foreign), default=0),
         answers=read_answers((c.message for c in reversed(own)), named.path, alone=not is_group(ref)),
         has_more=bool(foreign and base and find_outside(mirror, base, tip.oid, named.path)),
+        behind=main is not None and mirror.subtree(main, named.path) != base_tree,
     )
 
 

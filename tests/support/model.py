@@ -486,7 +486,9 @@ def _draft(repository: ModelRepository, ref: str, path: str) -> Draft | None:
     own = [c for c in _newest_first(repository, tip.oid) if c.oid not in reached] or [tip]
     base = merge_base(repository, main, tip.oid)
     foreign = [c for c in own if not c.ours] if base != tip.oid else []
-    written = next((c for c in own if c.ours and _touches(repository, c, path)), None)
+    mine = [c for c in own if c.ours]
+    written = next((c for c in mine if _touches(repository, c, path)), mine[0] if mine else None)
+    base_tree = repository.commits[base].tree(path) if base else None
     proposed = ref.startswith("refs/heads/proposed/")
     return Draft(
         path=path,
@@ -497,11 +499,12 @@ def _draft(repository: ModelRepository, ref: str, path: str) -> Draft | None:
         tree=tip.tree(path) or Oid(""),
         header=tip.header(path),
         base=base or Oid(""),
-        base_tree=repository.commits[base].tree(path) if base else None,
+        base_tree=base_tree,
         written=written.tree(path) if written else None,
         foreign=bool(foreign),
         foreign_time=max((c.time for c in foreign), default=0),
         answers=read_answers((c.message for c in reversed(own)), path, alone=True),
+        behind=repository.commits[main].tree(path) != base_tree,
     )
 
 
