@@ -1,6 +1,7 @@
 """The run on one page: read everything once, compute everything purely, write everything once."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from reconciler.apply.dashboard import Board
 from reconciler.apply.gate import Checkout, check_applicable, check_merged
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.target import Target
+from reconciler.config import variable_name
 from reconciler.dependencies.status import status_entries, status_files
 from reconciler.dependencies.update.changes import version_changes
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
@@ -271,8 +273,16 @@ def find_needed_kinds(settings: Settings) -> tuple[GroupKind, ...]:
 
 
 def open_mirrors(settings: Settings) -> Mirrors:
-    """Return where repositories are opened; the control repository's token comes from the environment."""
-    return Mirrors(settings.cache_dir or default_cache(), control_credential(os.environ))
+    """Return where repositories are opened.
+
+    The control repository is read before its configuration is known: its token, and how long it may take
+    to answer, come from the environment.
+    """
+    mirrors = Mirrors(settings.cache_dir or default_cache(), control_credential(os.environ))
+    seconds = os.environ.get(variable_name(("limits", "readSeconds")), "")
+    if re.fullmatch(r"[1-9][0-9]{0,5}", seconds):
+        mirrors.limit_reads(float(seconds))
+    return mirrors
 
 
 def default_cache() -> Path:

@@ -227,7 +227,10 @@ class LimitSettings(_Settings):
     """Bounds on every input."""
 
     read_seconds: Bound = _LIMITS.read_seconds
-    """Longest wait for one answer of a Git server, in seconds; a silent HTTP server has at most 60."""
+    """Longest wait for one answer of a Git server, in seconds; a silent HTTP server has at most 60.
+
+    Of the control repository, which is read before its configuration, the variable alone says it.
+    """
     manifest_bytes: Bound = _LIMITS.manifest_bytes
     """Size of one manifest file, in bytes."""
     snapshot_file_bytes: Bound = _LIMITS.snapshot_file_bytes

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.cli.main import invoke
 from tests.support.small_world import write_world
 from tests.support.world import World, refs
 
@@ -59,3 +60,18 @@ def test_silent_servers_cost_one_deadline_and_everything_else_is_written(
         assert any("drafts/web/" in ref for ref in refs(world.root / f"{edge}.git"))
     # Four servers are waited for side by side; what is left is the run itself on a busy machine.
     assert seconds < READ_S * 4 + 60 * int(os.environ.get("RECONCILER_SLOW", "1"))
+
+
+def test_silent_control_repository_costs_the_deadline_of_the_environment(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its configuration cannot say how long to wait for it."""
+    monkeypatch.setenv("RECONCILER_LIMITS_READ_SECONDS", "1")
+    address = f"http://127.0.0.1:{port}/control.git"
+
+    code = invoke(["plan", "--control", address, "--cache-dir", str(tmp_path / "cache")])
+
+    assert code == 5
+    error = capsys.readouterr().err
+    assert "no answer within 1 s" in error
+    assert "raise limits.readSeconds" in error
