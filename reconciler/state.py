@@ -50,10 +50,15 @@ class OpenConflict(_Record):
 
 
 class AnsweredConflict(OpenConflict):
-    """A conflict that was answered: the value that the draft has, and what answered it."""
+    """A conflict that was answered: the value that the draft has, and what answered it.
+
+    `policy` is the policy that did, as it is written, and `source` where.
+    """
 
     chosen: str | None = ""
     by: str
+    policy: str = ""
+    source: str = ""
 
 
 class PackageVariantRecord(_Record):

@@ -176,7 +176,10 @@ class ConflictNote(NamedTuple):
 
 
 class AnswerNote(NamedTuple):
-    """A conflict that was answered: what the draft has, and whether an edit, a policy or `Keep:` said so."""
+    """A conflict that was answered: what the draft has, and whether an edit, a policy or `Keep:` said so.
+
+    `policy` is the policy, as it is written, and `source` where it is written.
+    """
 
     path: str
     field: str
@@ -186,6 +189,8 @@ class AnswerNote(NamedTuple):
     name: str
     chosen: str | None
     by: str
+    policy: str = ""
+    source: str = ""
 
     @property
     def dropped(self) -> str | None:

@@ -312,7 +312,8 @@ _SHOWN = 3
 
 def _asking(change: Change, package: Package) -> Change:
     """Return the change with the conflicts that a person must answer, and with those that were answered."""
-    change = replace(change, answers=_answer_notes(package.answers))
+    message = "; ".join(part for part in (change.message, *(package.notes if change.writes else ())) if part)
+    change = replace(change, message=message, answers=_answer_notes(package.answers))
     if not package.conflicts:
         return change
     conflicts = _notes(package.conflicts)
@@ -328,7 +329,10 @@ def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
 def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:
     found = map(answered_conflict, answers)
     return tuple(
-        AnswerNote(c.path, c.field, c.upstream, c.local, c.resource, c.name, c.chosen, c.by) for c in found
+        AnswerNote(
+            c.path, c.field, c.upstream, c.local, c.resource, c.name, c.chosen, c.by, c.policy, c.source
+        )
+        for c in found
     )
 
 

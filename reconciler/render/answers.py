@@ -11,12 +11,12 @@ from urllib.parse import unquote
 
 from reconciler.objects import Files
 from reconciler.policy import OnConflict
-from reconciler.render.update import Conflict
+from reconciler.render.update import Conflict, Decision
 from reconciler.render.update.lookup import current_value
 from reconciler.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
 
-Found = tuple[Conflict, OnConflict | None]
-"""A conflict that a merge found, and who won it by a policy; None if no policy decides it."""
+Found = tuple[Conflict, Decision | None]
+"""A conflict that a merge found, and what a policy decided; None if no policy decides it."""
 
 
 class AnsweredBy(StrEnum):
@@ -29,11 +29,16 @@ class AnsweredBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A conflict that does not wait any more; `chosen` is the value that the draft has."""
+    """A conflict that does not wait any more; `chosen` is the value that the draft has.
+
+    `policy` is the policy that answered it, as it is written, and `source` where.
+    """
 
     conflict: Conflict
     by: AnsweredBy
     chosen: str | None
+    policy: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class Sides:
     answers: Answers
     files: Files
     upstream: Files
-    choose: Callable[[Conflict], OnConflict | None]
+    choose: Callable[[Conflict], Decision | None]
     written: Files | None = None
     recorded: Mapping[str, Conflict] = field(default_factory=dict)
 
@@ -115,7 +120,7 @@ def judge_delivery(found: Iterable[Conflict], sides: Sides) -> Judged:
     )
 
 
-def _judge_fresh(conflict: Conflict, choice: OnConflict | None, sides: Sides) -> Conflict | Answer:
+def _judge_fresh(conflict: Conflict, choice: Decision | None, sides: Sides) -> Conflict | Answer:
     conflict = sides.named(conflict)
     if sides.answers.is_kept(sides.name(conflict)):
         return Answer(conflict, AnsweredBy.KEEP, conflict.local)
@@ -127,10 +132,10 @@ def conflict_place(result: Conflict | Answer, sides: Sides) -> ConflictName:
     return sides.name(result if isinstance(result, Conflict) else result.conflict).place
 
 
-def by_policy(conflict: Conflict, choice: OnConflict) -> Answer:
+def by_policy(conflict: Conflict, decision: Decision) -> Answer:
     """Return the answer that a policy gives; `conflict` has its name."""
-    chosen = conflict.upstream if choice is OnConflict.UPSTREAM else conflict.local
-    return Answer(conflict, AnsweredBy.POLICY, chosen)
+    chosen = conflict.upstream if decision.winner is OnConflict.UPSTREAM else conflict.local
+    return Answer(conflict, AnsweredBy.POLICY, chosen, decision.policy, decision.source)
 
 
 def _key(conflict: Conflict) -> object:
@@ -139,7 +144,7 @@ def _key(conflict: Conflict) -> object:
     return conflict.path, conflict.resource, conflict.field, text
 
 
-def _judge_main(conflict: Conflict, choice: OnConflict | None, sides: Sides) -> Conflict | Answer:
+def _judge_main(conflict: Conflict, choice: Decision | None, sides: Sides) -> Conflict | Answer:
     now = current_value(sides.files, conflict)
     conflict = sides.named(conflict)
     there = sides.named(replace(conflict, local=now))
@@ -156,7 +161,7 @@ def _judge_main(conflict: Conflict, choice: OnConflict | None, sides: Sides) -> 
     return Answer(conflict, AnsweredBy.EDIT, now)
 
 
-def _judge_new(conflict: Conflict, choice: OnConflict | None, sides: Sides) -> Conflict | Answer:
+def _judge_new(conflict: Conflict, choice: Decision | None, sides: Sides) -> Conflict | Answer:
     conflict, name = sides.named(conflict), sides.name(conflict)
     if choice is not None:
         return by_policy(conflict, choice)
@@ -205,15 +210,19 @@ def _judge_asked(conflict: Conflict, choice: str, sides: Sides) -> Conflict | An
     name = sides.name(conflict)
     now, before = conflict.local, sides.recorded.get(conflict.name, conflict)
     shown = replace(conflict, upstream=before.upstream, local=before.local)
+    decision = sides.choose(conflict)
     if choice:
-        return Answer(shown, AnsweredBy.POLICY, now)
+        told = (
+            decision if decision is not None and decision.winner == choice else Decision(OnConflict(choice))
+        )
+        return Answer(shown, AnsweredBy.POLICY, now, told.policy, told.source)
     if not conflict.resource:
         return _judge_lines(conflict, sides)
     if sides.answers.is_kept(name) or any(str(each) == conflict.name for each in sides.answers.kept):
         return Answer(conflict, AnsweredBy.KEEP, now)
     if _is_unchanged(conflict, sides):
-        keeps = sides.choose(conflict) is OnConflict.LOCAL
-        return by_policy(conflict, OnConflict.LOCAL) if keeps else conflict
+        keeps = decision is not None and decision.winner is OnConflict.LOCAL
+        return by_policy(conflict, decision) if decision is not None and keeps else conflict
     return Answer(shown, AnsweredBy.EDIT, now)
 
 

@@ -1,13 +1,14 @@
 """Who wins a conflict in one package, as its Kptfile and its variant say (D10)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.expand import DesiredVariant
 from reconciler.functions.secrets import MASK
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.objects import Files
-from reconciler.policy import OnConflict
+from reconciler.policy import OnConflict, Policy
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.update import Conflict, ConflictPolicy
 from reconciler.state import AnsweredConflict, OpenConflict, PackageVariantRecord
@@ -18,18 +19,43 @@ ON_CONFLICT_FIELDS = "reconciler.dev/on-conflict-fields"
 """`spec.replicas=local;spec.template.*=upstream`: the first pattern that matches a field decides."""
 
 
-def conflict_policy(files: Files, annotations: Mapping[str, str], fallback: OnConflict) -> ConflictPolicy:
+class PolicySources(NamedTuple):
+    """Where the policies of one package are written, as people read it."""
+
+    variant: str = "PackageVariant"
+    configuration: str = "reconciler.yaml"
+
+
+_SOMEWHERE = PolicySources()
+
+
+def policy_sources(variant: DesiredVariant, policy: Policy) -> PolicySources:
+    """Return where the policies of a variant's package are written: its own manifest, or that of its set."""
+    owner = f"PackageVariantSet {variant.set_key}" if variant.set_key else f"PackageVariant {variant.key}"
+    return PolicySources(f"{owner} ({variant.source.location.path})", policy.config_path)
+
+
+def conflict_policy(
+    files: Files,
+    annotations: Mapping[str, str],
+    fallback: OnConflict,
+    sources: PolicySources = _SOMEWHERE,
+) -> ConflictPolicy:
     """Return who wins the conflicts of a package: as its Kptfile says, else its variant, else `fallback`.
 
     Total: a word that means nothing is passed over.
     """
-    both = (_annotations(files), annotations)
-    default = next((choice for notes in both if (choice := _choice(notes.get(ON_CONFLICT)))), fallback)
+    levels = ((_annotations(files), KPTFILE), (annotations, sources.variant))
+    default, origins = fallback, {"": ("onConflict", sources.configuration)}
     fields: dict[str, OnConflict] = {}
-    for notes in both:
+    for notes, source in reversed(levels):
+        if choice := _choice(notes.get(ON_CONFLICT)):
+            default, origins[""] = choice, (ON_CONFLICT, source)
+    for notes, source in levels:
         for pattern, choice in _patterns(notes.get(ON_CONFLICT_FIELDS)):
-            fields.setdefault(pattern, choice)
-    return ConflictPolicy(default, fields)
+            if pattern not in fields:
+                fields[pattern], origins[pattern] = choice, (ON_CONFLICT_FIELDS, source)
+    return ConflictPolicy(default, fields, origins=origins)
 
 
 def open_conflict(conflict: Conflict) -> OpenConflict:
@@ -40,7 +66,8 @@ def open_conflict(conflict: Conflict) -> OpenConflict:
 def answered_conflict(answer: Answer) -> AnsweredConflict:
     """Return an answer as a record keeps it and people see it: nothing of a Secret ever is."""
     chosen = _masked(answer.chosen) if is_hidden(answer.conflict) else answer.chosen
-    return AnsweredConflict(**_told(answer.conflict), chosen=chosen, by=str(answer.by))
+    policy = {"policy": answer.policy, "source": answer.source}
+    return AnsweredConflict(**_told(answer.conflict), chosen=chosen, by=str(answer.by), **policy)
 
 
 def is_hidden(conflict: Conflict) -> bool:
@@ -55,7 +82,10 @@ def recorded_conflicts(record: PackageVariantRecord | None) -> tuple[Conflict, .
 
 def recorded_answers(record: PackageVariantRecord) -> tuple[Answer, ...]:
     """Return the conflicts that were answered when a variant was last applied."""
-    return tuple(Answer(_recorded(each), AnsweredBy(each.by), each.chosen) for each in record.answers)
+    return tuple(
+        Answer(_recorded(each), AnsweredBy(each.by), each.chosen, each.policy, each.source)
+        for each in record.answers
+    )
 
 
 def recorded_by_name(record: PackageVariantRecord | None) -> Mapping[str, Conflict]:

@@ -8,15 +8,15 @@ from reconciler.objects import Files
 from reconciler.policy import OnConflict
 from reconciler.render.answers import Found, Judged, Sides, asked_conflicts, judge_conflicts
 from reconciler.render.baseline import Update, merge_sides
-from reconciler.render.conflicts import conflict_policy, recorded_by_name
+from reconciler.render.conflicts import conflict_policy, policy_sources, recorded_by_name
 from reconciler.render.kptfile import strip_ownership
 from reconciler.render.merging import Making, Merging, three_way, update_local
 from reconciler.render.rendered import Blocked
-from reconciler.render.update import Conflict, ConflictPolicy
+from reconciler.render.update import Conflict, ConflictPolicy, Decision
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.lookup import find_document
 from reconciler.render.update.model import Place
-from reconciler.render.update.settle import annotated, policy_at
+from reconciler.render.update.settle import describe_decision, rule_at
 from reconciler.resolve.needs import has_main_moved
 from reconciler.trailers import NO_ANSWERS
 
@@ -31,7 +31,7 @@ def bring_into_draft(draft: Draft, making: Making, inventory: Inventory) -> tupl
     may bury a question.
     """
     resolved, files = making.resolved, making.contents[draft.tree]
-    policy = conflict_policy(files, resolved.variant.annotations, making.fallback)
+    policy = package_policy(making, files)
     main = _main_conflicts(making, policy)
     if isinstance(main, Blocked):
         return main
@@ -64,12 +64,18 @@ def draft_sides(making: Making, files: Files, policy: ConflictPolicy = _ASK) -> 
     )
 
 
-def _chooser(policy: ConflictPolicy, files: Files) -> Callable[[Conflict], OnConflict | None]:
-    def choose(conflict: Conflict) -> OnConflict | None:
+def package_policy(making: Making, files: Files) -> ConflictPolicy:
+    """Return who wins the conflicts of a variant's package with these files."""
+    variant = making.resolved.variant
+    sources = policy_sources(variant, making.policy)
+    return conflict_policy(files, variant.annotations, making.policy.on_conflict, sources)
+
+
+def _chooser(policy: ConflictPolicy, files: Files) -> Callable[[Conflict], Decision | None]:
+    def choose(conflict: Conflict) -> Decision | None:
         document = find_document(files, conflict)
-        default = annotated(document.data if document is not None else None) or policy.default
-        choice = policy_at(policy, conflict.place, default)
-        return choice if choice in _CHOSEN else None
+        winner, rule = rule_at(policy, conflict.place, document.data if document is not None else None)
+        return describe_decision(policy, winner, rule, conflict.path) if winner in _CHOSEN else None
 
     return choose
 
@@ -112,7 +118,8 @@ def _choices(found: tuple[Found, ...], sides: Sides, *, past: bool) -> Iterator[
     for conflict, choice in found:
         name = sides.name(conflict)
         is_kept = sides.answers.is_kept(name)
-        chosen = sides.answers.asked.get(name) if past else (choice or "") if not is_kept else ""
+        now = choice.winner if choice is not None and not is_kept else ""
+        chosen = sides.answers.asked.get(name) if past else now
         if chosen == OnConflict.UPSTREAM:
             yield conflict.place, OnConflict.UPSTREAM
 
@@ -127,18 +134,28 @@ def _with_upstream(
     resolved, contents = making.resolved, making.contents
     if resolved.asked_from is None or resolved.asked_from not in contents:
         return files, ()
-    given = [each for each in asked_conflicts(sides) if sides.choose(each) is OnConflict.UPSTREAM]
+    given = {
+        each.place: decision
+        for each in asked_conflicts(sides)
+        if _is_upstreams(decision := sides.choose(each))
+    }
     pair = strip_ownership(contents[resolved.asked_from]), strip_ownership(contents[resolved.pin.tree])
     original, upstream = pair
     if not given or isinstance(original, Blocked) or isinstance(upstream, Blocked):
         return files, ()
-    places = {conflict.place: OnConflict.UPSTREAM for conflict in given}
+    places = dict.fromkeys(given, OnConflict.UPSTREAM)
     rendered = making.sides.get(Update(resolved.asked_from, resolved.pin.tree, draft.tree))
     apart = merge_sides(original, upstream, files, rendered)
     merged = three_way(*apart, ConflictPolicy(OnConflict.LOCAL, places=places))
     if isinstance(merged, Blocked):
         return files, ()
-    return merged.files, tuple((c, choice) for c, choice in merged.found if choice is OnConflict.UPSTREAM)
+    found = ((conflict, given.get(conflict.place, choice)) for conflict, choice in merged.found)
+    return merged.files, tuple((conflict, choice) for conflict, choice in found if _is_upstreams(choice))
+
+
+def _is_upstreams(decision: Decision | None) -> bool:
+    """Whether a policy gives a conflict to upstream."""
+    return decision is not None and decision.winner is OnConflict.UPSTREAM
 
 
 def _with_main(draft: Draft, making: Making, files: Files, policy: ConflictPolicy) -> Merging | Blocked:

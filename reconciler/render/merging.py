@@ -8,15 +8,23 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.secrets import holds_secret
 from reconciler.ids import Oid
 from reconciler.objects import Files
-from reconciler.policy import OnConflict, Strategy
+from reconciler.policy import Policy, Strategy
 from reconciler.reasons import Reason
 from reconciler.render.adoption import find_nearest_base
 from reconciler.render.baseline import RenderedSides, Update, merge_sides
 from reconciler.render.kptfile import strip_ownership
 from reconciler.render.rendered import Blocked
-from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
+from reconciler.render.update import (
+    Conflict,
+    ConflictPolicy,
+    Decision,
+    UpdateRefused,
+    UpstreamRef,
+    update_package,
+)
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.packages import Sides
+from reconciler.render.update.settle import describe_decision
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 Contents = Mapping[Oid, Files]
@@ -32,23 +40,23 @@ class Refusals(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What one variant's package is made from; `fallback` decides conflicts where nothing else does."""
+    """What one variant's package is made from; `policy` decides conflicts where nothing else does."""
 
     resolved: ResolvedVariant
     contents: Contents
     sides: RenderedSides
-    fallback: OnConflict
+    policy: Policy
 
 
 @dataclass(frozen=True, slots=True)
 class Merging:
     """A package on its way: its files, what both sides changed, and what a reviewer must hear.
 
-    `found` are all conflicts, with the side that a policy chose, None where a person is asked.
+    `found` are all conflicts, with what a policy decided, None where a person is asked.
     """
 
     files: Files
-    found: tuple[tuple[Conflict, OnConflict | None], ...] = ()
+    found: tuple[tuple[Conflict, Decision | None], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -141,11 +149,14 @@ def three_way(
         updated = update_package(*sides, strategy=strategy, on_conflict=policy, new_upstream=new_upstream)
     except UpdateRefused as refused:
         return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
-    found = [*((conflict, None) for conflict in updated.conflicts), *updated.settled]
+    asked: list[tuple[Conflict, Decision | None]] = [(conflict, None) for conflict in updated.conflicts]
+    decided = [
+        (each.conflict, describe_decision(policy, each.winner, each.rule, each.conflict.path))
+        for each in updated.settled
+    ]
     return Merging(
         updated.files,
-        tuple((_hidden(conflict, sides), choice) for conflict, choice in found),
-        updated.notes,
+        tuple((_hidden(conflict, sides), decision) for conflict, decision in (*asked, *decided)),
     )
 
 

@@ -12,9 +12,9 @@ from reconciler.policy import FunctionPolicy
 from reconciler.reasons import Reason
 from reconciler.render.answers import Judged, judge_fresh
 from reconciler.render.baseline import RenderedSides, render_sides
-from reconciler.render.conflicts import conflict_policy, recorded_answers, recorded_conflicts
+from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.context import ensure_context
-from reconciler.render.draft import bring_into_draft, draft_sides
+from reconciler.render.draft import bring_into_draft, draft_sides, package_policy
 from reconciler.render.functions import run_functions
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
@@ -89,7 +89,7 @@ def make_variant(
     if missing:
         return RenderedVariant(key, _unread(missing, resolved, contents), time=time)
     local = contents[resolved.local] if resolved.local is not None else None
-    making = Making(resolved, contents, sides, inventory.policy.on_conflict)
+    making = Making(resolved, contents, sides, inventory.policy)
     fresh = _make(making, inventory, local)
     draft = resolved.draft
     if draft is None or not draft.touched:
@@ -160,8 +160,7 @@ def _make(making: Making, inventory: Inventory, local: Files | None) -> Package 
     if local is None:
         start = clone_upstream(resolved, making.contents)
     else:
-        policy = conflict_policy(local, resolved.variant.annotations, making.fallback)
-        start = update_local(making, local, resolved.local, resolved.base, policy)
+        start = update_local(making, local, resolved.local, resolved.base, package_policy(making, local))
     if isinstance(start, Blocked):
         return start
     judged = Judged()

@@ -34,7 +34,7 @@ class ConflictRow(NamedTuple):
 
 
 class AnswerRow(NamedTuple):
-    """One answered conflict of a pull request, as Markdown."""
+    """One answered conflict of a pull request, as Markdown; `block` is the difference of two long values."""
 
     path: str
     resource: str
@@ -42,6 +42,8 @@ class AnswerRow(NamedTuple):
     chosen: str
     dropped: str
     by: str
+    heading: str = ""
+    block: str = ""
 
 
 def shown_note(change: Change, note: ConflictNote) -> ConflictNote:
@@ -69,6 +71,8 @@ def answer_value(change: Change, note: AnswerNote) -> dict[str, str | None]:
         "chosen": shown.chosen,
         "dropped": shown.dropped,
         "by": shown.by,
+        "policy": shown.policy,
+        "source": shown.source,
     }
 
 
@@ -106,7 +110,7 @@ def conflict_lines(change: Change) -> Iterator[str]:
         if note.name:
             yield f"    to keep the local value: {terminal(keep_line(note.name))}"
     for answer in (shown_answer(change, each) for each in change.answers):
-        yield f"  answered by {_BY[answer.by]}: {terminal(place_text(answer))}"
+        yield f"  answered by {terminal(answered_text(answer))}: {terminal(place_text(answer))}"
         yield from _value_lines("chosen", answer.chosen, answer)
         yield from _value_lines("dropped", answer.dropped, answer)
 
@@ -123,8 +127,19 @@ def answer_rows(change: Change) -> list[AnswerRow]:
 
 def _answer_row(note: AnswerNote) -> AnswerRow:
     path, resource, field = (cell(text[:LONGEST_LINE]) for text in (note.path, note.resource, note.field))
-    chosen, dropped = (_cell(value, note, "not shown") for value in (note.chosen, note.dropped))
-    return AnswerRow(path, resource, field, chosen, dropped, _BY[note.by])
+    chosen, dropped = (_cell(value, note) for value in (note.chosen, note.dropped))
+    row = AnswerRow(path, resource, field, chosen, dropped, cell(answered_text(note)[:LONGEST_LINE]))
+    if not (_is_long(note.chosen) or _is_long(note.dropped)):
+        return row
+    block = _difference((note.dropped, "dropped"), (note.chosen, "chosen"))
+    return row._replace(heading=code(place_text(note)[:LONGEST_LINE]), block=block)
+
+
+def answered_text(note: AnswerNote) -> str:
+    """Return what answered a conflict; a policy as it is written, and where."""
+    if not note.policy:
+        return _BY[note.by]
+    return f"{note.policy} in {note.source}" if note.source else note.policy
 
 
 _BY = {"edit": "an edit", "policy": "a policy", "keep": "Keep"}
@@ -151,13 +166,14 @@ def _row(note: ConflictNote) -> ConflictRow:
         row = row._replace(keep=keep_line(note.name))
     if not (_is_long(note.upstream) or _is_long(note.local)):
         return row
-    return row._replace(heading=code(place_text(note)[:LONGEST_LINE]), block=_difference(note))
+    block = _difference((note.local, "local"), (note.upstream, "upstream"))
+    return row._replace(heading=code(place_text(note)[:LONGEST_LINE]), block=block)
 
 
-def _cell(value: str | None, note: Note, where: str = "see below") -> str:
+def _cell(value: str | None, note: Note) -> str:
     if _is_long(value):
         count = len((value or "").rstrip("\n").split("\n"))
-        return where if count == 1 else f"{count} lines, {where}"
+        return "see below" if count == 1 else f"{count} lines, see below"
     return cell((value or "").rstrip("\n")) or _absent(value, note)
 
 
@@ -171,10 +187,10 @@ def _is_long(value: str | None) -> bool:
     return "\n" in text or len(text) > LONGEST_VALUE
 
 
-def _difference(note: ConflictNote) -> str:
-    """Return what upstream would change of the local value, as lines of a diff."""
-    old, new = ([] if not text else text.rstrip("\n").split("\n") for text in (note.local, note.upstream))
-    body = difflib.unified_diff(old, new, "local", "upstream", n=MOST_LINES, lineterm="")
+def _difference(before: tuple[str | None, str], after: tuple[str | None, str]) -> str:
+    """Return what leads from one named value to the other, as lines of a diff."""
+    old, new = ([] if not text else text.rstrip("\n").split("\n") for text, _ in (before, after))
+    body = difflib.unified_diff(old, new, before[1], after[1], n=MOST_LINES, lineterm="")
     return "\n".join(_cut(line for line in body if not line.startswith("@@ ")))
 
 

@@ -148,6 +148,11 @@ def group_body(
         more=max(0, len(rows) - ROWS),
         warnings=list(_warnings(changes, names)),
         held=[(names.of(change), change_keeps(change)) for change in changes if change.conflicts],
+        answered=[
+            (names.of(change), answer_rows(change), max(0, len(change.answers) - MOST_CONFLICTS))
+            for change in changes
+            if change.answers
+        ],
     )
 
 

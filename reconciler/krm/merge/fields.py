@@ -97,9 +97,14 @@ class FieldMerge:
                 or _same_members(theirs, ours)
             ):
                 continue
-            name = next(iter(sorted(old.keys() | theirs.keys() | ours.keys())))
-            sides = (old.get(name), theirs.get(name), ours.get(name))
-            verdict = self._judged((*path, name), *sides, "BothChanged")
+            names = [
+                n for n in sorted(theirs.keys() | ours.keys()) if not is_same(theirs.get(n), ours.get(n))
+            ]
+            judged = (*path, names[0])
+            verdict = self.judge(judged)
+            for name in names:
+                sides = (old.get(name), theirs.get(name), ours.get(name))
+                self.clashes.append(Clash((*path, name), *sides, "BothChanged", verdict, judged=judged))
             decided |= dict.fromkeys(union, verdict)
         return decided
 

@@ -58,7 +58,10 @@ Merged = Node | Taken | Made
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clash:
-    """One value that both sides changed differently and who wins it."""
+    """One value that both sides changed differently and who wins it.
+
+    `rule` says why nobody is asked. `judged` is the field whose policy decides it, if that is another one.
+    """
 
     path: Steps
     base: Node | None
@@ -66,6 +69,8 @@ class Clash:
     local: Node | None
     reason: str
     verdict: "Verdict"
+    rule: str = ""
+    judged: Steps = ()
 
 
 class Verdict(Enum):

@@ -5,7 +5,14 @@ from reconciler.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update.kptfile import set_upstream, update_strategy, upstream_of
 from reconciler.render.update.ledger import Ledger
-from reconciler.render.update.model import Conflict, ConflictPolicy, Updated, UpdateRefused, UpstreamRef
+from reconciler.render.update.model import (
+    Conflict,
+    ConflictPolicy,
+    Decision,
+    Updated,
+    UpdateRefused,
+    UpstreamRef,
+)
 from reconciler.render.update.packages import KPTFILE, Sides
 from reconciler.render.update.settings import Memory, Settings
 from reconciler.render.update.strategies import STRATEGIES
@@ -13,6 +20,7 @@ from reconciler.render.update.strategies import STRATEGIES
 __all__ = [
     "Conflict",
     "ConflictPolicy",
+    "Decision",
     "Memory",
     "UpdateRefused",
     "Updated",

@@ -6,8 +6,8 @@ from typing import Any
 
 from reconciler.krm.merge import Clash, Node, Verdict, path_text
 from reconciler.policy import OnConflict
-from reconciler.render.update.model import Conflict, ConflictPolicy, Updated
-from reconciler.render.update.settle import annotated, judge_of, policy_at
+from reconciler.render.update.model import Conflict, ConflictPolicy, Place, Rule, RuleKind, Settled, Updated
+from reconciler.render.update.settle import judge_of, rule_at
 
 _WINNERS = {Verdict.UPSTREAM: OnConflict.UPSTREAM, Verdict.LOCAL: OnConflict.LOCAL}
 
@@ -19,7 +19,7 @@ class Ledger:
     policy: ConflictPolicy
     conflicts: list[Conflict] = field(default_factory=list)
     fatal: list[Conflict] = field(default_factory=list)
-    settled: list[tuple[Conflict, OnConflict]] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     fallbacks: int = 0
 
@@ -46,7 +46,17 @@ class Ledger:
         for clash in clashes:
             texts = (_text(clash.base), _text(clash.upstream), _text(clash.local))
             conflict = Conflict(path, resource, path_text(clash.path), *texts, clash.reason)
-            self._record(conflict, clash.verdict, data)
+            if clash.rule:
+                self.rule_out(conflict, _WINNERS[clash.verdict], Rule(RuleKind.MERGE, clash.rule))
+            else:
+                place = (path, resource, path_text(clash.judged or clash.path))
+                self._record(conflict, clash.verdict, data, place)
+
+    def rule_out(self, conflict: Conflict, winner: OnConflict, rule: Rule) -> None:
+        """Record what a rule drops without asking anybody: `winner` is the side that stays."""
+        place = ": ".join(part for part in (conflict.path, conflict.resource, conflict.field) if part)
+        self.notes.append(f"{place}: {winner} stays: {rule.text}")
+        self.settled.append(Settled(conflict, winner, rule))
 
     def add(self, other: "Ledger") -> None:
         """Take over what another part has to tell."""
@@ -61,20 +71,19 @@ class Ledger:
         return Updated(
             files,
             tuple(sorted(self.conflicts, key=_order)),
-            tuple(sorted(self.settled, key=lambda each: _order(each[0]))),
+            tuple(sorted(self.settled, key=lambda each: _order(each.conflict))),
             tuple(sorted(self.notes)),
             self.fallbacks,
         )
 
-    def _record(self, conflict: Conflict, verdict: Verdict, data: Any) -> None:
+    def _record(self, conflict: Conflict, verdict: Verdict, data: Any, judged: Place | None = None) -> None:
+        choice, rule = rule_at(self.policy, judged or conflict.place, data)
         if verdict is not Verdict.OPEN:
             place = ": ".join(part for part in (conflict.path, conflict.resource, conflict.field) if part)
             self.notes.append(f"{place}: both sides changed it; {_WINNERS[verdict]} wins by policy")
-            self.settled.append((conflict, _WINNERS[verdict]))
+            self.settled.append(Settled(conflict, _WINNERS[verdict], rule))
             return
-        default = annotated(data) or self.policy.default
-        fails = policy_at(self.policy, conflict.place, default) is OnConflict.FAIL
-        (self.fatal if fails else self.conflicts).append(conflict)
+        (self.fatal if choice is OnConflict.FAIL else self.conflicts).append(conflict)
 
 
 def _order(conflict: Conflict) -> tuple[str, str, str, str]:

@@ -10,7 +10,10 @@ from reconciler.render.update.model import Conflict
 SUBPACKAGE = "Package"
 """What a conflict about a whole sub-package has in place of a resource."""
 
-_WHOLE = ("BothAdded", "DeletedUpstream", "DeletedLocally")
+REPLACED = "Replaced"
+"""The reason of a conflict about a file that an update strategy replaces as a whole."""
+
+_WHOLE = ("BothAdded", "DeletedUpstream", "DeletedLocally", REPLACED)
 
 
 def current_value(files: Files, conflict: Conflict) -> str | None:

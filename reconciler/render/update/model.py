@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
 
 from reconciler.objects import Files
 from reconciler.policy import OnConflict
@@ -50,17 +52,51 @@ class Conflict:
         return self.path, self.resource, self.field
 
 
+class RuleKind(StrEnum):
+    """Where the rule that decides a conflict is written."""
+
+    PLACE = "place"
+    FIELD = "field"
+    RESOURCE = "resource"
+    DEFAULT = "default"
+    STRATEGY = "strategy"
+    MERGE = "merge"
+
+
+class Rule(NamedTuple):
+    """What decided a conflict: `text` is the field pattern, the update strategy, or the rule of the merge."""
+
+    kind: RuleKind
+    text: str = ""
+
+
+class Settled(NamedTuple):
+    """A conflict that nobody is asked about, the side that wins it, and why."""
+
+    conflict: Conflict
+    winner: OnConflict
+    rule: Rule
+
+
+class Decision(NamedTuple):
+    """The side that wins a conflict, the policy that says so as it is written, and where it is written."""
+
+    winner: OnConflict
+    policy: str = ""
+    source: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Updated:
     """A package after an update.
 
-    `conflicts` are those that still wait for a person, `settled` those that a policy decided, with the
-    winner; `notes` tell of these too. `fallbacks` counts the documents that no splice could express.
+    `conflicts` are those that still wait for a person, `settled` those that a policy or a rule decided;
+    `notes` tell of these too. `fallbacks` counts the documents that no splice could express.
     """
 
     files: Files
     conflicts: tuple[Conflict, ...] = ()
-    settled: tuple[tuple[Conflict, OnConflict], ...] = ()
+    settled: tuple[Settled, ...] = ()
     notes: tuple[str, ...] = ()
     fallbacks: int = 0
 
@@ -85,9 +121,11 @@ class UpdateRefused(Exception):  # noqa: N818 - an answer about one package, not
 class ConflictPolicy:
     """Who wins a conflict: by its place, by field pattern, by the resource's annotation, else `default`.
 
-    A pattern is matched against the conflict's field path; `*` stands for any text.
+    A pattern is matched against the conflict's field path; `*` stands for any text. `origins` say where each
+    pattern is written, and under "" where the default is: the annotation or setting, and its file or object.
     """
 
     default: OnConflict = OnConflict.ASK
     fields: Mapping[str, OnConflict] = field(default_factory=dict)
     places: Mapping[Place, OnConflict] = field(default_factory=dict)
+    origins: Mapping[str, tuple[str, str]] = field(default_factory=dict)

@@ -59,9 +59,10 @@ def _merge_lines(base: File, upstream: File, local: File, *, prefer_upstream: bo
 
 
 def _whole(path: str, sides: FileSides, ledger: Ledger, reason: str) -> File | None:
-    base, upstream, local = (_text(side) for side in sides)
+    base, upstream, local = (file_text(side) for side in sides)
     return sides.upstream if ledger.settle(path, "", (base, upstream, local), reason) else sides.local
 
 
-def _text(file: File | None) -> str | None:
+def file_text(file: File | None) -> str | None:
+    """Return the text of a file, None where there is none."""
     return None if file is None else file.data.decode(errors="replace")

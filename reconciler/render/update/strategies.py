@@ -2,17 +2,23 @@
 
 from collections.abc import Callable, Mapping
 
+from reconciler.api.kptfile import PACKAGE_CONTEXT_FILE
 from reconciler.objects import File, Files
-from reconciler.policy import Strategy
+from reconciler.policy import OnConflict, Strategy
 from reconciler.render.update.ignore import ignored_paths
 from reconciler.render.update.kptfile import is_edited_kptfile, merge_kptfile, upstream_block
 from reconciler.render.update.krm import check_duplicates, merge_resource_files
 from reconciler.render.update.ledger import Ledger
-from reconciler.render.update.model import UpdateRefused
+from reconciler.render.update.lookup import REPLACED, SUBPACKAGE
+from reconciler.render.update.model import Conflict, Rule, RuleKind, UpdateRefused
 from reconciler.render.update.packages import KPTFILE, Sides, below, split_packages
-from reconciler.render.update.plain import keep_plain, merge_plain
+from reconciler.render.update.plain import file_text, keep_plain, merge_plain
 from reconciler.render.update.settings import Settings
 from reconciler.render.update.sides import FileSides, is_equal
+
+_ANOTHER_UPSTREAM = "a sub-package that people let follow another upstream is left to it"
+_OWN_FILES = (KPTFILE, PACKAGE_CONTEXT_FILE)
+"""The root Kptfile is merged, the package context is written anew."""
 
 Result = dict[str, File]
 """The files of the updated package."""
@@ -64,6 +70,7 @@ def force_delete_replace(sides: Sides, settings: Settings, ledger: Ledger) -> Re
     for path, files in _independent(local).items():
         if not below(upstream, path) and not below(sides.original, path):
             result.update(files)
+    _record_replaced(result, sides, settings, ledger, Strategy.FORCE_DELETE_REPLACE)
     return result
 
 
@@ -76,7 +83,22 @@ def copy_merge(sides: Sides, settings: Settings, ledger: Ledger) -> Result:
     kept = {path: file for path, file in local.items() if path in upstream or path not in original}
     result = {**kept, **upstream}
     _replace_kptfile(result, sides, settings, ledger, merge=True)
+    _record_replaced(result, sides, settings, ledger, Strategy.COPY_MERGE)
     return result
+
+
+def _record_replaced(
+    result: Result, sides: Sides, settings: Settings, ledger: Ledger, strategy: Strategy
+) -> None:
+    """Record the files that people changed and that a strategy replaces, adds again or removes."""
+    original, upstream, local = sides
+    for path in () if settings.like_kpt else sorted(original.keys() | local.keys()):
+        base, ours = original.get(path), local.get(path)
+        if path in _OWN_FILES or is_equal(base, ours) or is_equal(ours, result.get(path)):
+            continue
+        old, theirs, mine = (file_text(file) for file in (base, upstream.get(path), ours))
+        conflict = Conflict(path, "", "", old, theirs, mine, REPLACED)
+        ledger.rule_out(conflict, OnConflict.UPSTREAM, Rule(RuleKind.STRATEGY, strategy))
 
 
 STRATEGIES: Mapping[Strategy, Callable[[Sides, Settings, Ledger], Result]] = {
@@ -97,6 +119,10 @@ def _merge_one(path: str, whole: Sides, own: Sides, settings: Settings, ledger: 
     if there in ((True, False, True), (True, True, False)):
         return _deleted(path, own, settings, ledger)
     if path and _follows_another_upstream(path, own):
+        if not (settings.like_kpt or _is_same_tree(own.original, own.upstream)):
+            texts = ("package", "what upstream changed in the package", "package")
+            conflict = Conflict(path, SUBPACKAGE, "", *texts, "BothChanged")
+            ledger.rule_out(conflict, OnConflict.LOCAL, Rule(RuleKind.MERGE, _ANOTHER_UPSTREAM))
         return dict(own.local)
     return _merge_files(path, own, settings, ledger)
 
@@ -110,7 +136,7 @@ def _deleted(path: str, own: Sides, settings: Settings, ledger: Ledger) -> Resul
     if not settings.like_kpt:
         reason = "DeletedUpstream" if local else "DeletedLocally"
         texts = ("package", "package" if upstream else None, "package" if local else None)
-        ledger.settle(path, "Package", texts, reason)
+        ledger.settle(path, SUBPACKAGE, texts, reason)
     return dict(local)
 
 

@@ -110,7 +110,10 @@ ELEMENTS = [
         "containers:\n- name: a\n  env:\n  - name: E\n    valueFrom:\n      fieldRef: {fieldPath: a.b}",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: mine",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: mine",
-        ("spec.template.spec.containers[name=a].env[name=E].value",),
+        (
+            "spec.template.spec.containers[name=a].env[name=E].value",
+            "spec.template.spec.containers[name=a].env[name=E].valueFrom",
+        ),
     ),
     Case(
         "a list with one key twice is one value",

@@ -8,7 +8,7 @@ import pytest
 from reconciler.policy import OnConflict
 from reconciler.render.answers import AnsweredBy, Sides, judge_conflicts
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
-from reconciler.render.update import Conflict, update_package
+from reconciler.render.update import Conflict, Decision, update_package
 from reconciler.trailers import Answers, conflict_name, read_answers, value_mark
 from tests.support.model import kptfile, package
 
@@ -63,9 +63,9 @@ def test_the_first_level_that_says_anything_wins() -> None:
         color = "new" if expected == "upstream" else "mine"
         assert f"  color: {color}\n" in updated.files["app.yaml"].data.decode(), levels
         assert bool(updated.conflicts) == (expected == "ask"), levels
-        assert [str(choice) for _, choice in updated.settled] == ([] if expected == "ask" else [expected]), (
-            levels
-        )
+        assert [str(choice) for _, choice, _ in updated.settled] == (
+            [] if expected == "ask" else [expected]
+        ), levels
 
 
 CONDITIONS = {
@@ -164,7 +164,7 @@ def test_a_conflict_waits_as_the_table_says(row: Row) -> None:
         upstream=package({"app.yaml": resource("new")}),
         choose=lambda _: None,
     )
-    found = [(CONFLICT, OnConflict(row.policy) if row.policy else None)]
+    found = [(CONFLICT, Decision(OnConflict(row.policy)) if row.policy else None)]
 
     judged = judge_conflicts(found, (), sides)
 

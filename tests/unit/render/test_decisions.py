@@ -1,0 +1,96 @@
+"""What a policy or a strategy drops is listed, with the policy as it is written and where it is written."""
+
+import pytest
+
+from reconciler.objects import Files
+from reconciler.policy import OnConflict, Strategy
+from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, PolicySources, conflict_policy
+from reconciler.render.update import update_package
+from reconciler.render.update.settle import describe_decision
+from tests.support.model import kptfile, package
+
+SOURCES = PolicySources("PackageVariant default/web (manifests/web.yaml)", "fleet.yaml")
+
+
+def resource(color: str, note: str = "") -> str:
+    annotations = f"  annotations:\n    {ON_CONFLICT}: {note}\n" if note else ""
+    return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n{annotations}data:\n  color: {color}\n"
+
+
+@pytest.mark.parametrize("choice", ["upstream", "local"])
+@pytest.mark.parametrize(
+    ("level", "policy", "source"),
+    [
+        ("field of Kptfile", f"{ON_CONFLICT_FIELDS}: data.*={{}}", "Kptfile"),
+        ("field of variant", f"{ON_CONFLICT_FIELDS}: data.*={{}}", SOURCES.variant),
+        ("resource", f"{ON_CONFLICT}: {{}}", "app.yaml"),
+        ("Kptfile", f"{ON_CONFLICT}: {{}}", "Kptfile"),
+        ("variant", f"{ON_CONFLICT}: {{}}", SOURCES.variant),
+        ("configuration", "onConflict: {}", "fleet.yaml"),
+    ],
+)
+def test_decision_names_the_policy_and_where_it_is_written(
+    level: str, policy: str, source: str, choice: str
+) -> None:
+    fields, note = {ON_CONFLICT_FIELDS: f"data.*={choice}"}, {ON_CONFLICT: choice}
+    own = {"field of Kptfile": fields, "Kptfile": note}.get(level, {})
+    head = kptfile("web", "".join(f"  annotations:\n    {key}: {text}\n" for key, text in own.items()))
+    mark = choice if level == "resource" else ""
+    files = [package({"Kptfile": head, "app.yaml": resource(c, mark)}) for c in ("old", "new", "mine")]
+    annotations = {"field of variant": fields, "variant": note}.get(level, {})
+    fallback = OnConflict(choice if level == "configuration" else "ask")
+    found = conflict_policy(files[2], annotations, fallback, SOURCES)
+
+    (settled,) = update_package(*files, on_conflict=found).settled
+
+    decision = describe_decision(found, settled.winner, settled.rule, settled.conflict.path)
+    assert decision == (choice, policy.format(choice), source)
+    assert (settled.conflict.upstream, settled.conflict.local) == ("new", "mine")
+
+
+def without(texts: dict[str, str], *names: str, **changed: str) -> Files:
+    """Return a package of texts, some of them left out and some changed (`a_yaml` is a.yaml)."""
+    kept = {name: text for name, text in texts.items() if name not in names}
+    return package(
+        {"Kptfile": kptfile("web"), **kept, **{n.replace("_", "."): t for n, t in changed.items()}}
+    )
+
+
+@pytest.mark.parametrize("strategy", [Strategy.FORCE_DELETE_REPLACE, Strategy.COPY_MERGE])
+def test_strategy_lists_every_local_change_that_it_replaces(strategy: Strategy) -> None:
+    texts = {"changed.yaml": "a: 1\n", "removed.yaml": "b: 1\n", "same.yaml": "c: 1\n", "gone.yaml": "d: 1\n"}
+    upstream = without(texts, "gone.yaml", same_yaml="c: 2\n")
+    local = without(texts, "removed.yaml", changed_yaml="a: 9\n", gone_yaml="d: 9\n")
+
+    updated = update_package(without(texts), upstream, local, strategy=strategy)
+
+    dropped = {each.conflict.path: each.conflict.local for each in updated.settled}
+    assert dropped == {"changed.yaml": "a: 9\n", "removed.yaml": None, "gone.yaml": "d: 9\n"}
+    policy = conflict_policy(local, {}, OnConflict.ASK, SOURCES)
+    told = {describe_decision(policy, s.winner, s.rule, s.conflict.path) for s in updated.settled}
+    assert told == {("upstream", f"updateStrategy: {strategy}", "Kptfile")}
+
+
+def test_strategy_lists_what_people_added_and_it_removes() -> None:
+    original = package({"Kptfile": kptfile("web"), "a.yaml": "a: 1\n"})
+    local = package({"Kptfile": kptfile("web"), "a.yaml": "a: 1\n", "mine.txt": "mine\n"})
+
+    updated = update_package(original, original, local, strategy=Strategy.FORCE_DELETE_REPLACE)
+
+    assert "mine.txt" not in updated.files
+    assert [(s.conflict.path, s.conflict.local) for s in updated.settled] == [("mine.txt", "mine\n")]
+
+
+def test_both_members_of_a_union_are_listed() -> None:
+    def pod(volume: str) -> str:
+        head = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\nspec:\n  volumes:\n  - name: v\n"
+        return f"{head}    {volume}\n"
+
+    volumes = ("emptyDir: {}", "configMap: {name: theirs}", "secret: {secretName: mine}")
+    files = [package({"Kptfile": kptfile("web"), "pod.yaml": pod(volume)}) for volume in volumes]
+
+    updated = update_package(*files, on_conflict=OnConflict.UPSTREAM)
+
+    values = {each.conflict.field.rpartition(".")[2]: each.conflict.local for each in updated.settled}
+    assert values == {"configMap": None, "secret": "{secretName: mine}"}
+    assert "secretName" not in updated.files["pod.yaml"].data.decode()
