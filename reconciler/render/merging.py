@@ -84,7 +84,9 @@ def update_local(
     if isinstance(upstream, Blocked):
         return upstream
     rendered = making.sides.get(Update(base.tree, pin.tree, tree)) if tree is not None else None
-    sides = merge_sides(original, upstream, local, rendered)
+    context = resolved.variant.spec.package_context
+    keys = {*(context.data or {}), *(context.remove_keys or ())} if context else set()
+    sides = merge_sides(original, upstream, local, rendered, keys)
     return three_way(*sides, policy, new_upstream=_reference(pin))
 
 
