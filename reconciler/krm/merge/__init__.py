@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from reconciler.krm.merge.compatible import CompatibleMerge
-from reconciler.krm.merge.fields import FieldMerge
+from reconciler.krm.merge.fields import FieldMerge, with_comments
 from reconciler.krm.merge.identity import UPSTREAM_IDENTIFIER, Identity, has_merge_comment, identity_of
 from reconciler.krm.merge.result import Clash, Judge, Made, Merged, Part, Steps, Taken, Verdict, path_text
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
@@ -38,6 +38,7 @@ __all__ = [
     "merge_text",
     "path_text",
     "root_of",
+    "with_comments",
     "write_edits",
 ]
 

@@ -1,12 +1,15 @@
 """The merge of one resource that loses nothing: what both sides changed differently is a clash."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.krm.merge.elements import ElementKey, keyed, step_of
 from reconciler.krm.merge.result import KEEP, Clash, Comment, Judge, Made, Merged, Part, Steps, Taken, Verdict
 from reconciler.krm.merge.view import Field, Node, declared, is_same
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml.comments import NO_COMMENTS
+
+Slot = Field | Node
+"""What has comments of its own: a field, or an element of a list."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,9 @@ class FieldMerge:
         self, base: Node | None, upstream: Node | None, local: Node | None, path: Steps
     ) -> Merged | None:
         """Merge a value that only changes as a whole."""
+        is_equal = is_same(base, upstream) and is_same(upstream, local)
+        if is_equal and (made := _aligned(base, upstream, local)) is not None:
+            return made
         if is_same(base, upstream) or is_same(upstream, local):
             return local
         if is_same(base, local):
@@ -68,7 +74,7 @@ class FieldMerge:
                 below = shape.below(name)
             value = self.merge(_value(old), _value(theirs), _value(ours), below, (*path, name))
             if value is not None:
-                made.fields[name] = _with_comments(value, old, theirs, ours)
+                made.fields[name] = with_comments(value, old, theirs, ours)
         if made.fields or (upstream is not None and local is not None):
             return made
         return None
@@ -118,7 +124,8 @@ class FieldMerge:
             at = (*path, step_of(key, shape))
             value = self._element(base.get(key), upstream.get(key), ours.get(key), shape.items, at)
             if value is not None:
-                items.append(Part(value, over=ours.get(key)))
+                part = with_comments(value, base.get(key), upstream.get(key), ours.get(key))
+                items.append(replace(part, over=ours.get(key)))
         made.items = items
         return made if items or (local is not None and upstream) else None
 
@@ -135,6 +142,25 @@ class FieldMerge:
         verdict = self.judge(path)
         self.clashes.append(Clash(path, base, upstream, local, reason, verdict))
         return verdict
+
+
+def _aligned(base: Node | None, upstream: Node | None, local: Node | None) -> Merged | None:
+    """Merge the comments inside three values of the same data, item by item; None where it cannot be done."""
+    if base is None or upstream is None or local is None:
+        return None
+    if not all(node.is_block and not node.has_alias() for node in (base, upstream, local)):
+        return None
+    if local.is_mapping:
+        fields = {name: (base.fields[name], upstream.fields[name], f) for name, f in local.fields.items()}
+        return Made(local, {name: _aligned_part(*sides) for name, sides in fields.items()})
+    triples = zip(base.items, upstream.items, local.items, strict=True)
+    parts = [replace(_aligned_part(*sides), over=sides[2]) for sides in triples]
+    return Made(local, items=parts)
+
+
+def _aligned_part(base: Slot, upstream: Slot, local: Slot) -> Part:
+    values = [each.value if isinstance(each, Field) else each for each in (base, upstream, local)]
+    return with_comments(_aligned(*values) or values[2], base, upstream, local)
 
 
 def _is_untouched(base: Node | None, side: Node | None) -> bool:
@@ -159,10 +185,9 @@ def _follow(upstream: Node, local: Node | None) -> Merged:
 
 
 def _followed(upstream: Node, local: Node) -> Part:
-    if upstream.source == local.source:
-        return Part(local, local)
+    value = local if upstream.source == local.source else _follow(upstream, local)
     notes = upstream.comments
-    return Part(_follow(upstream, local), local, line=notes.line, head=notes.head)
+    return Part(value, local, line=notes.line, head=notes.head)
 
 
 def _same_members(one: dict[str, Node], other: dict[str, Node]) -> bool:
@@ -173,7 +198,7 @@ def _value(found: Field | None) -> Node | None:
     return found.value if found is not None else None
 
 
-def _with_comments(value: Merged, base: Field | None, upstream: Field | None, local: Field | None) -> Part:
+def with_comments(value: Merged, base: Slot | None, upstream: Slot | None, local: Slot | None) -> Part:
     """Take the comments that upstream changed and local did not."""
     part = Part(value)
     if upstream is None or local is None:

@@ -6,8 +6,11 @@ from typing import Any
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
 from reconciler.krm.merge import Judge, Verdict, is_same, merge_document, merge_document_like_kpt, root_of
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
+from reconciler.krm.yaml import Tree
 from reconciler.render.update.chunks import Document
 from reconciler.render.update.ledger import Ledger
+from reconciler.render.update.model import Place
+from reconciler.render.update.remarks import DocumentSides, record_dropped_comments, with_upstream_header
 from reconciler.render.update.resources import Placed, Triple
 from reconciler.render.update.settings import Settings
 from reconciler.render.update.settle import judge_of
@@ -35,6 +38,26 @@ def decide(triple: Triple, settings: Settings, ledger: Ledger) -> Outcome | None
     Source: kpt internal/util/merge/merge3.go, resourceHandler.Handle.
     Differs: a resource that one side deleted and the other changed is a conflict.
     """
+    outcome = _decided(triple, settings, ledger)
+    if not settings.like_kpt and not ledger.is_settled_whole(_place(triple)):
+        merged = Tree.parse(outcome.text) if outcome is not None else None
+        base, upstream, local = (_tree(placed) for placed in (triple.base, triple.upstream, triple.local))
+        sides = DocumentSides(base, upstream, local, merged)
+        record_dropped_comments(*_place(triple)[:2], sides, ledger)
+    return outcome
+
+
+def _tree(placed: Placed | None) -> Tree | None:
+    return placed.document.tree if placed is not None else None
+
+
+def _place(triple: Triple) -> Place:
+    """Return where a conflict about a whole resource is."""
+    shown = triple.local or triple.upstream or triple.base
+    return (shown.path, str(shown.document.identity), "") if shown is not None else ("", "", "")
+
+
+def _decided(triple: Triple, settings: Settings, ledger: Ledger) -> Outcome | None:
     base, upstream, local = triple.base, triple.upstream, triple.local
     if local is not None and upstream is None:
         gone = base is not None and _is_deleted(base, local, settings, ledger)
@@ -71,7 +94,9 @@ def _merged(
         done = merge_document(old, upstream.document.tree, ours.tree, shape=shape, judge=judge)
     ledger.fallbacks += done.fallbacks
     ledger.record(local.path, str(ours.identity), done.clashes, data)
-    return done.text
+    if done.text is None or settings.like_kpt:
+        return done.text
+    return with_upstream_header(old, upstream.document.tree, ours.tree, done.text)
 
 
 def _keep_own_name(judge: Judge) -> Judge:

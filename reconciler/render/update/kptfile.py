@@ -15,16 +15,19 @@ from reconciler.krm.merge import (
     edits_of,
     is_same,
     root_of,
+    with_comments,
     write_edits,
 )
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.elements import FUNCTION, KPT_FUNCTION, element_key
+from reconciler.krm.merge.view import Field
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError
 from reconciler.objects import File, Files
 from reconciler.policy import Strategy
 from reconciler.render.update.ledger import Ledger
 from reconciler.render.update.model import UpdateRefused, UpstreamRef
+from reconciler.render.update.remarks import DocumentSides, record_dropped_comments
 from reconciler.render.update.settings import Settings
 from reconciler.render.update.settle import judge_of
 from reconciler.render.update.sides import FileSides, is_equal
@@ -65,6 +68,9 @@ def merge_kptfile(
         merge.report()
     merged, fallbacks = _edited(local, ours.tree, tuple(edits_of(ours, made)))
     ledger.fallbacks += fallbacks
+    if not settings.like_kpt:
+        trees = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, _tree(path, merged))
+        record_dropped_comments(path, "Kptfile", trees, ledger)
     return merged
 
 
@@ -178,8 +184,16 @@ def _merge_root(
             theirs = _child(upstream, name)
             value = mine if theirs is None else Taken(theirs)
         if value is not None:
-            made.fields[name] = Part(value)
+            sides = [node.fields.get(name) if node is not None else None for node in (base, upstream, local)]
+            made.fields[name] = _part(merge, value, (sides[0], sides[1], sides[2]))
     return made
+
+
+def _part(
+    merge: "_Default | _LikeKpt", value: Merged, sides: tuple[Field | None, Field | None, Field | None]
+) -> Part:
+    """Return a part of a Kptfile; kpt loses all comments of it, so there are none to merge in its way."""
+    return Part(value) if isinstance(merge, _LikeKpt) else with_comments(value, *sides)
 
 
 def _same_identity(base: Node | None, upstream: Node) -> bool:
@@ -262,6 +276,11 @@ def _root(path: str, file: File | None) -> Node | None:
     if root is not None and not root.is_mapping:
         raise UpdateRefused("InvalidKptfile", f"{path} is no mapping", paths=(path,))
     return root
+
+
+def _tree(path: str, file: File) -> Tree | None:
+    root = _root(path, file)
+    return root.tree if root is not None else None
 
 
 def is_edited_kptfile(original: File | None, local: File | None) -> bool:

@@ -1,6 +1,6 @@
 """The resource files of one package: matched, merged, and written where they belong."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,6 +10,7 @@ from reconciler.render.update.decide import Outcome, decide
 from reconciler.render.update.ledger import Ledger
 from reconciler.render.update.model import UpdateRefused
 from reconciler.render.update.packages import Sides
+from reconciler.render.update.remarks import record_dropped_lines
 from reconciler.render.update.resources import Side, Triple, match_resources
 from reconciler.render.update.settings import Settings, schemas_of
 from reconciler.render.update.sides import FileSides, is_open, merged_mode, settled
@@ -66,6 +67,7 @@ def _merge_alone(path: str, three: FileSides, settings: Settings) -> _Alone:
     if not settings.like_kpt and any(_is_homeless(triple) for triple in matching.triples):
         return _Alone(None, ledger, homeless=True)
     written = _write(_decided(matching.triples, settings, ledger), {path: three}, settings)
+    _record_headers(path, three, written.get(path), settings, ledger)
     return _Alone(written.get(path), ledger, homeless=False)
 
 
@@ -84,6 +86,8 @@ def _merge_together(
             touched |= paths
     triples = [triple for triple in matching.triples if _paths(triple) & touched]
     written = _write(_decided(triples, settings, ledger), files, settings)
+    for path in sorted(touched):
+        _record_headers(path, files[path], written.get(path), settings, ledger)
     return {path: written.get(path) for path in touched}
 
 
@@ -133,6 +137,24 @@ def _file(path: str, outcomes: list[Outcome], three: FileSides, settings: Settin
     if three.local is not None and data == three.local.data and three.local.mode == merged_mode(three):
         return three.local
     return File.of(data, merged_mode(three))
+
+
+def _record_headers(
+    path: str, three: FileSides, merged: File | None, settings: Settings, ledger: Ledger
+) -> None:
+    """Record comments between the resources of a file that the merged file does not have."""
+    if settings.like_kpt:
+        return
+    sides = (settings.memory.documents(file) if file is not None else None for file in (*three, merged))
+    base, upstream, local, result = ("".join(_between(side)) for side in sides)
+    record_dropped_lines(path, (base, upstream, local, result), ledger)
+
+
+def _between(chunked: Chunked | None) -> Iterator[str]:
+    """Yield the text of a file that belongs to no resource."""
+    for _, text, document in chunked.chunks if chunked is not None else ():
+        if document is None:
+            yield text
 
 
 def _ordered(path: str, outcomes: list[Outcome]) -> list[Outcome]:

@@ -58,6 +58,11 @@ class Ledger:
         self.notes.append(f"{place}: {winner} stays: {rule.text}")
         self.settled.append(Settled(conflict, winner, rule))
 
+    def is_settled_whole(self, place: Place) -> bool:
+        """Tell whether a conflict about the whole file or resource at a place is recorded."""
+        found = (*self.conflicts, *self.fatal, *(each.conflict for each in self.settled))
+        return any(conflict.place == place for conflict in found)
+
     def add(self, other: "Ledger") -> None:
         """Take over what another part has to tell."""
         self.conflicts += other.conflicts

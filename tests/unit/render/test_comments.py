@@ -1,0 +1,154 @@
+"""Comments across an update: each that a side wrote is in the result, or is listed as dropped."""
+
+import itertools
+
+import pytest
+
+from reconciler.policy import OnConflict
+from reconciler.render.update import Updated, update_package
+from tests.support.model import kptfile, package
+
+BASE = """\
+# header 0
+
+# head 0
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: app
+  # label 0
+  labels: # labels 0
+    tier: web # tier 0
+spec:
+  # replicas 0
+  replicas: 3 # count 0
+  template:
+    spec:
+      containers:
+      # first 0
+      - name: app # name 0
+        image: app:1 # image 0
+        args:
+        # arg 0
+        - --one # one 0
+        - --two
+      # second 0
+      - name: side
+        image: side:1
+      # last 0
+# foot 0
+"""
+PLACES = (
+    "header head label labels tier replicas count first name image arg one second last foot".split()  # noqa: SIM905
+)
+VALUES = {
+    "nothing": ("", ""),
+    "replicas": ("replicas: 3", "replicas: {}"),
+    "image": ("image: app:1", "image: app:{}"),
+    "args": ("- --two", "- --two{}"),
+}
+
+
+def side(comment: str, mark: str, value: str, number: str) -> str:
+    old, new = VALUES[value]
+    text = BASE.replace(f"# {comment} 0", f"# {comment} {mark}") if comment else BASE
+    return text.replace(old, new.format(number)) if old else text
+
+
+def update(upstream: str, local: str, policy: OnConflict = OnConflict.ASK) -> Updated:
+    files = [package({"Kptfile": kptfile("web"), "app.yaml": text}) for text in (BASE, upstream, local)]
+    return update_package(*files, on_conflict=policy)
+
+
+def listed(updated: Updated) -> str:
+    found = [*updated.conflicts, *(each.conflict for each in updated.settled)]
+    return "\n".join(text or "" for each in found for text in (each.upstream, each.local))
+
+
+@pytest.mark.parametrize("policy", [OnConflict.ASK, OnConflict.UPSTREAM, OnConflict.LOCAL])
+@pytest.mark.parametrize("values", [*itertools.product(VALUES, VALUES)], ids="-".join)
+def test_no_comment_vanishes_without_a_word(values: tuple[str, str], policy: OnConflict) -> None:
+    for place in PLACES:
+        for comments in ((place, ""), ("", place), (place, place)):
+            upstream = side(comments[0], "u", values[0], "7")
+            local = side(comments[1], "k", values[1], "9")
+
+            updated = update(upstream, local, policy)
+
+            seen = updated.files["app.yaml"].data.decode() + listed(updated)
+            for comment, mark in zip(comments, "uk", strict=True):
+                assert not comment or f"# {comment} {mark}" in seen, (comments, values, seen)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_upstream_comment_arrives_where_only_a_value_elsewhere_was_changed(place: str) -> None:
+    if place in ("last", "foot"):
+        pytest.skip("comments below the last value stay local's, and upstream's are listed")
+
+    updated = update(side(place, "u", "nothing", ""), side("", "", "replicas", "9"))
+
+    assert f"# {place} u" in updated.files["app.yaml"].data.decode()
+    assert updated.settled == ()
+
+
+@pytest.mark.parametrize("removed", ["  replicas: 3 # count 0\n", BASE])
+def test_comment_goes_with_what_is_removed_and_is_listed(removed: str) -> None:
+    upstream = BASE.replace(removed, "") or "apiVersion: v1\nkind: Other\nmetadata:\n  name: app\n"
+
+    updated = update(upstream, side("count", "k", "nothing", ""), OnConflict.UPSTREAM)
+
+    assert "# count k" in updated.files["app.yaml"].data.decode() + listed(updated)
+
+
+def test_equal_comments_on_both_sides_are_nothing_to_tell() -> None:
+    both = side("count", "x", "nothing", "")
+
+    updated = update(both.replace("tier: web", "tier: up"), both.replace("image: side:1", "image: side:9"))
+
+    assert (updated.settled, updated.conflicts) == ((), ())
+    assert updated.files["app.yaml"].data.decode().count("# count x") == 1
+
+
+KPTFILE = """\
+# header 0
+apiVersion: kpt.dev/v1
+kind: Kptfile
+metadata:
+  name: web # name 0
+  # note 0
+  annotations: {a: b}
+# info 0
+info:
+  # text 0
+  description: old # line 0
+"""
+
+
+@pytest.mark.parametrize("place", ["header", "name", "note", "info", "text", "line"])
+@pytest.mark.parametrize("who", ["uk", "u", "k"])
+def test_no_comment_of_a_kptfile_vanishes_without_a_word(place: str, who: str) -> None:
+    own = KPTFILE.replace("name: web", "name: mine")
+    texts = [
+        KPTFILE,
+        KPTFILE.replace(f"# {place} 0", f"# {place} u") if "u" in who else KPTFILE,
+        own.replace(f"# {place} 0", f"# {place} k") if "k" in who else own,
+    ]
+
+    updated = update_package(*[package({"Kptfile": text}) for text in texts])
+
+    seen = updated.files["Kptfile"].data.decode() + listed(updated)
+    assert all(f"# {place} {mark}" in seen for mark in who)
+
+
+@pytest.mark.parametrize("who", ["u", "k", "uk"])
+def test_no_comment_between_resources_vanishes_without_a_word(who: str) -> None:
+    def text(mark: str, size: int) -> str:
+        head = f"# licence {mark}\n---\n" if mark else ""
+        return (
+            f"{head}apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata: {{size: '{size}', a: b}}\n"
+        )
+
+    updated = update(text("u" if "u" in who else "", 2), text("k" if "k" in who else "", 1))
+
+    seen = updated.files["app.yaml"].data.decode() + listed(updated)
+    assert all(f"# licence {mark}" in seen for mark in who)
