@@ -68,8 +68,17 @@ def update_package(
             ledger.fallbacks += fallbacks
     except YamlError as error:
         raise UpdateRefused("InvalidYAML", f"The package cannot be merged: {error}") from error
+    if blocked := _nested_paths(files):
+        message = f"Paths are files on one side and directories on the other: {', '.join(blocked)}"
+        raise UpdateRefused("PathConflict", message, paths=blocked)
     if ledger.fatal:
         conflicts = tuple(ledger.fatal)
         message = f"{len(conflicts)} conflicts, and the policy is to fail"
         raise UpdateRefused("MergeConflict", message, conflicts=conflicts)
     return ledger.updated(files)
+
+
+def _nested_paths(files: Files) -> tuple[str, ...]:
+    """Return the paths that are a file and would have to be a directory too."""
+    parents = {path[:place] for path in files for place, letter in enumerate(path) if letter == "/"}
+    return tuple(sorted(parents & files.keys()))

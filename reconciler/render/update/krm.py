@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from reconciler.krm.merge import Identity
 from reconciler.objects import File, Files
 from reconciler.render.update.chunks import Chunked, join_chunks
 from reconciler.render.update.decide import Outcome, decide
@@ -13,7 +14,7 @@ from reconciler.render.update.packages import Sides
 from reconciler.render.update.remarks import record_dropped_lines
 from reconciler.render.update.resources import Side, Triple, match_resources
 from reconciler.render.update.settings import Settings, schemas_of
-from reconciler.render.update.sides import FileSides, is_open, merged_mode, settled
+from reconciler.render.update.sides import FileSides, is_equal, is_open, merged_mode, settled
 
 Results = dict[str, File | None]
 """What becomes of each path; None where the file goes."""
@@ -29,7 +30,8 @@ def merge_resource_files(sides: Sides, paths: Iterable[str], settings: Settings,
     files = {path: FileSides(*(side.get(path) for side in sides)) for path in paths}
     open_paths = [path for path, three in files.items() if settings.like_kpt or is_open(three)]
     results: Results = {path: settled(three) for path, three in files.items()}
-    if not open_paths:
+    is_moved = not settings.like_kpt and _is_moved_and_gone(files, settings)
+    if not open_paths and not is_moved:
         return results
     schemas, key = (settings.schemas, ()) if settings.like_kpt else schemas_of(tuple(sides), settings.memory)
     settings = replace(settings, schemas=schemas, schemas_key=key)
@@ -39,13 +41,37 @@ def merge_resource_files(sides: Sides, paths: Iterable[str], settings: Settings,
         )
         for path in open_paths
     }
-    if not any(one.homeless for one in alone.values()):
+    if not is_moved and not any(one.homeless for one in alone.values()):
         for path, one in alone.items():
             results[path] = one.file
             ledger.add(one.ledger)
         return results
     results.update(_merge_together(files, set(open_paths), settings, ledger))
     return results
+
+
+def _is_moved_and_gone(files: Mapping[str, FileSides], settings: Settings) -> bool:
+    """Tell whether one side moved a resource to a new file while the other side removed it."""
+    for mover, remover in (("upstream", "local"), ("local", "upstream")):
+        new = [three for three in files.values() if three.base is None and getattr(three, remover) is None]
+        changed = [
+            three
+            for three in files.values()
+            if three.base is not None and not is_equal(three.base, getattr(three, remover))
+        ]
+        if not new or not changed:
+            continue
+        moved = {each for three in new for each in _identities(getattr(three, mover), settings)}
+        before = {each for three in changed for each in _identities(three.base, settings)}
+        after = {each for three in changed for each in _identities(getattr(three, remover), settings)}
+        if moved & (before - after):
+            return True
+    return False
+
+
+def _identities(file: File | None, settings: Settings) -> Iterator[Identity]:
+    chunked = settings.memory.documents(file) if file is not None else None
+    yield from (document.identity for document in (chunked.documents if chunked is not None else ()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

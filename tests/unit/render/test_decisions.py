@@ -5,7 +5,7 @@ import pytest
 from reconciler.objects import Files
 from reconciler.policy import OnConflict, Strategy
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, PolicySources, conflict_policy
-from reconciler.render.update import update_package
+from reconciler.render.update import UpdateRefused, update_package
 from reconciler.render.update.settle import describe_decision
 from tests.support.model import kptfile, package
 
@@ -94,3 +94,40 @@ def test_both_members_of_a_union_are_listed() -> None:
     values = {each.conflict.field.rpartition(".")[2]: each.conflict.local for each in updated.settled}
     assert values == {"configMap": None, "secret": "{secretName: mine}"}
     assert "secretName" not in updated.files["pod.yaml"].data.decode()
+
+
+@pytest.mark.parametrize("policy", [OnConflict.ASK, OnConflict.UPSTREAM, OnConflict.LOCAL])
+def test_removed_resource_that_upstream_moved_and_changed_does_not_come_back_unnamed(
+    policy: OnConflict,
+) -> None:
+    head = {"Kptfile": kptfile("web"), "other.yaml": resource("x").replace("app", "other")}
+    original = package({**head, "app.yaml": resource("old")})
+    upstream = package({**head, "moved.yaml": resource("new")})
+
+    updated = update_package(original, upstream, package(head), on_conflict=policy)
+
+    named = [*updated.conflicts, *(each.conflict for each in updated.settled)]
+    assert [(each.reason, each.local) for each in named] == [("DeletedLocally", None)]
+    assert "moved.yaml" not in updated.files
+
+
+@pytest.mark.parametrize("edited", [False, True])
+def test_resource_that_people_moved_goes_with_upstreams_removal_unless_edited(*, edited: bool) -> None:
+    head = {"Kptfile": kptfile("web")}
+    mine = resource("mine" if edited else "old")
+
+    updated = update_package(
+        package({**head, "app.yaml": resource("old")}), package(head), package({**head, "moved.yaml": mine})
+    )
+
+    assert [each.reason for each in updated.conflicts] == (["DeletedUpstream"] if edited else [])
+    assert ("moved.yaml" in updated.files) == edited
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_file_that_is_a_directory_on_the_other_side_is_refused(*, turned: bool) -> None:
+    head = {"Kptfile": kptfile("web")}
+    sides = [package({**head, "a": "theirs\n"}), package({**head, "a/b.txt": "mine\n"})]
+
+    with pytest.raises(UpdateRefused, match=r"directories on the other: a$"):
+        update_package(package(head), *(reversed(sides) if turned else sides))
