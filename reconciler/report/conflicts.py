@@ -128,7 +128,8 @@ def answer_rows(change: Change) -> list[AnswerRow]:
 def _answer_row(note: AnswerNote) -> AnswerRow:
     path, resource, field = (cell(text[:LONGEST_LINE]) for text in (note.path, note.resource, note.field))
     chosen, dropped = (_cell(value, note) for value in (note.chosen, note.dropped))
-    row = AnswerRow(path, resource, field, chosen, dropped, cell(answered_text(note)[:LONGEST_LINE]))
+    by = cell(answered_text(note)[:LONGEST_LINE]) if note.policy else _BY[note.by]
+    row = AnswerRow(path, resource, field, chosen, dropped, by)
     if not (_is_long(note.chosen) or _is_long(note.dropped)):
         return row
     block = _difference((note.dropped, "dropped"), (note.chosen, "chosen"))
