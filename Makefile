@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check audit image bench structure fix golden docs mutants faults fuzz laws soak lock clean
+.PHONY: demo test check audit image bench structure fix golden docs mutants faults fuzz laws soak soak-team lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -70,6 +70,9 @@ laws: $(VENV)/.installed  ## The differential tests, ten times as long
 
 soak: $(VENV)/.installed  ## Lives of drawn fleets for MINUTES minutes (120), from random seeds; prints what replays a failure
 	RECONCILER_SOAK_MINUTES=$(or $(MINUTES),120) RECONCILER_LIVES=0 $(RUN)python -m pytest -q -s -p no:xdist tests/property/test_combination_machine.py
+
+soak-team: $(VENV)/.installed  ## 200 changes of a simulated team over 30 repositories, a run after each: memory, state and time
+	$(RUN)python tests/bench/soak_team.py --changes $(or $(CHANGES),200)
 
 LOCKED := --universal --generate-hashes --no-header --no-emit-index-url
 

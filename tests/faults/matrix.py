@@ -35,6 +35,11 @@ class Point(NamedTuple):
     name: str
 
 
+def draw(*names: str) -> int:
+    """Return a number that the seed and some names decide."""
+    return zlib.crc32(" ".join((str(SEED), *names)).encode())
+
+
 class Tried(NamedTuple):
     """At how many points of a sweep a fault was tried at once, and how many there are."""
 
@@ -46,13 +51,13 @@ class Tried(NamedTuple):
 def sweep(row: str, part: str, points: Sequence[str], most: int) -> Iterator[list[Point]]:
     """Yield the points to try in one part of a row: a seeded sample of `most`, or what the environment wants.
 
-    Fails if there are more or fewer points than were recorded.
+    Fails if there are more or fewer points than were recorded, also where none is tried.
     """
     assert row in ROWS, f"{row} is in no row of tests/faults/rows.py"
     every = [Point(number, name) for number, name in enumerate(points, start=1)]
     most = len(every) if WANTED == "all" else int(WANTED or most)
     stride = max(1, math.ceil(len(every) / max(1, most)))
-    tried = every[zlib.crc32(f"{SEED} {row} {part}".encode()) % stride :: stride]
+    tried = every[draw(row, part) % stride :: stride] if most else []
     yield tried
     note(f"{row} ({part}): {len(tried)} of {len(every)} points")
     if WANTED:

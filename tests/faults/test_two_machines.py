@@ -14,7 +14,7 @@ from tests.faults.promises import final
 from tests.faults.world import Forking, Ran, Runner, Turn
 from tests.support.forges.bench import DIALECTS
 
-MOST_LOCAL, MOST_FORGE = 4, 2
+MOST_LOCAL, MOST_FORGE = 3, 1
 LOCAL = ("first-apply", "later-apply", "later-groups", "reviewed", "delivery")
 
 
