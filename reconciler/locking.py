@@ -24,6 +24,7 @@ from reconciler.plan.reviewed import propose_lock
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
+from reconciler.reasons import Reason
 from reconciler.resolve.holding import find_floating, follow, hold
 from reconciler.run import Settings, World, close_world, read_world
 
@@ -53,7 +54,7 @@ class Locking:
     `decision` is about dependencies. `pins` are those of floating upstreams that are not what the lock
     says, `chosen` what a person made of some. `wanted` is the whole lock where it is reviewed. `written`
     are files of the working copy, `outcome` is what was written elsewhere. Of repositories in `unread`
-    nothing is known.
+    nothing is known. `wrong` are manifests whose pins could not be decided, beside those of `decision`.
     """
 
     decision: LockUpdate
@@ -63,6 +64,12 @@ class Locking:
     written: tuple[str, ...] = ()
     outcome: Outcome = field(default_factory=Outcome)
     unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
+    wrong: tuple[Problem, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything that is wrong with what was read, sorted."""
+        return tuple(sorted({*self.wrong, *self.decision.problems}))
 
     @property
     def changed(self) -> bool:
@@ -94,16 +101,21 @@ def decide_lock(
     variants = expand(inventory).variants
     released = frozenset(name for name in wishes.upgrade if find_floating(variants, name))
     closed = close_world(world, wishes._replace(upgrade=wishes.upgrade - released))
+    found = {*inventory.problems, *closed.desired.problems, *closed.resolution.problems}
+    found -= set(closed.decision.problems)
+    wrong = tuple(sorted(p for p in found if p.reason != Reason.REPOSITORY_UNAVAILABLE))
+    unread = find_unread(inventory)
     chosen = tuple(_chosen(variants, inventory, replace(pinning, follow=pinning.follow | released)))
     if inventory.reviewed is None:
         moved = moved_pins(inventory.locks, (), closed.resolution)
         said = {change.what: change for change in pin_changes(chosen, inventory.locks)}
         said = {**{one.change.what: one.change for one in moved}, **said}
-        return Locking(closed.wanted, tuple(sorted(said.values())), chosen, unread=find_unread(inventory))
+        pins = tuple(sorted(said.values()))
+        return Locking(closed.wanted, pins, chosen, unread=unread, wrong=wrong)
     wanted = want_lock(inventory.reviewed, inventory, closed.desired, closed.resolution, closed.wanted)
     wanted = with_pins(wanted, chosen, inventory.reviewed)
     pins = tuple(pin for pin in wanted.pins if pin.what.startswith("PackageVariant "))
-    return Locking(closed.wanted, pins, chosen, wanted, unread=find_unread(inventory))
+    return Locking(closed.wanted, pins, chosen, wanted, unread=unread, wrong=wrong)
 
 
 def lock_fleet(
@@ -152,16 +164,18 @@ def _chosen(
 ) -> Iterator[UpstreamLock]:
     locks = inventory.locks if inventory.reviewed is None else inventory.reviewed.pins
     for name, what in sorted(pinning.hold.items()):
-        variant = _named(variants, name)
+        variant = _named(variants, name, inventory)
         yield hold(variant, what, locks.get(variant.key), inventory)
     for name in sorted(pinning.follow):
-        yield follow(_named(variants, name), inventory)
+        yield follow(_named(variants, name, inventory), inventory)
 
 
-def _named(variants: Sequence[DesiredVariant], name: str) -> DesiredVariant:
+def _named(variants: Sequence[DesiredVariant], name: str, inventory: Inventory) -> DesiredVariant:
     variant = find_floating(variants, name)
     if variant is None:
         hint = "One whose upstream names a revision or a workspace is held by its manifest already."
+        if inventory.stalled or inventory.problems:
+            hint += " Manifests that could not be read are named by `reconciler lock`."
         raise UsageError(f"No PackageVariant with a floating upstream is called {name}", hint=hint)
     return variant
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ from reconciler.plan.moves import with_moves
 from reconciler.plan.observed import current_status
 from reconciler.plan.reviewed import with_lock
 from reconciler.plan.shard import WHOLE, Shard, keep_shard
+from reconciler.plan.unread import find_unread
+from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.read.control import OpenControl, find_default_tip, open_commit, open_control
 from reconciler.read.credentials import control_credential
@@ -44,6 +46,7 @@ from reconciler.read.governance import (
     registered_in,
 )
 from reconciler.read.inventory import read_inventory
+from reconciler.reasons import Reason
 from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents
 from reconciler.render.needed_kinds import needed_kinds
@@ -56,6 +59,8 @@ from reconciler.resolve.resolution import Needs
 from reconciler.runtime.pipelines import open_pipelines
 
 Narrate = Callable[[Effect], None]
+_NOT_OF_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
+"""Problems that are told as repositories, or that a snapshot itself ends."""
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
@@ -259,17 +264,35 @@ def read_status(settings: Settings) -> Status:
     return Status(owners, plan.problems, exits_of(plan))
 
 
-def find_needed_kinds(settings: Settings) -> tuple[GroupKind, ...]:
-    """Return the kinds whose objects this fleet reads from snapshots of clusters, sorted."""
+@dataclass(frozen=True, slots=True)
+class NeededKinds:
+    """The kinds whose objects a fleet reads from snapshots of clusters, sorted, as far as it was read.
+
+    `problems` are manifests that may need others, `unread` the repositories whose packages may.
+    """
+
+    kinds: tuple[GroupKind, ...]
+    problems: tuple[Problem, ...] = ()
+    unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
+
+
+def find_needed_kinds(settings: Settings) -> NeededKinds:
+    """Return the kinds whose objects this fleet reads from snapshots of clusters."""
     world = read_world(settings)
-    variants = close_world(world).resolution.variants
+    closed = close_world(world)
+    variants = closed.resolution.variants
     injected = [one for one in variants if one.variant.spec.injectors]
     trees: dict[str, set[Oid]] = {}
     for one in injected:
         trees.setdefault(one.pin.package.url, set()).add(one.pin.tree)
     needs = Needs({url: frozenset(found) for url, found in trees.items()})
     contents = fetch_contents(needs, world.mirrors, world.inventory.policy.limits)
-    return needed_kinds(world.inventory, injected, contents)
+    found = {*world.inventory.problems, *closed.desired.problems, *closed.resolution.problems}
+    return NeededKinds(
+        needed_kinds(world.inventory, injected, contents),
+        tuple(sorted(p for p in found if p.reason not in _NOT_OF_KINDS)),
+        find_unread(world.inventory),
+    )
 
 
 def open_mirrors(settings: Settings) -> Mirrors:

@@ -83,13 +83,15 @@ def approve(
     once = {one.name: one for one in chosen}.values()
     plan = cache(lambda: plan_world(world).plan)
     results = [_propose(one) if propose_only else _approve(one, world, plan) for one in once]
+    unread = find_unread(world.inventory) if every else {}
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
     else:
-        printer.lines(_lines(results, propose_only=propose_only))
-    unread = show_unread(printer, find_unread(world.inventory)) if every else set()
-    return worst(unread | {result.error.exit_code for result in results if result.error})
+        printer.lines(_lines(results, propose_only=propose_only, is_whole=not unread))
+    return worst(
+        show_unread(printer, unread) | {result.error.exit_code for result in results if result.error}
+    )
 
 
 def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Approved:
@@ -133,9 +135,9 @@ def _propose(found: "Found") -> Approved:
     return Approved(found)
 
 
-def _lines(results: Sequence[Approved], *, propose_only: bool) -> Iterator[str]:
+def _lines(results: Sequence[Approved], *, propose_only: bool, is_whole: bool) -> Iterator[str]:
     if not results:
-        yield "Nothing is open."
+        yield "Nothing is open." if is_whole else "Nothing is open in the repositories that were read."
     for result in results:
         name = terminal(result.found.package)
         if result.error:

@@ -95,7 +95,7 @@ def _show(
     for variant in variants:
         printer.lines(_document(variant, inventory, trace=trace))
     for problem in problems:
-        hint = f"\n  {problem.hint}" if problem.hint else ""
+        hint = f"\n  hint: {problem.hint}" if problem.hint else ""
         printer.lines([f"{problem}{hint}"], err=True)
 
 

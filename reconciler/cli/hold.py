@@ -6,6 +6,7 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.unread import show_unread
 from reconciler.errors import Exit, worst
 
 if TYPE_CHECKING:
@@ -56,9 +57,10 @@ def _lock(settings: "Settings", pinning: "Pinning", output: str, *, no_color: bo
     from reconciler.locking import lock_fleet
 
     locking = lock_fleet(settings, DEFAULT_OPTIONS, pinning)
-    show_locking(make_printer(colour=not no_color), locking, Output(output))
-    exits = {Exit.INVALID_INPUT} if locking.decision.problems else set()
-    return worst(exits | locking.outcome.exits)
+    printer = make_printer(colour=not no_color)
+    exits = show_unread(printer, locking.unread) | locking.outcome.exits
+    show_locking(printer, locking, Output(output))
+    return worst(exits | ({Exit.INVALID_INPUT} if locking.problems else set()))
 
 
 def show_locking(printer: "Printer", locking: "Locking", output: Output) -> None:
@@ -66,16 +68,17 @@ def show_locking(printer: "Printer", locking: "Locking", output: Output) -> None
     from reconciler.report.json import listing, problem_value
     from reconciler.report.locks import lock_lines, lock_values
     from reconciler.report.proposal import pin_line
-    from reconciler.report.text import effect_line
+    from reconciler.report.text import effect_line, problem_lines
 
     if output is Output.TEXT:
         printer.lines(map(pin_line, locking.pins))
+        printer.lines(problem_lines(locking.wrong, paint=printer.paint))
         printer.lines(lock_lines(locking.decision, paint=printer.paint))
         printer.lines(f"wrote {path}" for path in locking.written)
         told = [effect for effect in locking.outcome.effects if effect.error or locking.wanted]
         printer.lines(effect_line(effect, paint=printer.paint) for effect in told)
     else:
-        problems = [problem_value(problem) for problem in locking.decision.problems]
+        problems = [problem_value(problem) for problem in locking.problems]
         upstreams = [pin._asdict() for pin in locking.pins]
         value = listing("Lock", lock_values(locking.decision))
         printer.value({**value, "upstreams": upstreams, "written": locking.written, "problems": problems})

@@ -75,7 +75,7 @@ def lock(
     show_locking(printer, locking, Output(output))
     if frozen:
         _check_frozen(locking)
-    return worst(exits | ({Exit.INVALID_INPUT} if locking.decision.problems else set()))
+    return worst(exits | ({Exit.INVALID_INPUT} if locking.problems else set()))
 
 
 lock.add_command(what_if)

@@ -54,14 +54,15 @@ def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> 
     world = read_world(settings)
     found = [f for f in list_found(world) if every or f.pull.state is PullState.OPEN]
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
+    unread = find_unread(world.inventory)
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         printer.value(
             listing("PullRequest", ({**_value(f), "status": _recorded(f, recorded)} for f in found))
         )
     else:
-        printer.lines(_table(found, recorded))
-    return worst(show_unread(printer, find_unread(world.inventory)))
+        printer.lines(_table(found, recorded, is_whole=not unread))
+    return worst(show_unread(printer, unread))
 
 
 @pr.command()
@@ -199,9 +200,10 @@ def _recorded(found: "Found", recorded: "Recorded") -> dict[str, Any] | None:
     return {"phase": status.phase, "since": since, "message": status.message}
 
 
-def _table(found: Sequence["Found"], recorded: "Recorded") -> Iterator[str]:
+def _table(found: Sequence["Found"], recorded: "Recorded", *, is_whole: bool) -> Iterator[str]:
     if not found:
-        yield "There are no open pull requests."
+        where = "" if is_whole else " in the repositories that were read"
+        yield f"There are no open pull requests{where}."
         return
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "SINCE", "STATUS")
     shown = [heads, *(_row(f, _recorded(f, recorded) or {}) for f in found)]

@@ -10,7 +10,8 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import Exit, UsageError
+from reconciler.cli.unread import show_unread
+from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot_import import KindCount
@@ -130,7 +131,9 @@ def kinds(settings: "Settings", output: str, *, no_color: bool) -> Exit:
     r"""Print the kinds that this fleet needs from its clusters, on one line as kubectl takes them.
 
     These are the kinds that sets select, those that packages want to have injected, and, where
-    packages have dependencies, what clusters show of those.
+    packages have dependencies, what clusters show of those. What could not be read may need more kinds:
+    such manifests (exit 3) and repositories (exit 5) are named, and the line is what is known without
+    them. Kinds that only a dependency still to be chosen brings are not known.
 
     \b
     Example:
@@ -138,19 +141,25 @@ def kinds(settings: "Settings", output: str, *, no_color: bool) -> Exit:
       kubectl get "$KINDS" -A -o json | reconciler snapshot import - --cluster edge-1 --kinds "$KINDS"
     """
     from reconciler.report.json import listing
+    from reconciler.report.text import problem_lines
     from reconciler.run import find_needed_kinds
 
-    found = find_needed_kinds(settings)
+    needed = find_needed_kinds(settings)
+    found, is_whole = needed.kinds, not needed.problems and not needed.unread
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         printer.value(listing("SnapshotKind", ({"group": kind.group, "kind": kind.kind} for kind in found)))
     elif found:
         printer.lines([",".join(map(str, found))])
-    else:
+    elif is_whole:
         printer.lines(
             ["note: This fleet needs no snapshot: no set selects objects, and nothing is injected"], err=True
         )
-    return Exit.DONE
+    printer.lines(problem_lines(needed.problems, paint=printer.paint), err=True)
+    exits = show_unread(printer, needed.unread)
+    if not is_whole:
+        printer.lines(["note: What could not be read may need kinds that are not listed"], err=True)
+    return worst(exits | ({Exit.INVALID_INPUT} if needed.problems else set()))
 
 
 def _versions(platforms: tuple[str, ...]) -> dict[str, str]:

@@ -7,7 +7,8 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import Exit, UsageError
+from reconciler.cli.unread import show_unread
+from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from reconciler.dependencies.model.packages import Candidate
@@ -37,21 +38,24 @@ def what_if(
       reconciler lock what-if x.example.com/acme/aws@v3.0.0 --manifest crossplane.yaml
     """
     from reconciler.dependencies.what_if import what_if as ask
+    from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.report.prospects import prospect_lines, prospect_values
     from reconciler.run import close_world, read_world
 
-    closed = close_world(read_world(settings))
+    world = read_world(settings)
+    printer = make_printer(colour=not no_color)
+    exits = show_unread(printer, find_unread(world.inventory))
+    closed = close_world(world)
     worlds = closed.scopes.worlds
     known = {one for world in worlds for several in world.catalogue.packages.values() for one in several}
     candidate = _candidate(package, manifest, known)
     prospects = ask(worlds, closed.decision, candidate)
-    printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         printer.value(listing("Prospect", prospect_values(prospects)))
     else:
         printer.lines(prospect_lines(candidate, prospects))
-    return Exit.DONE
+    return worst(exits)
 
 
 def _candidate(package: str, manifest: Path | None, known: set["Candidate"]) -> "Candidate":

@@ -186,7 +186,8 @@ class Staging:
         if record.state is PullState.OPEN:
             return record
         if record.state is PullState.MERGED:
-            raise RefusedError(f"Pull request {number} was merged")
+            hint = "Revert its commit on the base, or change what its variant asks for."
+            raise RefusedError(f"Pull request {number} was merged and cannot be opened again", hint=hint)
         head = self._head(record)
         if head is None:
             raise RefusedError(

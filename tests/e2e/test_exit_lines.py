@@ -46,6 +46,14 @@ def declining_hook(world: World) -> None:
     hook.chmod(0o755)
 
 
+def floating_upstream(world: World) -> None:
+    commit(world, {WEB: variant("edge-1", "web").replace("    revision: 1\n", "")})
+    world.run("apply")
+    with world.edit("blueprints", "web v3") as copy:
+        (copy / "web/app.yaml").write_text((copy / "web/app.yaml").read_text().replace("web:v2", "web:v3"))
+    world.tag("blueprints", "web/v3", "main")
+
+
 def closed_pull_request(world: World) -> None:
     world.run("apply")
     world.run("pr", "close", "edge-1/web")
@@ -108,6 +116,31 @@ CASES = [
     Case(
         "plan has changes", nothing, ("plan", "--detailed-exitcode"), Exit.PENDING, "edge-1/web", "to create"
     ),
+    *(
+        Case(f"{' '.join(line)} meets a manifest that cannot be parsed", broken_manifest, line, code, WEB)
+        for line, code in (
+            (("lock",), Exit.INVALID_INPUT),
+            (("lock", "--check"), Exit.INVALID_INPUT),
+            (("lock", "--frozen"), Exit.INVALID_INPUT),
+            (("expand",), Exit.INVALID_INPUT),
+            (("snapshot", "kinds"), Exit.INVALID_INPUT),
+        )
+    ),
+    Case("lock meets an upstream that is not there", unknown_upstream, ("lock",), Exit.INVALID_INPUT, WEB),
+    *(
+        Case(f"{' '.join(line)} meets a repository that is not there", unreachable_spare, line, code, SPARE)
+        for line, code in (
+            (("lock",), Exit.UNAVAILABLE),
+            (("lock", "--frozen"), Exit.UNAVAILABLE),
+            (("snapshot", "kinds"), Exit.UNAVAILABLE),
+            (("expand",), Exit.UNAVAILABLE),
+            (("pr", "list"), Exit.UNAVAILABLE),
+            (("approve", "--all"), Exit.UNAVAILABLE),
+        )
+    ),
+    Case("lock is pending", floating_upstream, ("lock", "--check"), Exit.PENDING, "default/web-edge-1", "v3"),
+    Case("lock is frozen", floating_upstream, ("lock", "--frozen"), Exit.REFUSED, "default/web-edge-1"),
+    Case("lock holds a variant that is not there", nothing, ("lock", "hold", "wep"), Exit.USAGE, "wep"),
     Case("approve names nothing that is there", nothing, ("approve", "edge-1/wep"), Exit.USAGE, "edge-1/wep"),
     Case("pr names nothing that is there", nothing, ("pr", "show", "edge-1/wep"), Exit.USAGE, "edge-1/wep"),
     Case("pr merges a draft", closed_pull_request, ("pr", "merge", "edge-1/db"), Exit.REFUSED, "1"),
