@@ -1,0 +1,42 @@
+"""The state and status branches hold what exists: what came and went leaves nothing there but history."""
+
+from pathlib import Path
+
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World, git
+
+
+def files(world: World) -> dict[str, set[str]]:
+    """Return the names of all files of both machine-owned branches."""
+    branches = {name: f"reconciler/fleet/{name}" for name in ("state", "status")}
+    return {
+        name: set(git(world.control, "ls-tree", "-r", "--name-only", branch).split())
+        for name, branch in branches.items()
+    }
+
+
+def test_records_of_variants_that_came_and_went_are_collected(tmp_path: Path) -> None:
+    world = World(tmp_path / "world")
+    write_world(world.root, ("edge-1",))
+    for command in (("apply",), ("approve", "--all"), ("apply",)):
+        assert world.run(*command).code == 0
+    before = files(world)
+
+    for name in ("extra-1", "extra-2"):
+        with world.edit("control", f"Add {name}") as copy:
+            wanted = variant("edge-1", name).replace(f"package: {name}\n    rev", "package: db\n    rev")
+            (copy / manifest("edge-1", name)).write_text(wanted)
+        for command in (("apply",), ("approve", "--all"), ("apply",)):
+            assert world.run(*command).code == 0
+        assert any(name in path for path in files(world)["state"])
+        assert any(name in path for path in files(world)["status"])
+
+        with world.edit("control", f"Remove {name}") as copy:
+            (copy / manifest("edge-1", name)).unlink()
+        for command in (("apply", "--allow-deletes", "1"), ("approve", "--all"), ("apply",)):
+            assert world.run(*command).code == 0
+
+        assert files(world) == before
+    tip = git(world.control, "rev-parse", "reconciler/fleet/state")
+    assert world.run("apply").code == 0
+    assert git(world.control, "rev-parse", "reconciler/fleet/state") == tip
