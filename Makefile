@@ -22,11 +22,12 @@ demo: $(VENV)/.installed  ## The main job on a small world: plan, apply, approve
 test: $(VENV)/.installed  ## All tests with branch coverage
 	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
 
-check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, tests
+check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, unused code, tests
 	$(RUN)ruff format --check .
 	$(RUN)ruff check .
 	$(RUN)mypy
 	$(RUN)lint-imports
+	$(RUN)vulture
 	$(MAKE) test
 
 audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the package index's advisory service

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from reconciler.api.porch import GROUP
 from reconciler.expand import Desired, DesiredVariant, SetDiff, diff_variants
 from reconciler.expand.diff import VariantChange
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
@@ -69,10 +68,6 @@ class World:
     waiting: Mapping[ObjectName, str]
     proposed_deletions: ProposedDeletions
     neighbours: Mapping[str, "Neighbours"] = field(default_factory=dict)
-
-    def is_stalled(self, variant: ObjectName) -> bool:
-        """Whether the variant is one that we could not understand."""
-        return ObjectKey(GROUP, "PackageVariant", *variant) in self.stalled
 
 
 def build_world(inventory: Inventory, desired: Desired, resolution: Resolution, rendered: Rendered) -> World:

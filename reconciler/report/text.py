@@ -178,11 +178,6 @@ def _table(plan: Plan, names: Names, paint: Paint) -> Iterator[str]:
             yield paint(text[: widths[0]], colour) + text[widths[0] :]
 
 
-def exit_line(code: Exit) -> str:
-    """Return what an exit code means, in a few words."""
-    return _MEANINGS[code]
-
-
 _MEANINGS = {
     Exit.DONE: "done, or nothing to do",
     Exit.BUG: "unforeseen: a bug",

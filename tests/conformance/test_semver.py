@@ -13,12 +13,10 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_loose,
     parse_strict,
-    select_carvel,
-    select_crossplane,
-    select_porter,
 )
 from reconciler.dependencies.versions.masterminds import parse_comparator
 from tests.support.conformance import load_yaml, parameters, root
+from tests.support.version_selection import select_carvel, select_crossplane, select_porter
 
 Row = dict[str, Any]
 

@@ -11,14 +11,14 @@ from reconciler.dependencies.lock.read import locked_choices, locked_pins
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import Pin, build_catalogue
 from reconciler.dependencies.solve.build_problem import build_problem
-from reconciler.dependencies.solve.problem import Assignment, Unsatisfiable, restrict
+from reconciler.dependencies.solve.problem import Assignment, Unsatisfiable
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.sat import solve
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.update.memo import input_digest
 from tests.bench import bench_resolver as bench
 from tests.support.dependency_worlds import RULES, shared_world, small_world
-from tests.support.exhaustive import answers, canonical
+from tests.support.exhaustive import answers, canonical, restrict
 
 CHUNKS = 10
 SEEDS = 250

@@ -1,11 +1,12 @@
 """Every answer of a small question, by trying everything; it knows nothing of the solver."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.dependencies.model.cluster import Instance
 from reconciler.dependencies.model.packages import PackageNeed
 from reconciler.dependencies.solve.problem import (
+    CYCLE_CAUSE,
     PRESENT,
     Alternative,
     Assignment,
@@ -189,3 +190,30 @@ def _fewest_changes(question: ResolutionProblem, left: list[Whole]) -> list[Whol
     scored = [(changes(question, whole.chosen, whole.selected), whole) for whole in left]
     best = min((sum(score), score) for score, _ in scored)
     return [whole for score, whole in scored if (sum(score), score) == best]
+
+
+def restrict(problem: ResolutionProblem, causes: frozenset[Cause]) -> ResolutionProblem:
+    """Return the problem in which only these causes hold; requirements of the others need not be met."""
+    nodes = {
+        instance: replace(
+            node,
+            requirements=tuple(tuple(_relax(d, causes) for d in group) for group in node.requirements),
+            banned={
+                index: kept
+                for index, group in node.banned.items()
+                if (kept := tuple(cause for cause in group if cause in causes))
+            },
+        )
+        for instance, node in problem.nodes.items()
+    }
+    return replace(
+        problem,
+        nodes=nodes,
+        roots=tuple(_relax(demand, causes) for demand in problem.roots),
+        incompatibilities=tuple(e for e in problem.incompatibilities if e.cause in causes),
+        forbid_cycles=problem.forbid_cycles if CYCLE_CAUSE in causes else frozenset(),
+    )
+
+
+def _relax(demand: InstanceRequirement, causes: frozenset[Cause]) -> InstanceRequirement:
+    return demand if demand.cause in causes else replace(demand, required=False)

@@ -166,33 +166,6 @@ def forbids_cycle(problem: ResolutionProblem, members: Iterable[Instance], *, wi
     return wired or any(member.package.ecosystem in problem.forbid_cycles for member in members)
 
 
-def restrict(problem: ResolutionProblem, causes: frozenset[Cause]) -> ResolutionProblem:
-    """Return the question in which only these facts hold; the others lose their force, not their place."""
-    nodes = {
-        instance: replace(
-            node,
-            requirements=tuple(tuple(_weigh(d, causes) for d in group) for group in node.requirements),
-            banned={
-                index: kept
-                for index, group in node.banned.items()
-                if (kept := tuple(fact for fact in group if fact in causes))
-            },
-        )
-        for instance, node in problem.nodes.items()
-    }
-    return replace(
-        problem,
-        nodes=nodes,
-        roots=tuple(_weigh(demand, causes) for demand in problem.roots),
-        incompatibilities=tuple(e for e in problem.incompatibilities if e.cause in causes),
-        forbid_cycles=problem.forbid_cycles if CYCLE_CAUSE in causes else frozenset(),
-    )
-
-
-def _weigh(demand: InstanceRequirement, causes: frozenset[Cause]) -> InstanceRequirement:
-    return demand if demand.cause in causes else replace(demand, required=False)
-
-
 def split_problem(problem: ResolutionProblem) -> tuple[ResolutionProblem, ...]:
     """Split a problem into independent parts, so that a conflict in one does not affect another."""
     leader: dict[Instance, Instance] = {instance: instance for instance in problem.nodes}

@@ -5,7 +5,6 @@ from reconciler.dependencies.versions.carvel import CarvelSelection, Prereleases
 from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Operator, Wildcard
 from reconciler.dependencies.versions.lint import lint_constraint
 from reconciler.dependencies.versions.preference import VersionPolicy, choose, rank
-from reconciler.dependencies.versions.select import select_carvel, select_crossplane, select_porter
 from reconciler.dependencies.versions.version import (
     Version,
     VersionError,
@@ -37,9 +36,6 @@ __all__ = [
     "precedence",
     "precedence_with_build",
     "rank",
-    "select_carvel",
-    "select_crossplane",
-    "select_porter",
 ]
 
 _DIGEST = "sha256:"

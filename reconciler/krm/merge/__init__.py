@@ -91,13 +91,6 @@ def _root(tree: Tree | None) -> Node | None:
     return root_of(tree) if tree is not None else None
 
 
-def _has_alias(tree: Tree | None) -> bool:
-    root = _root(tree)
-    return (
-        tree is not None and root is not None and "&" in tree.text and "*" in tree.text and root.has_alias()
-    )
-
-
 def _written(
     local: Tree, root: Node | None, merged: Merged | None, clashes: tuple[Clash, ...]
 ) -> MergedDocument:

@@ -17,10 +17,9 @@ from reconciler.dependencies.versions import (
     parse_relaxed,
     parse_strict,
     rank,
-    select_crossplane,
-    select_porter,
 )
 from reconciler.dependencies.versions.lint import only_prereleases, only_with_build
+from tests.support.version_selection import select_crossplane, select_porter
 
 
 class Doubt(NamedTuple):

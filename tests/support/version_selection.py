@@ -1,4 +1,4 @@
-"""How each dialect picks one of the published versions, from texts to a text."""
+"""Select one of the published versions as each dialect does, from the functions that resolution calls."""
 
 from collections.abc import Iterable
 
