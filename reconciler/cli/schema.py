@@ -1,5 +1,6 @@
 """`schema`: the JSON schema of what users write and machines read."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,12 +12,14 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 NAMES = ("Reconciler", "PackageVariant", "PackageVariantSet", "Repository", "Snapshot")
+OUTPUTS = ("Expansion", "Lock", "Plan", "Status")
+"""What commands print as JSON; `Plan` is also what `apply` prints."""
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(NAMES, case_sensitive=False), default=NAMES[0])
+@click.argument("kind", type=click.Choice((*NAMES, *OUTPUTS), case_sensitive=False), default=NAMES[0])
 def schema(kind: str) -> Exit:
-    r"""Print the JSON schema of a manifest; that of reconciler.yaml unless a kind is named.
+    r"""Print the JSON schema of a manifest or an output; of reconciler.yaml unless a kind is named.
 
     Editors take it for completion and checks. Unknown fields are refused by the schema as they are
     by a run.
@@ -25,7 +28,11 @@ def schema(kind: str) -> Exit:
     Example:
       reconciler schema > reconciler.schema.json
       echo '# yaml-language-server: $schema=reconciler.schema.json' | cat - reconciler.yaml
+      reconciler schema status             of what `reconciler status -o json` prints
     """
+    if kind in OUTPUTS:
+        make_printer().text(_output_schema(kind))
+        return Exit.DONE
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **_model(kind).model_json_schema(by_alias=True),
@@ -33,6 +40,14 @@ def schema(kind: str) -> Exit:
     }
     make_printer().value(document)
     return Exit.DONE
+
+
+def _output_schema(kind: str) -> str:
+    """Return the schema of an output, from the installed package or from the checkout around it."""
+    package = Path(__file__).parents[1]
+    name = f"{kind.lower()}.schema.json"
+    folders = (package / "_schemas", package.parent / "docs")
+    return next(path for folder in folders if (path := folder / name).is_file()).read_text()
 
 
 def _model(kind: str) -> "type[BaseModel]":

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.schema import violations
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -120,6 +121,8 @@ def test_an_unreachable_repository_keeps_its_package_and_the_lock_is_written(wor
 def test_status_tells_of_every_package_in_its_own_words(world: World) -> None:
     delivered(world)
 
+    schema = json.loads((Path(__file__).parents[2] / "docs/status.schema.json").read_text())
+    assert violations(schema, json.loads(world.run("status", "--output", "json").out)) == []
     said = json.loads(world.run("status", "dev/platform", "--output", "json").out)["items"]
 
     assert [(one["kind"], one["status"]["foundDependencies"]) for one in said] == [("Configuration", 1)]

@@ -10,9 +10,11 @@ import pytest
 
 from reconciler.errors import Exit
 from tests.support.git import Repo
+from tests.support.schema import violations
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.world import World, git
 
+PROJECT = Path(__file__).resolve().parents[2]
 LATER = 1_767_300_000
 
 
@@ -177,6 +179,25 @@ def test_plan_says_what_waits_for_review(world: World) -> None:
     changes = json.loads(world.run("plan", "-o", "json").out)["changes"]
     (row,) = [change for change in changes if change["name"] == "edge-1/web"]
     assert row["status"]["phase"] == "in review"
+
+
+def test_json_is_as_its_schema_says(world: World) -> None:
+    schema = json.loads((PROJECT / "docs/status.schema.json").read_text())
+
+    def wrong() -> list[str]:
+        return violations(schema, json.loads(world.run("status", "-o", "json").out))
+
+    assert wrong() == []
+    world.run("apply")
+    world.run("pr", "close", "edge-1/db")
+    world.run("approve", "edge-1/web")
+    assert wrong() == []
+    change(world, {manifest("edge-1", "web"): None, manifest("edge-1", "db"): "kind: [\n"})
+    world.run("apply")
+    assert wrong() == []
+    change(world, {"manifests/repositories/spare.yaml": repository("spare")})
+    assert wrong() == []
+    assert violations(schema, {"apiVersion": "reconciler.dev/v1alpha1", "kind": "StatusList", "items": [{}]})
 
 
 def test_unreadable_repository_is_told_by_status_too(world: World) -> None:
