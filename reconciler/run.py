@@ -214,8 +214,8 @@ def apply_plan(planned: Planned, *, checksum: str = "", narrate: Narrate = lambd
         url: Target(mirror, world.forges.of(mirror), commits.get(url, policy.commits), planned.names)
         for url, mirror in mirrors.items()
     }
-    whole = planned.plan.elsewhere is None
-    board = Board(world.forges.of(control), planned.names) if policy.dashboard and whole else None
+    forge = world.forges.of(control)
+    board = Board(forge, planned.names, world.forges.shard) if policy.dashboard else None
     return apply_changes(planned.plan, inventory, targets, control, narrate, board=board)
 
 

@@ -1,7 +1,7 @@
 """The dashboard, after everything else: an issue of the control repository, or a file beside the status."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.apply.outcome import Did, Result, failure
 from reconciler.apply.target import Target
@@ -12,20 +12,23 @@ from reconciler.forge.remote import RemoteForge
 from reconciler.plan.asking import dashboard_key
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.phases import PackageStatus
-from reconciler.report.dashboard import Dashboard, make_dashboard
+from reconciler.plan.shard import WHOLE, Shard, dashboard_file, statuses_of
+from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
 
-FILE = "dashboard.md"
-"""Where it stands on the status branch if the control repository has no forge."""
 EMPTY = "There is no package."
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Where the dashboard of an instance is kept, and what packages are called there."""
+    """Where the dashboard of an instance is kept, and what packages are called there.
+
+    Each shard writes its part: a section of the one issue, or a file of its own.
+    """
 
     forge: Forge
     names: Names
+    shard: Shard = WHOLE
 
     def make(
         self,
@@ -35,13 +38,17 @@ class Board:
         targets: Mapping[str, Target],
     ) -> Dashboard:
         """Return what the dashboard should say after these results."""
+        if self.shard.parts > 1 and plan.world is not None:
+            statuses = statuses_of(self.shard, statuses, plan.world)
+            # What is wrong with manifests concerns every shard: the first one tells it.
+            plan = plan if self.shard.part == 0 else replace(plan, problems=(), refusals=())
         return make_dashboard(plan, statuses, self.names, _eta(results, targets))
 
     def files(self, dashboard: Dashboard) -> Mapping[str, bytes]:
         """Return the dashboard as files of the status branch; none where it is an issue."""
         if isinstance(self.forge, RemoteForge) or not dashboard.text:
             return {}
-        return {FILE: dashboard.text.encode()}
+        return {dashboard_file(self.shard): dashboard.text.encode()}
 
     def write(self, dashboard: Dashboard) -> Result:
         """Bring the issue up to date; one is opened only if it calls for somebody. Its failure is its own."""
@@ -51,9 +58,11 @@ class Board:
         key, title = dashboard_key(instance), f"Dashboard of {instance}"
         forge.transport.budget.hold(0)
         try:
-            if not dashboard.calls and forge.find_issue(key) is None:
+            found = forge.find_issue(key) if self.shard.parts > 1 or not dashboard.calls else None
+            if not dashboard.calls and found is None:
                 return Result()
-            issue = forge.write_issue(key, title, dashboard.text or EMPTY)
+            text = merge_parts(found.body if found else "", dashboard.text, self.shard.part, self.shard.parts)
+            issue = forge.write_issue(key, title, text or EMPTY)
         except ReconcilerError as error:
             return failure(forge.dialect.name, error, (), title, did=Did.UPDATED)
         effects = (Effect(forge.dialect.name, Did.UPDATED, f"#{issue.number} {title}"),) if issue else ()

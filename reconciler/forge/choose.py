@@ -61,7 +61,7 @@ class Forges:
     ) -> None:
         self.clock = clock
         self._writes = writes
-        self._shard = shard
+        self.shard = shard
         self._timeout_s = timeout_s
         self._policy = Policy()
         self._find: Find = lambda _: None
@@ -97,7 +97,7 @@ class Forges:
 
         Asking costs a quota, and what other shards wrote is of their share of the budget.
         """
-        return self._shard.holds(mirror.url) or isinstance(self.of(mirror), LocalForge)
+        return self.shard.holds(mirror.url) or isinstance(self.of(mirror), LocalForge)
 
     def app_credential(self, rule: CredentialRule) -> Credential:
         """Return what git authenticates with as a GitHub App: an installation token of an hour."""
@@ -106,7 +106,7 @@ class Forges:
     def unread(self, remote: str, url: str) -> None:
         """Note that a repository could not be read at all: what it may have cost counts as spent."""
         rule = find_rule(self._policy.forges, remote)
-        if rule is not None and rule.kind is not ForgeKind.LOCAL and self._shard.holds(url):
+        if rule is not None and rule.kind is not ForgeKind.LOCAL and self.shard.holds(url):
             try:
                 self._transport(rule, url).budget.unknown(url)
             except UnavailableError:
@@ -127,7 +127,7 @@ class Forges:
         known = find_rule(self._policy.credentials, web)
         key = (api, known.prefix if known else "")
         if key not in self._transports:
-            budget = Budget(split(self._policy.writes, self._shard.parts), self.clock)
+            budget = Budget(split(self._policy.writes, self.shard.parts), self.clock)
             self._transports[key] = Transport(
                 api,
                 self._authorization(known, web),

@@ -2,12 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.errors import Exit, UsageError
 from reconciler.plan.changes import Plan
+from reconciler.plan.phases import PackageStatus
+from reconciler.plan.world import World
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000
@@ -25,8 +27,28 @@ class Shard(NamedTuple):
         """Tell whether a downstream repository, by its normalised URL, is this shard's."""
         return self.parts == 1 or shard_of(url, self.parts) == self.part
 
+    def others(self) -> Iterator["Shard"]:
+        """Yield the other shards of the same run."""
+        yield from (Shard(part, self.parts) for part in range(self.parts) if part != self.part)
+
 
 WHOLE = Shard()
+
+
+def dashboard_file(shard: Shard) -> str:
+    """Return where a shard's part of the dashboard stands on the status branch."""
+    return f"dashboard-{shard.part}-of-{shard.parts}.md" if shard.parts > 1 else "dashboard.md"
+
+
+def statuses_of(shard: Shard, statuses: Iterable[PackageStatus], world: World) -> tuple[PackageStatus, ...]:
+    """Return the statuses that a shard tells of: those of its packages; the first one also what has none."""
+    wanted = {v.key: package for package, variants in world.wanted.items() for v in variants}
+
+    def is_own(status: PackageStatus) -> bool:
+        package = status.package or (wanted.get(status.variant) if status.variant else None)
+        return shard.holds(package.url) if package else shard.part == 0
+
+    return tuple(filter(is_own, statuses))
 
 
 def shard_of(url: str, count: int) -> int:
@@ -72,8 +94,9 @@ def keep_shard(plan: Plan, shard: Shard) -> Plan:
     changes = tuple(change for change in plan.changes if shard.holds(change.package.url))
     lock = plan.lock if plan.lock and shard.holds(plan.lock.change.package.url) else None
     owners = {**plan.record_owners, **plan.status_owners}
-    elsewhere = frozenset(path for path, package in owners.items() if not shard.holds(package.url))
-    part = replace(plan, changes=changes, lock=lock, elsewhere=elsewhere)
+    elsewhere = {path for path, package in owners.items() if not shard.holds(package.url)}
+    elsewhere |= {dashboard_file(other) for other in shard.others()}
+    part = replace(plan, changes=changes, lock=lock, elsewhere=frozenset(elsewhere))
     exits = set(plan.exits) - {Exit.PENDING, Exit.WAITING}
     if not part.is_empty:
         exits.add(Exit.PENDING)

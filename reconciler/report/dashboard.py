@@ -1,5 +1,6 @@
 """The dashboard: where packages stand, in the words of `status`, as Markdown."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -106,3 +107,21 @@ def _name(status: PackageStatus) -> str:
     if status.repository is not None:
         return f"{status.repository.name}/{status.name}"
     return f"PackageVariant {status.variant}"
+
+
+_MARK = "<!-- reconciler:shard"
+_PART = re.compile(rf"{_MARK} (\d{{1,4}})/(\d{{1,4}}) -->\n(.*?)\n{_MARK} end -->", re.DOTALL)
+
+
+def merge_parts(there: str, text: str, part: int, parts: int) -> str:
+    """Return a dashboard with the part of one of several shards replaced; those of the others stay. Pure.
+
+    Parts of another number of shards go. Two shards that write at once may lose a part until the next run.
+    """
+    if parts == 1:
+        return text
+    lines = there.replace("\r\n", "\n")
+    kept = {int(m[1]): m[3] for m in _PART.finditer(lines) if int(m[2]) == parts and int(m[1]) < parts}
+    kept[part] = text.replace(_MARK, "<!--").strip("\n")
+    whole = ((index, kept[index]) for index in sorted(kept) if kept[index])
+    return "\n\n".join(f"{_MARK} {i}/{parts} -->\n{said}\n{_MARK} end -->" for i, said in whole)

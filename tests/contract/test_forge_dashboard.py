@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Exit
+from reconciler.ids import normalise_url
 from reconciler.plan.observed import current_statuses, status_value
+from reconciler.plan.shard import Shard, shard_of
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world
@@ -183,3 +185,28 @@ def test_it_is_off_unless_somebody_wants_it(tmp_path: Path, monkeypatch: pytest.
         world.run()
 
         assert issues(world) == []
+
+
+def test_shards_keep_their_parts_in_one_issue(world: ForgeWorld) -> None:
+    edges = {edge: shard_of(normalise_url(world.simulator.url(f"acme/{edge}")), 2) for edge in world.edges}
+    shards = [Shard(part, 2) for part in range(2)]
+    for shard in shards:
+        world.run(shard=shard)
+    for edge in world.edges:
+        pull = next(p for p in world.pulls(edge) if "web" in p.head and p.state == "open")
+        world.simulator.close(f"acme/{edge}", pull.number)
+
+    for shard in shards:
+        world.run(shard=shard)
+
+    (issue,) = issues(world)
+    assert issue.body.count("- [ ]") == len(edges)
+    assert issue.body.count("<!-- reconciler:shard end -->") == len(set(edges.values()))
+    writes = len(world.simulator.writes())
+    world.simulator.clock.sleep(60)
+    issue.body = issue.body.replace("- [ ]", "- [x]")
+    assert len(world.simulator.writes()) == writes
+    for shard in shards:
+        world.run(shard=shard)
+    assert len([head for _, head in world.open_heads() if "web" in head]) == len(edges)
+    assert "[x]" not in issue.body

@@ -160,3 +160,24 @@ def recorded(root: Path, edge: str) -> dict[str, bytes]:
     branch = "reconciler/fleet/state"
     names = git(root / "control.git", "ls-tree", "-r", "--name-only", branch, "packagevariants/").split()
     return {name: control.read(branch, name) for name in names if name.endswith(f"-{edge}.json")}
+
+
+def test_each_shard_writes_its_part_of_the_dashboard(tmp_path: Path) -> None:
+    root = tmp_path / "w"
+    write_world(root, EDGES)
+    control = Repo(root / "control.git")
+    written = control.read("main", "reconciler.yaml").decode()
+    control.commit({"reconciler.yaml": f"{written}  pullRequests: {{dashboard: true}}\n"})
+    apply(root, 2)
+    branch = "reconciler/fleet/status"
+    names = git(root / "control.git", "ls-tree", "--name-only", branch).split()
+
+    parts = [control.read(branch, f"dashboard-{part}-of-2.md").decode() for part in range(2)]
+
+    assert [name for name in names if "dashboard" in name] == ["dashboard-0-of-2.md", "dashboard-1-of-2.md"]
+    for edge in EDGES:
+        owner = shard_of(normalise_url(str(root / f"{edge}.git")), 2)
+        assert [f"`{edge}/web`" in part for part in parts] == [owner == 0, owner == 1]
+    apply(root, 1)
+    names = git(root / "control.git", "ls-tree", "--name-only", branch).split()
+    assert [name for name in names if "dashboard" in name] == ["dashboard.md"]
