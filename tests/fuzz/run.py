@@ -1,4 +1,4 @@
-"""`make fuzz`: every target for some seconds with atheris, in a process of its own, and what came of it.
+"""`make fuzz`: every target for some seconds with atheris, in a fork of its own, and what came of it.
 
 Without atheris (it has wheels for Linux on x86_64 only) the same targets get mutated seeds, without coverage.
 A finding is kept in tests/fuzz/cases/TARGET/, where the ordinary tests run it for ever.
@@ -6,12 +6,13 @@ A finding is kept in tests/fuzz/cases/TARGET/, where the ordinary tests run it f
 
 import argparse
 import hashlib
+import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,27 +21,21 @@ _RUNS = re.compile(r"stat::number_of_executed_units:\s+(\d+)|Done (\d+) runs|^#(
 
 
 def fuzz_one(name: str, seconds: int) -> tuple[int, str]:
-    """Fuzz one target in another process; return executions, and the last lines of a finding."""
-    with tempfile.TemporaryDirectory() as scratch:
-        line = [
-            sys.executable,
-            "-m",
-            "tests.fuzz.run",
-            "--inside",
-            name,
-            "--seconds",
-            str(seconds),
-            "--scratch",
-            scratch,
-        ]
-        ran = subprocess.run(line, capture_output=True, text=True, errors="replace", check=False)
-        said = ran.stdout + ran.stderr
-        counts = [int(next(filter(None, found.groups()))) for found in _RUNS.finditer(said)]
-        crashes = sorted(Path(scratch).glob("crash-*")) + sorted(Path(scratch).glob("timeout-*"))
-        for crash in crashes:
-            keep(name, crash.read_bytes())
-    told = "\n".join(said.splitlines()[-40:]) if ran.returncode else ""
-    return max(counts, default=0), told
+    """Fuzz one target in a fork; return executions, and the last lines of a finding."""
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as out:
+        child = os.fork()
+        if child == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+            fuzz_here(name, seconds, Path(scratch))
+        _, status = os.waitpid(child, 0)
+        out.seek(0)
+        text = out.read().decode("utf-8", "replace")
+        for pattern in ("crash-*", "timeout-*", "oom-*"):
+            for found in sorted(Path(scratch).glob(pattern)):
+                keep(name, found.read_bytes())
+    counts = [int(next(filter(None, match.groups()))) for match in _RUNS.finditer(text)]
+    return max(counts, default=0), "\n".join(text.splitlines()[-40:]) if status else ""
 
 
 def keep(name: str, data: bytes) -> Path:
@@ -51,29 +46,42 @@ def keep(name: str, data: bytes) -> Path:
     return path
 
 
-def inside(name: str, seconds: int, scratch: Path) -> None:
-    """Fuzz in this process until the time is over or something is found."""
-    if find_spec("atheris"):
-        _with_coverage(name, seconds, scratch)
-    else:
-        _with_mutations(name, seconds, scratch)
+def fuzz_here(name: str, seconds: int, scratch: Path) -> None:
+    """Fuzz until the time is over or something is found, and leave the process."""
+    code = 1
+    try:
+        (_with_coverage if find_spec("atheris") else _with_mutations)(name, seconds, scratch)
+        code = 0
+    except BaseException:  # noqa: BLE001 - the parent reads it
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def load_targets() -> None:
+    """Import the targets, instrumented where atheris is installed: once, before forking."""
+    if not find_spec("atheris"):
+        return
+    import atheris
+
+    with atheris.instrument_imports(include=["reconciler"]):
+        import tests.fuzz.targets  # noqa: F401
 
 
 def _with_coverage(name: str, seconds: int, scratch: Path) -> None:
     import atheris
 
-    with atheris.instrument_imports(include=["reconciler"]):
-        from tests.fuzz.seeds import SEEDS
-        from tests.fuzz.targets import TARGETS
+    from tests.fuzz.seeds import SEEDS
+    from tests.fuzz.targets import TARGETS
 
     corpus = scratch / "corpus"
     corpus.mkdir()
     for number, seed in enumerate([*SEEDS[name], *_kept(name)]):
         (corpus / str(number)).write_bytes(seed)
-    options = [f"-max_total_time={seconds}", f"-artifact_prefix={scratch}/", "-max_len=4096", "-timeout=20"]
-    atheris.Setup(
-        [sys.argv[0], *options, "-rss_limit_mb=3000", "-print_final_stats=1", str(corpus)], TARGETS[name]
-    )
+    options = [f"-max_total_time={seconds}", f"-artifact_prefix={scratch}/", "-max_len=4096", "-timeout=60"]
+    options += ["-rss_limit_mb=3000", "-print_final_stats=1", str(corpus)]
+    atheris.Setup([sys.argv[0], *options], TARGETS[name])
     atheris.Fuzz()
 
 
@@ -120,23 +128,21 @@ def _kept(name: str) -> list[bytes]:
 def main() -> int:
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=int, default=60)
-    options.add_argument("--inside", default="")
-    options.add_argument("--scratch", type=Path)
     options.add_argument("targets", nargs="*")
     asked = options.parse_args()
-    if asked.inside:
-        inside(asked.inside, asked.seconds, asked.scratch)
-        return 0
+    load_targets()
     from tests.fuzz.targets import TARGETS
 
-    print("with atheris" if find_spec("atheris") else "without atheris: mutated seeds, no coverage")
+    print(
+        "with atheris" if find_spec("atheris") else "without atheris: mutated seeds, no coverage", flush=True
+    )
     findings = 0
     for name in asked.targets or TARGETS:
         runs, finding = fuzz_one(name, asked.seconds)
         findings += bool(finding)
         print(f"{name:15} {runs:10} executions  {'FINDING' if finding else 'no finding'}", flush=True)
         if finding:
-            print(finding)
+            print(finding, flush=True)
     return 1 if findings else 0
 
 
