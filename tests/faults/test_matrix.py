@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults import matrix
+from tests.faults.forges import WORLDS as FORGE_WORLDS
 from tests.faults.matrix import Tried
-from tests.faults.rows import ROWS
+from tests.faults.moments import MOMENTS
+from tests.faults.rows import EFFECT_FAULTS, FORGES, ROWS
+from tests.faults.rows import WORLDS as LOCAL_WORLDS
+from tests.faults.test_two_machines import LOCAL
 
 ROOT = Path(__file__).resolve().parents[2]
 SWEEPS = ("test_effects.py", "test_forge_effects.py", "test_two_machines.py")
@@ -35,6 +39,18 @@ def test_every_sweep_is_recorded() -> None:
     sweeps = {key for key, row in ROWS.items() if row.test.partition("::")[0].endswith(SWEEPS)}
 
     assert set(matrix.read_record()) == sweeps
+
+
+def test_every_part_of_a_sweep_is_recorded() -> None:
+    record = matrix.read_record()
+    for fault in EFFECT_FAULTS:
+        for world in LOCAL_WORLDS:
+            moments = {name for name, moment in MOMENTS.items() if moment.world == world}
+            assert set(record[f"{fault}/local/{world}"]) == moments, (fault, world)
+        for kind in FORGES:
+            assert set(record[f"{fault}/{kind}"]) == set(FORGE_WORLDS), (fault, kind)
+    assert set(record["machines/local"]) == set(LOCAL)
+    assert all(set(record[f"machines/{kind}"]) == set(FORGE_WORLDS) for kind in FORGES)
 
 
 def test_every_fault_test_has_a_row() -> None:

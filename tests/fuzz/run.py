@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -81,8 +83,17 @@ def _with_coverage(name: str, seconds: int, scratch: Path) -> None:
         (corpus / str(number)).write_bytes(seed)
     options = [f"-max_total_time={seconds}", f"-artifact_prefix={scratch}/", "-max_len=4096", "-timeout=60"]
     options += ["-rss_limit_mb=3000", "-print_final_stats=1", str(corpus)]
-    atheris.Setup([sys.argv[0], *options], TARGETS[name])
+    atheris.Setup([sys.argv[0], *options], partial(_keeping, TARGETS[name], scratch))
     atheris.Fuzz()
+
+
+def _keeping(target: Callable[[bytes], None], scratch: Path, data: bytes) -> None:
+    """Call a target, and write down the input that breaks its law."""
+    try:
+        target(data)
+    except BaseException:
+        (scratch / "crash-python").write_bytes(data)
+        raise
 
 
 def _with_mutations(name: str, seconds: int, scratch: Path) -> None:
@@ -94,12 +105,7 @@ def _with_mutations(name: str, seconds: int, scratch: Path) -> None:
     while time.monotonic() < end:
         data = mutated(draw, pool)
         runs += 1
-        try:
-            TARGETS[name](data)
-        except BaseException:
-            (scratch / "crash-0").write_bytes(data)
-            print(f"#{runs}")
-            raise
+        _keeping(TARGETS[name], scratch, data)
     print(f"Done {runs} runs")
 
 
