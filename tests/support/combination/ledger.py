@@ -31,6 +31,8 @@ class Ledger:
     """(repository, package, upstream token) that a person dropped, or an approved text named."""
     touched: set[tuple[str, str]] = field(default_factory=set)
     """Packages in which a person ever changed anything."""
+    repiped: set[tuple[str, str]] = field(default_factory=set)
+    """Packages whose pipeline was ever changed: what a function wrote stays when it is taken away."""
     files: set[tuple[str, str, str]] = field(default_factory=set)
     """(repository, package, file) that a person ever changed."""
 

@@ -43,6 +43,10 @@ def choose_policy(life: "Life", name: str, policy: str) -> None:
 )
 def choose_pipeline(life: "Life", name: str, pipeline: str) -> None:
     life.change(name, pipeline=pipeline)
+    for variant in life.fleet.spec.variants:
+        if variant.name == name:
+            paths = [life.fleet.full(variant.repository, path) for path in variant.paths]
+            life.fleet.ledger.repiped |= {(variant.repository, path) for path in paths}
 
 
 @step(1, lambda life, random: choose_variant(life, random, context=random.random() < 0.5), proposed=True)

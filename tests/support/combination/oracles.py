@@ -223,7 +223,7 @@ def _file_of(fleet: Fleet, package: str, token: bytes) -> str:
 
 
 def check_conflicts_have_causes(fleet: Fleet, observation: Observation) -> Iterator[str]:
-    """A package that no person ever changed, and that was not adopted, has no conflict."""
+    """A package that no person ever changed, with one pipeline and not adopted, has no conflict."""
     adopting = {
         (v.repository, fleet.full(v.repository, path))
         for v in fleet.spec.variants
@@ -232,7 +232,8 @@ def check_conflicts_have_causes(fleet: Fleet, observation: Observation) -> Itera
     }
     for change in observation.plan.get("changes", ()):
         key = (change["repository"]["name"], change["package"]["path"])
-        if change["conflicts"] and key not in fleet.ledger.touched and key not in adopting:
+        has_cause = key in fleet.ledger.touched | fleet.ledger.repiped | adopting
+        if change["conflicts"] and not has_cause:
             fields = [(c["path"], c["field"]) for c in change["conflicts"]]
             yield f"{key} has conflicts that no person caused: {fields[:5]}"
 
