@@ -1,6 +1,7 @@
 """What a reader can rely on everywhere in the house."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,15 @@ def test_no_absolute_path_of_a_machine_is_committed() -> None:
     for path in [*MODULES, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
         assert "/work/" not in path.read_text(), path
         assert "/root/" not in path.read_text(), path
+
+
+def test_every_kept_mutant_applies_and_names_tests_that_exist() -> None:
+    for patch in sorted((ROOT / "tests/mutants").glob("*.patch")):
+        command = ["git", "apply", "--check", "--whitespace=nowarn", str(patch)]
+        checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, f"{patch.name}: {checked.stderr}"
+        names = re.findall(r"^# test: ([^\s:]+)(?:::(?:\w+::)?(\w+))?", patch.read_text(), re.MULTILINE)
+        assert names, f"{patch.name} names no test"
+        for path, function in names:
+            text = (ROOT / path).read_text()
+            assert f"def {function}" in text, f"{patch.name}: {path} has no {function or 'test'}"
