@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from reconciler.functions.secrets import MASK, holds_secret
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote
+from reconciler.render.update.remarks import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
 from reconciler.report.escape import cell, code, terminal
 from reconciler.trailers import KEEP
@@ -13,6 +14,9 @@ from reconciler.trailers import KEEP
 Note = ConflictNote | AnswerNote
 DELETED = "(deleted)"
 EMPTY = "(empty)"
+LEFT_OUT = "(left out)"
+"""How comments are shown that the package does not have."""
+
 LONGEST_VALUE = 80
 """Characters of a value that fit a table; a longer one, like one of several lines, is shown below it."""
 
@@ -180,6 +184,8 @@ def _cell(value: str | None, note: Note) -> str:
 
 def _absent(value: str | None, note: Note) -> str:
     """Return how to show that a side has no value: in a text file an empty side lacks the lines."""
+    if note.field in (OF_UPSTREAM, OF_LOCAL):
+        return LEFT_OUT
     return EMPTY if value is not None and note.resource else DELETED
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from markdown_it import MarkdownIt
 
-from reconciler.plan.changes import ConflictNote
+from reconciler.plan.changes import AnswerNote, ConflictNote
 from reconciler.report.json import change_value
 from reconciler.report.markdown import pull_body
 from reconciler.report.text import change_lines
@@ -62,3 +62,12 @@ def test_json_tells_a_deleted_value_from_an_empty_one() -> None:
     sides = [(c["upstream"], c["local"]) for c in change_value(CHANGE, NAMES)["conflicts"]]
 
     assert sides[1:] == [(None, "5"), ("", "x" * 200), ("", "one line\n"), ("***", None)]
+
+
+def test_comments_that_a_package_does_not_have_are_left_out_and_not_deleted() -> None:
+    rule, field = "a rule of the merge", "comments-of-upstream"
+    note = AnswerNote("a.yaml", field, "# new", None, "ConfigMap app", "", None, "policy", rule)
+
+    body = pull_body(replace(CREATED, answers=(note,)), NAMES)
+
+    assert f"| `{field}` | (left out) | `# new` | `{rule}` |" in body
