@@ -35,9 +35,9 @@ def test_the_answer_is_the_one_that_trying_everything_singles_out(chunk: int) ->
             assert isinstance(found, Unsatisfiable), seed
         else:
             assert isinstance(found, Assignment), seed
-            assert (found.chosen, found.met, found.skipped) == (
+            assert (found.chosen, found.selected, found.skipped) == (
                 expected.chosen,
-                expected.met,
+                expected.selected,
                 expected.skipped,
             ), seed
 
@@ -57,7 +57,7 @@ def test_what_is_shared_bound_or_asked_for_by_interface_is_decided_like_trying_e
         else:
             assert found == expected, seed
             assert resolve_cluster(world).explanations == (), seed
-            ways.update(way.via for way in found.met.values())
+            ways.update(way.via for way in found.selected.values())
     assert set(ways) >= {"binding", "installed", "global", "planned", "default", "candidate"}
 
 
