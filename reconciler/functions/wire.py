@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from reconciler.file_names import refuse_path
 from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
@@ -128,7 +129,8 @@ def check_path(path: str) -> str:
         return f"function must not modify resources outside of package: resource has path {path}"
     if ".git" in clean.split("/"):
         return f"function must not write to .git: resource has path {path}"
-    return ""
+    why = refuse_path(clean)
+    return f"function must not write {path!r}: {why}" if why else ""
 
 
 def parse_results(given: Any) -> tuple[FunctionResult, ...]:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-from reconciler.git.trees import Refusal, folded, refuse_link
+from reconciler.file_names import folded
+from reconciler.git.trees import Refusal, refuse_link
 from reconciler.ids import Oid
 from reconciler.objects import Entry, File, Files, Mode
 from reconciler.policy import Limits

@@ -1,11 +1,9 @@
 """Tree objects as bytes: parsing them without loss, and judging the names and modes in them."""
 
-import re
-import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import NamedTuple
 
+from reconciler.file_names import refuse_name
 from reconciler.ids import Oid
 from reconciler.objects import Entry, Mode
 
@@ -17,9 +15,6 @@ _KNOWN_MODES = {
     0o100755: Mode.EXECUTABLE,
     0o120000: Mode.SYMLINK,
 }
-_LONGEST_NAME = 255
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_SHORT_NAME = re.compile(r"git~[0-9]+")
 
 
 class RawEntry(NamedTuple):
@@ -81,38 +76,6 @@ def judge_entry(raw: RawEntry) -> Entry | Refusal:
     return Entry(name, _KNOWN_MODES[mode], Oid(raw.oid.hex()))
 
 
-@lru_cache(maxsize=1 << 16)
-def refuse_name(name: str) -> str:
-    """Return why `name` cannot be one segment of a path, "" if it can.
-
-    What some file system would take for `.git` or for another directory is refused on every one.
-    """
-    if _PLAIN_NAME.fullmatch(name) and "git" not in name.lower() and len(name) <= _LONGEST_NAME:
-        return ""
-    if name in {"", ".", ".."}:
-        return "its name is empty or stands for another directory"
-    if "/" in name or "\\" in name:
-        return "its name contains a slash"
-    if any(unicodedata.category(c) in {"Cc", "Cs"} for c in name):
-        return "its name contains a control character"
-    if len(name.encode()) > _LONGEST_NAME:
-        return f"its name is longer than {_LONGEST_NAME} bytes"
-    return _refuse_git(name)
-
-
-def refuse_path(path: str, *, depth: int = 50) -> str:
-    """Return why `path` cannot be a path in a repository, "" if it can; `depth` bounds its segments."""
-    segments = path.split("/")
-    if len(segments) > depth:
-        return f"it is deeper than {depth} directories"
-    return next((why for segment in segments if (why := refuse_name(segment))), "")
-
-
-def folded(name: str) -> str:
-    """Return the key under which two names are one file on some file system."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
-
-
 def refuse_link(path: str, target: bytes) -> str:
     """Return why a symbolic link at `path` of a package cannot be kept, "" if its target stays inside.
 
@@ -127,11 +90,3 @@ def refuse_link(path: str, target: bytes) -> str:
         return "the target of the link is outside the package"
     why = next((why for segment in segments[ups:] if segment != "." and (why := refuse_name(segment))), "")
     return f"in the target of the link, {why}" if why else ""
-
-
-def _refuse_git(name: str) -> str:
-    visible = "".join(c for c in name if unicodedata.category(c) != "Cf")
-    plain = unicodedata.normalize("NFKC", visible).casefold().partition(":")[0].rstrip(". ")
-    if plain in {".git", ".gitmodules"} or _SHORT_NAME.fullmatch(plain):
-        return "some file systems take its name for Git's own"
-    return ""

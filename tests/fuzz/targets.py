@@ -10,9 +10,10 @@ from reconciler.config import parse_configuration
 from reconciler.dependencies.lock.format import PackageLock
 from reconciler.dependencies.lock.format import record_bytes as lock_record_bytes
 from reconciler.errors import ConfigurationError
+from reconciler.file_names import refuse_path
 from reconciler.functions.wire import ProtocolError, check_path, items_in, parse_results
 from reconciler.git.commits import parse_commit
-from reconciler.git.trees import Refusal, format_tree, judge_entry, parse_tree, refuse_path
+from reconciler.git.trees import Refusal, format_tree, judge_entry, parse_tree
 from reconciler.ids import Oid
 from reconciler.krm.documents import split_file
 from reconciler.krm.yaml import (
@@ -119,7 +120,7 @@ def stamp(data: bytes) -> None:
 
 
 def resource_list(data: bytes) -> None:
-    """Items of a function name files inside the package, once each; results are values or refused."""
+    """A file that a function may write can be read again; results are values or refused."""
     try:
         documents = load_documents(data)
     except YamlError:
@@ -135,8 +136,7 @@ def resource_list(data: bytes) -> None:
         except ProtocolError:
             continue
         for resource in found:
-            assert not check_path(resource.path)
-            assert not refuse_path(resource.path), resource.path
+            assert check_path(resource.path) or not refuse_path(resource.path), resource.path
 
 
 def configuration(data: bytes) -> None:

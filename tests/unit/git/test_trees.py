@@ -5,16 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.file_names import folded, refuse_name, refuse_path
 from reconciler.git.trees import (
     RawEntry,
     Refusal,
-    folded,
     format_tree,
     judge_entry,
     parse_tree,
     refuse_link,
-    refuse_name,
-    refuse_path,
 )
 from reconciler.objects import Entry, Mode
 
