@@ -48,7 +48,7 @@ Scope = Mapping[str, Type]
 MAP_ORDER = "The value depends on the order of a map's keys, which is random"
 
 _ORDERLESS = frozenset({"size", "_in_"})
-"""Functions whose result does not show the order of their argument."""
+"""Functions with a result independent of the order of their argument."""
 
 
 def check(node: Node, extensions: frozenset[str] = frozenset()) -> Type:
@@ -143,7 +143,7 @@ class _Checker:
         return type_ or DYN
 
     def ordered(self, node: Node, scope: Scope) -> Type:
-        """Return the type of a node whose value would show the order of its elements.
+        """Return the type of a node if its value would depend on the order of its elements.
 
         Raises:
             CelError: The elements are the keys of a map, which have no order.

@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 
 def check_cost(node: Node, limits: Limits) -> None:
-    """Refuse an expression whose estimated cost is out of bounds.
+    """Refuse an expression with an estimated cost out of bounds.
 
     Raises:
         CelError: Too many iterations, steps or characters.

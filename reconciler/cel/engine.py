@@ -1,6 +1,6 @@
-"""Evaluation by Google's cel-cpp, with its errors in the words of cel-go.
+"""Evaluate expressions with Google's cel-cpp, and spell its errors as cel-go does.
 
-cel-cpp returns run-time errors as values, whose text would otherwise become a package name, and
+cel-cpp returns run-time errors as values, which would otherwise become package names, and
 unbound names as UNKNOWN: the type of every result is tested.
 """
 

@@ -24,7 +24,7 @@ class CelError(Exception):
 
 
 def not_a_string(kind: str, offset: int | None = None) -> Failure:
-    """Return the failure of an expression whose value is of another type than string, in Porch's words."""
+    """Return the failure of an expression with a value that is no string, in the wording of Porch."""
     if kind in {"int", "uint"}:
         return Failure(f"unsupported type conversion from '{kind}' to string", offset)
     if kind == "type":

@@ -68,7 +68,7 @@ def scan(text: str, limits: Limits) -> tuple[Token, ...]:
 
 
 def mask(text: str, tokens: tuple[Token, ...]) -> str:
-    """Return a text of the same length and lines whose strings are blank and comments gone.
+    """Blank out strings and comments; the text keeps its length and lines.
 
     A comma before a closing bracket, which CEL allows in lists, maps and messages, is blanked too.
     """

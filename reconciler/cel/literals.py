@@ -20,7 +20,7 @@ _FLOAT = re.compile(
 
 
 class Uint(int):
-    """An unsigned integer, told apart from an int by its type."""
+    """An unsigned integer, distinguished from an int by its type."""
 
 
 Value = str | bytes | bool | int | float | None

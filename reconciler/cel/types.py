@@ -45,7 +45,7 @@ def map_of(key: Type, value: Type) -> Type:
 
 
 def unordered(element: Type) -> Type:
-    """Return the type of lists made from the keys of a map, whose order is random."""
+    """Return the type of lists made from the keys of a map: their order is random."""
     return Type(UNORDERED, (element,))
 
 
