@@ -62,5 +62,6 @@ def test_no_command_runs_what_the_working_copy_configures(copy: Path, tmp_path: 
         assert done.code == 0, done
 
     assert sorted(path.name for path in tmp_path.glob("ran-*")) == []
+    git(copy, "config", "--unset", "filter.x.process")
     git(copy, "status")
     assert list(tmp_path.glob("ran-*")), "git itself runs them"
