@@ -13,6 +13,7 @@ from tests.support.combination.spec import CATALOG
 
 OWN_FILES = ("Kptfile", "package-context.yaml")
 GUARD = "DeletionGuard"
+UNAVAILABLE = 5
 SETTLED = ("UpToDate", "DraftEdited", "MergeConflict")
 MOST_FILES_SHOWN = 100
 SAFETY_KEYS = {
@@ -69,6 +70,9 @@ def _is_explained(result: Result) -> bool:
         e for e in value.get("effects", ()) if not e.get("ok", True) or e.get("error") or e.get("cause")
     ]
     lines += [item for item in value.get("items", ()) if item]
+    if result.code == UNAVAILABLE:  # what else is wrong does not say which repository cannot be read
+        lines = [line for line in lines if "could not be read" in str(line) or line.get("error")]
+        lines += value.get("notRead", ())
     return bool(lines) or bool(result.err.strip())
 
 
