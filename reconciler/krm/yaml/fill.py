@@ -76,7 +76,9 @@ def _fill_inline(tree: Tree, slot: Slot, text: str | None, value: Any) -> Replac
     if kept and not _is_block(old):
         text = f"{kept} {text}"
     comment = slot.comments.line_span
-    if comment and slot.parent.style is Style.BLOCK and ("\n" in text or comment.start < end):
+    # A comment between the key and a value on a line below stays where it is.
+    follows = comment is not None and comment.start >= start
+    if comment and follows and slot.parent.style is Style.BLOCK and ("\n" in text or comment.start < end):
         first, *rest = text.split("\n")
         text = "\n".join([f"{first} {slot.comments.line}", *rest])
         end = max(end, comment.end)
