@@ -115,10 +115,8 @@ def test_resource_that_only_a_pipeline_changed_goes_with_upstreams(tmp_path: Pat
     assert (change["reason"], change["conflicts"]) == ("UpToDate", [])
 
 
-@pytest.mark.xfail(
-    reason="what a function wrote counts as a local edit once the function is taken away", strict=True
-)
-def test_function_that_was_taken_away_causes_no_conflict(tmp_path: Path) -> None:
+def test_what_a_function_wrote_stays_when_the_function_goes(tmp_path: Path) -> None:
+    """As with kpt: no function undoes another, so its labels are content of the package from then on."""
     renamed = {"kind": "rename", "file": "service.yaml", "line": "  name: web-front"}
     steps: Steps = [
         *MERGED,
@@ -129,7 +127,9 @@ def test_function_that_was_taken_away_causes_no_conflict(tmp_path: Path) -> None
     life = play(tmp_path, steps, variant={"pipeline": "labels"})
 
     (change,) = [c for c in life.last_plan["changes"] if c["variant"]]
-    assert change["conflicts"] == []
+    (conflict,) = change["conflicts"]
+    assert (conflict["resource"], conflict["upstream"]) == ("Service web-front", None)
+    assert "team: blue" in conflict["local"]
 
 
 @pytest.mark.parametrize("form", ["yaml", "json", "ndjson", "import"])
