@@ -1,12 +1,13 @@
 """The records of the state branch: what was applied, as the last run left it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import ConfigurationError, Location, Problem
+from reconciler.git.commits import CommitData
 from reconciler.git.files import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
@@ -29,14 +30,26 @@ from reconciler.state import (
 R = TypeVar("R", PackageVariantRecord, SetRecord, UpstreamLock)
 M = TypeVar("M", bound=BaseModel)
 
+MOST_VERSIONS = 20
+"""Earlier versions of a damaged record that are looked at, the newest first."""
+
+
+class StateObjects(Objects, Protocol):
+    """What reading the state branch needs of the control repository: its objects, and its commits."""
+
+    def find_commit(self, oid: Oid) -> CommitData | None:
+        """Return a commit, None if it is not here."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the state branch holds; `problems` are records that cannot be read, which own nothing then.
+    """What the state branch holds; `problems` are records that cannot be read.
 
-    `locks` are the pins of floating upstreams; one that cannot be read is decided anew. `wanted_lock`
-    is the tree of the reviewed lock that the last run wanted. `refused` is None if its record cannot
-    be read.
+    Of a record that cannot be read its newest version that can be counts, in the history of the branch;
+    without one it is as if it had never been written. `locks` are the pins of floating upstreams,
+    `wanted_lock` is the tree of the reviewed lock that the last run wanted. `refused` is None if its
+    record cannot be read.
     """
 
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
@@ -57,10 +70,11 @@ def status_ref(instance: str) -> str:
     return f"refs/heads/reconciler/{instance}/status"
 
 
-def read_state(objects: Objects, commit: Oid | None, limits: Limits) -> State:
+def read_state(objects: StateObjects, commit: Oid | None, limits: Limits) -> State:
     """Return the records at a commit of the state branch; none without a commit.
 
-    A record that cannot be read is a problem: what it owned is then nobody's, and kept.
+    A record that cannot be read is a problem, and its last readable version counts. Damage lets nothing
+    pass that the record held back: a pin that a person holds, content that was rejected.
 
     Raises:
         ConfigurationError: A record was written by a newer version; nothing may be concluded.
@@ -68,90 +82,97 @@ def read_state(objects: Objects, commit: Oid | None, limits: Limits) -> State:
     """
     if commit is None:
         return State()
-    problems: list[Problem] = []
-
-    tip = commit
-
-    def records(directory: str, model: type[R]) -> dict[ObjectName, R]:
-        files = _files(objects, tip, directory, limits, problems)
-        found = (_record(tip, path, data, model, problems) for path, data in files)
-        return {record.key: record for record in found if record}
-
+    reader = _Reader(objects, commit, limits)
     return State(
-        records=records(VARIANTS_DIRECTORY, PackageVariantRecord),
-        set_records=records(SETS_DIRECTORY, SetRecord),
-        locks=records(UPSTREAMS_DIRECTORY, UpstreamLock),
-        wanted_lock=_wanted_lock(objects, commit, limits, problems),
-        refused=_refused_deletions(objects, commit, limits, problems),
-        problems=tuple(sorted(problems)),
+        records=reader.records(VARIANTS_DIRECTORY, PackageVariantRecord),
+        set_records=reader.records(SETS_DIRECTORY, SetRecord),
+        locks=reader.records(UPSTREAMS_DIRECTORY, UpstreamLock),
+        wanted_lock=reader.wanted_lock(),
+        refused=reader.refused_deletions(),
+        problems=tuple(sorted(reader.problems)),
     )
 
 
-def _wanted_lock(objects: Objects, commit: Oid, limits: Limits, problems: list[Problem]) -> Oid | None:
-    data = _single(objects, commit, WANTED_LOCK, limits, problems)
-    record = _record(commit, WANTED_LOCK, data, WantedLockRecord, problems) if data else None
-    return Oid(record.tree) if record else None
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the records of one commit, and collects what is wrong with them."""
 
+    objects: StateObjects
+    commit: Oid
+    limits: Limits
+    problems: list[Problem] = field(default_factory=list)
 
-def _refused_deletions(
-    objects: Objects, commit: Oid, limits: Limits, problems: list[Problem]
-) -> RefusedDeletionsRecord | None:
-    """Return the deletions that wait for consent; None if the file is there and cannot be read."""
-    wrong: list[Problem] = []
-    data = _single(objects, commit, REFUSED_DELETIONS, limits, wrong)
-    if data is None and not wrong:
-        return NOTHING_REFUSED
-    record = (
-        _record(commit, REFUSED_DELETIONS, data, RefusedDeletionsRecord, wrong) if data is not None else None
-    )
-    problems += (replace(problem, hint=_CONSENT_HINT) for problem in wrong)
-    return record
+    def records(self, directory: str, model: type[R]) -> dict[ObjectName, R]:
+        """Return the readable records below a directory by the name of their object."""
+        tree = self.objects.subtree(self.commit, directory)
+        walked = Walk((".json",)).below(self.objects, tree, directory) if tree else iter(())
+        files = [file for file in walked if isinstance(file, FoundFile)]
+        self.objects.ensure(file.oid for file in files)
+        read = (self._record(file.path, file.oid, model) for file in files)
+        return {record.key: record for record in read if record}
+
+    def wanted_lock(self) -> Oid | None:
+        """Return the tree of the reviewed lock that the last run wanted, None for none."""
+        oid = self.objects.blob_at(self.commit, WANTED_LOCK)
+        record = self._record(WANTED_LOCK, oid, WantedLockRecord) if oid else None
+        return Oid(record.tree) if record else None
+
+    def refused_deletions(self) -> RefusedDeletionsRecord | None:
+        """Return the deletions that wait for consent; None if the file is there and cannot be read."""
+        oid = self.objects.blob_at(self.commit, REFUSED_DELETIONS)
+        if oid is None and self.objects.subtree(self.commit, REFUSED_DELETIONS) is None:
+            return NOTHING_REFUSED
+        read = self._parsed(REFUSED_DELETIONS, oid, RefusedDeletionsRecord) if oid else "it is a directory"
+        if isinstance(read, RefusedDeletionsRecord):
+            return read
+        problem = _unreadable(self.commit, REFUSED_DELETIONS, read)
+        self.problems.append(replace(problem, hint=_CONSENT_HINT))
+        return None
+
+    def _record(self, path: str, oid: Oid, model: type[M]) -> M | None:
+        """Return a record; of a damaged one, which is a problem, the newest version that is readable."""
+        read = self._parsed(path, oid, model)
+        if not isinstance(read, str):
+            return read
+        version, record = self._earlier(path, model)
+        counts = f"; that of commit {version} counts" if version else ""
+        self.problems.append(_unreadable(self.commit, path, f"{read}{counts}"))
+        return record
+
+    def _earlier(self, path: str, model: type[M]) -> tuple[Oid | None, M | None]:
+        """Return the newest readable version of a record before the commit, and the commit that has it."""
+        commit = self.commit
+        for _ in range(MOST_VERSIONS):
+            touched = self.objects.last_touching(commit, [path]).get(path)
+            data = self.objects.find_commit(touched) if touched else None
+            parent = data.parents[0] if data and data.parents else None
+            oid = self.objects.blob_at(parent, path) if parent else None
+            if parent is None or oid is None:
+                break
+            read = self._parsed(path, oid, model)
+            if not isinstance(read, str):
+                return parent, read
+            commit = parent
+        return None, None
+
+    def _parsed(self, path: str, oid: Oid, model: type[M]) -> M | str:
+        """Return the record of a blob, or why it cannot be read."""
+        self.objects.ensure([oid])
+        try:
+            data = self.objects.blob(oid, self.limits.manifest_bytes)
+        except PackageRefusedError as error:
+            return error.why
+        check_schema(path, data)
+        try:
+            return model.model_validate_json(data, by_alias=True, by_name=False)
+        except ValidationError as error:
+            return str(error.errors(include_url=False)[0]["msg"])
 
 
 _CONSENT_HINT = (
     "Until the next apply writes it anew, every deletion needs consent. "
     "Each refusal of the plan prints how to consent."
 )
-
-
-def _single(
-    objects: Objects, commit: Oid, path: str, limits: Limits, problems: list[Problem]
-) -> bytes | None:
-    """Return the bytes of one file; None if it is not there, or, with a problem, cannot be read."""
-    oid = objects.blob_at(commit, path)
-    if oid is None:
-        if objects.subtree(commit, path) is not None:
-            problems.append(_unreadable(commit, path, "it is a directory"))
-        return None
-    objects.ensure([oid])
-    try:
-        return objects.blob(oid, limits.manifest_bytes)
-    except PackageRefusedError as error:
-        problems.append(_unreadable(commit, path, error.why))
-        return None
-
-
-def _files(
-    objects: Objects, commit: Oid, directory: str, limits: Limits, problems: list[Problem]
-) -> Iterator[tuple[str, bytes]]:
-    tree = objects.subtree(commit, directory)
-    walked = Walk((".json",)).below(objects, tree, directory) if tree else iter(())
-    files = [file for file in walked if isinstance(file, FoundFile)]
-    objects.ensure(file.oid for file in files)
-    for file in files:
-        try:
-            yield file.path, objects.blob(file.oid, limits.manifest_bytes)
-        except PackageRefusedError as error:
-            problems.append(_unreadable(commit, file.path, error.why))
-
-
-def _record(commit: Oid, path: str, data: bytes, model: type[M], problems: list[Problem]) -> M | None:
-    check_schema(path, data)
-    try:
-        return model.model_validate_json(data, by_alias=True, by_name=False)
-    except ValidationError as error:
-        problems.append(_unreadable(commit, path, error.errors(include_url=False)[0]["msg"]))
-        return None
 
 
 def _unreadable(commit: Oid, path: str, why: str) -> Problem:

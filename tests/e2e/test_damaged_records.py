@@ -7,8 +7,9 @@ import pytest
 from reconciler.errors import Exit
 from tests.support.git import Repo
 from tests.support.small_world import manifest, variant, write_world
-from tests.support.world import World, git, refs
+from tests.support.world import World, build_world, git, refs
 
+WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 STATE = "reconciler/fleet/state"
 REFUSED = "deletions.json"
 GUARD = "  deletions:\n    count: 0\n"
@@ -36,9 +37,9 @@ def commit(world: World, files: dict[str, str | None]) -> None:
     Repo(world.control, time=world.clock).commit(files)
 
 
-def damage(world: World, how: str) -> None:
+def damage(world: World, how: str, record: str = REFUSED) -> None:
     with world.edit("control", "Damage", branch=STATE) as copy:
-        path = copy / REFUSED
+        path = copy / record
         if how == "a directory":
             path.unlink()
             path.mkdir()
@@ -101,3 +102,49 @@ def test_damaged_record_keeps_the_guard_of_a_package_whose_variant_moves(world: 
 
     assert "because their variants moved, and the record of what was refused before" in said.out
     assert "refs/heads/reconciler/fleet/delete/db" not in refs(world.root / "edge-1.git")
+
+
+DAMAGES = ["cut off", "empty", "too large"]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damaged_pin_keeps_a_held_upstream_where_it_is(tmp_path: Path, how: str) -> None:
+    world = build_world(WORLDS / "11-floating-tag", tmp_path / "w")
+    world.tag("blueprints", "web/stable", "web/v1")
+    world.run("apply")
+    assert world.run("approve", "--all").code == Exit.DONE
+    world.run("apply")
+    assert world.run("lock", "hold", "default/web").code == Exit.DONE
+    world.tag("blueprints", "web/stable", "web/v2")
+    damage(world, how, "locks/upstreams/default/web.json")
+
+    ended = world.run("apply")
+
+    assert ended.code == Exit.INVALID_INPUT
+    assert "locks/upstreams/default/web.json: InvalidState: The record cannot be read: " in ended.out
+    again = world.run("apply")
+    assert again.code == Exit.DONE, again.out
+    assert "upstream offers web/stable@" in again.out
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damaged_record_of_a_variant_keeps_what_people_rejected(tmp_path: Path, how: str) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    world.run("apply")
+    world.run("approve", "edge-1/web")
+    commit(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+    world.run("apply")
+    world.run("approve", "edge-1/web")
+    world.run("apply")
+    world.revert("edge-1")
+    before = world.run("apply")
+    assert "Rejected" in before.out
+    damage(world, how, "packagevariants/default/web-edge-1.json")
+
+    ended = world.run("apply")
+
+    assert ended.code == Exit.INVALID_INPUT, ended.out
+    assert "InvalidState: The record cannot be read: " in ended.out
+    assert "Rejected" in ended.out
+    assert "Rejected" in world.run("apply").out
