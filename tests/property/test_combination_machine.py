@@ -20,13 +20,16 @@ from random import Random
 import pytest
 
 from tests.faults.world import Runner
-from tests.support.combination.draw import draw_fleet
 from tests.support.combination.life import ViolationError, draw_life, replay
 from tests.support.combination.shrink import same_violation, shrink
+from tests.support.combination.themes import THEMES
 from tests.support.notes import note
 
 FIRST = 500
-SEEDS = range(FIRST, FIRST + int(os.environ.get("RECONCILER_LIVES", "30")))
+LIVES = int(os.environ.get("RECONCILER_LIVES", "18"))
+THEMED = 4
+DRAWN = [("anything", FIRST + n) for n in range(LIVES)]
+DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in range(min(THEMED, LIVES))]
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))
 TRACE = os.environ.get("RECONCILER_TRACE", "")
@@ -40,9 +43,9 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     made.stop()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_life_keeps_every_promise(seed: int, runner: Runner) -> None:
-    live(seed, runner)
+@pytest.mark.parametrize(("theme", "seed"), DRAWN)
+def test_life_keeps_every_promise(theme: str, seed: int, runner: Runner) -> None:
+    live(seed, theme, runner)
 
 
 @pytest.mark.skipif(not TRACE, reason="RECONCILER_TRACE names no file")
@@ -57,25 +60,28 @@ def test_soak_keeps_every_promise(runner: Runner) -> None:
     lives = 0
     while time.monotonic() < end:
         seed = int.from_bytes(os.urandom(4))
+        theme = sorted(THEMES)[lives % len(THEMES)]
         lives += 1
         try:
-            live(seed, runner)
+            live(seed, theme, runner)
         except pytest.fail.Exception as failure:
-            failures.append(seed)
-            print(f"seed {seed}: {failure}", flush=True)
+            failures.append((theme, seed))
+            print(f"{theme} {seed}: {failure}", flush=True)
     note(f"soak: {lives} lives, {len(failures)} violated a promise {failures}")
     assert not failures
 
 
-def live(seed: int, runner: Runner) -> None:
+def live(seed: int, theme: str, runner: Runner) -> None:
     """Play one life; fail with a trace that replays it."""
     root = Path(tempfile.mkdtemp(prefix="machine-"))
     random = Random(seed)
     try:
-        draw_life(random, root / "w", draw_fleet(random), STEPS, runner)
+        draw_life(random, root / "w", THEMES[theme], STEPS, runner)
     except ViolationError as violation:
         told, trace = violation.args
         trace = shrink(trace, same_violation(told, runner), seconds=SHRINK_S)
-        pytest.fail(f"{told}\nseed {seed}, replay with RECONCILER_TRACE:\n{json.dumps(trace)}", pytrace=False)
+        pytest.fail(
+            f"{told}\n{theme} {seed}, replay with RECONCILER_TRACE:\n{json.dumps(trace)}", pytrace=False
+        )
     finally:
         shutil.rmtree(root, ignore_errors=True)

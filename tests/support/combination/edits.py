@@ -43,6 +43,12 @@ def draw_edit(random: Random, files: Files) -> dict[str, Any] | None:
     return {"kind": kind, "file": file, "line": random.choice(lines)} if lines else None
 
 
+def value_lines(files: Files) -> list[tuple[str, str]]:
+    """Return the lines of a package whose value people may change, each with its file."""
+    editable = (path for path in sorted(files) if _is_editable(path, files[path]))
+    return [(path, line) for path in editable for line in _lines(files[path], "value")]
+
+
 def apply_edit(files: Files, edit: Mapping[str, Any], token: str) -> Changes:
     """Return the changed files; nothing where the edit does not fit any more."""
     file, kind = edit["file"], edit["kind"]

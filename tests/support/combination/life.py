@@ -17,6 +17,7 @@ from tests.support.combination.ledger import Token, tokens_in
 from tests.support.combination.manifest_steps import ALL_STEPS as STEPS
 from tests.support.combination.proposals import UNAVAILABLE, Proposal, check_proposal, hidden, propose
 from tests.support.combination.spec import FleetSpec
+from tests.support.combination.themes import Theme
 
 DECLINE = "#!/bin/sh\necho 'declined by policy' >&2\nexit 1\n"
 Trace = dict[str, Any]
@@ -293,15 +294,16 @@ def read(result: Result) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def draw_life(random: Random, root: Path, spec: FleetSpec, count: int, runner: Runner | None) -> Trace:
+def draw_life(random: Random, root: Path, theme: Theme, count: int, runner: Runner | None) -> Trace:
     """Play a life of drawn steps; return its trace, which a ViolationError has as its second argument."""
+    spec, weights = theme.fleet(random), theme.weights
     start = spec.to_json()
     life = Life(Fleet(root, spec).build(), runner)
     try:
         life.settle()
         for _ in range(count):
-            names = sorted(STEPS)
-            chosen = random.choices(names, [STEPS[name].weight for name in names])[0]
+            names = sorted(weights)
+            chosen = random.choices(names, [weights[name] for name in names])[0]
             arguments = STEPS[chosen].draw(life, Random(random.randrange(2**32)))
             if arguments is not None:
                 life.play(chosen, json.loads(json.dumps(arguments)))

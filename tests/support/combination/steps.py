@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.support.combination import trees
 from tests.support.combination.blueprints import DRAWN
-from tests.support.combination.edits import apply_edit, draw_edit
+from tests.support.combination.edits import apply_edit, draw_edit, value_lines
 from tests.support.combination.fleet import Fleet, Pull
 from tests.support.combination.ledger import tokens_in
 from tests.support.combination.spec import CATALOG, VariantSpec
@@ -311,6 +311,33 @@ def bump(life: "Life", package: str, edits: list[Arguments], stable: bool, follo
         if follow and variant.package == package and variant.form in ("revision", "workspace", "version"):
             variant.number = number
             fleet.write_variant(variant)
+
+
+def _contradiction(life: "Life", random: Random) -> Arguments | None:
+    """Choose a line that a package on main and its upstream share."""
+    fleet, found = life.fleet, []
+    for variant in fleet.spec.variants:
+        upstream = _content(fleet, CATALOG, "main", fleet.full(CATALOG, variant.package))
+        for path in variant.paths:
+            full = fleet.full(variant.repository, path)
+            content = _content(fleet, variant.repository, "main", full)
+            found += [
+                {"name": variant.name, "path": full, "file": file, "line": line}
+                for file, line in value_lines(upstream)
+                if line in content.get(file, b"").decode().split("\n")
+            ]
+    return random.choice(found) if found else None
+
+
+@step(3, _contradiction)
+def contradict(life: "Life", name: str, path: str, file: str, line: str) -> None:
+    """A person and the upstream author change one value, each to another one."""
+    variant = find_variant(life, name)
+    if variant is None:
+        return
+    edit = {"kind": "value", "file": file, "line": line}
+    _edit(life, variant.repository, path, "main", edit)
+    bump(life, variant.package, [edit], stable=False, follow=True)
 
 
 def _file_move(life: "Life", random: Random) -> Arguments | None:

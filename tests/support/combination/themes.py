@@ -1,0 +1,81 @@
+"""Themes: fleets and weights of steps under which a life meets one kind of trouble again and again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+from typing import NamedTuple
+
+from tests.support.combination.draw import draw_fleet
+from tests.support.combination.manifest_steps import ALL_STEPS
+from tests.support.combination.spec import FleetSpec, VariantSpec
+
+RENDERING = ("rename", "labels", "namespace", "search")
+"""Pipelines that change every resource."""
+
+
+class Theme(NamedTuple):
+    """How fleets are drawn, and how often each step is chosen."""
+
+    fleet: Callable[[Random], FleetSpec]
+    weights: Mapping[str, int]
+
+
+def _calm_variant(name: str, package: str, repository: str) -> VariantSpec:
+    return VariantSpec(name=name, package=package, repository=repository, paths=[f"apps/{name}"])
+
+
+def _conflicting_fleet(random: Random) -> FleetSpec:
+    """Draw a fleet that asks people about every conflict, and has nothing else to stall it."""
+    layout = random.choice(["many", "single", "mono"])
+    spec = FleetSpec(layout=layout, deployment=random.random() < 0.4)
+    spec.variants = [_calm_variant(name, "web", "edge-1") for name in ("a0", "a1")]
+    return spec
+
+
+def _crowded_fleet(random: Random) -> FleetSpec:
+    """Draw a fleet of many small variants with a strict guard of deletions."""
+    spec = FleetSpec(layout=random.choice(["many", "single"]), guard={"minimum": 4, "share": 0.5})
+    spec.variants = [
+        replace(_calm_variant(f"a{n}", "web", "edge-1"), deletion=random.choice(["delete", "orphan"]))
+        for n in range(random.randint(6, 8))
+    ]
+    return spec
+
+
+def _rendered_fleet(random: Random) -> FleetSpec:
+    """Draw a fleet in which functions change every resource of every package."""
+    spec = FleetSpec(layout=random.choice(["many", "single", "mono"]))
+    spec.variants = [
+        replace(_calm_variant(f"a{n}", "web", "edge-1"), pipeline=random.choice(RENDERING)) for n in range(2)
+    ]
+    return spec
+
+
+THEMES: dict[str, Theme] = {
+    "anything": Theme(draw_fleet, {name: step.weight for name, step in ALL_STEPS.items()}),
+    "conflicts": Theme(
+        _conflicting_fleet,
+        {"contradict": 6, "edit_draft": 6, "answer_conflict": 3, "merge": 2, "approve": 3, "bump": 2},
+    ),
+    "refusals": Theme(
+        _conflicting_fleet,
+        {
+            "decline_the_next_push": 5,
+            "hide_a_repository": 5,
+            "bump": 6,
+            "look": 3,
+            "approve_all": 3,
+            "choose_upstream": 3,
+            "add_variant": 2,
+            "close": 1,
+        },
+    ),
+    "deletions": Theme(
+        _crowded_fleet,
+        {"approve_all": 5, "remove_several": 4, "choose_deletion": 2, "look": 2, "merge": 2, "consent": 1},
+    ),
+    "pipelines": Theme(
+        _rendered_fleet,
+        {"bump": 8, "approve_all": 5, "merge": 3, "edit_main": 2, "move_file": 1, "look": 1},
+    ),
+}
