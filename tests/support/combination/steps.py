@@ -280,7 +280,8 @@ def add_neighbour(life: "Life", repository: str, neighbour: str) -> None:
 
 
 def _bump(life: "Life", random: Random) -> Arguments | None:
-    package = random.choice([*DRAWN, *life.fleet.spec.corpus])
+    used = [variant.package for variant in life.fleet.spec.variants]
+    package = random.choice([*DRAWN, *life.fleet.spec.corpus, *used, *used])
     content = _content(life.fleet, CATALOG, "main", life.fleet.full(CATALOG, package))
     edits = [e for e in (draw_edit(random, content) for _ in range(random.randint(1, 3))) if e]
     # A comment of upstream is only carried where its value is; names are what functions may set.

@@ -34,10 +34,10 @@ def _conflicting_fleet(random: Random) -> FleetSpec:
 
 def _crowded_fleet(random: Random) -> FleetSpec:
     """Draw a fleet of many small variants with a strict guard of deletions."""
-    spec = FleetSpec(layout=random.choice(["many", "single"]), guard={"minimum": 4, "share": 0.5})
+    spec = FleetSpec(layout=random.choice(["many", "single"]), guard={"minimum": 6, "share": 0.4})
     spec.variants = [
         replace(_calm_variant(f"a{n}", "web", "edge-1"), deletion=random.choice(["delete", "orphan"]))
-        for n in range(random.randint(6, 8))
+        for n in range(random.randint(6, 7))
     ]
     return spec
 
@@ -61,8 +61,9 @@ THEMES: dict[str, Theme] = {
         _conflicting_fleet,
         {
             "decline_the_next_push": 5,
-            "hide_a_repository": 5,
-            "bump": 6,
+            "hide_a_repository": 4,
+            "contradict": 6,
+            "bump": 2,
             "look": 3,
             "approve_all": 3,
             "choose_upstream": 3,
@@ -72,7 +73,7 @@ THEMES: dict[str, Theme] = {
     ),
     "deletions": Theme(
         _crowded_fleet,
-        {"approve_all": 5, "remove_several": 4, "choose_deletion": 2, "look": 2, "merge": 2, "consent": 1},
+        {"approve_all": 6, "remove_several": 5, "choose_deletion": 1, "look": 1, "consent": 1},
     ),
     "pipelines": Theme(
         _rendered_fleet,
