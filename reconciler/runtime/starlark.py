@@ -1,6 +1,6 @@
 """Starlark functions, in a worker process that has no environment and little memory."""
 
-import select
+import selectors
 import subprocess
 import sys
 import threading
@@ -121,16 +121,21 @@ class StarlarkRuntime:
     @staticmethod
     def _take(worker: subprocess.Popen[bytes], wanted: int, deadline: float) -> bytes | None:
         pipe = worker.stdout
-        found = bytearray()
-        while pipe is not None and len(found) < wanted:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                return None
-            piece = pipe.read(min(wanted - len(found), 1 << 20))
-            if not piece:
-                return None
-            found += piece
-        return bytes(found)
+        data = bytearray()
+        if pipe is None:
+            return None
+        # Not select.select(): it refuses descriptors above 1,023, and a large fleet has that many open.
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while len(data) < wanted:
+                left = deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    return None
+                piece = pipe.read(min(wanted - len(data), 1 << 20))
+                if not piece:
+                    return None
+                data += piece
+        return bytes(data)
 
 
 def _source(config: Mapping[str, Any] | None) -> tuple[str, str]:

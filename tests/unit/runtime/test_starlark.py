@@ -1,6 +1,9 @@
 """Starlark in its worker: what scripts may do, and what stops them."""
 
+import contextlib
+import resource
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +34,16 @@ def test_items_change_and_parameters_arrive(runtime: StarlarkRuntime) -> None:
     found = run(runtime, source, p="new")
 
     assert found.items == [ITEM | {"data": {"k": "new"}}]
+
+
+def test_script_runs_where_more_than_a_thousand_files_are_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    with contextlib.ExitStack() as stack:
+        for _ in range(1100):
+            stack.enter_context(Path("/dev/null").open("rb"))
+        with StarlarkRuntime(FunctionPolicy(timeout_s=20)) as runtime:
+            assert run(runtime, "print('a')").stderr == "a\n"
 
 
 def test_the_list_itself_may_be_replaced(runtime: StarlarkRuntime) -> None:
