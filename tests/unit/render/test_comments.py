@@ -80,11 +80,19 @@ def test_no_comment_vanishes_without_a_word(values: tuple[str, str], policy: OnC
                 assert not comment or f"# {comment} {mark}" in seen, (comments, values, seen)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_upstream_comment_arrives_where_only_a_value_elsewhere_was_changed(place: str) -> None:
-    if place in ("last", "foot"):
-        pytest.skip("comments below the last value stay local's, and upstream's are listed")
+BELOW_THE_LAST_VALUE = ("last", "foot")
 
+
+@pytest.mark.parametrize("place", BELOW_THE_LAST_VALUE)
+def test_upstream_comment_below_the_last_value_is_listed(place: str) -> None:
+    updated = update(side(place, "u", "nothing", ""), side("", "", "replicas", "9"))
+
+    assert f"# {place} u" not in updated.files["app.yaml"].data.decode()
+    assert f"# {place} u" in listed(updated)
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place not in BELOW_THE_LAST_VALUE])
+def test_upstream_comment_arrives_where_only_a_value_elsewhere_was_changed(place: str) -> None:
     updated = update(side(place, "u", "nothing", ""), side("", "", "replicas", "9"))
 
     assert f"# {place} u" in updated.files["app.yaml"].data.decode()
