@@ -7,7 +7,7 @@ import click
 
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.errors import Exit, UsageError
+from reconciler.errors import Exit, UsageError, worst
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
@@ -42,28 +42,25 @@ def status(settings: "Settings", output: str, names: Sequence[str], *, no_color:
 
     observed = read_status(settings)
     owners = _chosen(observed.owners, names)
+    stalled = any(_condition(owner, "Stalled").get("status") == "True" for owner in owners)
+    exits = _exits(set(observed.exits), chosen=bool(names), stalled=stalled)
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
-        from reconciler.report.json import problem_value
+        from reconciler.report.json import exits_value, problem_value
 
-        value = listing("Status", owners)
-        printer.value({**value, "problems": [problem_value(p) for p in observed.problems]})
+        problems = [problem_value(p) for p in observed.problems]
+        printer.value({**listing("Status", owners), "problems": problems, **exits_value(exits)})
     else:
         printer.lines(_table(owners))
         if not names:
             printer.lines(problem_lines(observed.problems, paint=printer.paint))
-    stalled = any(_condition(owner, "Stalled").get("status") == "True" for owner in owners)
-    exits = set(observed.exits) | ({Exit.INVALID_INPUT} if stalled else set())
-    return _exit(exits, chosen=bool(names), stalled=stalled)
+    return worst(exits)
 
 
-def _exit(exits: set[Exit], *, chosen: bool, stalled: bool) -> Exit:
+def _exits(exits: set[Exit], *, chosen: bool, stalled: bool) -> set[Exit]:
     """Return 5 if a repository could not be read, 3 if something is stalled; of chosen owners only theirs."""
-    from reconciler.errors import worst
-
-    if chosen:
-        return Exit.INVALID_INPUT if stalled else Exit.DONE
-    return worst(exits & {Exit.INVALID_INPUT, Exit.UNAVAILABLE})
+    own = {Exit.INVALID_INPUT} if stalled else set()
+    return own if chosen else own | (exits & {Exit.INVALID_INPUT, Exit.UNAVAILABLE})
 
 
 def _chosen(owners: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Mapping[str, Any]]:

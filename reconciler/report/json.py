@@ -1,6 +1,6 @@
 """Plan and outcome as JSON: an API with a schema (`docs/plan.schema.json`), canonical bytes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -56,7 +56,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
         "moves": [move_value(move) for move in plan.moves],
-        **_exits(exits_of(plan, detailed=detailed)),
+        **exits_value(exits_of(plan, detailed=detailed)),
     }
 
 
@@ -66,7 +66,7 @@ def outcome_value(plan: Plan, outcome: Outcome, names: Names) -> dict[str, Any]:
         **plan_value(plan, names),
         "kind": "Outcome",
         "effects": [asdict(effect) for effect in outcome.effects],
-        **_exits(exits_of(plan, outcome=outcome)),
+        **exits_value(exits_of(plan, outcome=outcome)),
     }
 
 
@@ -167,5 +167,6 @@ def _group_value(write: WriteGroup) -> dict[str, Any]:
     }
 
 
-def _exits(exits: frozenset[Exit]) -> dict[str, Any]:
+def exits_value(exits: Collection[Exit]) -> dict[str, Any]:
+    """Return the classes of exit that apply, and the code that the process ends with."""
     return {"exitCode": int(worst(exits)), "exits": [code.name.lower() for code in sorted(exits)]}

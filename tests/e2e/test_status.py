@@ -207,6 +207,8 @@ def test_unreadable_repository_is_told_by_status_too(world: World) -> None:
 
     assert said.code == Exit.UNAVAILABLE
     assert "manifests/repositories/spare.yaml:" in said.out
+    value = json.loads(world.run("status", "-o", "json").out)
+    assert (value["exitCode"], value["exits"]) == (Exit.UNAVAILABLE, ["unavailable"])
 
 
 def test_pull_requests_are_listed_with_age_and_status(world: World) -> None:
