@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,7 +85,8 @@ def test_no_step_names_an_architecture_a_secret_or_a_digest_nobody_looked_up(pro
 
 
 def test_the_context_holds_only_what_is_copied(project_root: Path) -> None:
-    copied = set(re.findall(r"(?m)^COPY (?!--from)(.*) \S+$", (project_root / "Dockerfile").read_text()))
+    text = (project_root / "Dockerfile").read_text().replace("\\\n", " ")
+    copied = set(re.findall(r"(?m)^COPY (?!--from)(.*) \S+$", text))
     named = {name for line in copied for name in line.split()}
     allowed = {
         line[1:] for line in (project_root / ".dockerignore").read_text().splitlines() if line.startswith("!")
@@ -92,6 +94,8 @@ def test_the_context_holds_only_what_is_copied(project_root: Path) -> None:
 
     assert named == allowed
     assert all((project_root / name).exists() for name in named)
+    wheel = tomllib.loads((project_root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert wheel["targets"]["wheel"]["force-include"].keys() <= named
 
 
 def test_the_base_in_the_dockerfile_is_one_that_renovate_finds(project_root: Path) -> None:
