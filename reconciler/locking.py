@@ -1,4 +1,4 @@
-"""The run of `lock`: every pin decided, and what was decided written where the lock stands."""
+"""The run of the `lock` command: resolve every pin, and write the lock files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

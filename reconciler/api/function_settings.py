@@ -1,4 +1,4 @@
-"""The section of reconciler.yaml that says which functions may run, and how."""
+"""Settings of reconciler.yaml that choose which functions may run, and their limits."""
 
 import re
 from typing import Annotated, Final, Literal

@@ -1,4 +1,4 @@
-"""What must not be applied: a plan that nobody reviewed, or one of an unmerged commit."""
+"""Preconditions of apply: the commit is merged, and the plan is the reviewed one."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What a check says on the pull request that proposes a change: one comment, kept up to date in place."""
+"""The comment of `check` on a pull request: one, updated in place."""
 
 from collections.abc import Mapping
 from dataclasses import replace

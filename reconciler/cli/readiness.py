@@ -1,4 +1,4 @@
-"""What stands against approving a draft: unmet gates, unanswered conflicts, a failed pipeline (D10, D18)."""
+"""Reasons not to approve a draft: unmet gates, unanswered conflicts, a failed pipeline (D10, D18)."""
 
 from collections.abc import Callable
 from typing import NamedTuple

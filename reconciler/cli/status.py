@@ -1,4 +1,4 @@
-"""`status`: where every package stands, since when and in which pull request, and its conditions."""
+"""`status`: the state of every package, its age and pull request, and the conditions of its owner."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

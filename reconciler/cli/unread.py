@@ -1,4 +1,4 @@
-"""What a command says of repositories that could not be read, so that nobody takes them for empty."""
+"""Messages of a command about repositories that could not be read."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING

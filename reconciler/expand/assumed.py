@@ -1,4 +1,4 @@
-"""A world whose repositories were not read: every upstream that a manifest names is taken to exist."""
+"""Expansion without reading repositories: every upstream that a manifest names is assumed to exist."""
 
 from dataclasses import replace
 

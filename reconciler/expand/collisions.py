@@ -1,4 +1,4 @@
-"""Two that want one place: every owner in a collision stalls, and is told of the other."""
+"""Owners that want the same downstream package: all of them stall, and each message names the others."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

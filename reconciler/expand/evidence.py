@@ -1,4 +1,4 @@
-"""Is it certain that nobody wants a variant any more? Ignorance never deletes (law 4, D3, D17)."""
+"""Evidence that a variant is no longer desired; without it nothing is deleted (law 4, D3, D17)."""
 
 from typing import NamedTuple
 

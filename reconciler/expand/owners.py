@@ -1,4 +1,4 @@
-"""Who asks for what: candidates of one run, before it is known who gets in whose way."""
+"""Candidate PackageVariants of one run, before collisions are detected."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a forge, told apart by what to do about it."""
+"""Errors of forge APIs, by what the caller has to do about them."""
 
 import re
 from collections.abc import Mapping

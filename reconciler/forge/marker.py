@@ -1,4 +1,4 @@
-"""Our part of a pull request's text, fenced by hidden markers; what stands around it is people's. Pure."""
+"""The generated part of a pull request body, between hidden markers; text around it is kept. Pure."""
 
 import base64
 import hashlib

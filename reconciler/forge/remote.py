@@ -1,4 +1,4 @@
-"""What every forge with an API does alike; a dialect says only how it is spelled."""
+"""The forge over an API: everything but the spelling of requests, which is a dialect."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Fields of a package's Kptfile that no function may change: whose package it is, and where it came from."""
+"""Kptfile fields that no function may change: owner, location and upstream of the package."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a function says of a Secret is not told: its values are masked where they are still known."""
+"""Mask the values of Secrets in the output of functions."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""A person's working copy: where it stands, what is checked out, and which repository it came from."""
+"""A user's working copy: its root, checked-out commit, branch and origin."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Whom commits to a repository name as their author: what its registration says. The committer is ours."""
+"""Author and committer of commits, by repository: the author comes from its registration."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What moves, told twice: once for the fleet, and all that merging a cluster's package moves there."""
+"""Version changes of dependencies: all of the fleet, and those in each generated package."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The word for every package of ours: where it stands, since when, and in which pull request (D23)."""
+"""Phase of every package that this instance owns, with its age and pull request (D23)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Pull requests as desired state: what each should say, compared with what is there on every run (D22).
+"""Desired pull requests: title, text, base and labels, compared with the open ones on every run (D22).
 
 A digest of everything that title and text are made of is kept in the hidden marker of the text, so a
 text that was never written, or only half, is found and repaired, and a person's words are left alone.
@@ -80,9 +80,8 @@ def plan_requests(world: World, changes: Sequence[Change]) -> tuple[Change, ...]
 
 def is_right(there: PullRequest, wanted: PullRequest) -> bool:
     """Tell whether an open pull request is as it should be. A title that a person gave it stays."""
-    labels = {
-        label.casefold() for label in there.labels
-    }  # forges differ in whether case distinguishes labels
+    # Forges differ in whether case distinguishes labels.
+    labels = {label.casefold() for label in there.labels}
     has_labels = all(label.casefold() in labels for label in wanted.labels)
     return (there.digest, there.base) == (wanted.digest, wanted.base) and has_labels
 

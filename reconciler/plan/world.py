@@ -1,4 +1,4 @@
-"""What the plan decides about: every package in scope, whose it is, and which variants want it."""
+"""Input of planning: every package in scope, its owner, and the variants that want it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

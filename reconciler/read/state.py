@@ -113,13 +113,13 @@ class _Reader:
 
     def wanted_lock(self) -> Oid | None:
         """Return the tree of the reviewed lock that the last run wanted, None for none."""
-        oid = self.objects.blob_at(self.commit, WANTED_LOCK)
+        oid = self._blob(self.commit, WANTED_LOCK)
         record = self._record(WANTED_LOCK, oid, WantedLockRecord) if oid else None
         return Oid(record.tree) if record else None
 
     def refused_deletions(self) -> RefusedDeletionsRecord | None:
         """Return the deletions that wait for consent; None if the file is there and cannot be read."""
-        oid = self.objects.blob_at(self.commit, REFUSED_DELETIONS)
+        oid = self._blob(self.commit, REFUSED_DELETIONS)
         if oid is None and self.objects.subtree(self.commit, REFUSED_DELETIONS) is None:
             return NOTHING_REFUSED
         read = self._parsed(REFUSED_DELETIONS, oid, RefusedDeletionsRecord) if oid else "it is a directory"
@@ -146,7 +146,7 @@ class _Reader:
             touched = self.objects.last_touching(commit, [path]).get(path)
             data = self.objects.find_commit(touched) if touched else None
             parent = data.parents[0] if data and data.parents else None
-            oid = self.objects.blob_at(parent, path) if parent else None
+            oid = self._blob(parent, path) if parent else None
             if parent is None or oid is None:
                 break
             read = self._parsed(path, oid, model)
@@ -155,9 +155,15 @@ class _Reader:
             commit = parent
         return None, None
 
+    def _blob(self, commit: Oid, path: str) -> Oid | None:
+        """Return the blob at a path of a commit, fetched; None if there is no regular file."""
+        oid = self.objects.blob_at(commit, path)
+        if oid is not None:
+            self.objects.ensure([oid])
+        return oid
+
     def _parsed(self, path: str, oid: Oid, model: type[M]) -> M | str:
-        """Return the record of a blob, or why it cannot be read."""
-        self.objects.ensure([oid])
+        """Return the record of a blob that is here, or why it cannot be read."""
         try:
             data = self.objects.blob(oid, self.limits.manifest_bytes)
         except PackageRefusedError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.dependencies.model.cluster import Instance, SlotKind, install_slot
+from reconciler.dependencies.model.cluster import Instance, ObservedInstallation, SlotKind, install_slot
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     ApiNeed,
@@ -137,16 +137,7 @@ def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
     yield from _other_namespaces(context, need, package)
     for installation in context.lookup.inputs.presence.installations:
         if installation_matches(installation, need, package, share, scope):
-            via = (
-                AlternativeSource.INSTALLED
-                if installation.namespace == scope.namespace
-                else AlternativeSource.GLOBAL
-            )
-            yield Alternative(
-                via,
-                context.number,
-                target=f"installed:{_qualified(installation.namespace, installation.name)}",
-            )
+            yield _installed(installation, context.number, scope)
     if context.requirement.install:
         yield from _create(context, package, need.range, AlternativeSource.CANDIDATE)
 
@@ -225,16 +216,7 @@ def _interface(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternati
             yield kept
     for installation in lookup.inputs.presence.installations:
         if installation.namespace in here and _offers(installation.interfaces, [need]):
-            via = (
-                AlternativeSource.INSTALLED
-                if installation.namespace == scope.namespace
-                else AlternativeSource.GLOBAL
-            )
-            yield Alternative(
-                via,
-                context.number,
-                target=f"installed:{_qualified(installation.namespace, installation.name)}",
-            )
+            yield _installed(installation, context.number, scope)
     if context.requirement.install:
         yield from _implementations(context, need)
 
@@ -324,6 +306,14 @@ def _offers(interfaces: tuple[Interface, ...], needs: list[InterfaceNeed]) -> bo
 def _has_shape(interfaces: tuple[Interface, ...], needs: list[InterfaceNeed]) -> bool:
     """Tell whether a bound installation has the required shape; its version is the user's choice."""
     return any(interface.has_shape(need) for interface in interfaces for need in needs)
+
+
+def _installed(installation: ObservedInstallation, number: int, scope: RequirementContext) -> Alternative:
+    """Return the alternative that an observed installation is, near if it shares the namespace."""
+    is_near = installation.namespace == scope.namespace
+    source = AlternativeSource.INSTALLED if is_near else AlternativeSource.GLOBAL
+    name = _qualified(installation.namespace, installation.name)
+    return Alternative(source, number, target=f"installed:{name}")
 
 
 def _qualified(namespace: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""apply-setters: values from one list into every field whose comment asks for them."""
+"""apply-setters: write values of one list into every field whose comment names a setter."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What reading gives: a document's value, and where each field of it stands."""
+"""A loaded document: its value, and the position of each field."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""Raw nodes whose places are exact even where aliases stand, and where content really ends.
+"""Composed nodes with exact positions, also of aliases and of the end of their content.
 
 libyaml's composer hands out an anchored node again where its alias stands, so a document with
 anchors is composed here, from events; all others by the composer, which is three times faster.

@@ -1,4 +1,4 @@
-"""Where one character of a scalar's value stands in its text, whatever its style."""
+"""Position in the text of one character of a scalar, for every scalar style."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How a document is laid out, so that what we add looks like what is there."""
+"""Layout of a document (indentation, list style), which added fields follow."""
 
 from typing import Any
 

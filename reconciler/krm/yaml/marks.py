@@ -1,4 +1,4 @@
-"""Where a field stands: found by composing one document again, so that loading keeps no nodes."""
+"""Positions of fields, found by composing a document again so that loading keeps no nodes."""
 
 from dataclasses import dataclass
 from typing import Any, cast
