@@ -154,6 +154,7 @@ class Limits:
     package_bytes: int = 16 << 20
     run_bytes: int = 256 << 20
     base_candidates: int = 20
+    record_versions: int = 20
     path_depth: int = 50
     yaml_depth: int = 100
     yaml_documents: int = 10_000

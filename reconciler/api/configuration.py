@@ -245,6 +245,8 @@ class LimitSettings(_Settings):
     """Size of all packages that one run reads, in bytes; what is beyond is left as it is."""
     base_candidates: Bound = _LIMITS.base_candidates
     """Published revisions that an adopted package without upstreamLock is compared with, the newest ones."""
+    record_versions: Bound = _LIMITS.record_versions
+    """Earlier versions of a damaged record that are tried, the newest first."""
     path_depth: Bound = _LIMITS.path_depth
     """Directories above a file."""
     yaml_depth: Bound = _LIMITS.yaml_depth

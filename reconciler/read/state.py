@@ -30,9 +30,6 @@ from reconciler.state import (
 R = TypeVar("R", PackageVariantRecord, SetRecord, UpstreamLock)
 M = TypeVar("M", bound=BaseModel)
 
-MOST_VERSIONS = 20
-"""Earlier versions of a damaged record that are looked at, the newest first."""
-
 
 class StateObjects(Objects, Protocol):
     """What reading the state branch needs of the control repository: its objects, and its commits."""
@@ -142,7 +139,7 @@ class _Reader:
     def _earlier(self, path: str, model: type[M]) -> tuple[Oid | None, M | None]:
         """Return the newest readable version of a record before the commit, and the commit that has it."""
         commit = self.commit
-        for _ in range(MOST_VERSIONS):
+        for _ in range(self.limits.record_versions):
             touched = self.objects.last_touching(commit, [path]).get(path)
             data = self.objects.find_commit(touched) if touched else None
             parent = data.parents[0] if data and data.parents else None

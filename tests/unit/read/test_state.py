@@ -57,6 +57,19 @@ def test_a_record_that_is_not_understood_is_named(world: Callable[..., World], d
     assert problem.hint
 
 
+@pytest.mark.parametrize(("record_versions", "records"), [(1, {}), (2, {VARIANT.key: VARIANT})])
+def test_as_many_earlier_versions_as_the_limit_are_tried(
+    world: Callable[..., World], record_versions: int, records: dict[ObjectName, PackageVariantRecord]
+) -> None:
+    path = record_path(VARIANT)
+    made = world({path: record_bytes(VARIANT)}, {path: b"{"}, {path: b"{{"})
+
+    state = read_state(made.mirror, made.commit, Limits(record_versions=record_versions))
+
+    assert state.records == records
+    assert len(state.problems) == 1
+
+
 def test_the_state_of_a_newer_version_stops_the_run(world: Callable[..., World]) -> None:
     newer = record_bytes(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
     made = world({record_path(VARIANT): newer})
