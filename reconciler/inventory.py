@@ -13,6 +13,7 @@ from reconciler.layout import is_group
 from reconciler.lock import UpstreamLock
 from reconciler.objects import Files
 from reconciler.policy import OnUnavailable, Policy
+from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from reconciler.state import NOTHING_REFUSED, PackageVariantRecord, RefusedDeletionsRecord, SetRecord
 from reconciler.trailers import NO_ANSWERS, Answers
@@ -278,6 +279,17 @@ class PullRequest:
     redraft: bool = False
     closed: int = 0
     unreadable: str = ""
+
+
+def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:
+    """Return the problem of one pull request that cannot be read."""
+    about = f"; the package of its branch {pull.head} is kept as it is" if pull.head else ""
+    message = f"Pull request {pull.number} of {repository} cannot be read: {pull.unreadable}{about}"
+    hint = (
+        f"Use the version that wrote it. If nothing needs it, delete it: on the local forge it is the ref "
+        f"refs/reconciler/pulls/{pull.number}."
+    )
+    return Problem(where, Reason.PULL_REQUEST_UNREADABLE, message, hint, subject)
 
 
 @dataclass(frozen=True, slots=True)

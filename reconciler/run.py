@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from reconciler.apply.gate import Checkout, check_applicable, check_merged
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.target import Target
 from reconciler.config import variable_name
+from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.dependencies.status import status_entries, status_files
 from reconciler.dependencies.update.changes import version_changes
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
@@ -78,13 +80,22 @@ class Settings:
     shard: Shard = WHOLE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class World:
-    """What was read, and the repositories that it was read from."""
+    """Everything that was read, and the repositories that it was read from."""
 
     inventory: Inventory
     mirrors: Mirrors
     forges: Forges = field(default_factory=Forges)
+
+    @cached_property
+    def dependencies(self) -> DependencyInputs:
+        """Published packages and locks, read when first needed: listing pull requests needs none.
+
+        Raises:
+            UnavailableError: The control repository cannot be read.
+        """
+        return read_dependencies(self.inventory, self.mirrors)
 
     @property
     def names(self) -> Names:
@@ -227,9 +238,9 @@ def close_world(world: World, wishes: ResolveOptions = DEFAULT_OPTIONS, *, trace
         wishes: What a person asks of this run.
         trace: Also say for every field of every variant where it came from.
     """
-    inventory = world.inventory
-    desired = expand(inventory, trace=trace)
-    return close(inventory, desired, read_dependencies(inventory, world.mirrors), wishes=wishes)
+    # Reading ends here: everything below is computed.
+    inventory, dependencies = world.inventory, world.dependencies
+    return close(inventory, expand(inventory, trace=trace), dependencies, wishes=wishes)
 
 
 def _with_locks(plan: Plan, closed: Closed, inventory: Inventory) -> Plan:

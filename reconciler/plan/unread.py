@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.errors import Location, Problem
+from reconciler.errors import Problem
 from reconciler.ids import Lifecycle, PackageKey
-from reconciler.inventory import Inventory, PullRequest, RepositoryView
+from reconciler.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
 from reconciler.layout import HEADS, TAGS, deletion_ref, parse_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.world import World
@@ -72,17 +72,6 @@ def keep_unreadable_pulls(
         for change in changes
     ]
     return tuple(kept), tuple(_pull_problems(world.inventory))
-
-
-def unreadable_problem(where: Location, repository: str, pull: PullRequest, subject: str = "") -> Problem:
-    """Return the problem of one pull request that cannot be read."""
-    about = f"; the package of its branch {pull.head} is kept as it is" if pull.head else ""
-    message = f"Pull request {pull.number} of {repository} cannot be read: {pull.unreadable}{about}"
-    hint = (
-        f"Use the version that wrote it. If nothing needs it, delete it: on the local forge it is the ref "
-        f"refs/reconciler/pulls/{pull.number}."
-    )
-    return Problem(where, Reason.PULL_REQUEST_UNREADABLE, message, hint, subject)
 
 
 def _pull_problems(inventory: Inventory) -> Iterable[Problem]:

@@ -7,10 +7,9 @@ from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.forge.choose import Forges
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName
-from reconciler.inventory import PullRequest, PullState, RepositoryView, ReviewedLock
+from reconciler.inventory import PullRequest, PullState, RepositoryView, ReviewedLock, unreadable_problem
 from reconciler.layout import HEADS, lock_ref, short_branch
 from reconciler.lock import LOCKS_DIRECTORY
-from reconciler.plan.unread import unreadable_problem
 from reconciler.policy import Policy
 from reconciler.read.checks import read_passed
 from reconciler.read.dashboard import read_asked
