@@ -15,7 +15,7 @@ from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem, UsageError
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
-from reconciler.git.worktree import WorkingCopy, find_working_copy
+from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.inventory import Inventory
 from reconciler.lock import LOCKS_DIRECTORY, UpstreamLock
 from reconciler.plan.changes import Outcome, PinChange

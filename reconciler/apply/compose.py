@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from reconciler.errors import ReconcilerError
+from reconciler.git.pack import Pack
 from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
-from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.objects import Files, Signature
 from reconciler.plan.changes import MoveRef, StartBranch, Write, WriteDraft, WriteGroup, WriteRemoval

@@ -21,9 +21,9 @@ from reconciler.apply.state import (
 )
 from reconciler.apply.target import Target
 from reconciler.dependencies.lock.format import is_lock_file
-from reconciler.git import stopping
+from reconciler.git import effects
+from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
-from reconciler.git.stopping import StoppedError
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
 from reconciler.lock import lock_bytes, lock_path
@@ -72,7 +72,7 @@ def apply_changes(
     Raises:
         StoppedError: The process was asked to end before anything was written.
     """
-    stopping.check()
+    effects.check_shutdown()
     results: dict[str, Result] = {}
     hold_back(target.forge for target in targets.values() if board)
     pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
@@ -82,7 +82,7 @@ def apply_changes(
     left = Result((*tell_left(results, targets), *_tell_unbegun(results, pending)))
     _tell(left.effects, narrate)
     done = joined([*results.values(), left])
-    with stopping.recording():
+    with effects.recording():
         unfinished = _redacted(done.unfinished)
         status = status_after(plan, unfinished, done.opened)
         told = Result()
@@ -116,7 +116,7 @@ def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str,
 
 def _begin(target: Target, changes: Sequence[Change]) -> Result:
     """Do the changes of one repository; asked to end, leave them to the next run."""
-    if stopping.requested():
+    if effects.is_shutting_down():
         error = StoppedError()
         why = Unfinished(str(error), error.hint, left=True)
         packages = {change.package: why for change in changes if change.pending}

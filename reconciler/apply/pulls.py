@@ -10,9 +10,9 @@ from reconciler.errors import ReconcilerError, UnavailableError
 from reconciler.forge.faults import LimitedError, duration_text
 from reconciler.forge.http import Transport
 from reconciler.forge.remote import RemoteForge
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
-from reconciler.git.stopping import StoppedError
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import PullRequest
 from reconciler.layout import HEADS

@@ -11,10 +11,10 @@ from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local import LocalForge
 from reconciler.forge.record import PULLS, PullRecord
 from reconciler.forge.staging import Staging
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.pack import Pack
 from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushStatus, push
 from reconciler.git.repository import Mirror
-from reconciler.git.store import Pack
+from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory import PullRequest
 from reconciler.layout import HEADS, TAGS
 from reconciler.plan.changes import Change, Effect, MoveRef, StartBranch

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from reconciler.apply.outcome import Did, Result, failure, joined
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
-from reconciler.git.store import Pack
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
 from reconciler.layout import HEADS
 from reconciler.objects import File, Signature

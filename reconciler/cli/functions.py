@@ -141,7 +141,7 @@ class _Lock:
     def write(self, pins: dict[str, str]) -> None:
         """Put pins where the lock is: on the state branch, or into the working copy where it is reviewed."""
         from reconciler.apply.image_lock import pin_in_copy, pin_on_branch
-        from reconciler.git.worktree import find_working_copy
+        from reconciler.git.working_copy import find_working_copy
 
         if self.policy.lock.is_reviewed:
             copy = find_working_copy(Path(self.control))
@@ -159,14 +159,14 @@ def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
     import os
 
     from reconciler.read.control import open_control
-    from reconciler.read.credentials import find_seal
+    from reconciler.read.credentials import commit_signing
     from reconciler.read.governance import govern_reading, read_policy
     from reconciler.run import Settings, open_mirrors
 
     mirrors = open_mirrors(Settings(control, cache_dir))
     opened = open_control(control, mirrors)
     policy = govern_reading(opened, os.environ).govern(read_policy(opened, os.environ))
-    mirrors.seal(find_seal(policy.commits, os.environ))
+    mirrors.sign_commits(commit_signing(policy.commits, os.environ))
     return _Lock(control, opened, policy)
 
 

@@ -191,7 +191,7 @@ def _root(control: str) -> Path:
     Raises:
         UsageError: `control` is no directory that people work in.
     """
-    from reconciler.git.worktree import find_working_copy
+    from reconciler.git.working_copy import find_working_copy
 
     copy = find_working_copy(Path(control))
     if copy is None:

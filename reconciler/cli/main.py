@@ -17,7 +17,7 @@ import click
 from reconciler import __version__
 from reconciler.cli.streams import redact_standard_streams
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
-from reconciler.git import stopping
+from reconciler.git import effects
 from reconciler.git.command import is_local_trouble
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
@@ -151,7 +151,7 @@ def entrypoint() -> None:
 
 
 def _stop(number: int, _frame: object) -> None:
-    stopping.request()
+    effects.request_shutdown()
     signal.signal(number, signal.SIG_DFL)
 
 

@@ -108,7 +108,7 @@ def _configured_directory() -> Path:
         UsageError: There is no working copy with a configuration here.
     """
     from reconciler.config import FILE, parse_configuration
-    from reconciler.git.worktree import find_working_copy
+    from reconciler.git.working_copy import find_working_copy
     from reconciler.read.governance import CONFIG_VARIABLE
 
     copy = find_working_copy(Path.cwd())

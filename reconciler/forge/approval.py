@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import orjson
+
 from reconciler import layout
 from reconciler.ids import Lifecycle
 from reconciler.lock import LOCKS_DIRECTORY
@@ -51,3 +53,12 @@ def next_revision(path: str, refs: Iterable[str]) -> int:
     prefix = f"{layout.TAGS}{path}/"
     tags = (named for ref in refs if ref.startswith(prefix) and (named := layout.parse_ref(ref)))
     return layout.next_revision(named.revision for named in tags if named.path == path)
+
+
+def approval_message(path: str, workspace: str, revision: int) -> str:
+    """Return the message of the commit that publishes a revision.
+
+    Source: porch pkg/externalrepo/git, ApprovePackageRevision.
+    """
+    annotation = {"package": path, "workspaceName": workspace, "revision": str(revision)}
+    return f"Approving package revision {path}/{revision}\n\nkpt:{orjson.dumps(annotation).decode()}\n"

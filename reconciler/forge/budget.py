@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from reconciler.errors import ConfigurationError
 from reconciler.forge.faults import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError, duration_text
-from reconciler.git import stopping
+from reconciler.git import effects
 from reconciler.policy import WriteLimits
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
@@ -24,7 +24,7 @@ class Clock(NamedTuple):
     sleep: Callable[[float], None]
 
 
-SYSTEM_CLOCK = Clock(time.time, stopping.sleep)
+SYSTEM_CLOCK = Clock(time.time, effects.sleep)
 
 
 class Budget:

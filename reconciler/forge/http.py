@@ -23,7 +23,7 @@ from reconciler.forge.faults import (
     MissingError,
     classify,
 )
-from reconciler.git.failpoints import effect
+from reconciler.git.effects import effect
 from reconciler.report.redact import Redactor, learn_credential, mask_credentials
 
 ATTEMPTS = 4

@@ -8,6 +8,7 @@ from reconciler.forge.approval import (
     DeletionHead,
     DraftHead,
     LockHead,
+    approval_message,
     next_revision,
     parse_head,
 )
@@ -15,14 +16,14 @@ from reconciler.forge.groups import proposed_packages
 from reconciler.forge.merge_checks import OutdatedError, check_inside, check_new_package
 from reconciler.forge.record import PullRecord
 from reconciler.forge.staging import Staging
-from reconciler.git.messages import approve_message, delete_message
+from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
-from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
 from reconciler.layout import DELETION_PROPOSED, HEADS, is_group, tag_ref
 from reconciler.objects import Signature
+from reconciler.plan.messages import removal_message
 from reconciler.policy import CommitPolicy
 
 ATTEMPTS = 5
@@ -157,7 +158,7 @@ class LocalForge:
         number = next_revision(path, refs)
         tree = pack.graft(self.mirror.commit(main).tree, path, files)
         author, committer = self._people(path, time)
-        commit = pack.commit(tree, (main, head), author, committer, approve_message(path, workspace, number))
+        commit = pack.commit(tree, (main, head), author, committer, approval_message(path, workspace, number))
         updates = [
             RefUpdate(f"{HEADS}{record.base}", main, commit),
             RefUpdate(tag_ref(path, number), None, commit),
@@ -172,7 +173,7 @@ class LocalForge:
         time = max(self.mirror.commit(c).committer.time for c in (main, head))
         tree = pack.graft(self.mirror.commit(main).tree, path, self.mirror.subtree(head, path))
         author, committer = self._people(path, time)
-        commit = pack.commit(tree, (main,), author, committer, delete_message(path))
+        commit = pack.commit(tree, (main,), author, committer, removal_message(path))
         beside = f"{HEADS}{DELETION_PROPOSED}{path}/"
         gone = [ref for ref in refs if ref in record.head_refs or ref.startswith(beside)]
         updates = [RefUpdate(ref, refs[ref], None) for ref in sorted(gone)]

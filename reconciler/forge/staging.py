@@ -19,10 +19,10 @@ from reconciler.forge.record import (
     spellings,
     unreadable_pull,
 )
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.pack import Pack
 from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
-from reconciler.git.store import Pack
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
 from reconciler.layout import HEADS, is_group

@@ -1,6 +1,7 @@
 """The git command: the only place that runs it, with fixed arguments and a clean environment."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 from reconciler.errors import UnavailableError
-from reconciler.git import stopping
-from reconciler.git.failpoints import effect
-from reconciler.git.redirects import TRACE, is_redirected, redirect_target
+from reconciler.git import effects
+from reconciler.git.effects import effect
 from reconciler.git.urls import Credential
 from reconciler.report.redact import learn_credential, mask_credentials
 
@@ -221,7 +222,7 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
                 if time.monotonic() > until:
                     raise SilentError(f"git did not answer within {timeout_s:.0f} s") from None
                 if not finish:
-                    stopping.check()
+                    effects.check_shutdown()
             else:
                 return Ran(process.returncode, out, mask_credentials(err.decode("utf-8", "replace")))
     except BaseException:
@@ -272,3 +273,37 @@ def _ssh_command(credential: Credential) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
+
+
+_REDIRECTED = re.compile(r"returned error: 30[12378]\b")
+_LOCATION = re.compile(r"(?im)<= recv header: location:[ \t]*(\S+)")
+_PLAIN = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+/[A-Za-z0-9._~/%+-]*")
+_SERVICE = re.compile(r"/info/refs(?:\?.*)?$")
+
+TRACE = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
+"""With these in its environment git says which headers it received; it redacts what it sent."""
+
+
+def is_redirected(err: str) -> bool:
+    """Tell whether git stopped because a server redirected it, which it may not follow by itself."""
+    return _REDIRECTED.search(err) is not None
+
+
+def redirect_target(remote: str, trace: str) -> str:
+    """Return where a server moved a repository to; empty if that is not the same scheme, host and port.
+
+    Args:
+        remote: The address that was asked.
+        trace: What git said with TRACE in its environment.
+    """
+    found = _LOCATION.findall(trace)
+    if not found:
+        return ""
+    target = _SERVICE.sub("", urljoin(f"{remote.rstrip('/')}/info/refs", found[-1]))
+    plain = _PLAIN.fullmatch(target) and ".." not in target
+    return target if plain and target != remote and _origin(target) == _origin(remote) else ""
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme.lower(), parts.netloc.rpartition("@")[2].lower()

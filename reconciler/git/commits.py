@@ -1,8 +1,11 @@
 """Commit objects as bytes, parsed without failing: whoever can push may write any bytes into a commit."""
 
+import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from reconciler.ids import Oid
 from reconciler.objects import Signature
@@ -71,3 +74,35 @@ def _parse_person(value: bytes) -> Signature:
 def valid_time(seconds: int) -> int:
     """Return the nearest time that a commit of ours may repeat: from 1970 to the year 9999."""
     return min(max(seconds, 0), _LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class PackageAnnotation:
+    """The `kpt:` line of a commit message: advisory, never evidence of ownership."""
+
+    package: str
+    workspace: str = ""
+    revision: str = ""
+    task: Mapping[str, Any] | None = None
+
+
+def parse_annotations(message: str) -> tuple[PackageAnnotation, ...]:
+    """Return the annotations of a commit message in their order, without malformed ones. Total."""
+    annotations = []
+    for line in message.splitlines():
+        if line.startswith("kpt:"):
+            try:
+                fields = json.loads(line.removeprefix("kpt:"))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(fields, dict):
+                annotations.append(_annotation(fields))
+    return tuple(annotations)
+
+
+def _annotation(fields: Mapping[str, Any]) -> PackageAnnotation:
+    package, workspace, revision = (
+        str(fields.get(k) or "") for k in ("package", "workspaceName", "revision")
+    )
+    task = fields.get("task")
+    return PackageAnnotation(package, workspace, revision, task if isinstance(task, dict) else None)

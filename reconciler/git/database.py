@@ -10,8 +10,15 @@ import pygit2
 from reconciler.errors import UnavailableError
 from reconciler.git import history
 from reconciler.git.commits import CommitData, decode_text, parse_commit, valid_time
-from reconciler.git.files import PackageRefusedError, list_files, read_files
-from reconciler.git.trees import RawEntry, Refusal, judge_entry, parse_tree
+from reconciler.git.trees import (
+    PackageRefusedError,
+    RawEntry,
+    Refusal,
+    judge_entry,
+    list_files,
+    parse_tree,
+    read_files,
+)
 from reconciler.ids import Oid
 from reconciler.objects import Entry, Files, Mode, Signature
 from reconciler.policy import Limits

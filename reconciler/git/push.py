@@ -83,18 +83,6 @@ def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]
     return _results(mirror, updates, ran)
 
 
-def split_updates(updates: Iterable[RefUpdate]) -> Iterator[tuple[RefUpdate, ...]]:
-    """Split updates into pushes of at most three new tags each, in order; branches go first.
-
-    Branches and the tags that fit beside them stay together, so that the usual push is one.
-    """
-    tags = [update for update in updates if update.ref.startswith("refs/tags/") and update.new]
-    others = [update for update in updates if update not in tags]
-    while others or tags:
-        yield (*others[:REFS_PER_PUSH], *tags[:TAGS_PER_PUSH])
-        others, tags = others[REFS_PER_PUSH:], tags[TAGS_PER_PUSH:]
-
-
 def _check(update: RefUpdate) -> None:
     ref, expected, new = update
     if not ref.startswith("refs/") or _ZERO_PLUS.search(ref) or not ref.isprintable():

@@ -9,19 +9,7 @@ from pathlib import Path
 import pygit2
 
 from reconciler.errors import UnavailableError
-from reconciler.git.command import (
-    SilentError,
-    is_local_trouble,
-    is_too_slow,
-    last_line,
-    run_git,
-    slow_options,
-)
-from reconciler.git.commits import CommitData
-from reconciler.git.database import NO_OBJECT, Database, open_repository
-from reconciler.git.files import PackageRefusedError
-from reconciler.git.integrity import find_damage
-from reconciler.git.mirror import (
+from reconciler.git.cache import (
     CACHE_HINT,
     MANY_PACKS,
     Place,
@@ -31,6 +19,7 @@ from reconciler.git.mirror import (
     create_mirror,
     discard_mirror,
     drop_old_packs,
+    find_damage,
     locked,
     record_packs,
     recover_locks,
@@ -38,7 +27,18 @@ from reconciler.git.mirror import (
     restore_settings,
     write_alternates,
 )
-from reconciler.git.seal import UNSEALED, Seal
+from reconciler.git.command import (
+    SilentError,
+    is_local_trouble,
+    is_too_slow,
+    last_line,
+    run_git,
+    slow_options,
+)
+from reconciler.git.commit_signing import UNSIGNED, CommitSigning
+from reconciler.git.commits import CommitData
+from reconciler.git.database import NO_OBJECT, Database, open_repository
+from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential, parse_remote
 from reconciler.ids import Oid
 from reconciler.policy import Limits
@@ -57,17 +57,16 @@ class Mirror(Database):
     A repository on this machine is read in place, without a process and without a copy; another
     is mirrored in the cache, its blobs fetched when needed, in batches. Objects that we make go
     to the mirror, never to the repository itself: only a push writes there. Not for two threads.
-    Commits that we make are finished by `seal`.
+    Commits that we make are signed by `signing`.
     """
 
-    def __init__(self, place: Place, seal: Seal = UNSEALED) -> None:
+    def __init__(self, place: Place, signing: CommitSigning = UNSIGNED) -> None:
         super().__init__()
         self.place = place
-        self.seal = seal
+        self.signing = signing
         self.url = place.remote.url
         self.remote = place.remote.address
         self._snapshot: dict[str, Oid] | None = None
-        self._unpeeled: dict[str, Oid] = {}
         self._silent: UnavailableError | None = None
         self.read_s = DEFAULT_READ_S
 
@@ -101,17 +100,13 @@ class Mirror(Database):
             self.fetch()
         return self._snapshot or {}
 
-    def unpeeled(self, ref: str) -> Oid | None:
-        """Return what `ref` itself points at: for an annotated tag the tag, as a lease compares it."""
-        self.refs()
-        return self._unpeeled.get(ref)
-
     def record(self, ref: str, new: Oid | None) -> None:
         """Note in the snapshot that we moved a ref ourselves (None: deleted it)."""
-        for refs in (self._unpeeled, self._snapshot or {}):
-            refs.pop(ref, None)
-            if new is not None:
-                refs[ref] = new
+        if self._snapshot is None:
+            return
+        self._snapshot.pop(ref, None)
+        if new is not None:
+            self._snapshot[ref] = new
 
     @cached_property
     def head_branch(self) -> str:
@@ -261,13 +256,11 @@ class Mirror(Database):
 
     def _read_refs(self) -> None:
         snapshot: dict[str, Oid] = {}
-        self._unpeeled = {}
         for reference in self._repository.references.iterator():
             name, target = reference.name, reference.target
             if not name.startswith(_NAMESPACES) or not isinstance(target, pygit2.Oid):
                 continue
             oid = Oid(str(target))
-            self._unpeeled[name] = oid
             peeled = self._peel(oid) if name.startswith("refs/tags/") else oid
             if peeled is not None:
                 snapshot[name] = peeled
@@ -296,7 +289,7 @@ class Mirrors:
         self.cache_dir = cache_dir.absolute()
         self._base = base
         self._credentials = credentials
-        self._seal = UNSEALED
+        self._signing = UNSIGNED
         self._read_s = DEFAULT_READ_S
         self._mirrors: dict[str, Mirror] = {}
         self._held: dict[str, UnavailableError | None] | None = None
@@ -315,11 +308,11 @@ class Mirrors:
         for mirror in self._mirrors.values():
             mirror.read_s = seconds
 
-    def seal(self, seal: Seal) -> None:
-        """Finish every commit like this from now on, also in what is open already."""
-        self._seal = seal
+    def sign_commits(self, signing: CommitSigning) -> None:
+        """Sign every commit from now on, also in what is open already."""
+        self._signing = signing
         for mirror in self._mirrors.values():
-            mirror.seal = seal
+            mirror.signing = signing
 
     def open(self, remote: str) -> Mirror:
         """Return the one mirror of a repository; nothing is read yet.
@@ -331,7 +324,7 @@ class Mirrors:
         mirror = self._mirrors.get(parsed.url)
         if mirror is None:
             place = Place.of(self.cache_dir, parsed, self._credentials(parsed.address))
-            mirror = self._mirrors[parsed.url] = Mirror(place, self._seal)
+            mirror = self._mirrors[parsed.url] = Mirror(place, self._signing)
             mirror.read_s = self._read_s
         elif parsed.path and mirror.place.remote.path and not _same(parsed.path, mirror.place.remote.path):
             hint = "Rename one of them."

@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from reconciler.errors import UnavailableError
-from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.objects import Files
 from reconciler.policy import Limits

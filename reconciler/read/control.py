@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.errors import ConfigurationError, UnavailableError, UsageError
-from reconciler.git.mirror import Place
+from reconciler.git.cache import Place
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import local_path, parse_remote
-from reconciler.git.worktree import WorkingCopy, find_working_copy, is_repository
+from reconciler.git.working_copy import WorkingCopy, find_working_copy, is_repository
 from reconciler.ids import Oid
 from reconciler.inventory import Commit
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reconciler.errors import UnavailableError
-from reconciler.git.seal import Seal
+from reconciler.git.commit_signing import CommitSigning
 from reconciler.git.urls import Credential
 from reconciler.policy import CommitPolicy, CredentialRule, Policy, find_rule
 from reconciler.report.redact import learn_credential
@@ -45,14 +45,14 @@ def find_credentials(
     return find
 
 
-def find_seal(policy: CommitPolicy, environment: Mapping[str, str]) -> Seal:
+def commit_signing(policy: CommitPolicy, environment: Mapping[str, str]) -> CommitSigning:
     """Return how commits are finished. The key is read when the first one is signed, not before.
 
     Reading it raises UnavailableError if the variable or file that the configuration names is not there.
     """
     if not policy.sign:
-        return Seal(policy.sign_off)
-    return Seal(policy.sign_off, lambda: _signing_key(policy, environment))
+        return CommitSigning(policy.sign_off)
+    return CommitSigning(policy.sign_off, lambda: _signing_key(policy, environment))
 
 
 def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:

@@ -16,8 +16,8 @@ from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, is_lock_file
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.errors import Location, Problem, UnavailableError
-from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageState, RepositoryView, Source
 from reconciler.policy import Limits

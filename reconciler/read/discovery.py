@@ -5,8 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.git.commits import CommitData
-from reconciler.git.messages import parse_annotations
+from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, PackageRevision

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from reconciler.config import FILE, parse_configuration
 from reconciler.errors import ConfigurationError, Location, Problem
-from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
+from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import is_loopback, local_path
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import Policy, find_rule, govern, is_prefix

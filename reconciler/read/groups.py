@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from reconciler.git.commits import CommitData
+from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.history import merge_base
-from reconciler.git.messages import parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, GroupBranch

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from reconciler.errors import Location, Problem
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.lock import IMAGES_PATH, ImagesLock
 from reconciler.policy import Policy

@@ -13,8 +13,8 @@ import orjson
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, GitUpstream, KptfileHeader
 from reconciler.digest import checked, with_digest
 from reconciler.errors import UnavailableError
-from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from reconciler.dependencies.catalog.published import read_package_version
 from reconciler.dependencies.dialects import ParsedManifest
 from reconciler.errors import Location, Problem
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.inventory import FoundDocument, Source
 from reconciler.policy import Limits

@@ -24,7 +24,7 @@ from reconciler.inventory import (
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
-from reconciler.read.credentials import find_credentials, find_seal
+from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.files import is_below
 from reconciler.read.forges import Answers, ask_forges
 from reconciler.read.governance import Reading, allow_addresses, govern_reading, read_policy
@@ -127,7 +127,7 @@ def _authorised(reading: Reading, mirrors: Mirrors, forges: Forges, environment:
     forges.configure(policy, find, environment)
     mirrors.authenticate(find)
     mirrors.limit_reads(float(policy.limits.read_seconds))
-    mirrors.seal(find_seal(policy.commits, environment))
+    mirrors.sign_commits(commit_signing(policy.commits, environment))
     return policy
 
 

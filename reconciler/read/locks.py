@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.commits import CommitData
-from reconciler.git.files import PackageRefusedError
 from reconciler.git.repository import Mirror
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Commit, LockBranch, ReviewedLock
 from reconciler.layout import HEADS, lock_ref

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.errors import Location, Problem
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import FoundDocument, Source, Sourced
 from reconciler.lock import LOCKS_DIRECTORY

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
 from reconciler.api.validation import parse_model
 from reconciler.errors import Location, Problem
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import GroupKind, Oid, group_of
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
 from reconciler.policy import Limits, Policy

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.commits import CommitData
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.policy import Limits

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from reconciler.git.files import PackageRefusedError
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
 from reconciler.policy import Limits

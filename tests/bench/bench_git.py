@@ -18,9 +18,9 @@ if __package__ in {None, ""}:
 from reconciler.api.porch import Repository
 from reconciler.errors import Location
 from reconciler.git.command import process_count
-from reconciler.git.push import RefUpdate, push, split_updates
+from reconciler.git.pack import Pack
+from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirrors
-from reconciler.git.store import Pack
 from reconciler.ids import ObjectName
 from reconciler.inventory import Source, Sourced
 from reconciler.objects import File, Signature
@@ -148,7 +148,7 @@ def bench_drafts(root: Path, count: int) -> list[Row]:
 
     packed, updates, _ = timed(commits)
     saved, _, processes = timed(pack.save)
-    pushed, _, pushes = timed(lambda: [push(mirror, batch) for batch in split_updates(updates)])
+    pushed, _, pushes = timed(lambda: push(mirror, updates))
     imported = bench_fast_import(root, packages)
     plain = bench_push_all(root, repo)
     git("fsck", "--strict", cwd=repo.path)

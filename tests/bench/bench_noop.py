@@ -17,7 +17,7 @@ from typing import NamedTuple
 if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.working_copy import Snapshot, create_bare
 from reconciler.plan.changes import WriteDraft
 from reconciler.run import Settings, apply_plan, make_plan
 

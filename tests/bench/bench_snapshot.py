@@ -12,8 +12,8 @@ from pathlib import Path
 
 import orjson
 
-from reconciler.git.create import Snapshot, create_bare
 from reconciler.git.repository import Mirrors
+from reconciler.git.working_copy import Snapshot, create_bare
 from reconciler.policy import Policy
 from reconciler.read.snapshot import read_snapshot
 

@@ -9,7 +9,6 @@ import pytest
 
 from reconciler.api.porch import Repository
 from reconciler.errors import Location
-from reconciler.git.messages import commit_title
 from reconciler.git.repository import Mirrors
 from reconciler.ids import Lifecycle, ObjectName
 from reconciler.inventory import PackageState, RepositoryView, Source, Sourced
@@ -31,6 +30,7 @@ from reconciler.package_paths import (
     relative_package,
 )
 from reconciler.plan.authors import repository_commits
+from reconciler.plan.messages import CLONE, EDIT, UPGRADE
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories import read_repositories
 from tests.support.conformance import Case, root, vectors
@@ -63,6 +63,9 @@ def overlap(case: Case) -> str:
     return "already exists" if path in index else nested_message(path, other) if other else ""
 
 
+TITLES = {"clone": CLONE, "edit": EDIT, "upgrade": UPGRADE}
+"""The titles of our drafts by the task of Porch."""
+
 NAMES: dict[str, tuple[Callable[[Case], Any], str]] = {
     "packageInDirectory": (lambda c: is_within(c["package"], c["directory"]), "expected"),
     "translateRef": (lambda c: as_fetched(c["remote"]), "local"),
@@ -73,13 +76,20 @@ NAMES: dict[str, tuple[Callable[[Case], Any], str]] = {
         lambda c: object_name(c["repo"], c["path"], c["package"], c.get("workspaceName")),
         "expected",
     ),
-    "commitMessage": (lambda c: commit_title(c["taskType"]), "expected"),
+    "commitMessage": (lambda c: TITLES[c["taskType"]], "expected"),
 }
 
 
 # Porch reads workspaces back out of object names; here refs and annotations name them.
 UNUSED = {"workspaceNameOfObjectName"}
-CASES = [case for case in vectors("porch", "GitNames") if case.values[0]["op"] not in UNUSED]
+
+
+def is_used(case: Case) -> bool:
+    """Tell whether we do what a vector describes: of Porch's tasks we make the commits of three."""
+    return case["op"] not in UNUSED and (case["op"] != "commitMessage" or case["taskType"] in TITLES)
+
+
+CASES = [case for case in vectors("porch", "GitNames") if is_used(case.values[0])]
 
 
 @pytest.mark.parametrize("case", CASES)

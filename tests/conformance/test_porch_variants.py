@@ -18,7 +18,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
 from reconciler.errors import Location, Problem
 from reconciler.expand import DesiredVariant
-from reconciler.git.messages import parse_annotations
+from reconciler.git.commits import parse_annotations
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView, Source
 from reconciler.layout import draft_ref, tag_ref

@@ -11,8 +11,8 @@ import pytest
 from reconciler.errors import ConflictError, RefusedError
 from reconciler.forge.base import Forge
 from reconciler.forge.local import LocalForge
-from reconciler.git.create import Snapshot, create_bare
 from reconciler.git.repository import Mirrors
+from reconciler.git.working_copy import Snapshot, create_bare
 from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import CommitPolicy
 from tests.support.fake_forge import FakeForge

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import UnavailableError
+from reconciler.git.cache import MANY_PACKS, count_packs
 from reconciler.git.command import process_count
-from reconciler.git.mirror import MANY_PACKS, count_packs
+from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.git.store import Pack
 from reconciler.git.urls import Credential
 from reconciler.objects import File, Signature
 from reconciler.policy import Limits

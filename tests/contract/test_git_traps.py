@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.git.push import PushStatus, RefUpdate, push, split_updates
+from reconciler.git.pack import Pack
+from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
-from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.objects import File, Signature
 from tests.support.git import Repo, make_repository, run
@@ -193,7 +193,7 @@ def test_tags_are_made_and_never_moved(repo: Repo, mirror: Mirror) -> None:
 def test_an_annotated_tag_is_deleted_by_its_own_id(repo: Repo, mirror: Mirror) -> None:
     repo.tag("p/v1", message="release")
     mirror.fetch()
-    tag = mirror.unpeeled("refs/tags/p/v1")
+    tag = Oid(str(mirror.open().references["refs/tags/p/v1"].target))
 
     peeled = mirror.refs()["refs/tags/p/v1"]
     assert statuses(mirror, RefUpdate("refs/tags/p/v1", peeled, None)) == [PushStatus.STALE]
@@ -235,24 +235,12 @@ def test_a_server_without_atomic_pushes_gets_one_ref_at_a_time(repo: Repo, mirro
     assert (repo.find(refs[0]), repo.find(DRAFT), repo.find(refs[2])) == (new, theirs, None)
 
 
-def test_tags_go_three_at_a_time() -> None:
-    oid = Oid("1" * 40)
-    tags = [RefUpdate(f"refs/tags/p/v{n}", None, oid) for n in range(1, 8)]
-    branches = [RefUpdate("refs/heads/main", oid, oid), RefUpdate(DRAFT, oid, None)]
-
-    pushes = list(split_updates([*tags, *branches]))
-
-    assert [len([u for u in p if "tags" in u.ref]) for p in pushes] == [3, 3, 1]
-    assert pushes[0][:2] == tuple(branches)
-    assert sorted(u.ref for p in pushes for u in p) == sorted(u.ref for u in [*tags, *branches])
-
-
 COUNTER = """
 import sys
 from pathlib import Path
 from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirrors
-from reconciler.git.store import Pack
+from reconciler.git.pack import Pack
 from reconciler.objects import File, Signature
 
 remote, cache, name = sys.argv[1:]
@@ -290,7 +278,7 @@ import sys
 from pathlib import Path
 from reconciler.git.push import RefUpdate, push
 from reconciler.git.repository import Mirrors
-from reconciler.git.store import Pack
+from reconciler.git.pack import Pack
 from reconciler.objects import File, Signature
 
 remote, cache = sys.argv[1:]

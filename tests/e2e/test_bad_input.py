@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.errors import Exit
-from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.working_copy import Snapshot, create_bare
 from tests.support.world import EPOCH, World
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {}\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.working_copy import Snapshot, create_bare
 from tests.support.corpus import corpus_package
 from tests.support.world import EPOCH, World, git, refs
 

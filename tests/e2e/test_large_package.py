@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.working_copy import Snapshot, create_bare
 from tests.support.combination import trees
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import _CONFIGURATION, manifest, repository, variant

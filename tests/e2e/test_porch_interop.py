@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.api.kptfile import LOCATION, OWNER
-from reconciler.git.messages import parse_annotations
+from reconciler.git.commits import parse_annotations
 from reconciler.ids import Lifecycle
 from reconciler.layout import (
     HEADS,

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from reconciler.git.create import Snapshot, create_bare
 from reconciler.git.repository import Mirrors
+from reconciler.git.working_copy import Snapshot, create_bare
 from reconciler.ids import GroupKind
 from reconciler.policy import Policy
 from reconciler.read.snapshot import read_snapshot

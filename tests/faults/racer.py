@@ -15,7 +15,7 @@ import reconciler.dependencies.solve.resolve
 import reconciler.report.locks
 import reconciler.run  # noqa: F401 - these are imported once, before forking
 from reconciler.cli import lock, main  # noqa: F401 - and so are these
-from reconciler.git import failpoints
+from reconciler.git import effects
 
 PUSH = "before git push"
 
@@ -57,7 +57,7 @@ class Racer:
         try:
             os.dup2(self.out.fileno(), 1)
             os.dup2(self.out.fileno(), 2)
-            failpoints._points = gate  # type: ignore[assignment]  # it has the one method that is called
+            effects._failpoints = gate  # type: ignore[assignment]  # it has the one method that is called
             code = main.invoke(line)
             sys.stdout.flush()
             os.write(self.count.fileno(), str(gate.pushes).encode())

@@ -19,7 +19,7 @@ from typing import Any
 
 import reconciler.apply.plan
 from reconciler.cli import apply, approve, main, plan, selection  # noqa: F401 - imported once, before forking
-from reconciler.git import failpoints, stopping
+from reconciler.git import effects
 from tests.faults.world import BALLAST
 
 reconciler.apply.plan.AT_ONCE = 1  # the n-th point must be the same effect in every run
@@ -33,7 +33,7 @@ def kill(_: Path) -> None:
 def terminate(_: Path) -> None:
     """Send SIGTERM and wait until its handler, which only the main thread runs, has run."""
     os.kill(os.getpid(), signal.SIGTERM)
-    while not stopping._requested.is_set():
+    while not effects._requested.is_set():
         time.sleep(0.001)
 
 
@@ -109,7 +109,7 @@ def run_in_fork(line: list[str], out: int, points: Any, clock_s: float = 0.0) ->
         os.dup2(out, 1)
         os.dup2(out, 2)
         signal.signal(signal.SIGTERM, main._stop)
-        failpoints._points = points
+        effects._failpoints = points
         if clock_s:
             now = time.time
             time.time = lambda: now() + clock_s

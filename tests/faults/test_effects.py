@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git import failpoints
+from reconciler.git import effects
 from tests.faults.disk import small_disk
 from tests.faults.matrix import Point, sweep
 from tests.faults.moments import MOMENTS, Moment
@@ -91,7 +91,7 @@ def test_the_plain_command_is_killed_and_completes(runner: Runner, tmp_path: Pat
     line = [sys.executable, "-m", "reconciler.cli.main", "apply", "-q"]
     line += ["--control", str(world.root / "control.git"), "--cache-dir", str(world.root / "cache")]
 
-    killed = subprocess.run(line, cwd=PROJECT, env={**os.environ, failpoints.VARIABLE: "5:kill"}, check=False)
+    killed = subprocess.run(line, cwd=PROJECT, env={**os.environ, effects.VARIABLE: "5:kill"}, check=False)
     again = subprocess.run(line, cwd=PROJECT, check=False, capture_output=True, text=True)
 
     assert killed.returncode == KILLED

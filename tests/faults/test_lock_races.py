@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.working_copy import Snapshot, create_bare
 from tests.faults.world import PROJECT
 from tests.support.git import EPOCH, Repo
 from tests.support.notes import note

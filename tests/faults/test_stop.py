@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Exit
-from reconciler.git import stopping
+from reconciler.git import effects
 from tests.support.forges.server import Answer
 from tests.support.forges.world import forge_world
 from tests.support.git import Repo
@@ -122,13 +122,13 @@ def test_a_run_that_still_reads_ends_at_once_and_has_written_nothing(root: Path)
 def test_pull_requests_that_were_not_opened_are_left_to_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stopping, "_requested", threading.Event())
+    monkeypatch.setattr(effects, "_requested", threading.Event())
     with forge_world("github", tmp_path / "forge", monkeypatch, edges=["edge-1"]) as world:
         answer = world.simulator.answer
 
         def stopping_at_the_first(method: str, path: str, query: dict[str, str], body: object) -> Answer:
             if method == "POST" and path.endswith("/pulls"):
-                stopping.request()
+                effects.request_shutdown()
             return answer(method, path, query, body)
 
         world.simulator.answer = stopping_at_the_first  # type: ignore[method-assign]
@@ -139,7 +139,7 @@ def test_pull_requests_that_were_not_opened_are_left_to_the_next_run(
         assert len(world.pulls("edge-1")) == 1
         assert any("1 pull request is left: The run was asked to end" in error for error in said)
 
-        monkeypatch.setattr(stopping, "_requested", threading.Event())
+        monkeypatch.setattr(effects, "_requested", threading.Event())
         world.simulator.answer = answer  # type: ignore[method-assign]
         assert world.run().code is Exit.DONE
         assert len(world.open_heads()) == 2

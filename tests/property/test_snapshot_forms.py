@@ -9,9 +9,9 @@ import orjson
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.git.create import Snapshot as Commit
-from reconciler.git.create import create_bare
 from reconciler.git.repository import Mirrors
+from reconciler.git.working_copy import Snapshot as Commit
+from reconciler.git.working_copy import create_bare
 from reconciler.ids import GroupKind
 from reconciler.policy import Limits, Policy
 from reconciler.read.snapshot import read_snapshot, snapshot_limits

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.git.create import Snapshot, create_bare
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.working_copy import Snapshot, create_bare
 from reconciler.ids import Oid
 
 FIRST = 1_700_000_000

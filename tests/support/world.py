@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.cli.main import invoke
-from reconciler.git.create import Snapshot, create_bare
+from reconciler.git.working_copy import Snapshot, create_bare
 
 EPOCH = 1_767_225_600
 IDENTITY = {

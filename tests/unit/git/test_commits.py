@@ -4,11 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.git.commits import decode_text, parse_commit, valid_time
+from reconciler.forge.approval import approval_message
+from reconciler.git.commits import (
+    PackageAnnotation,
+    decode_text,
+    parse_annotations,
+    parse_commit,
+    valid_time,
+)
 from reconciler.ids import Oid
 from reconciler.objects import Signature
+from reconciler.plan.messages import clone_task, commit_message
 
 OID = Oid("1" * 40)
+names = st.from_regex(r"[a-z0-9][a-z0-9-]{0,10}", fullmatch=True)
 TREE, PARENT = b"2" * 40, b"3" * 40
 
 
@@ -75,3 +84,26 @@ def test_no_bytes_raise(data: bytes, encoding: bytes) -> None:
 
     assert parsed is not None
     assert isinstance(decode_text(data, encoding), str)
+
+
+@given(names, names)
+def test_annotation_of_a_draft_reads_back(path: str, workspace: str) -> None:
+    task = clone_task("bp.nginx.v1")
+
+    annotations = parse_annotations(commit_message("Title", path, workspace, task))
+
+    assert annotations == (PackageAnnotation(path, workspace, "0", task),)
+
+
+@given(names, names)
+def test_annotation_of_an_approval_reads_back(path: str, workspace: str) -> None:
+    annotations = parse_annotations(approval_message(path, workspace, 3))
+
+    assert annotations == (PackageAnnotation(path, workspace, "3"),)
+
+
+@given(st.text(max_size=60))
+def test_malformed_annotations_are_left_out(text: str) -> None:
+    annotations = parse_annotations(f"x\nkpt:{text}\nkpt:[]\nkpt:" + "[" * 2000)
+
+    assert all(isinstance(annotation, PackageAnnotation) for annotation in annotations)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError, UsageError
-from reconciler.git.create import create_bare
 from reconciler.git.repository import Mirrors
+from reconciler.git.working_copy import create_bare
 from reconciler.read.control import absolute_remote, open_control
 from tests.support.control import create_world
 from tests.support.world import git

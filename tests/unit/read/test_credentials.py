@@ -7,7 +7,7 @@ import pytest
 from reconciler.errors import UnavailableError
 from reconciler.git.urls import Credential
 from reconciler.policy import CommitPolicy, CredentialRule, Policy
-from reconciler.read.credentials import find_credentials, find_seal
+from reconciler.read.credentials import commit_signing, find_credentials
 
 
 def find(remote: str, *rules: CredentialRule, **environment: str) -> Credential | None:
@@ -55,8 +55,8 @@ def test_a_credential_that_is_not_there_is_named_and_not_shown(rule: CredentialR
 
 def test_the_key_that_signs_is_read_when_it_is_needed(tmp_path: Path) -> None:
     file = tmp_path / "key"
-    by_file = find_seal(CommitPolicy(sign="ssh", signing_key_file=str(file)), {})
-    by_variable = find_seal(
+    by_file = commit_signing(CommitPolicy(sign="ssh", signing_key_file=str(file)), {})
+    by_variable = commit_signing(
         CommitPolicy(sign="ssh", signing_key_env="KEY", sign_off=True), {"KEY": "from here"}
     )
     file.write_bytes(b"from there")
@@ -65,7 +65,7 @@ def test_the_key_that_signs_is_read_when_it_is_needed(tmp_path: Path) -> None:
     assert by_variable.read_key is not None
     assert (by_file.read_key(), by_file.sign_off) == (b"from there", False)
     assert (by_variable.read_key(), by_variable.sign_off) == (b"from here", True)
-    assert find_seal(CommitPolicy(), {}).read_key is None
+    assert commit_signing(CommitPolicy(), {}).read_key is None
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_key_that_signs_is_read_when_it_is_needed(tmp_path: Path) -> None:
     ids=["variable", "file"],
 )
 def test_a_key_that_is_not_there_is_named(policy: CommitPolicy) -> None:
-    read = find_seal(policy, {"SIGNING_KEY": ""}).read_key
+    read = commit_signing(policy, {"SIGNING_KEY": ""}).read_key
 
     assert read is not None
     with pytest.raises(UnavailableError) as caught:

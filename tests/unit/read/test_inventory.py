@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError
-from reconciler.git.create import Snapshot, create_bare
 from reconciler.git.repository import Mirrors
+from reconciler.git.working_copy import Snapshot, create_bare
 from reconciler.ids import ObjectKey, ObjectName
 from reconciler.inventory import Inventory, TreeAt
 from reconciler.read.inventory import read_inventory

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.digest import checked, with_digest
-from reconciler.git.integrity import find_damage, write_packs_record
+from reconciler.git.cache import find_damage, write_packs_record
 from tests.support.git import make_repository
 from tests.support.hostile_objects import write_object
 from tests.support.world import git

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import UnavailableError
+from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
-from reconciler.git.store import Pack
 from reconciler.ids import Oid
 from reconciler.objects import File, Files, Mode, Signature
 from reconciler.policy import Limits

@@ -3,15 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler import layout
-from reconciler.git.messages import (
-    Annotation,
-    annotated_message,
-    annotation_line,
-    approve_message,
-    clone_task,
-    commit_title,
-    parse_annotations,
-)
 from reconciler.ids import Lifecycle
 from reconciler.layout import RevisionRef
 
@@ -57,34 +48,3 @@ def test_only_our_workspaces_have_numbers() -> None:
 def test_revisions_count_on_from_the_greatest() -> None:
     assert layout.next_revision([]) == 1
     assert layout.next_revision([-1, 3, 1]) == 4
-
-
-def test_the_annotation_is_porchs() -> None:
-    line = annotation_line(Annotation("a/b", "w1", "0", clone_task("bp.nginx.v1")))
-
-    assert line == (
-        'kpt:{"package":"a/b","workspaceName":"w1","revision":"0","task":{"type":"clone",'
-        '"clone":{"upstreamRef":{"upstreamRef":{"name":"bp.nginx.v1"}}}}}'
-    )
-    assert annotated_message(commit_title("clone"), Annotation("a", "w", "0")) == (
-        'Creating new revision by cloning\n\n\nkpt:{"package":"a","workspaceName":"w","revision":"0"}\n'
-    )
-    assert approve_message("a/b", "w", 3) == (
-        'Approving package revision a/b/3\n\nkpt:{"package":"a/b","workspaceName":"w","revision":"3"}\n'
-    )
-
-
-@given(paths, segments, st.text(max_size=80))
-def test_an_annotation_reads_back_and_no_body_forges_one(path: str, workspace: str, body: str) -> None:
-    wanted = Annotation(path, workspace, "0")
-
-    message = annotated_message("Title", wanted, body)
-
-    assert parse_annotations(message) == (wanted,)
-
-
-@given(st.text(max_size=60))
-def test_reading_annotations_never_fails(text: str) -> None:
-    found = parse_annotations(f"x\nkpt:{text}\nkpt:[]\nkpt:" + "[" * 2000)
-
-    assert isinstance(found, tuple)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import UnavailableError
-from reconciler.git.seal import Seal
-from reconciler.git.signing import parse_key, sign
+from reconciler.git.commit_signing import CommitSigning, parse_key, sign
 from reconciler.objects import Signature, commit_bytes, object_id, tree_id
 from tests.support.signing import Key, make_key, verify
 
@@ -31,7 +30,7 @@ def test_a_signature_is_the_one_that_ssh_keygen_makes(key: Key, size: int) -> No
 
 
 def test_git_verifies_a_commit(key: Key, tmp_path: Path) -> None:
-    data = Seal(sign_off=True, read_key=key.private.read_bytes).commit(TREE, (), WHO, WHO, "Title\n")
+    data = CommitSigning(sign_off=True, read_key=key.private.read_bytes).commit(TREE, (), WHO, WHO, "Title\n")
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True)
     command = ["git", "-C", str(tmp_path), "hash-object", "-t", "commit", "-w", "--stdin"]
     oid = subprocess.run(command, input=data, capture_output=True, check=True).stdout.decode().strip()
@@ -42,20 +41,20 @@ def test_git_verifies_a_commit(key: Key, tmp_path: Path) -> None:
 
 
 def test_the_same_commit_gets_the_same_bytes_and_another_gets_others(key: Key) -> None:
-    one, other = (Seal(read_key=key.private.read_bytes) for _ in range(2))
+    one, other = (CommitSigning(read_key=key.private.read_bytes) for _ in range(2))
 
     assert one.commit(TREE, (), WHO, WHO, "a\n") == other.commit(TREE, (), WHO, WHO, "a\n")
     assert one.commit(TREE, (), WHO, WHO, "a\n") != one.commit(TREE, (), WHO, WHO, "b\n")
 
 
 def test_a_plain_seal_changes_nothing_and_reads_no_key() -> None:
-    assert Seal().commit(TREE, (), WHO, WHO, "a\n") == commit_bytes(TREE, (), WHO, WHO, "a\n")
+    assert CommitSigning().commit(TREE, (), WHO, WHO, "a\n") == commit_bytes(TREE, (), WHO, WHO, "a\n")
 
 
 @pytest.mark.parametrize("message", ["Title\n", "Title\n\nkpt:{}\n", "Title"])
 def test_a_sign_off_is_a_trailer_that_git_finds_and_comes_once(message: str) -> None:
-    signed = Seal(sign_off=True).commit(TREE, (), WHO, WHO, message).partition(b"\n\n")[2].decode()
-    again = Seal(sign_off=True).commit(TREE, (), WHO, WHO, signed).partition(b"\n\n")[2].decode()
+    signed = CommitSigning(sign_off=True).commit(TREE, (), WHO, WHO, message).partition(b"\n\n")[2].decode()
+    again = CommitSigning(sign_off=True).commit(TREE, (), WHO, WHO, signed).partition(b"\n\n")[2].decode()
     parse = ["git", "interpret-trailers", "--parse"]
     trailers = subprocess.run(parse, input=signed, capture_output=True, text=True, check=True).stdout
 

@@ -1,0 +1,83 @@
+import threading
+from pathlib import Path
+
+import pytest
+
+from reconciler.errors import Exit, UnavailableError
+from reconciler.git import effects
+from reconciler.git.effects import LOG_VARIABLE, VARIABLE, Failpoints, StoppedError, effect
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep requests of one test from the others."""
+    monkeypatch.setattr(effects, "_requested", threading.Event())
+
+
+def test_no_shutdown_is_requested_by_default() -> None:
+    effects.check_shutdown()
+    effects.sleep(0.001)
+
+    assert not effects.is_shutting_down()
+
+
+def test_shutdown_finishes_the_current_effect_and_starts_no_other() -> None:
+    done = []
+    with effect("first"):
+        effects.request_shutdown()
+        done.append("first")
+    with pytest.raises(StoppedError) as caught, effect("second"):
+        done.append("second")
+
+    assert done == ["first"]
+    assert caught.value.exit_code is Exit.PARTIAL
+
+
+def test_shutdown_ends_a_wait_at_once() -> None:
+    timer = threading.Timer(0.01, effects.request_shutdown)
+    timer.start()
+
+    with pytest.raises(StoppedError):
+        effects.sleep(600)
+    timer.join()
+
+
+def test_results_are_recorded_after_a_shutdown_request() -> None:
+    effects.request_shutdown()
+
+    with effects.recording():
+        effects.check_shutdown()
+        effects.sleep(0.001)
+
+    assert effects.is_shutting_down()
+
+
+def test_no_failpoint_is_armed_by_default() -> None:
+    assert Failpoints.of({}) is None
+
+
+def test_only_the_armed_failpoint_raises() -> None:
+    failpoints = Failpoints.of({VARIABLE: "2:raise"})
+    assert failpoints is not None
+
+    failpoints.reach("before git push")
+    with pytest.raises(UnavailableError, match="after git push"):
+        failpoints.reach("after git push")
+    failpoints.reach("before git push")
+
+
+def test_every_failpoint_is_logged(tmp_path: Path) -> None:
+    log = tmp_path / "points"
+    failpoints = Failpoints.of({LOG_VARIABLE: str(log)})
+    assert failpoints is not None
+
+    failpoints.reach("before git push")
+    failpoints.reach("after git push")
+
+    assert log.read_text() == "1 before git push\n2 after git push\n"
+
+
+@pytest.mark.parametrize("spec", ["kill", "x:kill", "1:explode", "-1:kill"])
+def test_misspelt_failpoint_is_refused(spec: str) -> None:
+    with pytest.raises(ValueError, match=VARIABLE):
+        Failpoints.of({VARIABLE: spec})
