@@ -28,7 +28,7 @@ def edges(tmp_path: Path) -> World:
 @pytest.fixture
 def contested(tmp_path: Path) -> World:
     """Two clusters: `web` in both needs `base` v2, a `base` v1 by hand in the first."""
-    return build_world(WORLDS / "58-in-the-way", tmp_path / "w")
+    return build_world(WORLDS / "58-ownership-conflict", tmp_path / "w")
 
 
 def generated(world: World) -> dict[str, list[str]]:
@@ -93,7 +93,7 @@ def test_what_is_locked_stays_until_somebody_lets_it_move(edges: World) -> None:
 
 
 def test_the_variant_that_somebody_wrote_is_never_overwritten(contested: World) -> None:
-    contested.lay(WORLDS / "58-in-the-way/steps/another-package")
+    contested.lay(WORLDS / "58-ownership-conflict/steps/another-package")
     said = contested.run("apply")
 
     assert said.code == 3
@@ -107,7 +107,7 @@ def test_the_variant_that_somebody_wrote_is_never_overwritten(contested: World) 
 
 def test_what_is_desired_by_hand_serves_if_it_fits(contested: World) -> None:
     assert ops(contested)["edge-1/web"] == "block DependencyConflict"
-    contested.lay(WORLDS / "58-in-the-way/steps/a-fitting-revision")
+    contested.lay(WORLDS / "58-ownership-conflict/steps/a-fitting-revision")
 
     assert ops(contested)["edge-1/web"] == "create New"
     assert generated(contested) == {"edge-2": ["base v2"]}

@@ -79,7 +79,7 @@ def test_a_published_revision_that_is_wrong_is_a_note_and_no_candidate(kpt: Worl
 
 
 def test_what_has_no_answer_is_explained_in_json_too(tmp_path: Path) -> None:
-    world = build_world(WORLDS / "52-words-about-dependencies", tmp_path / "w")
+    world = build_world(WORLDS / "52-dependency-settings", tmp_path / "w")
     said = world.run("lock", "--check", "--output", "json")
     value = json.loads(said.out)
 
@@ -117,7 +117,7 @@ def test_two_clones_at_different_places_make_byte_identical_locks(tmp_path: Path
     assert not any(str(tmp_path) in text for text in here.values())
 
 
-@pytest.mark.parametrize("name", ["52-words-about-dependencies", "53-shared-bundles", "55-crossplane-tree"])
+@pytest.mark.parametrize("name", ["52-dependency-settings", "53-shared-bundles", "55-crossplane-tree"])
 def test_the_json_of_a_lock_is_as_its_schema_says(name: str, tmp_path: Path) -> None:
     schema = json.loads(lock_schema.FILE.read_text())
     world = build_world(WORLDS / name, tmp_path / "w")
