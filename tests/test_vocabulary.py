@@ -63,7 +63,6 @@ SHARED_NAMES = frozenset(
         "Annotation",
         "Answer",
         "Answers",
-        "Call",
         "Candidate",
         "Choice",
         "Claim",

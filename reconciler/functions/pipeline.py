@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.builtin import BUILTINS
-from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text
+from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.catalog import find_claim, parse_image
 from reconciler.functions.package_files import Contents, Hidden, read_contents, write_contents
 from reconciler.functions.protected import changed_fields, protected_fields
@@ -242,7 +242,7 @@ def _execute(
     step: Step, engine: Engine, selected: list[Resource], config: _Config, policy: FunctionPolicy
 ) -> tuple[list[Resource], StepRun]:
     if engine.runtime is None:
-        call = Call(selected.copy(), *config, engine.profile, policy.compatible, step.package)
+        call = BuiltinCall(selected.copy(), *config, engine.profile, policy.compatible, step.package)
         run = _run_builtin(step, engine, call)
         return call.items, run
     answer = engine.runtime.run(replace(engine.call, config=config.value, items=items_out(selected)))
@@ -259,7 +259,7 @@ def _told(answer: FunctionRun) -> str:
     return "\n".join(part for part in (answer.error, answer.stderr.strip()) if part)
 
 
-def _run_builtin(step: Step, engine: Engine, call: Call) -> StepRun:
+def _run_builtin(step: Step, engine: Engine, call: BuiltinCall) -> StepRun:
     try:
         results = tuple(BUILTINS[engine.builtin](call))
     except FunctionFailedError as failed:

@@ -18,7 +18,7 @@ _OLD_ID: Final = "config.k8s.io/id"
 _PATHS: Final = (f"{_INTERNAL}path", "config.kubernetes.io/path")
 _INDEXES: Final = (f"{_INTERNAL}index", "config.kubernetes.io/index")
 _PACKAGE: Final = f"{_INTERNAL}package-path"
-OURS: Final = frozenset(
+PROTOCOL_ANNOTATIONS: Final = frozenset(
     (
         *_PATHS,
         *_INDEXES,
@@ -193,7 +193,7 @@ def _strip(value: dict[str, Any], known: Resource | None) -> None:
         return
     annotations: dict[str, Any] = metadata["annotations"]
     before = known.annotations if known is not None else {}
-    for name in OURS & annotations.keys():
+    for name in PROTOCOL_ANNOTATIONS & annotations.keys():
         if name in before:
             annotations[name] = before[name]
         else:

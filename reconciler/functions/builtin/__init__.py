@@ -1,23 +1,21 @@
-"""The functions that run in this process, by the name that the catalog has for them."""
+"""The functions that run in this process, by their names in the catalog."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from reconciler.functions.builtin.apply_replacements import apply_replacements
-from reconciler.functions.builtin.apply_setters import apply_setters
 from reconciler.functions.builtin.call import Builtin
-from reconciler.functions.builtin.delete_annotations import delete_annotations
 from reconciler.functions.builtin.ensure_name_substring import ensure_name_substring
-from reconciler.functions.builtin.gen_pkg_context import gen_pkg_context
-from reconciler.functions.builtin.local_config import remove_local_config_resources
+from reconciler.functions.builtin.metadata import delete_annotations, set_annotations, set_labels
+from reconciler.functions.builtin.resources import (
+    gen_pkg_context,
+    remove_local_config_resources,
+    upsert_resource,
+)
 from reconciler.functions.builtin.search_replace import search_replace
-from reconciler.functions.builtin.set_annotations import set_annotations
 from reconciler.functions.builtin.set_image import set_image
-from reconciler.functions.builtin.set_labels import set_labels
 from reconciler.functions.builtin.set_namespace import set_namespace
-from reconciler.functions.builtin.set_project_id import set_project_id
-from reconciler.functions.builtin.setters import create_setters, list_setters
-from reconciler.functions.builtin.upsert_resource import upsert_resource
+from reconciler.functions.builtin.setters import apply_setters, create_setters, list_setters, set_project_id
 
 BUILTINS: Final[Mapping[str, Builtin]] = {
     "apply-replacements": apply_replacements,

@@ -1,25 +1,33 @@
 """apply-replacements: copy a field of one object into fields of others."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text
-from reconciler.functions.builtin.paths import Place, create_place, find_places, split_path
+from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
+from reconciler.functions.builtin.fields import FieldRef, create_field, find_fields, split_path
 from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.selector import SelectorTextError, matches_selector
 from reconciler.krm.yaml import Scalar, Tree, YamlError
 
 _KIND: Final = "ApplyReplacements"
 _VERSION: Final = "fn.kpt.dev/v1alpha1"
 _DEFAULT_PATH: Final = "metadata.name"
+_KEY: Final = r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?"
+_TERM: Final = re.compile(
+    rf"\s*(?:(?P<absent>!)\s*(?P<no>{_KEY})"
+    rf"|(?P<set>{_KEY})\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)"
+    rf"|(?P<key>{_KEY})\s*(?P<equal>==|=|!=)\s*(?P<value>[A-Za-z0-9._-]*)"
+    rf"|(?P<has>{_KEY}))\s*(?:,|\Z)"
+)
+"""One term of a label selector: `!canary`, `tier in (a, b)`, `app=web`, `app`."""
 
 
-def apply_replacements(call: Call) -> Iterator[FunctionResult]:
-    """Do every replacement in order, each on what the ones before it left. Gives no results.
+def apply_replacements(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """Make the replacements in order, each on the result of the previous ones. Yields no results.
 
-    The lenient profile (v0.1.1) passes over a target field that is not there.
+    The lenient profile (v0.1.1) ignores an absent target field.
 
     Source: kustomize api/filters/replacement, v0.19.0 and v0.10.1.
     """
@@ -49,17 +57,18 @@ def _mappings(given: Any, where: str) -> list[Mapping[str, Any]]:
 
 
 def _source_value(items: Sequence[Resource], source: Mapping[str, Any]) -> Any:
-    found = [item for item in items if _is_named(item, source)]
-    if not found:
-        raise FunctionFailedError(f"nothing selected by {_said(source)}")
-    if len(found) > 1:
-        names = ", ".join(str(item) for item in found)
-        raise FunctionFailedError(f"multiple matches for selector {_said(source)}: {names}")
+    selected = [item for item in items if _is_named(item, source)]
+    if not selected:
+        raise FunctionFailedError(f"nothing selected by {_selector_text(source)}")
+    if len(selected) > 1:
+        names = ", ".join(str(item) for item in selected)
+        raise FunctionFailedError(f"multiple matches for selector {_selector_text(source)}: {names}")
     path = str(source.get("fieldPath") or _DEFAULT_PATH)
-    places = find_places(found[0].value, split_path(path), lenient=True)
-    value = places[0].value if places else None
+    field = next(find_fields(selected[0].value, split_path(path), lenient=True), None)
+    value = field.value if field is not None else None
     if value is None or value == "":
-        raise FunctionFailedError(f"fieldPath `{path}` is missing for replacement source {_said(source)}")
+        text = _selector_text(source)
+        raise FunctionFailedError(f"fieldPath `{path}` is missing for replacement source {text}")
     options = _options(source)
     delimiter = str(options.get("delimiter") or "")
     if not delimiter:
@@ -73,15 +82,15 @@ def _source_value(items: Sequence[Resource], source: Mapping[str, Any]) -> Any:
 
 
 def _options(holder: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = holder.get("options")
-    return found if isinstance(found, Mapping) else {}
+    options = holder.get("options")
+    return options if isinstance(options, Mapping) else {}
 
 
 def _index(options: Mapping[str, Any]) -> int:
-    found = options.get("index") or 0
-    if not isinstance(found, int):
-        raise FunctionFailedError(f"options.index {found!r} is no number")
-    return found
+    index = options.get("index") or 0
+    if not isinstance(index, int):
+        raise FunctionFailedError(f"options.index {index!r} is no number")
+    return index
 
 
 def _apply(items: Sequence[Resource], value: Any, target: Mapping[str, Any], *, lenient: bool) -> None:
@@ -98,29 +107,30 @@ def _apply(items: Sequence[Resource], value: Any, target: Mapping[str, Any], *, 
 
 def _put(item: Resource, path: str, value: Any, options: Mapping[str, Any], *, lenient: bool) -> None:
     steps = split_path(path)
-    places = find_places(item.value, steps, lenient=lenient)
+    # All fields are found before the first is written: a written value may hold the path again.
+    fields = list(find_fields(item.value, steps, lenient=lenient))
     create = options.get("create") is True
-    if not places and create:
-        made = create_place(item.value, steps)
-        if made is None:
+    if not fields and create:
+        created = create_field(item.value, steps)
+        if created is None:
             raise FunctionFailedError(f'unable to find or create field "{path}" in replacement target {item}')
-        made.put(_delimited(None, value, options))
+        created.put(_delimited(None, value, options))
         return
-    if not places and not lenient:
+    if not fields and not lenient:
         raise FunctionFailedError(f'unable to find field "{path}" in replacement target {item}')
-    for place in places:
-        _write(place, _delimited(place.value, value, options), lenient=lenient)
+    for field in fields:
+        _write(field, _delimited(field.value, value, options), lenient=lenient)
 
 
-def _write(place: Place, value: Any, *, lenient: bool) -> None:
-    """Copy a value; between two scalars only the text goes over, and the target keeps its type."""
-    old = place.value
+def _write(field: FieldRef, value: Any, *, lenient: bool) -> None:
+    """Copy a value; between two scalars only the text is copied, and the target keeps its type."""
+    old = field.value
     if lenient or isinstance(old, (dict, list)) or isinstance(value, (dict, list)):
-        place.put(copy_value(value))
+        field.put(copy_value(value))
     elif isinstance(old, str):
-        place.put(as_text(value))
+        field.put(as_text(value))
     else:
-        place.put(_typed(as_text(value)))
+        field.put(_typed(as_text(value)))
 
 
 def _typed(text: str) -> Any:
@@ -147,31 +157,59 @@ def _delimited(old: Any, value: Any, options: Mapping[str, Any]) -> Any:
     return delimiter.join(parts)
 
 
-def _is_named(item: Resource, wanted: Mapping[str, Any]) -> bool:
-    have = {
+def _is_named(item: Resource, selector: Mapping[str, Any]) -> bool:
+    identity = {
         "group": item.group,
         "version": item.api_version.rpartition("/")[2],
         "kind": item.kind,
         "name": item.name,
     }
-    if any(wanted.get(field) not in (None, "", value) for field, value in have.items()):
+    if any(selector.get(field) not in (None, "", value) for field, value in identity.items()):
         return False
-    namespace = wanted.get("namespace")
-    return not namespace or (namespace or "default") == (item.namespace or "default")
+    namespace = selector.get("namespace")
+    return not namespace or namespace == (item.namespace or "default")
 
 
-def _is_selected(item: Resource, wanted: Mapping[str, Any]) -> bool:
-    labels = item.metadata.get("labels")
-    try:
-        return (
-            _is_named(item, wanted)
-            and matches_selector(str(wanted.get("labelSelector") or ""), labels)
-            and matches_selector(str(wanted.get("annotationSelector") or ""), item.annotations)
-        )
-    except SelectorTextError as error:
-        raise FunctionFailedError(str(error)) from error
+def _is_selected(item: Resource, selector: Mapping[str, Any]) -> bool:
+    return (
+        _is_named(item, selector)
+        and matches_selector(str(selector.get("labelSelector") or ""), item.metadata.get("labels"))
+        and matches_selector(str(selector.get("annotationSelector") or ""), item.annotations)
+    )
 
 
-def _said(wanted: Mapping[str, Any]) -> str:
+def matches_selector(text: str, labels: Any) -> bool:
+    """Tell whether labels match a selector in its text form; an empty selector matches all.
+
+    Raises:
+        FunctionFailedError: The text is no selector.
+
+    Source: apimachinery pkg/labels/selector.go.
+    """
+    present = labels if isinstance(labels, Mapping) else {}
+    at, matches = 0, True
+    while at < len(text):
+        term = _TERM.match(text, at)
+        if term is None or term.end() == at:
+            raise FunctionFailedError(f"{text!r} is no label selector")
+        matches = matches and _matches_term(term, present)
+        at = term.end()
+    return matches
+
+
+def _matches_term(term: re.Match[str], labels: Mapping[str, Any]) -> bool:
+    if term["absent"]:
+        return term["no"] not in labels
+    if term["set"]:
+        values = {value.strip() for value in term["values"].split(",")}
+        inside = labels.get(term["set"]) in values and term["set"] in labels
+        return inside if term["op"] == "in" else not inside
+    if term["key"]:
+        equal = labels.get(term["key"]) == term["value"]
+        return not equal if term["equal"] == "!=" else equal
+    return term["has"] in labels
+
+
+def _selector_text(selector: Mapping[str, Any]) -> str:
     fields = ("group", "version", "kind", "name", "namespace", "fieldPath")
-    return ", ".join(f"{field}: {wanted[field]}" for field in fields if wanted.get(field)) or "{}"
+    return ", ".join(f"{field}: {selector[field]}" for field in fields if selector.get(field)) or "{}"

@@ -1,7 +1,7 @@
-"""What a builtin gets and gives: resources to change in place, a configuration, results."""
+"""Interface of the builtin functions: the call with its resources and configuration, results and failures."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.functions.resource import Resource
@@ -9,13 +9,13 @@ from reconciler.functions.runtime import FunctionResult
 
 
 @dataclass(slots=True)
-class Call:
-    """One call of a builtin.
+class BuiltinCall:
+    """Arguments of a builtin.
 
-    `items` may be changed in place, and resources may be taken out or put in. `config` is the
-    functionConfig, None where there is none; `config_file` the file it stands in, "" for a configMap.
-    `profile` tells apart versions that behave differently; `compatible` asks for upstream's faults.
-    `package` is the directory of the package whose pipeline this is.
+    A builtin changes `items` in place, and may add or remove resources. `config` is the functionConfig,
+    None if the step has none; `config_file` is its file, "" for a configMap. `profile` selects the
+    behaviour of an older version; `compatible` asks for upstream's faults. `package` is the directory
+    of the package that declares the pipeline.
     """
 
     items: list[Resource]
@@ -24,7 +24,6 @@ class Call:
     profile: str = ""
     compatible: bool = False
     package: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def config_kind(self) -> str:
@@ -45,21 +44,19 @@ class Call:
     @property
     def data(self) -> dict[str, str]:
         """The `data` of a ConfigMap, every value as a string; empty where it is no mapping."""
-        found = (self.config or {}).get("data")
-        return {str(k): as_text(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+        data = (self.config or {}).get("data")
+        return {str(k): as_text(v) for k, v in data.items()} if isinstance(data, Mapping) else {}
 
 
-Builtin = Callable[[Call], Iterable[FunctionResult]]
+Builtin = Callable[[BuiltinCall], Iterable[FunctionResult]]
 
 
 class FunctionFailedError(Exception):
-    """A builtin cannot do what it was asked for; nothing that it did so far counts."""
+    """A builtin failed; the pipeline discards every change that it made."""
 
-    def __init__(
-        self, *messages: str, severity: str = "error", extra: tuple[FunctionResult, ...] = ()
-    ) -> None:
+    def __init__(self, *messages: str, severity: str = "error") -> None:
         super().__init__("; ".join(messages))
-        self.results = (*extra, *(FunctionResult(message, severity) for message in messages))
+        self.results = tuple(FunctionResult(message, severity) for message in messages)
 
 
 def as_text(value: Any) -> str:
@@ -69,11 +66,6 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def info(message: str) -> FunctionResult:
-    """Return a result of severity info."""
-    return FunctionResult(message, "info")
 
 
 def shown(resource: Resource, text: str) -> str:
@@ -86,28 +78,17 @@ def file_of(resource: Resource) -> dict[str, Any]:
     return {"path": resource.file, "index": resource.index} if resource.index else {"path": resource.file}
 
 
-def reference(resource: Resource) -> dict[str, str]:
-    """Return a result's `resourceRef`."""
-    fields = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "namespace": resource.namespace,
-        "name": resource.name,
-    }
-    return {key: value for key, value in fields.items() if value}
-
-
 def ensure_mapping(value: dict[str, Any], *path: str) -> dict[str, Any]:
     """Return the mapping at `path`, made where it is absent or null.
 
     Raises:
-        FunctionFailedError: Something else stands there.
+        FunctionFailedError: A field of the path has a value that is no mapping.
     """
     for step in path:
-        found = value.get(step)
-        if found is None:
-            found = value[step] = {}
-        if not isinstance(found, dict):
+        child = value.get(step)
+        if child is None:
+            child = value[step] = {}
+        if not isinstance(child, dict):
             raise FunctionFailedError(f"The field {'.'.join(path)} is no mapping")
-        value = found
+        value = child
     return value

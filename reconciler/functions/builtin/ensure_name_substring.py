@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text
-from reconciler.functions.builtin.slots import FieldSpec, find_slots, read_specs
+from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
+from reconciler.functions.builtin.fields import FieldSpec, parse_specs
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 
@@ -39,44 +39,44 @@ _SCALARS: Final = {
 _BY_KIND: Final = frozenset(("roleRef", "scaleTargetRef", "subjects", "targetRef", "resourceRef"))
 
 
-class _Wanted(NamedTuple):
+class _Substring(NamedTuple):
     prefix: str
     suffix: str
     specs: tuple[FieldSpec, ...]
 
-    def name(self, text: str) -> str:
-        """Return a name with the substring; one that has it, wherever, stays."""
+    def add_to(self, text: str) -> str:
+        """Return a name with the substring; a name that contains it anywhere stays."""
         return text if self.prefix + self.suffix in text else f"{self.prefix}{text}{self.suffix}"
 
 
-def ensure_name_substring(call: Call) -> Iterator[FunctionResult]:
-    """Give every name the prefix or suffix that it lacks, and bring references along. Gives no results.
+def ensure_name_substring(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """Add a missing prefix or suffix to every name, and update the references. Yields no results.
 
     Source: krm-functions-catalog functions/go/ensure-name-substring/main.go.
     Differs: references are found by the names of their fields, and resources stay in their files.
     """
-    wanted = _wanted(call)
+    substring = _read_substring(call)
     renamed: dict[tuple[str, str, str], str] = {}
     for resource in call.items:
         if resource.kind in _KEPT or not resource.name:
             continue
-        new = wanted.name(resource.name)
+        new = substring.add_to(resource.name)
         if new != resource.name:
             renamed[resource.kind, resource.namespace, resource.name] = new
             resource.metadata["name"] = new
     for resource in call.items:
-        _add_fields(resource, wanted)
+        _add_to_fields(resource, substring)
         _rename(resource.value, resource.namespace, renamed)
         _rename_dependencies(resource, renamed)
     yield from ()
 
 
-def _wanted(call: Call) -> _Wanted:
+def _read_substring(call: BuiltinCall) -> _Substring:
     if call.config_kind == "ConfigMap":
         prefix, suffix = call.data.get("prepend", ""), call.data.get("append", "")
         if bool(prefix) == bool(suffix):
             raise FunctionFailedError("failed to configure function: one of prepend and append must be given")
-        return _Wanted(prefix, suffix, ())
+        return _Substring(prefix, suffix, ())
     if call.config_kind != "EnsureNameSubstring":
         raise FunctionFailedError(
             "failed to configure function: `functionConfig` must be a `ConfigMap` or `EnsureNameSubstring`"
@@ -86,18 +86,15 @@ def _wanted(call: Call) -> _Wanted:
     if not text or mode not in ("prepend", "append"):
         raise FunctionFailedError("failed to configure function: substring and editMode must be given")
     field = "fieldSpecs" if config.get("fieldSpecs") else "additionalNameFields"
-    specs = tuple(read_specs(config.get(field), field))
-    return _Wanted(text, "", specs) if mode == "prepend" else _Wanted("", text, specs)
+    specs = tuple(spec._replace(create=False) for spec in parse_specs(config.get(field), field))
+    return _Substring(text, "", specs) if mode == "prepend" else _Substring("", text, specs)
 
 
-def _add_fields(resource: Resource, wanted: _Wanted) -> None:
-    for spec in wanted.specs:
-        if not spec.fits(resource):
-            continue
-        for slot in find_slots(resource.value, spec.path.split("/"), create=False):
-            found = slot.holder[slot.key]
-            if isinstance(found, str):
-                slot.holder[slot.key] = wanted.name(found)
+def _add_to_fields(resource: Resource, substring: _Substring) -> None:
+    for spec in substring.specs:
+        for field in spec.find(resource):
+            if isinstance(field.value, str):
+                field.put(substring.add_to(field.value))
 
 
 def _rename(value: Any, namespace: str, renamed: Mapping[tuple[str, str, str], str]) -> None:
@@ -131,12 +128,12 @@ def _new_name(kind: str, namespace: str, name: str, renamed: Mapping[tuple[str, 
 
 
 def _rename_dependencies(resource: Resource, renamed: Mapping[tuple[str, str, str], str]) -> None:
-    given = resource.annotations.get(_DEPENDS_ON)
-    if not isinstance(given, str):
+    objects = resource.annotations.get(_DEPENDS_ON)
+    if not isinstance(objects, str):
         return
 
-    def rename(found: re.Match[str]) -> str:
-        start = found[0][: -len(found[4])]
-        return start + _new_name(found[3], found[2] or "", found[4], renamed)
+    def rename(match: re.Match[str]) -> str:
+        start = match[0][: -len(match[4])]
+        return start + _new_name(match[3], match[2] or "", match[4], renamed)
 
-    resource.annotations[_DEPENDS_ON] = _OBJECT.sub(rename, given)
+    resource.annotations[_DEPENDS_ON] = _OBJECT.sub(rename, objects)

@@ -1,13 +1,12 @@
-"""search-replace: find fields by value, path or file, and put a value or a comment there."""
+"""search-replace: find fields by value, path or file, and write a value or a comment there."""
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconciler.functions.builtin.call import Call, FunctionFailedError, file_of, shown
-from reconciler.functions.builtin.globs import glob_pattern
-from reconciler.functions.builtin.texts import plain, put_text
+from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, shown
+from reconciler.functions.builtin.fields import plain, put_text
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
@@ -15,6 +14,15 @@ from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, Y
 
 _KEYS: Final = ("by-value", "by-value-regex", "by-path", "by-file-path", "put-value", "put-comment")
 _GROUP: Final = re.compile(r"\$\{(\d+)\}")
+_GLOB_TOKENS: Final = re.compile(r"(/\*\*/|\*\*/|/\*\*|\*\*|\*|\?|\[[^\]]*\]|\{[^{}]*\})")
+_GLOB_WILDCARDS: Final = {
+    "/**/": "/(?:.*/)?",
+    "**/": "(?:.*/)?",
+    "/**": "(?:/.*)?",
+    "**": ".*",
+    "*": "[^/]*",
+    "?": "[^/]",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +39,13 @@ class _Search:
         return self.value is not None or self.regex is not None
 
 
-def search_replace(call: Call) -> Iterator[FunctionResult]:
-    """Put a value or a comment into every field that is searched for, or list them.
+def search_replace(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """Write a value or a comment into every matching field, or list the matches.
 
     Source: krm-functions-catalog functions/go/search-replace/searchreplace/search_replace.go.
     """
-    search = _search(call.data)
-    found = False
+    search = _read_search(call.data)
+    matched = False
     for resource in call.items:
         if search.file is not None and search.file.fullmatch(resource.file) is None:
             continue
@@ -46,16 +54,16 @@ def search_replace(call: Call) -> Iterator[FunctionResult]:
             groups = _match(search, field)
             if groups is None:
                 continue
-            found = True
+            matched = True
             yield _change(search, resource, field, groups, edits)
         created = _creation(search, resource) if not edits else None
         if created is not None:
-            found = True
+            matched = True
             edits.append(created)
-            yield _told(resource, ".".join(map(str, created.path)), "Mutated", search.put_value or "")
+            yield _result(resource, ".".join(map(str, created.path)), "Mutated", search.put_value or "")
         if edits:
             _edit(resource, edits)
-    if not found:
+    if not matched:
         yield FunctionResult("no matches")
 
 
@@ -66,7 +74,7 @@ def _edit(resource: Resource, edits: list[Edit]) -> None:
         raise FunctionFailedError(f"{resource}: {error.message}") from error
 
 
-def _search(data: dict[str, str]) -> _Search:
+def _read_search(data: dict[str, str]) -> _Search:
     for key in data:
         if key not in _KEYS:
             listed = ", ".join(f'"{name}"' for name in _KEYS)
@@ -89,7 +97,7 @@ def _search(data: dict[str, str]) -> _Search:
 
 
 def _match(search: _Search, field: Field) -> Sequence[str | None] | None:
-    """Return the groups of the match, None where the field is not searched for."""
+    """Return the groups of the match, None where the field does not match."""
     if search.path and not path_matches(field.name.split("."), search.path):
         return None
     if not isinstance(field.node, Scalar):
@@ -98,15 +106,15 @@ def _match(search: _Search, field: Field) -> Sequence[str | None] | None:
     if search.value is not None:
         return () if field.node.content == search.value else None
     if search.regex is not None:
-        found = search.regex.search(field.node.content)
-        return found.groups() if found is not None else None
+        match = search.regex.search(field.node.content)
+        return match.groups() if match is not None else None
     return () if search.path else None
 
 
 def _change(
     search: _Search, resource: Resource, field: Field, groups: Sequence[str | None], edits: list[Edit]
 ) -> FunctionResult:
-    shown = field.node.content if isinstance(field.node, Scalar) else ""
+    value = field.node.content if isinstance(field.node, Scalar) else ""
     if search.put_comment is not None:
         comment = _filled(search.put_comment, groups)
         if field.comment != f"# {comment}":
@@ -117,26 +125,26 @@ def _change(
             raise FunctionFailedError("unable to resolve capture groups")
         if text != field.node.content:
             edits.insert(0, put_text(field, text))
-        shown = text
+        value = text
     verb = "Matched" if search.put_value is None and search.put_comment is None else "Mutated"
-    return _told(resource, field.name, verb, shown)
+    return _result(resource, field.name, verb, value)
 
 
 def _filled(text: str, groups: Sequence[str | None]) -> str:
-    def group(found: re.Match[str]) -> str:
-        number = int(found[1])
-        return (groups[number - 1] or "") if 1 <= number <= len(groups) else found[0]
+    def group(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return (groups[number - 1] or "") if 1 <= number <= len(groups) else match[0]
 
     return _GROUP.sub(group, text)
 
 
-def _told(resource: Resource, path: str, verb: str, value: str) -> FunctionResult:
-    said = f'{verb} field value {"" if verb == "Matched" else "to "}"{shown(resource, value)}"'
-    return FunctionResult(said, field={"path": path}, file=file_of(resource))
+def _result(resource: Resource, path: str, verb: str, value: str) -> FunctionResult:
+    message = f'{verb} field value {"" if verb == "Matched" else "to "}"{shown(resource, value)}"'
+    return FunctionResult(message, field={"path": path}, file=file_of(resource))
 
 
 def _creation(search: _Search, resource: Resource) -> SetValue | None:
-    """An exact path with a value to put and nothing to search for makes the field where it is absent."""
+    """Return the edit that creates an absent field: only for an exact path without a value to search for."""
     if search.put_value is None or search.has_value or not search.path:
         return None
     if any(mark in step for step in search.path for mark in "*["):
@@ -152,7 +160,7 @@ def _creation(search: _Search, resource: Resource) -> SetValue | None:
 
 
 def path_matches(elements: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Tell whether a field's path fits: `*` is one element, `**` any number, `[*]` any index."""
+    """Tell whether a field's path matches: `*` is one element, `**` any number, `[*]` any index."""
     reached = {0}
     for step in pattern:
         if step == "**":
@@ -165,7 +173,28 @@ def path_matches(elements: Sequence[str], pattern: Sequence[str]) -> bool:
 def _element(element: str, pattern: str) -> bool:
     if pattern in ("*", element):
         return True
-    have, wanted = element.split("["), pattern.split("[")
-    return len(have) == len(wanted) and all(
-        want in ("*", "*]", part) for part, want in zip(have, wanted, strict=True)
+    parts, expected = element.split("["), pattern.split("[")
+    return len(parts) == len(expected) and all(
+        text in ("*", "*]", part) for part, text in zip(parts, expected, strict=True)
     )
+
+
+def glob_pattern(text: str) -> str:
+    """Return the regular expression of a file glob: `*` within a directory, `**` over directories, `{a,b}`.
+
+    Nested braces are not supported.
+
+    Source: bmatcuk/doublestar.
+    """
+    return "".join(_translate_token(token) for token in _GLOB_TOKENS.split(text) if token)
+
+
+def _translate_token(token: str) -> str:
+    if token in _GLOB_WILDCARDS:
+        return _GLOB_WILDCARDS[token]
+    if token[0] == "[" and token[-1] == "]" and len(token) > 2:  # noqa: PLR2004 - more than the brackets
+        body = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+        return f"[^{body[1:]}]" if body[0] in "!^" else f"[{body}]"
+    if token[0] == "{" and token[-1] == "}":
+        return f"(?:{'|'.join(glob_pattern(part) for part in token[1:-1].split(','))})"
+    return re.escape(token)

@@ -1,10 +1,10 @@
-"""set-image: another name, tag or digest for an image, wherever it runs."""
+"""set-image: change name, tag or digest of an image in every workload."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text, info
-from reconciler.functions.builtin.slots import FieldSpec, find_slots, read_specs
+from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
+from reconciler.functions.builtin.fields import FieldSpec, parse_specs
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern
 from reconciler.functions.runtime import FunctionResult
 
@@ -12,13 +12,9 @@ _WORKLOADS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
 _FIELDS: Final = ("name", "newName", "newTag", "digest")
 
 
-def _containers(prefix: str, kind: str) -> Iterator[FieldSpec]:
-    yield FieldSpec(f"{prefix}/containers[]/image", kind=kind)
-
-
 _COMPATIBLE: Final = (
-    *_containers("spec", "Pod"),
-    *(spec for kind in _WORKLOADS for spec in _containers("spec/template/spec", kind)),
+    FieldSpec("spec/containers[]/image", kind="Pod"),
+    *(FieldSpec("spec/template/spec/containers[]/image", kind=kind) for kind in _WORKLOADS),
 )
 _MORE: Final = (
     FieldSpec("spec/initContainers[]/image", kind="Pod"),
@@ -41,8 +37,8 @@ class _Image(NamedTuple):
     digest: str
 
 
-def set_image(call: Call) -> Iterator[FunctionResult]:
-    """Rewrite the references to one image.
+def set_image(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """Change name, tag or digest of one image in every workload.
 
     Source: krm-functions-catalog functions/go/set-image/setimage/set_image.go.
     Differs: initContainers, Jobs, CronJobs, ReplicationControllers and PodTemplates are covered, and a
@@ -57,22 +53,20 @@ def set_image(call: Call) -> Iterator[FunctionResult]:
     count = 0
     for resource in call.items:
         for spec in every:
-            if not spec.fits(resource):
-                continue
-            for slot in find_slots(resource.value, spec.path.split("/"), create=spec.create):
-                new = _rewritten(slot.holder.get(slot.key), image, pattern, compatible=call.compatible)
-                if new is not None and new != slot.holder[slot.key]:
-                    slot.holder[slot.key] = new
+            for field in spec.find(resource):
+                new = _rewrite(field.value, image, pattern, compatible=call.compatible)
+                if new is not None and new != field.value:
+                    field.put(new)
                     count += 1
-    yield info(f"summary: updated a total of {count} image(s)")
+    yield FunctionResult(f"summary: updated a total of {count} image(s)")
 
 
-def _read(call: Call) -> tuple[_Image, list[FieldSpec]]:
+def _read(call: BuiltinCall) -> tuple[_Image, list[FieldSpec]]:
     config: Mapping[str, Any] = call.config or {}
     specs: list[FieldSpec] = []
     if call.config_kind == "SetImage" and call.config_api_version.startswith("fn.kpt.dev/"):
         given = config.get("image")
-        specs = read_specs(config.get("additionalImageFields"), "additionalImageFields")
+        specs = parse_specs(config.get("additionalImageFields"), "additionalImageFields")
     elif call.config_kind == "ConfigMap":
         given = config.get("data")
         for key in given if isinstance(given, dict) else ():
@@ -94,15 +88,15 @@ def _refuse(message: str) -> None:
     raise FunctionFailedError(message, f"function is terminated: {message}")
 
 
-def _rewritten(current: Any, image: _Image, pattern: Pattern, *, compatible: bool) -> str | None:
-    found = pattern.search(current) if isinstance(current, str) else None
-    if found is None:
+def _rewrite(current: Any, image: _Image, pattern: Pattern, *, compatible: bool) -> str | None:
+    match = pattern.search(current) if isinstance(current, str) else None
+    if match is None:
         return None
     name = image.new_name or image.name
     if image.digest:
         return f"{name}@{image.digest}"
     if image.new_tag:
         return f"{name}:{image.new_tag}"
-    tag, digest = found.groups()
+    tag, digest = match.groups()
     tag = (tag or "")[1:] if compatible else tag
     return f"{name}{tag or ''}{digest or ''}"

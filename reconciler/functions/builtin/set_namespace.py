@@ -1,44 +1,45 @@
-"""set-namespace: every namespaced object, and what refers to it, into one namespace."""
+"""set-namespace: move every namespaced object, and the references to it, into one namespace."""
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
-from reconciler.functions.builtin.call import Call, FunctionFailedError, info, reference
+from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.functions.scope import is_namespaced
 
-ORIGIN: Final = "internal.kpt.dev/upstream-identifier"
-DEPENDS_ON: Final = "config.kubernetes.io/depends-on"
+_ORIGIN: Final = "internal.kpt.dev/upstream-identifier"
+_DEPENDS_ON: Final = "config.kubernetes.io/depends-on"
 _CLUSTER: Final = "~C"
 _NAMESPACED_REFERENCE: Final = re.compile(r"([^/]*)/namespaces/([^/]+)/([^/]+)/([^/]+)\Z")
 _EXPECT: Final = "Expect `ConfigMap.v1` or `SetNamespace.v1alpha1.fn.kpt.dev`"
 
 
-class _Wanted(NamedTuple):
+class _Replacement(NamedTuple):
+    """The new namespace, and the one that is replaced; an empty matcher replaces all."""
+
     new: str
     matcher: str
 
 
 class _Slot(NamedTuple):
-    """A field that holds a namespace: its mapping, its key, and the namespace it had upstream."""
+    """A field with a namespace: its mapping, its key, and the namespace of the object upstream."""
 
     holder: dict[str, Any]
     key: str
     origin: str
 
 
-def set_namespace(call: Call) -> Iterator[FunctionResult]:
-    """Set the namespace of every object, and of what names it.
+def set_namespace(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """Set the namespace of every object and of the references to it.
 
     Source: krm-functions-catalog functions/go/set-namespace/transformer/namespace.go.
     Differs: a field that is absent is never made in a CustomResourceDefinition or an APIService, and
         objects without an upstream are no warning, unless upstream's behaviour is asked for.
     """
     try:
-        wanted = _wanted(call)
+        replacement = _read_replacement(call)
     except FunctionFailedError as failed:
         if call.profile == "plain":
             raise
@@ -46,25 +47,24 @@ def set_namespace(call: Call) -> Iterator[FunctionResult]:
             FunctionResult(r.message, r.severity, resource_ref={}, file={"index": -1}) for r in failed.results
         )
         return
-    seen = [resource for resource in call.items if not resource.is_local_config]
-    before = {_identity(resource) for resource in seen}
+    resources = [resource for resource in call.items if not resource.is_local_config]
+    before = {_identity(resource) for resource in resources}
     if call.profile == "plain":
-        yield from _plain(seen, wanted.new, before, call)
+        yield from _plain(resources, replacement.new, before, call)
         return
     if call.compatible:
-        yield from _without_origin(seen)
-    matcher = wanted.matcher
-    problem = "" if matcher else _origin_problem(seen)
+        yield from _without_origin(resources)
+    problem = "" if replacement.matcher else _origin_problem(resources)
     if problem:
         yield FunctionResult(problem, "error")
         return
-    slots = [slot for resource in seen for slot in _slots(resource, call)]
-    yield info(_summary(_replace(slots, wanted), wanted.new, plain=False))
-    depends = [slot for resource in seen for slot in _depends_on(resource, before, wanted)]
-    yield info(_summary(depends, wanted.new, plain=False))
+    slots = [slot for resource in resources for slot in _slots(resource, call)]
+    yield FunctionResult(_summary(_replace(slots, replacement), replacement.new, plain=False))
+    depends = [slot for resource in resources for slot in _depends_on(resource, before, replacement)]
+    yield FunctionResult(_summary(depends, replacement.new, plain=False))
 
 
-def _wanted(call: Call) -> _Wanted:
+def _read_replacement(call: BuiltinCall) -> _Replacement:
     """Read the configuration.
 
     Raises:
@@ -88,31 +88,42 @@ def _wanted(call: Call) -> _Wanted:
     raise FunctionFailedError(f"unknown FunctionConfig Kind={kind} ApiVersion={version}. {_EXPECT}")
 
 
-def _named(new: str, matcher: str, complaint: str) -> _Wanted:
+def _named(new: str, matcher: str, complaint: str) -> _Replacement:
     if not new:
         raise FunctionFailedError(complaint)
-    return _Wanted(new, matcher)
+    return _Replacement(new, matcher)
 
 
 def _without_origin(resources: Iterable[Resource]) -> Iterator[FunctionResult]:
     for resource in resources:
-        if ORIGIN not in resource.annotations:
+        if _ORIGIN not in resource.annotations:
             where = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name
             message = f"{resource.kind} {where} does not have upstream origin."
-            yield FunctionResult(message, "warning", reference(resource))
+            yield FunctionResult(message, "warning", _reference(resource))
+
+
+def _reference(resource: Resource) -> dict[str, str]:
+    """Return a result's `resourceRef`."""
+    fields = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "namespace": resource.namespace,
+        "name": resource.name,
+    }
+    return {key: value for key, value in fields.items() if value}
 
 
 def _origin_problem(resources: Iterable[Resource]) -> str:
-    found = sorted(
+    origins = sorted(
         {
             _origin(resource).namespace
             for resource in resources
-            if ORIGIN in resource.annotations and is_namespaced(resource)
+            if _ORIGIN in resource.annotations and is_namespaced(resource)
         }
     )
-    if len(found) <= 1:
+    if len(origins) <= 1:
         return ""
-    listed = " ".join(found)
+    listed = " ".join(origins)
     return f"unable to use origin `namespace` to match. expect a single upstream namespace, found [{listed}]"
 
 
@@ -129,11 +140,11 @@ def _identity(resource: Resource) -> _Identity:
 
 
 def _origin(resource: Resource) -> _Identity:
-    parts = str(resource.annotations.get(ORIGIN, "")).split("|")
+    parts = str(resource.annotations.get(_ORIGIN, "")).split("|")
     return _Identity(*parts) if len(parts) == len(_Identity._fields) else _identity(resource)
 
 
-def _slots(resource: Resource, call: Call) -> Iterator[_Slot]:
+def _slots(resource: Resource, call: BuiltinCall) -> Iterator[_Slot]:
     origin = _origin(resource)
     if is_namespaced(resource):
         if origin.namespace != _CLUSTER:
@@ -172,42 +183,42 @@ _SERVICES: Final = {
 
 def _holder(value: dict[str, Any], path: tuple[str, ...], *, create: bool) -> dict[str, Any] | None:
     for step in path:
-        found = value.get(step)
-        if found is None and create:
-            found = value[step] = {}
-        if not isinstance(found, dict):
+        child = value.get(step)
+        if child is None and create:
+            child = value[step] = {}
+        if not isinstance(child, dict):
             return None
-        value = found
+        value = child
     return value
 
 
-def _replace(slots: Iterable[_Slot], wanted: _Wanted) -> list[str]:
-    """Write the namespace where it is due, and return the former ones."""
+def _replace(slots: Iterable[_Slot], replacement: _Replacement) -> list[str]:
+    """Write the new namespace into matching fields, and return the former values."""
     changed = []
     for slot in slots:
         current = str(slot.holder.get(slot.key) or "default")
-        if wanted.matcher and wanted.matcher not in (current, slot.origin):
+        if replacement.matcher and replacement.matcher not in (current, slot.origin):
             if not slot.holder.get(slot.key):
                 slot.holder[slot.key] = current
             continue
-        if slot.holder.get(slot.key) != wanted.new:
-            slot.holder[slot.key] = wanted.new
-            if current != wanted.new:
+        if slot.holder.get(slot.key) != replacement.new:
+            slot.holder[slot.key] = replacement.new
+            if current != replacement.new:
                 changed.append(current)
     return changed
 
 
-def _depends_on(resource: Resource, before: set[_Identity], wanted: _Wanted) -> Iterator[str]:
-    """Change the namespace in a depends-on that names an object of this package; yield the former one."""
+def _depends_on(resource: Resource, before: set[_Identity], replacement: _Replacement) -> Iterator[str]:
+    """Change the namespace of a depends-on reference to an object of this package; yield the former one."""
     annotations = resource.annotations
-    found = _NAMESPACED_REFERENCE.match(str(annotations.get(DEPENDS_ON, "")))
-    if found is None:
+    match = _NAMESPACED_REFERENCE.match(str(annotations.get(_DEPENDS_ON, "")))
+    if match is None:
         return
-    group, namespace, kind, name = found.groups()
+    group, namespace, kind, name = match.groups()
     if _Identity(group, kind, namespace, name) not in before:
         return
-    if namespace != wanted.new and (not wanted.matcher or wanted.matcher == namespace):
-        annotations[DEPENDS_ON] = f"{group}/namespaces/{wanted.new}/{kind}/{name}"
+    if namespace != replacement.new and replacement.matcher in ("", namespace):
+        annotations[_DEPENDS_ON] = f"{group}/namespaces/{replacement.new}/{kind}/{name}"
         yield namespace
 
 
@@ -222,10 +233,12 @@ def _summary(old: list[str], new: str, *, plain: bool) -> str:
     return f'namespace {listed} updated to "{new}", {len(old)} value(s) changed' if old else nothing
 
 
-def _plain(seen: list[Resource], new: str, before: set[_Identity], call: Call) -> Iterator[FunctionResult]:
-    """Do as v0.4.1: replace every namespace whatever it was, also in the subjects of any binding."""
+def _plain(
+    resources: list[Resource], new: str, before: set[_Identity], call: BuiltinCall
+) -> Iterator[FunctionResult]:
+    """Set namespaces as v0.4.1 does: replace any namespace, also in the subjects of any binding."""
     slots = []
-    for resource in seen:
+    for resource in resources:
         if is_namespaced(resource):
             slots.append(_Slot(resource.value.setdefault("metadata", {}), "namespace", ""))
         elif resource.kind == "Namespace" and resource.api_version == "v1":
@@ -234,21 +247,114 @@ def _plain(seen: list[Resource], new: str, before: set[_Identity], call: Call) -
             slots += [slot for slot in _slots(resource, call) if slot.key == "namespace"]
         if resource.kind in ("ClusterRoleBinding", "RoleBinding"):
             slots += _subjects(resource, "")
-    wanted = _Wanted(new, "")
-    changed = _replace(slots, wanted)
-    yield info(_summary(changed, new, plain=True))
-    for resource in seen:
-        for _ in _depends_on(resource, before, wanted):
+    replacement = _Replacement(new, "")
+    changed = _replace(slots, replacement)
+    yield FunctionResult(_summary(changed, new, plain=True))
+    for resource in resources:
+        for _ in _depends_on(resource, before, replacement):
             pass
-    for message in _duplicates(seen):
+    for message in _duplicates(resources):
         yield FunctionResult(message, "error")
 
 
 def _duplicates(resources: Iterable[Resource]) -> Iterator[str]:
-    known: set[tuple[str, str, str, str]] = set()
+    seen: set[tuple[str, str, str, str]] = set()
     for resource in resources:
         key = (resource.api_version, resource.kind, resource.namespace, resource.name)
-        if key in known:
+        if key in seen:
             name = f"{resource.namespace}/{resource.name}"
             yield f"duplicate {resource.kind} {name} after the namespace was set"
-        known.add(key)
+        seen.add(key)
+
+
+_CLUSTER_SCOPED: Final = frozenset(
+    (
+        *(
+            (group, "v1", kind)
+            for group, kinds in {
+                "": ("ComponentStatus", "Namespace", "Node", "PersistentVolume"),
+                "admissionregistration.k8s.io": (
+                    "MutatingWebhookConfiguration",
+                    "ValidatingWebhookConfiguration",
+                ),
+                "apiextensions.k8s.io": ("CustomResourceDefinition",),
+                "apiregistration.k8s.io": ("APIService",),
+                "authentication.k8s.io": ("TokenReview",),
+                "authorization.k8s.io": (
+                    "SelfSubjectAccessReview",
+                    "SelfSubjectRulesReview",
+                    "SubjectAccessReview",
+                ),
+                "certificates.k8s.io": ("CertificateSigningRequest",),
+                "networking.k8s.io": ("IngressClass",),
+                "node.k8s.io": ("RuntimeClass",),
+                "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding"),
+                "scheduling.k8s.io": ("PriorityClass",),
+                "storage.k8s.io": ("CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"),
+            }.items()
+            for kind in kinds
+        ),
+        ("policy", "v1beta1", "PodSecurityPolicy"),
+        ("flowcontrol.apiserver.k8s.io", "v1beta1", "FlowSchema"),
+        ("flowcontrol.apiserver.k8s.io", "v1beta1", "PriorityLevelConfiguration"),
+        ("flowcontrol.apiserver.k8s.io", "v1beta2", "FlowSchema"),
+        ("flowcontrol.apiserver.k8s.io", "v1beta2", "PriorityLevelConfiguration"),
+        ("rbac.authorization.k8s.io", "v1beta1", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "v1beta1", "ClusterRoleBinding"),
+    )
+)
+_NAMESPACED: Final = frozenset(
+    (
+        *(
+            (group, "v1", kind)
+            for group, kinds in {
+                "": (
+                    "Binding",
+                    "ConfigMap",
+                    "Endpoints",
+                    "Event",
+                    "LimitRange",
+                    "PersistentVolumeClaim",
+                    "Pod",
+                    "PodTemplate",
+                    "ReplicationController",
+                    "ResourceQuota",
+                    "Secret",
+                    "Service",
+                    "ServiceAccount",
+                ),
+                "apps": ("ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
+                "authorization.k8s.io": ("LocalSubjectAccessReview",),
+                "autoscaling": ("HorizontalPodAutoscaler",),
+                "batch": ("CronJob", "Job"),
+                "coordination.k8s.io": ("Lease",),
+                "discovery.k8s.io": ("EndpointSlice",),
+                "events.k8s.io": ("Event",),
+                "networking.k8s.io": ("Ingress", "NetworkPolicy"),
+                "policy": ("PodDisruptionBudget",),
+                "rbac.authorization.k8s.io": ("Role", "RoleBinding"),
+            }.items()
+            for kind in kinds
+        ),
+        ("autoscaling", "v2beta1", "HorizontalPodAutoscaler"),
+        ("autoscaling", "v2beta2", "HorizontalPodAutoscaler"),
+        ("batch", "v1beta1", "CronJob"),
+        ("discovery.k8s.io", "v1beta1", "EndpointSlice"),
+        ("events.k8s.io", "v1beta1", "Event"),
+        ("extensions", "v1beta1", "Ingress"),
+        ("networking.k8s.io", "v1beta1", "Ingress"),
+        ("policy", "v1beta1", "PodDisruptionBudget"),
+        ("rbac.authorization.k8s.io", "v1beta1", "Role"),
+        ("rbac.authorization.k8s.io", "v1beta1", "RoleBinding"),
+        ("storage.k8s.io", "v1beta1", "CSIStorageCapacity"),
+    )
+)
+
+
+def is_namespaced(resource: Resource) -> bool:
+    """Tell whether an object is namespaced; one of an unknown kind is if it has a namespace.
+
+    Source: kpt-functions-sdk go/fn, precomputedIsNamespaceScoped.
+    """
+    kind = (resource.group, resource.api_version.rpartition("/")[2], resource.kind)
+    return kind in _NAMESPACED or (kind not in _CLUSTER_SCOPED and "namespace" in resource.metadata)

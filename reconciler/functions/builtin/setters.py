@@ -1,14 +1,141 @@
-"""create-setters and list-setters: the comments that apply-setters reads, written and counted."""
+"""The setter functions: apply-setters, create-setters, list-setters and set-project-id.
 
+A setter is a named value. The line comment `# kpt-set: ${name}` marks a field that takes it.
+"""
+
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from reconciler.functions.builtin.apply_setters import PREFIX, setter_pattern
-from reconciler.functions.builtin.call import Call, FunctionFailedError, as_text, file_of, shown
+from reconciler.functions.builtin.call import (
+    BuiltinCall,
+    FunctionFailedError,
+    as_text,
+    ensure_mapping,
+    file_of,
+    shown,
+)
+from reconciler.functions.builtin.fields import put_text
+from reconciler.functions.catalog import parse_image
+from reconciler.functions.differences import is_same
 from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
-from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, Tree, YamlError, fields_of
+from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, Tree, YamlError, fields_of
+
+_COMMENT: Final = "# kpt-set: "
+_SETTER: Final = re.compile(r"\$\{([^}]*)\}")
+_ARRAY: Final = re.compile(r"\$\{([^}]*)\}\Z")
+_PROJECT_ANNOTATION: Final = "cnrm.cloud.google.com/project-id"
+_PROJECT: Final = "project-id"
+_CONNECTOR: Final = re.compile(r"(?!core\.)\w+\.cnrm\.cloud\.google\.com/\w+\Z")
+"""Resources of the cloud; those of the `core` group configure the connector itself."""
+_APPLY_SETTERS: Final = "gcr.io/kpt-fn/apply-setters:v0.2"
+
+
+def apply_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """Write the given values into the fields with a comment that names one of the setters.
+
+    Source: krm-functions-catalog functions/go/apply-setters/applysetters/apply_setters.go.
+    Differs: setters are replaced in the order of their names, and a warning names every field that
+        another run would change again.
+    """
+    setters = call.data
+    if not setters and call.profile == "required":
+        raise FunctionFailedError("failed to configure function: input setters list cannot be empty")
+    matched = False
+    for resource in call.items if setters else ():
+        if _COMMENT not in resource.text:
+            continue
+        edits: list[Edit] = []
+        for field in fields_of(resource.tree, _COMMENT):
+            pattern = _setter_pattern(field.comment)
+            if not _names_setter(pattern, setters):
+                continue
+            matched = True
+            yield from _set_field(resource, field, pattern, setters, edits)
+        if edits:
+            resource.edit(edits)
+    if not matched:
+        yield FunctionResult("no matches for input setter(s)")
+
+
+def _setter_pattern(comment: str) -> str:
+    """Return the pattern of a setter comment, "" for any other comment."""
+    return comment[len(_COMMENT) :].strip() if comment.startswith(_COMMENT) else ""
+
+
+def _names_setter(pattern: str, setters: Mapping[str, str]) -> bool:
+    return bool(pattern) and any(name in setters for name in _SETTER.findall(pattern))
+
+
+def _set_field(
+    resource: Resource, field: Field, pattern: str, setters: Mapping[str, str], edits: list[Edit]
+) -> Iterator[FunctionResult]:
+    if isinstance(field.node, Scalar):
+        text = _resolve(pattern, setters, field.node.content)
+        if text == field.node.content:
+            return
+        edits.append(put_text(field, text))
+        if _resolve(pattern, setters, text) != text:
+            message = f"the value grows with every run; provide all setters of {pattern!r}"
+            yield _set_result(resource, field, message, "warning")
+    else:
+        edit = _array_edit(field, pattern, setters)
+        if edit is None:
+            return
+        edits.append(edit)
+        text = setters[pattern[2:-1]]
+        if edit.value == []:
+            edits.append(SetLineComment(field.path, field.comment))
+    yield _set_result(resource, field, f'set field value to "{shown(resource, text)}"')
+
+
+def _array_edit(field: Field, pattern: str, setters: Mapping[str, str]) -> SetValue | None:
+    if _ARRAY.match(pattern) is None:
+        raise FunctionFailedError(
+            f'failed to apply setters: invalid setter pattern for array node: "{pattern}"'
+        )
+    text = setters[pattern[2:-1]]
+    try:
+        value = Tree.parse(text).value if text else []
+    except YamlError:
+        value = None
+    if not isinstance(value, list):
+        raise FunctionFailedError(
+            f'failed to apply setters: input to array setter must be an array of values, but found "{text}"'
+        )
+    return None if is_same(value, field.node.value) else SetValue(field.path, value)
+
+
+def _resolve(pattern: str, setters: Mapping[str, str], current: str) -> str:
+    """Return a pattern with its setters replaced; those without a given value keep the current one."""
+    text = pattern
+    for name in sorted(setters):
+        text = text.replace(f"${{{name}}}", setters[name])
+    if _SETTER.search(text) is None:
+        return text
+    for name, value in _current_values(pattern, current).items():
+        text = text.replace(f"${{{name}}}", value)
+    missing = [match[0] for match in _SETTER.finditer(text)]
+    if missing:
+        listed = " ".join(missing)
+        raise FunctionFailedError(f"failed to apply setters: values for setters [{listed}] must be provided")
+    return text
+
+
+def _current_values(pattern: str, current: str) -> dict[str, str]:
+    names = _SETTER.findall(pattern)
+    pieces = _SETTER.split(pattern)[::2]
+    match = compile_pattern("(.*)".join(map(quote, pieces))).search(current)
+    values = [] if match is None else list(match.groups())
+    if len(values) != len(names) or not all(values):
+        return {}
+    return {name: value or "" for name, value in zip(names, values, strict=True)}
+
+
+def _set_result(resource: Resource, field: Field, message: str, severity: str = "info") -> FunctionResult:
+    return FunctionResult(message, severity, field={"path": field.name}, file=file_of(resource))
 
 
 class _Setter(NamedTuple):
@@ -16,12 +143,12 @@ class _Setter(NamedTuple):
     value: str
 
 
-def create_setters(call: Call) -> Iterator[FunctionResult]:
-    """Write a setter comment to every field whose value holds a given one; longer values go first.
+def create_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """Write a setter comment to every field with a given value in it; longer values are replaced first.
 
     Source: krm-functions-catalog functions/go/create-setters/createsetters/create_setters.go.
     """
-    scalars, arrays = _given(call.data)
+    scalars, arrays = _read_setters(call.data)
     if not scalars and not arrays:
         raise FunctionFailedError("failed to configure function: input setters list cannot be empty")
     created = 0
@@ -31,10 +158,10 @@ def create_setters(call: Call) -> Iterator[FunctionResult]:
         edits: list[Edit] = []
         for field in fields_of(resource.tree):
             pattern = _pattern(field, scalars, arrays)
-            if not pattern or setter_pattern(field.comment) == pattern:
+            if not pattern or _setter_pattern(field.comment) == pattern:
                 created += bool(pattern)
                 continue
-            edits.append(SetLineComment(field.path, PREFIX + pattern))
+            edits.append(SetLineComment(field.path, _COMMENT + pattern))
             created += 1
             value = shown(resource, _shown(field))
             yield FunctionResult(
@@ -48,15 +175,15 @@ def create_setters(call: Call) -> Iterator[FunctionResult]:
         raise FunctionFailedError("failed to create setters: no matches for the input list of setters")
 
 
-def _is_configuration(resource: Resource, call: Call) -> bool:
-    """The list of setters itself holds every value, and gets no comments."""
+def _is_configuration(resource: Resource, call: BuiltinCall) -> bool:
+    """Tell whether a resource is the list of setters: it holds every value, and gets no comments."""
     return bool(call.config_file) and resource.file == call.config_file
 
 
-def _given(data: Mapping[str, str]) -> tuple[list[_Setter], dict[str, tuple[str, ...]]]:
+def _read_setters(data: Mapping[str, str]) -> tuple[list[_Setter], dict[str, tuple[str, ...]]]:
     scalars, arrays = [], {}
     for name, text in data.items():
-        value = _parsed(text)
+        value = _parse(text)
         if isinstance(value, list):
             arrays[name] = tuple(sorted(map(as_text, value)))
         elif text:
@@ -65,7 +192,7 @@ def _given(data: Mapping[str, str]) -> tuple[list[_Setter], dict[str, tuple[str,
     return scalars, arrays
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return Tree.parse(text).value
     except YamlError:
@@ -94,49 +221,49 @@ def _shown(field: Field) -> str:
     return f"[{', '.join(as_text(item) for item in field.node.value)}]"
 
 
-class _Found(NamedTuple):
+class _Usage(NamedTuple):
     value: str
     type: str
 
 
-def list_setters(call: Call) -> Iterator[FunctionResult]:
-    """Tell which setters there are, with the value and type of each, and how many fields use it.
+def list_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """List the setters with their values, types and numbers of fields.
 
     Source: krm-functions-catalog functions/go/list-setters/listsetters/list_setters.go.
     """
-    values: dict[str, _Found] = {}
+    values: dict[str, _Usage] = {}
     counts: dict[str, int] = {}
     for resource in call.items:
-        if PREFIX not in resource.text:
+        if _COMMENT not in resource.text:
             continue
-        for field in fields_of(resource.tree, PREFIX):
-            for name, found in _used(field):
-                values[name] = found._replace(value=shown(resource, found.value))
+        for field in fields_of(resource.tree, _COMMENT):
+            for name, usage in _used(field):
+                values[name] = usage._replace(value=shown(resource, usage.value))
                 counts[name] = counts.get(name, 0) + 1
     for name in sorted(values):
-        found = values[name]
-        yield FunctionResult(f"Name: {name}, Value: {found.value}, Type: {found.type}, Count: {counts[name]}")
+        value, kind = values[name]
+        yield FunctionResult(f"Name: {name}, Value: {value}, Type: {kind}, Count: {counts[name]}")
     if not values:
         yield FunctionResult("no setters found", "warning")
 
 
-def _used(field: Field) -> Iterator[tuple[str, _Found]]:
-    pattern = setter_pattern(field.comment)
+def _used(field: Field) -> Iterator[tuple[str, _Usage]]:
+    pattern = _setter_pattern(field.comment)
     if not pattern:
         return
     names, pieces = _names_and_pieces(pattern)
     if not isinstance(field.node, Scalar):
         items = ", ".join(sorted(as_text(item) for item in field.node.value))
         for name in names:
-            yield name, _Found(f"[{items}]", "array")
+            yield name, _Usage(f"[{items}]", "array")
         return
-    found = compile_pattern("(.*)".join(map(quote, pieces))).search(field.node.content)
-    groups = found.groups() if found is not None else ()
+    match = compile_pattern("(.*)".join(map(quote, pieces))).search(field.node.content)
+    groups = match.groups() if match is not None else ()
     if len(groups) == len(names):
         alone = len(names) == 1 and pieces == ["", ""]
         kind = _type(field.node.value) if alone else "str"
         for name, text in zip(names, groups, strict=True):
-            yield name, _Found(text or "", kind)
+            yield name, _Usage(text or "", kind)
 
 
 def _names_and_pieces(pattern: str) -> tuple[list[str], list[str]]:
@@ -151,3 +278,54 @@ def _names_and_pieces(pattern: str) -> tuple[list[str], list[str]]:
 
 def _type(value: Any) -> str:
     return {bool: "bool", int: "int", float: "float"}.get(type(value), "str")
+
+
+def set_project_id(call: BuiltinCall) -> Iterator[FunctionResult]:
+    """Set the project of Config Connector resources where none is set yet: as setter and as annotation.
+
+    Source: krm-functions-catalog functions/go/set-project-id/main.go.
+    """
+    project = call.data.get(_PROJECT, "")
+    if not project:
+        raise FunctionFailedError("failed to configure function: `project-id` is required")
+    for resource in call.items:
+        if _CONNECTOR.match(resource.api_version) and _PROJECT_ANNOTATION not in resource.annotations:
+            ensure_mapping(resource.value, "metadata", "annotations")[_PROJECT_ANNOTATION] = project
+            yield FunctionResult(
+                f'set annotation {_PROJECT_ANNOTATION} to "{project}"', file=file_of(resource)
+            )
+    for kptfile in [item for item in call.items if item.kind == "Kptfile"]:
+        changed = _set_project(kptfile, call.items, project)
+        if changed is not None:
+            yield FunctionResult(f'set setter {_PROJECT} to "{project}"', file=file_of(changed))
+
+
+def _set_project(kptfile: Resource, items: list[Resource], project: str) -> Resource | None:
+    mutators = ensure_mapping(kptfile.value, "pipeline").setdefault("mutators", [])
+    if not isinstance(mutators, list):
+        raise FunctionFailedError(f"pipeline.mutators of {kptfile.path} is no list")
+    step = next((each for each in mutators if _is_apply_setters(each)), None)
+    if step is None:
+        mutators.append({"image": _APPLY_SETTERS, "configMap": {_PROJECT: project}})
+        return kptfile
+    if not step.get("configPath"):
+        return kptfile if _add_project(ensure_mapping(step, "configMap"), project) else None
+    directory = kptfile.path.rpartition("/")[0]
+    path = f"{directory}/{step['configPath']}" if directory else str(step["configPath"])
+    setters = next((item for item in items if item.path == path), None)
+    if setters is None:
+        raise FunctionFailedError(f"{kptfile.path}: its setters {step['configPath']} are not here")
+    return setters if _add_project(ensure_mapping(setters.value, "data"), project) else None
+
+
+def _add_project(data: dict[str, Any], project: str) -> bool:
+    if data.get(_PROJECT):
+        return False
+    data[_PROJECT] = project
+    return True
+
+
+def _is_apply_setters(step: Any) -> bool:
+    image = step.get("image") if isinstance(step, Mapping) else None
+    parsed = parse_image(image) if isinstance(image, str) else None
+    return parsed is not None and parsed.short == "apply-setters"
