@@ -16,7 +16,7 @@ from reconciler.plan.lock_effect import lock_files
 from reconciler.plan.neighbours import find_nested_downstreams
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
-from reconciler.read.control import is_merged
+from reconciler.read.control import Proposal, is_merged, open_proposal
 from reconciler.read.governance import (
     Reading,
     govern_with,
@@ -25,7 +25,6 @@ from reconciler.read.governance import (
     read_policy,
 )
 from reconciler.read.inventory import read_inventory
-from reconciler.read.proposal import Proposal, open_proposal
 from reconciler.reasons import Reason
 from reconciler.report.summary import Names
 from reconciler.run import Settings, World, open_mirrors, plan_world

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from reconciler.errors import RefusedError, UsageError
 from reconciler.objects import File, Files, Mode
-from reconciler.read.directory import stays_inside
+from reconciler.read.files import stays_inside
 
 
 def check_writable(output: Path, *, replaces: Path | None = None) -> None:

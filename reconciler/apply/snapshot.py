@@ -5,8 +5,8 @@ from pathlib import Path
 from reconciler.api.snapshot import FILE
 from reconciler.errors import ConfigurationError, UsageError
 from reconciler.read.snapshot import parse_header
-from reconciler.read.snapshot_import import SnapshotFiles
-from reconciler.read.snapshot_objects import SUFFIXES
+from reconciler.read.snapshot.importing import SnapshotFiles
+from reconciler.read.snapshot.objects import SUFFIXES
 
 
 def read_directory(directory: Path) -> dict[str, bytes]:

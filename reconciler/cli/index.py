@@ -109,7 +109,7 @@ def show(control: str, package: str) -> Exit:
 def add(control: str, environment: str, cluster: str, interface: str, **said: Any) -> Exit:
     """Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it."""
     from reconciler.apply.index_folders import HEADER, add_version, version_folder
-    from reconciler.read.index_folders import parse_version
+    from reconciler.read.dependencies import parse_version
 
     root = _root(control)
     folder = version_folder(said["source"], said["version"])
@@ -204,7 +204,7 @@ def _read(root: Path) -> "IndexContents":
     """Return the index of a working copy; what is wrong with single files is said on standard error."""
     from reconciler.dependencies.catalog.index import read_index
     from reconciler.policy import Limits
-    from reconciler.read.index_folders import read_index_directory
+    from reconciler.read.dependencies import read_index_directory
     from reconciler.report.text import problem_lines
 
     folders = read_index_directory(root, Limits())

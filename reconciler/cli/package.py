@@ -54,7 +54,7 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output_format
     Exit codes: 0 done, 3 the package cannot be read, 4 refused, 7 conflicts remain.
     """
     from reconciler.apply.directory import check_writable, write_directory
-    from reconciler.read.directory import read_directory
+    from reconciler.read.files import read_directory
     from reconciler.render.update import UpdateRefused
 
     check_writable(out, replaces=local)
@@ -77,7 +77,7 @@ def diff(one: Path, other: Path, *, detailed_exitcode: bool) -> int:
     """Show what differs between two packages, as a unified diff."""
     from difflib import unified_diff
 
-    from reconciler.read.directory import read_directory
+    from reconciler.read.files import read_directory
 
     before, after = read_directory(one), read_directory(other)
     lines: list[str] = []
@@ -97,7 +97,7 @@ def diff(one: Path, other: Path, *, detailed_exitcode: bool) -> int:
 @click.argument("directory", type=EXISTING)
 def tree(directory: Path) -> int:
     """List a package's resources and sub-packages."""
-    from reconciler.read.directory import read_directory
+    from reconciler.read.files import read_directory
     from reconciler.render.update.listing import list_package
 
     _print(list_package(directory.resolve().name, read_directory(directory)))

@@ -50,7 +50,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     """
     from reconciler.apply.directory import check_writable, write_directory
     from reconciler.functions.pipeline import run_pipeline
-    from reconciler.read.directory import read_directory
+    from reconciler.read.files import read_directory
     from reconciler.render.update.ignore import ignored_paths
     from reconciler.runtime.choose import open_runtimes
 

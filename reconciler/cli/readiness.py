@@ -9,7 +9,7 @@ from reconciler.ids import PackageKey
 from reconciler.inventory import Draft, Inventory
 from reconciler.layout import short_branch
 from reconciler.plan.changes import ConflictNote, Plan
-from reconciler.read.index import LARGEST_KPTFILE
+from reconciler.read.repositories.kptfiles import LARGEST_KPTFILE
 from reconciler.reasons import Reason
 from reconciler.render.readiness import unmet_gates
 from reconciler.run import World

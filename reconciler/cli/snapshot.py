@@ -14,7 +14,7 @@ from reconciler.cli.unread import show_unread
 from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
-    from reconciler.read.snapshot_import import KindCount
+    from reconciler.read.snapshot.importing import KindCount
     from reconciler.run import Settings
 
 
@@ -76,9 +76,14 @@ def import_(
     """
     from reconciler.apply.snapshot import find_directory, read_directory, write_directory
     from reconciler.policy import Limits
-    from reconciler.read.api_resources import NO_RESOURCES, parse_api_resources
     from reconciler.read.snapshot import snapshot_limits
-    from reconciler.read.snapshot_import import ImportOptions, parse_kinds, plan_import
+    from reconciler.read.snapshot.importing import (
+        NO_RESOURCES,
+        ImportOptions,
+        parse_api_resources,
+        parse_kinds,
+        plan_import,
+    )
 
     resources = parse_api_resources(api_resources.read_text()) if api_resources else NO_RESOURCES
     options = ImportOptions(

@@ -1,18 +1,20 @@
 """What the forges of a run say: pull requests, what people ask for, the checks that passed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.errors import Location, Problem, UnavailableError
+from reconciler.errors import Location, Problem, ReconcilerError, UnavailableError
+from reconciler.forge.base import Forge
 from reconciler.forge.choose import Forges
+from reconciler.forge.remote import RemoteForge
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import PullRequest, PullState, RepositoryView, ReviewedLock, unreadable_problem
 from reconciler.layout import HEADS, lock_ref, short_branch
 from reconciler.lock import LOCKS_DIRECTORY
+from reconciler.plan.approvals import wanted_checks
+from reconciler.plan.asking import asked_keys, dashboard_key
 from reconciler.policy import Policy
-from reconciler.read.checks import read_passed
-from reconciler.read.dashboard import read_asked
 from reconciler.reasons import Reason
 
 Pulls = Mapping[str, tuple[PullRequest, ...]]
@@ -140,3 +142,38 @@ def _with_unreadable_pulls(
     where = Location(LOCKS_DIRECTORY)
     problems = (unreadable_problem(where, "the control repository", pull) for pull in broken)
     return replace(reviewed, is_open=False, problems=(*reviewed.problems, *problems))
+
+
+def read_passed(
+    views: Mapping[ObjectName, RepositoryView],
+    pulls: Mapping[str, tuple[PullRequest, ...]],
+    forges: Forges,
+    mirrors: Mirrors,
+    policy: Policy,
+) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
+    """Yield the checks that passed by repository and commit. What cannot be asked has passed nothing."""
+    by_url: dict[str, list[RepositoryView]] = {}
+    for view in views.values() if any(rule.checks for rule in policy.approvals) else ():
+        if view.is_available:
+            by_url.setdefault(view.url, []).append(view)
+    for url, some in by_url.items():
+        forge = forges.of(mirrors.open(some[0].remote))
+        for commit in wanted_checks(some, pulls.get(url, ()), policy):
+            try:
+                yield (url, commit), forge.passed_checks(commit)
+            except ReconcilerError:
+                continue
+
+
+def read_asked(forge: Forge, instance: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return what is asked for on the dashboard of an instance, and notes on what could not be read.
+
+    Total: a dashboard that cannot be read asks for nothing, this time.
+    """
+    if not isinstance(forge, RemoteForge):
+        return frozenset(), ()
+    try:
+        issue = forge.find_issue(dashboard_key(instance))
+    except UnavailableError as error:
+        return frozenset(), (f"The dashboard cannot be read: {error}",)
+    return asked_keys(issue.body) if issue is not None and issue.is_open else frozenset(), ()

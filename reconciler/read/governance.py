@@ -11,7 +11,7 @@ from reconciler.git.urls import is_loopback, local_path
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import Policy, find_rule, govern, is_prefix
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit
-from reconciler.read.images import read_images, with_images
+from reconciler.read.locks import read_images, with_images
 from reconciler.reasons import Reason
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"

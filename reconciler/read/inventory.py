@@ -25,18 +25,16 @@ from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import commit_signing, find_credentials
+from reconciler.read.dependencies import IndexFolders, read_index_folders
 from reconciler.read.files import is_below
 from reconciler.read.forges import Answers, ask_forges
 from reconciler.read.governance import Reading, allow_addresses, govern_reading, read_policy
-from reconciler.read.images import Images, read_images, with_images
-from reconciler.read.index_folders import IndexFolders, read_index_folders
-from reconciler.read.locks import read_reviewed
+from reconciler.read.locks import Images, read_images, read_reviewed, with_images
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
+from reconciler.read.repositories.trees import Trees, read_trees
 from reconciler.read.snapshot import read_snapshot
-from reconciler.read.state import State, read_state, state_ref, status_ref
-from reconciler.read.status import read_statuses
-from reconciler.read.trees import Trees, read_trees
+from reconciler.read.state import State, read_state, read_statuses, state_ref, status_ref
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -13,12 +14,19 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Commit, LockBranch, ReviewedLock
 from reconciler.layout import HEADS, lock_ref
-from reconciler.lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_path
+from reconciler.lock import (
+    IMAGES_PATH,
+    LOCKS_DIRECTORY,
+    UPSTREAMS_DIRECTORY,
+    ImagesLock,
+    UpstreamLock,
+    lock_path,
+)
 from reconciler.objects import Files
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl
-from reconciler.read.directory import read_directory
-from reconciler.read.drafts import is_ours
+from reconciler.read.files import Objects, read_directory
+from reconciler.read.repositories.drafts import is_ours
 from reconciler.read.state import check_schema
 from reconciler.reasons import Reason
 
@@ -143,3 +151,50 @@ def _changed(mirror: Mirror, commit: CommitData, paths: Iterable[str]) -> Iterat
         before = mirror.commit(parent).tree if parent else None
         left = mirror.changed_paths(before, commit.tree, left)
     yield from left
+
+
+class Images(NamedTuple):
+    """The lock of images at a commit; `problem` says why it cannot be read, and is then empty."""
+
+    lock: ImagesLock = ImagesLock()
+    problem: Problem | None = None
+
+
+def read_images(objects: Objects, commit: Oid | None, limit: int) -> Images:
+    """Return the digests that are locked at a commit; none without one.
+
+    A lock that cannot be read pins nothing: what needs it then stands still, by name.
+
+    Args:
+        objects: The control repository.
+        commit: The commit of the state branch; of main, where the lock is reviewed.
+        limit: The largest file that is read, in bytes.
+
+    Raises:
+        ConfigurationError: The lock was written by a newer version.
+        UnavailableError: The repository cannot be read.
+    """
+    oid = objects.blob_at(commit, IMAGES_PATH) if commit else None
+    if oid is None:
+        return Images()
+    objects.ensure([oid])
+    try:
+        data = objects.blob(oid, limit)
+        check_schema(IMAGES_PATH, data)
+        return Images(ImagesLock.model_validate_json(data, by_alias=True, by_name=False))
+    except ValidationError as error:
+        return Images(problem=_unreadable_images(error.errors(include_url=False)[0]["msg"]))
+    except PackageRefusedError as error:
+        return Images(problem=_unreadable_images(error.why))
+
+
+def with_images(policy: Policy, lock: ImagesLock) -> Policy:
+    """Return the policy with what is locked; what the configuration itself pins comes first."""
+    functions = policy.functions
+    return replace(policy, functions=replace(functions, images={**lock.images, **functions.images}))
+
+
+def _unreadable_images(why: str) -> Problem:
+    hint = "Remove the file, and pin the images again with `reconciler functions pull`."
+    message = f"The lock of function images cannot be read: {why}"
+    return Problem(Location(IMAGES_PATH), Reason.INVALID_STATE, message, hint)

@@ -13,9 +13,9 @@ from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import FoundDocument, Source, Sourced
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
+from reconciler.read.classify import Judged, judge_broken, judge_object
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FoundFile, Objects, Unread, Walk, is_below
-from reconciler.read.judge import Judged, judge_broken, judge_object
 from reconciler.reasons import Reason
 
 SUFFIXES = (".yaml", ".yml", ".json")

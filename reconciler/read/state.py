@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 
+import orjson
 from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.commits import CommitData
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
+from reconciler.inventory import RecordedStatus
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.policy import Limits
 from reconciler.read.files import FoundFile, Objects, Walk
@@ -196,3 +199,51 @@ def check_schema(path: str, data: bytes) -> None:
     if f'"{SCHEMA}"'.encode() not in data and b'"reconciler.dev/' in data:
         message = "The state was written by a newer version of reconciler"
         raise ConfigurationError(message, location=Location(path), hint="Use that version, or a newer one.")
+
+
+STATUS_DIRECTORY = "conditions/packagevariants"
+
+
+def read_statuses(objects: Objects, commit: Oid | None, limits: Limits) -> dict[ObjectName, RecordedStatus]:
+    """Return the recorded statuses at a commit of the status branch.
+
+    Observations only: a file that cannot be read is as good as none.
+    """
+    tree = objects.subtree(commit, STATUS_DIRECTORY) if commit else None
+    if tree is None:
+        return {}
+    walked = Walk((".json",)).below(objects, tree, STATUS_DIRECTORY)
+    files = [file for file in walked if isinstance(file, FoundFile)]
+    objects.ensure(file.oid for file in files)
+    found = {}
+    for file in files:
+        try:
+            value = orjson.loads(objects.blob(file.oid, limits.manifest_bytes))
+        except (PackageRefusedError, orjson.JSONDecodeError):
+            continue
+        status = _status(value)
+        if status is not None:
+            found[ObjectName(str(value["namespace"]), str(value["name"]))] = status
+    return found
+
+
+def _status(value: Any) -> RecordedStatus | None:
+    if not isinstance(value, dict) or not isinstance(value.get("package"), dict):
+        return None
+    if not {"namespace", "name"} <= value.keys():
+        return None
+    package = value["package"]
+    return RecordedStatus(
+        phase=str(package.get("phase", "")),
+        since=_seconds(package.get("since")),
+        head=str(package.get("head", "")),
+        message=str(package.get("message", "")),
+        repository=str(package.get("repository", "")),
+    )
+
+
+def _seconds(text: Any) -> int:
+    try:
+        return int(datetime.fromisoformat(text).timestamp())
+    except (TypeError, ValueError):
+        return 0

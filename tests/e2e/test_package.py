@@ -12,7 +12,7 @@ from reconciler.cli.main import invoke
 from reconciler.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.objects import File, Mode
 from reconciler.policy import Limits
-from reconciler.read.directory import read_directory, stays_inside
+from reconciler.read.files import read_directory, stays_inside
 from tests.support.identifiers import without_identifiers
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: pkg\n"

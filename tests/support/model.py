@@ -42,7 +42,7 @@ from reconciler.objects import File, Files, object_id, tree_id
 from reconciler.plan import plan_changes
 from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval
 from reconciler.policy import Policy
-from reconciler.read.index import read_header
+from reconciler.read.repositories.kptfiles import read_header
 from reconciler.render import render_packages
 from reconciler.resolve import Resolution, resolve
 from reconciler.snapshot import Snapshot

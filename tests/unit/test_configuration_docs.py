@@ -11,7 +11,7 @@ from reconciler.api.validation import parse_model
 from reconciler.config import _settings, parse_configuration, variable_name
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits
-from reconciler.read.kinds import REGISTERED
+from reconciler.read.classify import REGISTERED
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 CONFIGURATION = (DOCS / "configuration.md").read_text()

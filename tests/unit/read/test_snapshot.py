@@ -10,7 +10,7 @@ from reconciler.errors import Location
 from reconciler.ids import GroupKind
 from reconciler.policy import Limits, Policy
 from reconciler.read.snapshot import format_time, parse_time, read_snapshot
-from reconciler.read.snapshot_objects import item_lines
+from reconciler.read.snapshot.objects import item_lines
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from tests.support.control import FIRST, STEP_S, World

@@ -17,7 +17,7 @@ from reconciler.ids import GroupKind, Oid, group_of
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
 from reconciler.policy import Limits, Policy
 from reconciler.read.files import FoundFile, Objects, Unread, Walk
-from reconciler.read.snapshot_objects import SUFFIXES, FileObjects, parse_snapshot_file
+from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file
 from reconciler.reasons import Reason
 from reconciler.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 

@@ -12,10 +12,10 @@ from reconciler.ids import ObjectName
 from reconciler.inventory import Commit, RepositoryView, Sourced
 from reconciler.layout import HEADS, TAGS
 from reconciler.policy import OnUnavailable, Policy
-from reconciler.read.discovery import FoundRef, Survey, find_refs, survey_packages
-from reconciler.read.groups import find_groups
-from reconciler.read.index import HeaderIndex
-from reconciler.read.packages import Material, read_packages
+from reconciler.read.repositories.discovery import FoundRef, Survey, find_refs, survey_packages
+from reconciler.read.repositories.drafts import find_groups
+from reconciler.read.repositories.kptfiles import HeaderIndex
+from reconciler.read.repositories.packages import Material, read_packages
 from reconciler.reasons import Reason
 
 CLUSTER = "reconciler.dev/cluster"

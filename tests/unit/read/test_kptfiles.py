@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.git.repository import Mirrors
-from reconciler.read.index import HeaderIndex, read_header
+from reconciler.read.repositories.kptfiles import HeaderIndex, read_header
 from tests.support.git import kptfile, make_repository
 
 WHOLE = b"""\

@@ -11,9 +11,16 @@ from reconciler.apply.snapshot import find_directory, read_directory, write_dire
 from reconciler.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.ids import GroupKind
 from reconciler.policy import Limits, Policy
-from reconciler.read.api_resources import guess_plural, parse_api_resources
 from reconciler.read.snapshot import format_time, read_snapshot, snapshot_limits
-from reconciler.read.snapshot_import import ImportOptions, KindCount, SnapshotFiles, parse_kinds, plan_import
+from reconciler.read.snapshot.importing import (
+    ImportOptions,
+    KindCount,
+    SnapshotFiles,
+    guess_plural,
+    parse_api_resources,
+    parse_kinds,
+    plan_import,
+)
 from reconciler.snapshot import Snapshot
 from tests.support.control import World
 
