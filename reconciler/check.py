@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from reconciler.errors import ConfigurationError, Location, Problem
-from reconciler.expand import Desired, SetDiff, diff_variants, expand
+from reconciler.expand import Desired, expand
 from reconciler.expand.assumed import assume_upstreams
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.compare import Comparison, Side, compare
+from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.plan.lock_effect import lock_files
 from reconciler.plan.neighbours import find_nested_downstreams
 from reconciler.plan.unread import find_unread

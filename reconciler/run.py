@@ -29,6 +29,7 @@ from reconciler.plan.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome, Plan
 from reconciler.plan.checksum import with_checksum
 from reconciler.plan.decide import plan_changes
+from reconciler.plan.deletion_diff import retained_variants
 from reconciler.plan.moves import with_moves
 from reconciler.plan.observed import current_status
 from reconciler.plan.reviewed import with_lock
@@ -239,8 +240,9 @@ def close_world(world: World, wishes: ResolveOptions = DEFAULT_OPTIONS, *, trace
         trace: Also say for every field of every variant where it came from.
     """
     # Reading ends here: everything below is computed.
-    inventory, dependencies = world.inventory, world.dependencies
-    return close(inventory, expand(inventory, trace=trace), dependencies, wishes=wishes)
+    inventory, desired = world.inventory, expand(world.inventory, trace=trace)
+    retained = retained_variants(desired, inventory)
+    return close(inventory, desired, world.dependencies, retained, wishes=wishes)
 
 
 def _with_locks(plan: Plan, closed: Closed, inventory: Inventory) -> Plan:

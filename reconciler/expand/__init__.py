@@ -1,8 +1,6 @@
-"""Manifests to desired PackageVariants: what should exist, and how that differs from what was applied."""
+"""Expand manifests to the PackageVariants that should exist."""
 
-from reconciler.expand.diff import SetDiff, VariantChange, diff_variants
 from reconciler.expand.expansion import expand
-from reconciler.expand.guard import Refused
 from reconciler.expand.variants import Desired, DesiredVariant
 
-__all__ = ["Desired", "DesiredVariant", "Refused", "SetDiff", "VariantChange", "diff_variants", "expand"]
+__all__ = ["Desired", "DesiredVariant", "expand"]

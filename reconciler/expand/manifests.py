@@ -3,9 +3,8 @@
 from typing import Any
 
 from reconciler.api.porch import PACKAGE_VARIANT, PACKAGE_VARIANT_SET, REQUESTED_BY, SET_LABEL
-from reconciler.expand.diff import spec_data
 from reconciler.expand.names import stable_uid
-from reconciler.expand.variants import DesiredVariant
+from reconciler.expand.variants import DesiredVariant, spec_data
 from reconciler.inventory import Inventory
 
 FINALIZER = "config.porch.kpt.dev/packagevariants"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import PackageVariantSpec
@@ -53,3 +54,8 @@ class Desired:
     problems: tuple[Problem, ...] = ()
     released: frozenset[ObjectName] = frozenset()
     held: Mapping[ObjectName, str] = field(default_factory=dict)
+
+
+def spec_data(variant: DesiredVariant) -> dict[str, Any]:
+    """Return the spec as manifests and records spell it: camelCase, absent fields left out."""
+    return variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)

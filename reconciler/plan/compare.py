@@ -7,9 +7,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from reconciler.errors import Problem
-from reconciler.expand import Desired, SetDiff, VariantChange
+from reconciler.expand import Desired
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
+from reconciler.plan.deletion_diff import SetDiff, VariantChange
 from reconciler.plan.lock_effect import LockFiles, compare_locks
 
 ALTER = "alter"

@@ -6,9 +6,9 @@ from typing import Literal
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.expand import DesiredVariant
-from reconciler.expand.claims import claimed_packages
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteGroup
+from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.outputs import asked_text
 from reconciler.plan.world import World
 from reconciler.reasons import Reason

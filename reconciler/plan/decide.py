@@ -10,7 +10,7 @@ from reconciler.plan.approvals import approve_changes
 from reconciler.plan.changes import Change, MoveRef, Op, Plan
 from reconciler.plan.claims import Denied, claim_package
 from reconciler.plan.conditions import plan_conditions
-from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
+from reconciler.plan.deletions import decide_unwanted, guard_changes, withdraw_deletion
 from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.groups import group_changes
 from reconciler.plan.messages import upstream_label
@@ -19,7 +19,6 @@ from reconciler.plan.observed import plan_status, status_owners
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
 from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.requests import plan_requests
-from reconciler.plan.safety import guard_changes
 from reconciler.plan.unread import keep_unreadable_pulls, with_unread_repositories
 from reconciler.plan.world import Target, World, build_world
 from reconciler.policy import OnUnavailable

@@ -1,13 +1,15 @@
 """What happens to a package of ours that no variant wants: proposed for deletion, released, or kept."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from reconciler.ids import ObjectName, Oid
+from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest, PullState
 from reconciler.layout import deletion_proposed_ref, deletion_ref, short_branch
-from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, MoveRef, Op, Refusal, WriteDraft, WriteRemoval
 from reconciler.plan.claims import is_uncertain
+from reconciler.plan.deletion_guard import deletion_consent, exceeded_limit, pending_consent
 from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
 from reconciler.plan.messages import (
     EDIT,
@@ -277,3 +279,105 @@ def _draft_owner(target: Target, world: World) -> ObjectName | None:
 
 def _tree(target: Target) -> Oid | None:
     return target.package.main_tree or (target.draft.tree if target.draft else None)
+
+
+# The guard of packages that moved variants left behind
+
+
+class GuardedChanges(NamedTuple):
+    """Changes in which refused deletions are kept, with the refusals.
+
+    `waiting` are the packages that wait for consent, each with the number of owned packages at the time of
+    its first refusal.
+    """
+
+    changes: tuple[Change, ...]
+    refusals: tuple[Refusal, ...]
+    waiting: Mapping[PackageKey, int]
+
+
+def guard_changes(world: World, changes: Sequence[Change]) -> GuardedChanges:
+    """Keep the packages whose deletion is refused: too many, and without consent.
+
+    The set diff counts the variants that are gone, and their packages are kept already. This counts
+    the packages that variants left behind by moving elsewhere, and only those whose deletion this
+    plan begins. The other changes proceed. A refusal lasts until consent is given.
+
+    Source: octodns provider/plan.py, Plan.raise_if_unsafe.
+    Differs: octodns refuses the whole plan.
+    """
+    refusals = [Refusal(r.reason, r.message, _hint(r.hint, r.consent), r.consent) for r in world.diff.refused]
+    moved = [c for c in changes if c.op is Op.DELETE and c.writes and _is_of_moved_variant(c, world)]
+    before = _refused_before(world)
+    refused, owned, message = _refuse_moved(moved, before, world)
+    consent = deletion_consent(change.package for change in refused)
+    if not refused or consent in world.inventory.policy.consents:
+        refused = ()
+    guarded = {change.package for change in refused}
+    waiting = {change.package: before.get(change.package, owned) for change in refused}
+    begun = {change.package for change in moved if change.package not in guarded}
+    waiting |= {key: of for key, of in before.items() if key not in begun and _still_waits(key, world)}
+    if not refused:
+        return GuardedChanges(tuple(changes), tuple(refusals), waiting)
+    hint = _hint("Review the plan, or allow the deletions with --allow-deletes.", consent)
+    refusals.append(Refusal(Reason.DELETION_GUARD, message, hint, consent))
+    kept = tuple(_keep_refused(c, message) if c.package in guarded else c for c in changes)
+    return GuardedChanges(kept, tuple(refusals), waiting)
+
+
+def _refuse_moved(
+    moved: Sequence[Change], before: Mapping[PackageKey, int], world: World
+) -> tuple[Sequence[Change], int, str]:
+    """Return the deletions that need consent, the number of packages they are measured against, a message."""
+    guard = world.inventory.policy.deletions
+    again = [change for change in moved if change.package in before]
+    now = sum(1 for target in world.targets if target.owner is not None)
+    # The new places of moved variants count as owned as soon as they have drafts: that must not make
+    # the share of what was refused smaller, nor must packages that left make the minimum larger.
+    owned = max((before[change.package] for change in again), default=now)
+    if len(moved) <= guard.allowed:
+        return (), owned, ""
+    limit = exceeded_limit(len(moved), owned, guard)
+    refused = moved if limit else again
+    message = f"{len(refused)} of {owned} owned packages would be deleted because their variants moved"
+    return refused, owned, f"{message}, {limit or pending_consent(world.inventory)}"
+
+
+def _refused_before(world: World) -> Mapping[PackageKey, int]:
+    """Return the packages whose deletion was refused before; all owned ones if the record is unreadable."""
+    refused = world.inventory.refused
+    if refused is not None:
+        return {PackageKey(p.url, p.path): p.of for p in refused.packages}
+    owned = [target.key for target in world.targets if target.owner is not None]
+    return dict.fromkeys(owned, len(owned))
+
+
+def _still_waits(package: PackageKey, world: World) -> bool:
+    """Whether a refused package is still there and not desired, or its repository cannot be read."""
+    target = next((target for target in world.targets if target.key == package), None)
+    if target is None:
+        views = world.inventory.views_of(package.url)
+        return any(not view.is_available for view in views)
+    return target.owner is not None and package not in world.wanted
+
+
+def _keep_refused(change: Change, message: str) -> Change:
+    return replace(
+        change,
+        op=Op.KEEP,
+        reason=Reason.DELETION_GUARD,
+        message=message,
+        after=change.before,
+        writes=(),
+        pull=None,
+        close=(),
+        waits=False,
+    )
+
+
+def _hint(hint: str, consent: str) -> str:
+    return f"{hint} Or consent to exactly these in the configuration: spec.consents: {{{consent}: why}}."
+
+
+def _is_of_moved_variant(change: Change, world: World) -> bool:
+    return change.variant in world.variants

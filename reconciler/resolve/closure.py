@@ -1,6 +1,6 @@
 """The closure: what variants need becomes variants too, until nothing is missing in any cluster (D12)."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, collect_cluster_inputs, fleet_clusters
@@ -16,7 +16,7 @@ from reconciler.errors import Problem
 from reconciler.expand.conditions import VALID
 from reconciler.expand.owners import variant_key
 from reconciler.expand.variants import Desired
-from reconciler.ids import ObjectKey
+from reconciler.ids import ObjectKey, ObjectName
 from reconciler.inventory import Inventory
 from reconciler.reasons import Reason
 from reconciler.resolve.generated import Generated, generate
@@ -47,6 +47,7 @@ def close(
     inventory: Inventory,
     desired: Desired,
     known: DependencyInputs,
+    retained: Container[ObjectName] = frozenset(),
     *,
     wishes: ResolveOptions = DEFAULT_OPTIONS,
 ) -> Closed:
@@ -60,10 +61,11 @@ def close(
         inventory: The world.
         desired: What the manifests ask for.
         known: What is published, and what is locked.
+        retained: Undesired variants that stay: their packages need what they needed.
         wishes: What a person asks of this run.
     """
     resolution = resolve(inventory, desired)
-    roots = find_roots(inventory, desired, resolution, known.published)
+    roots = find_roots(inventory, desired, resolution, known.published, retained)
     scopes = _scopes(inventory, known, roots)
     if not (
         scopes.worlds or scopes.problems or scopes.warnings or known.locks or _generated_before(inventory)

@@ -1,8 +1,8 @@
 """What variants bring into clusters: the packages whose needs the closure has to meet."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import orjson
@@ -14,7 +14,6 @@ from reconciler.dependencies.lock.needed import VARIANT_KIND
 from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import Candidate, Dialect, PackageNeed, Pairs, exact_range
 from reconciler.errors import Location
-from reconciler.expand.diff import diff_variants
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, RepositoryView, Source
@@ -67,7 +66,11 @@ class Roots:
 
 
 def find_roots(
-    inventory: Inventory, desired: Desired, resolution: Resolution, published: PublishedPackages
+    inventory: Inventory,
+    desired: Desired,
+    resolution: Resolution,
+    published: PublishedPackages,
+    retained: Container[ObjectName] = frozenset(),
 ) -> Roots:
     """Return the packages that variants bring into each cluster, as far as any revision says what it needs.
 
@@ -76,26 +79,23 @@ def find_roots(
     and so must what it needs (law 4). Order-free.
     """
     search = _Search(inventory, published, frozenset(key.package for key in published.revisions))
-    found = [*search.resolved(resolution), *search.applied(_still_there(inventory, desired, resolution))]
+    unpinned = _unpinned(inventory, desired, resolution, retained)
     by_cluster: dict[str, list[Root]] = {}
-    for root in found:
+    for root in (*search.resolved(resolution), *search.applied(unpinned)):
         by_cluster.setdefault(root.view.cluster, []).append(root)
     named = {cluster: dict(_named(roots)) for cluster, roots in by_cluster.items()}
     return Roots(named, frozenset(search.incomplete))
 
 
-def _still_there(
-    inventory: Inventory, desired: Desired, resolution: Resolution
+def _unpinned(
+    inventory: Inventory, desired: Desired, resolution: Resolution, retained: Container[ObjectName]
 ) -> Iterator[PackageVariantRecord]:
-    """Yield the records of authored variants that have no pin now, and are not to be deleted."""
+    """Yield the records of authored variants that have no pin now and are not to be deleted."""
     pinned = {resolved.variant.key for resolved in resolution.variants}
-    records = {key: one for key, one in inventory.records.items() if not one.requested_by}
-    unpinned = [record for key, record in sorted(records.items()) if key not in pinned]
-    wanted = {variant.key for variant in desired.variants}
-    if any(record.key not in wanted for record in unpinned):
-        diff = diff_variants(desired, replace(inventory, records=records))
-        wanted |= {change.key for change in diff.keep}
-    yield from (record for record in unpinned if record.key in wanted)
+    desired_keys = {variant.key for variant in desired.variants}
+    for key, record in sorted(inventory.records.items()):
+        if not record.requested_by and key not in pinned and (key in desired_keys or key in retained):
+            yield record
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ from reconciler.api.porch import (
 )
 from reconciler.cel import Environment, Failure
 from reconciler.errors import Location
-from reconciler.expand.diff import diff_variants
 from reconciler.expand.expansion import expand
 from reconciler.expand.findings import joined
 from reconciler.expand.names import variant_identifier, variant_name
@@ -42,6 +41,7 @@ from reconciler.inventory import (
     Source,
     Sourced,
 )
+from reconciler.plan.deletion_diff import diff_variants
 from reconciler.policy import Limits, Policy
 from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord

@@ -8,10 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.expand import Desired, SetDiff, diff_variants, expand
+from reconciler.expand import Desired, expand
 from reconciler.expand.owners import set_key, variant_key
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory
+from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.reasons import Reason
 from tests.support.sets import (

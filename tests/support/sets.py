@@ -13,7 +13,7 @@ from reconciler.api.porch import (
 )
 from reconciler.errors import Location
 from reconciler.expand import expand
-from reconciler.expand.diff import spec_data
+from reconciler.expand.variants import spec_data
 from reconciler.ids import GroupKind, Lifecycle, ObjectName, Oid
 from reconciler.inventory import (
     Commit,

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.errors import Location, Problem
-from reconciler.expand import Desired, diff_variants, expand
+from reconciler.expand import Desired, expand
 from reconciler.expand.owners import set_key, variant_key
 from reconciler.ids import GroupKind, ObjectName
 from reconciler.inventory import Inventory, Source
 from reconciler.krm.yaml import load_documents
+from reconciler.plan.deletion_diff import diff_variants
 from reconciler.policy import Limits, Policy
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot, SnapshotObject

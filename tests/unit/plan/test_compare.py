@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import Location, Problem
-from reconciler.expand import Desired, SetDiff
+from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, Plan, Refusal
 from reconciler.plan.compare import ALTER, WITHDRAW, Side, compare
+from reconciler.plan.deletion_diff import SetDiff
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, FunctionPolicy, Limits, Policy, govern
 from reconciler.reasons import Reason
 from reconciler.report.comparison import problem_sentence, sentence

@@ -3,8 +3,9 @@
 import pytest
 
 from reconciler.errors import Location, Problem
-from reconciler.expand import Desired, SetDiff
+from reconciler.expand import Desired
 from reconciler.plan.compare import Side, compare
+from reconciler.plan.deletion_diff import SetDiff
 from reconciler.report.markdown import comparison_markdown
 from reconciler.report.summary import Names
 

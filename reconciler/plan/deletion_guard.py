@@ -1,4 +1,4 @@
-"""The deletion guard: more than a share or a count needs consent in Git, and so does an emptied selector."""
+"""Deletion guard: too many deletions, or those of a set that selects nothing, need consent in Git."""
 
 import hashlib
 from collections import defaultdict
@@ -16,13 +16,13 @@ from reconciler.reasons import Reason
 from reconciler.state import PackageVariantRecord
 
 _DELETE = "delete"
-WAITING = "which was refused before and waits for consent"
-UNKNOWN = "and the record of what was refused before cannot be read"
+_WAITING = "which was refused before and waits for consent"
+_UNREADABLE = "and the record of what was refused before cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """Deletions that nobody consented to: what they owned is kept. There were `of` variants then."""
+class RefusedDeletions:
+    """Deletions without consent: the variants `keys` are kept. `of` is the number of all variants then."""
 
     reason: Reason
     message: str
@@ -32,7 +32,7 @@ class Refused:
 
     @property
     def consent(self) -> str:
-        """What a person writes into the configuration to allow exactly these deletions."""
+        """The checksum that allows exactly these deletions in `spec.consents` of the configuration."""
         return deletion_consent(self.keys)
 
 
@@ -41,10 +41,10 @@ def deletion_consent(keys: Iterable[tuple[str, ...]]) -> str:
     return hashlib.sha256(orjson.dumps(sorted(list(key) for key in keys))).hexdigest()
 
 
-def why_too_many(deletions: int, owned: int, guard: DeletionGuard) -> str:
-    """Return why so many deletions are too many, to follow their arithmetic; empty if they are not.
+def exceeded_limit(deletions: int, owned: int, guard: DeletionGuard) -> str:
+    """Return the exceeded limit of the guard as a clause, "" if none is.
 
-    The count may be reached and the share may be reached; only more is too many.
+    Deletions may reach the count and the share; only more is too many.
     """
     if deletions > guard.count:
         return f"more than {guard.count}"
@@ -54,39 +54,39 @@ def why_too_many(deletions: int, owned: int, guard: DeletionGuard) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
-    """Which deletions became keeps, with the message of each, and the refusals to report."""
+class GuardedDeletions:
+    """Result of the guard: the message of each variant that is kept, and the refusals to report."""
 
     kept: Mapping[ObjectName, str] = field(default_factory=dict)
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedDeletions, ...] = ()
 
 
 def guard_deletions(
-    doomed: Sequence[PackageVariantRecord], desired: Desired, inventory: Inventory
-) -> Guarded:
+    deletions: Sequence[PackageVariantRecord], desired: Desired, inventory: Inventory
+) -> GuardedDeletions:
     """Refuse deletions that look like an accident.
 
-    First every set on its own: one that exists and lost all of its targets needs consent to each
-    deletion. Then what is left together: more than the share (from the minimum on) or the count
-    of the policy. Consent is `reconciler.dev/allow-deletes: "<n>"` on the set, for its own
-    variants, or `deletions.allowed` of the policy, for everything. A variant with deletion policy
-    orphan deletes nothing and is not counted, but an emptied set keeps it too. A checksum in
-    `consents` of the configuration allows exactly the deletions that it was made of.
+    First each set on its own: one that exists and lost all of its targets needs consent to each
+    deletion. Then the remaining deletions together: more than the share (from the minimum on) or the
+    count of the policy. Consent is `reconciler.dev/allow-deletes: "<n>"` on the set, for its own
+    variants, or `deletions.allowed` of the policy, for all. A variant with deletion policy orphan
+    deletes nothing and is not counted, but an emptied set keeps it too. A checksum in `consents` of
+    the configuration allows exactly the deletions that it was made of.
 
-    What was refused once stays refused until somebody consents, whatever left meanwhile: it is measured
-    against what there was when it was refused.
+    A refusal lasts until consent is given: it is measured against the variants at the time of the first
+    refusal, so that packages that leave meanwhile do not make it small enough.
     """
-    if not doomed:
-        return Guarded()
+    if not deletions:
+        return GuardedDeletions()
     allowed = inventory.policy.deletions.allowed
-    if allowed and sum(record.deletion_policy == _DELETE for record in doomed) <= allowed:
-        return Guarded()
+    if allowed and sum(record.deletion_policy == _DELETE for record in deletions) <= allowed:
+        return GuardedDeletions()
     before = refused_variants(inventory)
     consents = _consents(inventory)
     by_set: dict[ObjectName, list[PackageVariantRecord]] = defaultdict(list)
-    for record in doomed:
+    for record in deletions:
         by_set[ObjectName(record.namespace, record.set_name)].append(record)
-    refused: list[Refused] = []
+    refused: list[RefusedDeletions] = []
     unconsented: list[PackageVariantRecord] = []
     for owner, records in sorted(by_set.items()):
         deletes = [r for r in records if r.deletion_policy == _DELETE or r.key in before]
@@ -98,56 +98,57 @@ def guard_deletions(
         else:
             unconsented += deletes
     refused += _too_many(unconsented, before, inventory)
-    refused = [one for one in refused if one.consent not in inventory.policy.consents]
-    kept = {key: one.message for one in refused for key in one.keys}
-    return Guarded(kept, tuple(refused))
+    refused = [refusal for refusal in refused if refusal.consent not in inventory.policy.consents]
+    kept = {key: refusal.message for refusal in refused for key in refusal.keys}
+    return GuardedDeletions(kept, tuple(refused))
 
 
 def refused_variants(inventory: Inventory) -> Mapping[ObjectName, int]:
-    """Return the variants whose deletion was refused, each with how many variants there were then.
+    """Return the variants whose deletion was refused, each with the number of variants at that time.
 
-    That is all of them where the record of it cannot be read: damage lets no deletion pass.
+    These are all variants where the record of refusals cannot be read: damage lets no deletion pass.
     """
     if inventory.refused is None:
         return dict.fromkeys(inventory.records, len(inventory.records))
-    return {ObjectName(one.namespace, one.name): one.of for one in inventory.refused.variants}
+    return {ObjectName(v.namespace, v.name): v.of for v in inventory.refused.variants}
 
 
-def waiting_text(inventory: Inventory) -> str:
-    """Return why a deletion that is small enough needs consent all the same."""
-    return WAITING if inventory.refused is not None else UNKNOWN
+def pending_consent(inventory: Inventory) -> str:
+    """Return the reason why a deletion that is small enough needs consent, as a clause."""
+    return _WAITING if inventory.refused is not None else _UNREADABLE
 
 
 def _consents(inventory: Inventory) -> Mapping[ObjectName, int]:
-    found = {}
+    consents = {}
     for pvs in inventory.sets:
         text = (pvs.manifest.metadata.annotations or {}).get(ALLOW_DELETES, "")
         if text.isascii() and text.isdigit():
-            found[pvs.key] = int(text)
-    return found
+            consents[pvs.key] = int(text)
+    return consents
 
 
-def _emptied(owner: ObjectName, records: Sequence[PackageVariantRecord], owned: int) -> Refused:
+def _emptied(owner: ObjectName, records: Sequence[PackageVariantRecord], owned: int) -> RefusedDeletions:
     message = f"PackageVariantSet {owner} selects nothing any more; it had {len(records)} variants"
     hint = f'To delete them, annotate the set with {ALLOW_DELETES}: "{len(records)}".'
-    return Refused(Reason.DELETION_GUARD, message, hint, _keys(records), owned)
+    return RefusedDeletions(Reason.DELETION_GUARD, message, hint, _keys(records), owned)
 
 
 def _too_many(
     records: Sequence[PackageVariantRecord], before: Mapping[ObjectName, int], inventory: Inventory
-) -> Iterable[Refused]:
+) -> Iterable[RefusedDeletions]:
     again = [record for record in records if record.key in before]
     owned = max([len(inventory.records), *(before[record.key] for record in again)])
-    why = why_too_many(len(records), owned, inventory.policy.deletions)
-    refused = records if why else again
+    limit = exceeded_limit(len(records), owned, inventory.policy.deletions)
+    reason = limit or pending_consent(inventory)
+    refused = records if limit else again
     if not refused:
         return
-    message = f"{len(refused)} of {owned} PackageVariants would be deleted, {why or waiting_text(inventory)}"
+    message = f"{len(refused)} of {owned} PackageVariants would be deleted, {reason}"
     consent = f'{ALLOW_DELETES}: "{len(refused)}"'
-    sets = sorted({str(ObjectName(one.namespace, one.set_name)) for one in refused if one.set_name})
+    sets = sorted({str(ObjectName(r.namespace, r.set_name)) for r in refused if r.set_name})
     hint = "Review the plan, then allow them with --allow-deletes, or consent in the configuration"
     hint += f", or annotate PackageVariantSet {sets[0]} with {consent}." if len(sets) == 1 else "."
-    yield Refused(Reason.DELETION_GUARD, message, hint, _keys(refused), owned)
+    yield RefusedDeletions(Reason.DELETION_GUARD, message, hint, _keys(refused), owned)
 
 
 def _keys(records: Iterable[PackageVariantRecord]) -> tuple[ObjectName, ...]:

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.expand import Desired, diff_variants, expand
-from reconciler.expand.guard import guard_deletions, refused_variants, why_too_many
+from reconciler.expand import Desired, expand
 from reconciler.ids import ObjectKey, ObjectName
 from reconciler.inventory import Inventory
+from reconciler.plan.deletion_diff import diff_variants
+from reconciler.plan.deletion_guard import exceeded_limit, guard_deletions, refused_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.reasons import Reason
 from reconciler.state import PackageVariantRecord, RefusedDeletionsRecord, RefusedVariant
@@ -177,7 +178,7 @@ def test_the_table_of_the_guard_is_complete() -> None:
     ],
 )
 def test_share_minimum_and_count_may_be_reached_and_not_passed(deletions: int, owned: int, why: str) -> None:
-    assert why_too_many(deletions, owned, GUARD) == why
+    assert exceeded_limit(deletions, owned, GUARD) == why
 
 
 def test_an_emptied_set_keeps_its_orphans_too_and_needs_consent_to_all() -> None:

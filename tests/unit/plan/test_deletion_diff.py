@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.expand import SetDiff, diff_variants, expand
+from reconciler.expand import expand
 from reconciler.ids import GroupKind, ObjectKey, ObjectName
 from reconciler.inventory import Inventory
+from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot

@@ -1,0 +1,216 @@
+"""Evidence that a recorded variant is no longer desired; without it nothing is deleted (law 4, D3, D17)."""
+
+from collections.abc import Container, Iterator, Mapping
+from typing import NamedTuple
+
+from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
+from reconciler.expand.authored import is_paused
+from reconciler.expand.owners import set_key, variant_key
+from reconciler.expand.targets import named_clusters
+from reconciler.expand.variants import Desired
+from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
+from reconciler.inventory import Inventory, Sourced
+from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
+from reconciler.state import PackageVariantRecord
+
+_REPOSITORIES = GroupKind(GROUP, "Repository")
+
+
+class Retention(NamedTuple):
+    """Reason to keep a recorded variant although no manifest asks for it."""
+
+    reason: Reason
+    message: str
+
+
+class DeletionEvidence:
+    """Decides for recorded variants whether their absence from the manifests proves that they may go."""
+
+    def __init__(self, desired: Desired, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._released, self._held = desired.released, desired.held
+        self._stalled = inventory.stalled | desired.stalled
+        self._claims = claimed_packages(self._stalled, inventory)
+        self._sets = {pvs.key: pvs for pvs in inventory.sets}
+        self._set_retentions: dict[ObjectName, Retention | None] = {}
+
+    def find_retention(self, record: PackageVariantRecord) -> Retention | None:
+        """Return the reason to keep an undesired variant; None with positive evidence that it may go."""
+        if self._inventory.policy.suspend:
+            return Retention(Reason.PAUSED, "The configuration suspends every change")
+        owner = ObjectName(record.namespace, record.set_name)
+        if stalled := self._stalled_owner(record, owner):
+            return Retention(Reason.OWNER_STALLED, f"{stalled} is stalled")
+        if unread := self._unread_manifest(record):
+            return unread
+        if record.requested_by and record.key not in self._released:
+            return self._still_needed(record)
+        pvs = self._sets.get(owner) if record.set_name else None
+        return self._retained_by_set(pvs, record) if pvs else None
+
+    def _stalled_owner(self, record: PackageVariantRecord, owner: ObjectName) -> str:
+        """Return the stalled manifest that may still want the variant's package, "" for none."""
+        if variant_key(record.key) in self._stalled:
+            return "The PackageVariant"
+        if record.set_name and set_key(owner) in self._stalled:
+            return f"PackageVariantSet {owner}"
+        claimant = self._claims.get(PackageKey(record.url, record.path))
+        return f"PackageVariant {claimant}, which names this downstream," if claimant else ""
+
+    def _still_needed(self, record: PackageVariantRecord) -> Retention:
+        """Return the reason to keep a generated variant that was not released."""
+        if record.key in self._held:
+            return Retention(Reason.STILL_NEEDED, self._held[record.key])
+        dependents = ", ".join(record.requested_by)
+        return Retention(
+            Reason.DEPENDENTS_UNKNOWN, f"It is not certain that nobody needs it; {dependents} did"
+        )
+
+    def _unread_manifest(self, record: PackageVariantRecord) -> Retention | None:
+        control = self._inventory.control
+        if not control.readable:
+            return Retention(Reason.MANIFEST_UNREADABLE, "Not every manifest path could be read")
+        if record.manifest in control.broken:
+            return Retention(Reason.MANIFEST_UNREADABLE, f"{record.manifest} did not parse")
+        return None
+
+    def _retained_by_set(
+        self, pvs: Sourced[PackageVariantSet], record: PackageVariantRecord
+    ) -> Retention | None:
+        if is_paused(pvs.manifest.metadata):
+            return Retention(Reason.PAUSED, f"PackageVariantSet {pvs.key} is paused")
+        if pvs.key not in self._set_retentions:
+            self._set_retentions[pvs.key] = self._unknown_targets(pvs)
+        return self._set_retentions[pvs.key] or self._unknown_repository(pvs, record)
+
+    def _unknown_targets(self, pvs: Sourced[PackageVariantSet]) -> Retention | None:
+        """Return the reason why an object that a selector does not match may exist nevertheless."""
+        for target in pvs.manifest.spec.targets or ():
+            selector = target.object_selector
+            if selector is None or selector.api_version == REPOSITORY:
+                continue
+            kind = GroupKind(group_of(selector.api_version or ""), selector.kind or "")
+            for cluster in named_clusters(pvs.manifest) or ("",):
+                if retention := self._unknown_objects(cluster, kind, pvs.key.namespace):
+                    return retention
+        return None
+
+    def _unknown_objects(self, cluster: str, kind: GroupKind, namespace: str) -> Retention | None:
+        """Return the reason why the snapshot of a cluster ("": the main one) does not prove absence."""
+        snapshot = self._inventory.snapshot
+        snapshot = snapshot.exactly(cluster) if cluster else snapshot
+        of_cluster = f" of cluster {cluster}" if cluster else ""
+        if not snapshot.is_complete(kind, namespace):
+            message = f"The snapshot{of_cluster} does not list {kind} in {namespace} completely"
+            return Retention(Reason.SNAPSHOT_INCOMPLETE, message)
+        if self._is_stale(snapshot):
+            message = f"The snapshot{of_cluster} is older than snapshot.maxAge"
+            return Retention(Reason.SNAPSHOT_STALE, message)
+        return None
+
+    def _unknown_repository(
+        self, pvs: Sourced[PackageVariantSet], record: PackageVariantRecord
+    ) -> Retention | None:
+        """Return the reason why a Repository that is not registered may still exist in the cluster.
+
+        One that is registered and merely not selected is evidence in itself.
+        """
+        selects = any(
+            target.repository_selector is not None
+            or (target.object_selector is not None and target.object_selector.api_version == REPOSITORY)
+            for target in pvs.manifest.spec.targets or ()
+        )
+        if not selects or ObjectName(pvs.key.namespace, record.repository) in self._inventory.repositories:
+            return None
+        control, snapshot = self._inventory.control, self._inventory.snapshot
+        if ObjectKey(GROUP, "Repository", pvs.key.namespace, record.repository) in self._stalled:
+            message = f"Repository {pvs.key.namespace}/{record.repository} is stalled"
+            return Retention(Reason.OWNER_STALLED, message)
+        if control.broken:
+            message = "A file that did not parse may hold the Repository"
+            return Retention(Reason.MANIFEST_UNREADABLE, message)
+        if snapshot.present and not snapshot.is_complete(_REPOSITORIES, pvs.key.namespace):
+            message = f"The snapshot does not list {_REPOSITORIES} in {pvs.key.namespace} completely"
+            return Retention(Reason.SNAPSHOT_INCOMPLETE, message)
+        return None
+
+    def _is_stale(self, snapshot: Snapshot) -> bool:
+        # Age is measured against the newest commit of the inputs: the core has no clock (law 5).
+        control = self._inventory.control
+        heads = [view.head.time for view in self._inventory.repositories.values() if view.head]
+        newest = max([control.commit.time, snapshot.time, *heads])
+        taken = snapshot.time if snapshot.taken is None else snapshot.taken
+        return newest - taken > self._inventory.policy.snapshot_max_age_s
+
+
+# Packages that stalled manifests name
+
+
+def claimed_packages(stalled: Container[ObjectKey], inventory: Inventory) -> Mapping[PackageKey, ObjectName]:
+    """Return the downstream packages that stalled PackageVariants name, each with the first of them.
+
+    A stalled PackageVariant under a new name may be about to take over its own package (law 4).
+    Downstreams in repositories that are not registered are left out.
+    """
+    claims: dict[PackageKey, ObjectName] = {}
+    for key, (repo, package) in sorted(_stalled_downstreams(stalled, inventory)):
+        view = inventory.repositories.get(ObjectName(key.namespace, repo))
+        if view is not None and package:
+            claims.setdefault(PackageKey(view.url, view.full_path(package)), key)
+    return claims
+
+
+def _stalled_downstreams(
+    stalled: Container[ObjectKey], inventory: Inventory
+) -> Iterator[tuple[ObjectName, tuple[str, str]]]:
+    yield from inventory.claims.items()
+    for variant in inventory.variants:
+        downstream = variant.manifest.spec.downstream
+        if downstream is not None and variant_key(variant.key) in stalled:
+            yield variant.key, (downstream.repo or "", downstream.package or "")
+
+
+# Explanations
+
+
+def explain_absence(record: PackageVariantRecord, inventory: Inventory) -> str:
+    """Return which object, manifest or target of a recorded variant is gone (D17)."""
+    if record.requested_by:
+        return f"Not needed any more by {', '.join(record.requested_by)}"
+    if not record.set_name:
+        return _removed(f"PackageVariant {record.key}", record, inventory)
+    owner = ObjectName(record.namespace, record.set_name)
+    pvs = next((pvs for pvs in inventory.sets if pvs.key == owner), None)
+    if pvs is None:
+        return _removed(f"PackageVariantSet {owner}", record, inventory)
+    return _unselected(record, pvs, inventory)
+
+
+def _removed(owner: str, record: PackageVariantRecord, inventory: Inventory) -> str:
+    commit = inventory.control.removed.get(record.manifest)
+    if commit is None:
+        return f"{record.manifest} does not declare {owner} any more"
+    return f"{record.manifest}, which declared {owner}, was removed in commit {commit}"
+
+
+def _unselected(record: PackageVariantRecord, pvs: Sourced[PackageVariantSet], inventory: Inventory) -> str:
+    repository = ObjectName(record.namespace, record.repository)
+    if record.target and not _exists(record.target, inventory):
+        place = "registered" if record.target.startswith("Repository ") else "in the snapshot"
+        return f"{record.target}, which PackageVariantSet {pvs.key} selected, is not {place} any more"
+    if record.target:
+        return f"PackageVariantSet {pvs.key} does not select {record.target} any more"
+    if repository not in inventory.repositories:
+        return f"Repository {repository} is not registered any more"
+    place = f"{repository.name}/{record.path}"
+    return f"PackageVariantSet {pvs.key} has no target for {place} any more"
+
+
+def _exists(target: str, inventory: Inventory) -> bool:
+    kind, _, name = target.partition(" ")
+    namespace, _, short = name.rpartition("/")
+    if kind == "Repository" and ObjectName(namespace, short) in inventory.repositories:
+        return True
+    objects = (o for (_, k), listed in inventory.snapshot.objects.items() if k == kind for o in listed)
+    return any((o.namespace, o.name) == (namespace, short) for o in objects)
