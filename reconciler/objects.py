@@ -43,7 +43,7 @@ Files = Mapping[str, File]
 """A package's content: paths relative to the package, `/`-separated, in any order."""
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One entry of a Git tree."""
 
     name: str
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
     oid: Oid
 
 
-def tree_bytes(entries: Iterable[Entry]) -> bytes:
+def tree_bytes(entries: Iterable[TreeEntry]) -> bytes:
     """Return a tree object's bytes, its entries in Git's order (directories sort with a trailing slash)."""
     ordered = sorted(entries, key=lambda e: e.name.encode() + (b"/" if e.mode == Mode.TREE else b""))
     return b"".join(b"%o %s\0" % (e.mode, e.name.encode()) + bytes.fromhex(e.oid) for e in ordered)
@@ -64,17 +64,17 @@ def directory_objects(files: Files) -> tuple[Oid, dict[Oid, bytes]]:
     """
     trees: dict[Oid, bytes] = {}
     children: dict[str, dict[str, File]] = {}
-    entries: list[Entry] = []
+    entries: list[TreeEntry] = []
     for path, file in files.items():
         head, slash, rest = path.partition("/")
         if slash:
             children.setdefault(head, {})[rest] = file
         else:
-            entries.append(Entry(head, file.mode, file.oid))
+            entries.append(TreeEntry(head, file.mode, file.oid))
     for name, below in children.items():
         oid, objects = directory_objects(below)
         trees.update(objects)
-        entries.append(Entry(name, Mode.TREE, oid))
+        entries.append(TreeEntry(name, Mode.TREE, oid))
     data = tree_bytes(entries)
     root = object_id("tree", data)
     trees[root] = data

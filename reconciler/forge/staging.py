@@ -26,7 +26,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
 from reconciler.layout import HEADS, is_group
-from reconciler.objects import Entry, Mode, Signature
+from reconciler.objects import Mode, Signature, TreeEntry
 from reconciler.policy import CommitPolicy
 
 _LARGEST = 1 << 20
@@ -244,7 +244,7 @@ class Staging:
     def _update(self, number: int) -> RefUpdate:
         record = self._records[number]
         who = Signature(self.policy.name, self.policy.email, self._times[number])
-        tree = self.pack.tree([Entry(FILE, Mode.REGULAR, self.pack.blob(record_bytes(record)))])
+        tree = self.pack.tree([TreeEntry(FILE, Mode.REGULAR, self.pack.blob(record_bytes(record)))])
         commit = self.pack.commit(tree, (), who, who, f"Pull request {number}: {record.title}\n")
         return RefUpdate(record.ref, self.mirror.refs().get(record.ref), commit)
 

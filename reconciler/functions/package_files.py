@@ -8,7 +8,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import Resource
 from reconciler.functions.shelf import Shelf
-from reconciler.krm.documents import Kind, PackageFile, Part, split_file
+from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import File, Files, Mode
 
@@ -80,9 +80,11 @@ def write_contents(contents: Contents, resources: Iterable[Resource]) -> dict[st
 
 
 def _put(files: dict[str, File], path: str, file: PackageFile) -> None:
-    if not any(part.kind is not Kind.EMPTY for part in file.parts):
+    if not any(part.kind is not DocumentKind.EMPTY for part in file.parts):
         before = files.get(path)
-        if before is None or any(part.kind is Kind.KRM for part in split_file(before.data, path).parts):
+        if before is None or any(
+            part.kind is DocumentKind.KRM for part in split_file(before.data, path).parts
+        ):
             files.pop(path, None)
         return
     data = file.data
@@ -90,17 +92,17 @@ def _put(files: dict[str, File], path: str, file: PackageFile) -> None:
         files[path] = File.of(data, files[path].mode if path in files else Mode.REGULAR)
 
 
-def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -> Iterator[Part]:
+def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -> Iterator[PackageDocument]:
     """Yield the documents that stay, with their new text; the first one needs no `---` of a lost one."""
     lost = False
     first = True
     for number, part in enumerate(file.parts):
-        if part.kind is Kind.KRM and number not in staying:
+        if part.kind is DocumentKind.KRM and number not in staying:
             lost = True
             continue
         marker = "" if first and lost and not file.parts[0].marker else part.marker
         first = False
-        if part.kind is Kind.KRM:
+        if part.kind is DocumentKind.KRM:
             text = staying[number].text
             last = number == len(file.parts) - 1
             text = text if text.endswith("\n") or (last and not joined) else f"{text}\n"
@@ -110,12 +112,12 @@ def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -
 
 
 def _appended(file: PackageFile | None, added: Iterable[Resource]) -> PackageFile:
-    parts = [] if file is None else [part for part in file.parts if part.kind is not Kind.EMPTY]
+    parts = [] if file is None else [part for part in file.parts if part.kind is not DocumentKind.EMPTY]
     for resource in sorted(added, key=lambda item: (item.index is None, item.index or 0)):
         if parts and not (parts[-1].marker + parts[-1].text).endswith("\n"):
             parts[-1] = replace(parts[-1], text=f"{parts[-1].text}\n")
         text = resource.text if resource.text.endswith("\n") else f"{resource.text}\n"
-        parts.append(Part("---\n" if parts else "", text, Kind.KRM, resource.value))
+        parts.append(PackageDocument("---\n" if parts else "", text, DocumentKind.KRM, resource.value))
     return PackageFile(tuple(parts)) if file is None else file.with_parts(parts)
 
 
@@ -145,7 +147,7 @@ def _holds_resources(path: str, file: File) -> bool:
 def _resources(file: PackageFile, path: str, package: str) -> Iterator[Resource]:
     index = 0
     for number, part in enumerate(file.parts):
-        if part.kind is Kind.KRM:
+        if part.kind is DocumentKind.KRM:
             value = copy_value(part.value)
             yield Resource(value, path, package, index, number, path, part.text, part.value, part.tree)
             index += 1

@@ -20,7 +20,7 @@ from reconciler.git.trees import (
     read_files,
 )
 from reconciler.ids import Oid
-from reconciler.objects import Entry, Files, Mode, Signature
+from reconciler.objects import Files, Mode, Signature, TreeEntry
 from reconciler.policy import Limits
 
 NO_OBJECT = (KeyError, ValueError, pygit2.GitError)
@@ -39,8 +39,8 @@ class Database(ABC):
 
     def __init__(self) -> None:
         self._commits: dict[Oid, CommitData] = {}
-        self._judged: dict[Oid, tuple[Entry | Refusal, ...]] = {}
-        self._entries: dict[Oid, tuple[Entry, ...]] = {}
+        self._judged: dict[Oid, tuple[TreeEntry | Refusal, ...]] = {}
+        self._entries: dict[Oid, tuple[TreeEntry, ...]] = {}
         self._ancestry: dict[Oid, frozenset[Oid]] = {}
         self._trees: dict[Oid, pygit2.Tree] = {}
 
@@ -101,7 +101,7 @@ class Database(ABC):
             raise UnavailableError(f"Commit {oid} is not in {self.remote}", hint="Fetch its whole history.")
         return commit
 
-    def judged(self, tree: Oid) -> tuple[Entry | Refusal, ...]:
+    def judged(self, tree: Oid) -> tuple[TreeEntry | Refusal, ...]:
         """Return every entry of a tree in its order, unsafe ones as refusals.
 
         A malformed tree is a single refusal with an empty name: whatever reads it refuses the package
@@ -117,11 +117,11 @@ class Database(ABC):
             self._judged[tree] = judged
         return self._judged[tree]
 
-    def entries(self, tree: Oid) -> tuple[Entry, ...]:
+    def entries(self, tree: Oid) -> tuple[TreeEntry, ...]:
         """Return the entries of a tree whose names and modes are safe."""
         if tree not in self._entries:
             judged = self.judged(tree)
-            self._entries[tree] = tuple(entry for entry in judged if isinstance(entry, Entry))
+            self._entries[tree] = tuple(entry for entry in judged if isinstance(entry, TreeEntry))
         return self._entries[tree]
 
     def refusals(self, tree: Oid) -> tuple[Refusal, ...]:

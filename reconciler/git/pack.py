@@ -15,9 +15,9 @@ from reconciler.git.repository import Mirror, PackageRefusedError
 from reconciler.git.trees import RawEntry, format_tree, parse_tree
 from reconciler.ids import Oid
 from reconciler.objects import (
-    Entry,
     Files,
     Signature,
+    TreeEntry,
     commit_bytes,
     directory_objects,
     object_id,
@@ -46,7 +46,7 @@ class Pack:
         """Add a blob; return its id."""
         return self.add("blob", object_id("blob", data), data)
 
-    def tree(self, entries: Iterable[Entry]) -> Oid:
+    def tree(self, entries: Iterable[TreeEntry]) -> Oid:
         """Add a tree; return its id."""
         data = tree_bytes(entries)
         return self._add_tree(object_id("tree", data), data)

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from reconciler.file_names import folded, refuse_name
 from reconciler.ids import Oid
-from reconciler.objects import Entry, File, Files, Mode
+from reconciler.objects import File, Files, Mode, TreeEntry
 from reconciler.policy import Limits
 
 _GITLINK = 0o160000
@@ -61,7 +61,7 @@ def format_tree(entries: Iterable[RawEntry]) -> bytes:
     return b"".join(b"%b %b\0%b" % entry for entry in ordered)
 
 
-def judge_entry(raw: RawEntry) -> Entry | Refusal:
+def judge_entry(raw: RawEntry) -> TreeEntry | Refusal:
     """Return the entry if its name and mode are safe to use, else why it is refused. Total."""
     try:
         name = raw.name.decode()
@@ -74,7 +74,7 @@ def judge_entry(raw: RawEntry) -> Entry | Refusal:
         return Refusal(name, f"its mode {mode:o} is unknown")
     if why := refuse_name(name):
         return Refusal(name, why)
-    return Entry(name, _KNOWN_MODES[mode], Oid(raw.oid.hex()))
+    return TreeEntry(name, _KNOWN_MODES[mode], Oid(raw.oid.hex()))
 
 
 def refuse_link(path: str, target: bytes) -> str:
@@ -105,7 +105,7 @@ class PackageRefusedError(Exception):
 class Objects(Protocol):
     """What reading a package needs of a repository."""
 
-    def judged(self, tree: Oid) -> tuple[Entry | Refusal, ...]:
+    def judged(self, tree: Oid) -> tuple[TreeEntry | Refusal, ...]:
         """Return every entry of a tree, the refused ones as refusals."""
         ...
 
@@ -138,7 +138,7 @@ def read_files(objects: Objects, tree: Oid, limits: Limits) -> Files:
     return dict(sorted(files.items()))
 
 
-def list_files(objects: Objects, tree: Oid, limits: Limits) -> Iterator[tuple[str, Entry]]:
+def list_files(objects: Objects, tree: Oid, limits: Limits) -> Iterator[tuple[str, TreeEntry]]:
     """Yield path and entry of every file below `tree`; the same refusals as `read_files`, less content."""
     count = 0
     pending = [("", tree)]
@@ -156,7 +156,7 @@ def list_files(objects: Objects, tree: Oid, limits: Limits) -> Iterator[tuple[st
             yield prefix + entry.name, entry
 
 
-def _safe_entries(objects: Objects, prefix: str, tree: Oid) -> Iterator[Entry]:
+def _safe_entries(objects: Objects, prefix: str, tree: Oid) -> Iterator[TreeEntry]:
     seen: dict[str, str] = {}
     for entry in objects.judged(tree):
         if isinstance(entry, Refusal):
@@ -167,7 +167,7 @@ def _safe_entries(objects: Objects, prefix: str, tree: Oid) -> Iterator[Entry]:
         yield entry
 
 
-def _read_file(objects: Objects, path: str, entry: Entry, limits: Limits) -> File:
+def _read_file(objects: Objects, path: str, entry: TreeEntry, limits: Limits) -> File:
     try:
         data = objects.blob(entry.oid, limits.package_file_bytes)
     except PackageRefusedError as error:

@@ -22,7 +22,7 @@ from reconciler.krm.yaml import (
 )
 
 
-class Kind(StrEnum):
+class DocumentKind(StrEnum):
     """What a document of a package file is to us."""
 
     KRM = "krm"
@@ -46,7 +46,7 @@ class ResourceId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PackageDocument:
     """One document: the `---` line that opens it (or ""), its text, and what it holds.
 
     `resource` is set whenever apiVersion and kind are; `line` is the line, from 1, where the
@@ -55,7 +55,7 @@ class Part:
 
     marker: str
     text: str
-    kind: Kind
+    kind: DocumentKind
     value: Any = field(default=None, repr=False)
     resource: ResourceId | None = None
     line: int = 1
@@ -78,7 +78,7 @@ class Part:
 class PackageFile:
     """A file of a package as documents. `problem` says why a file is opaque, if it is because of an error."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PackageDocument, ...]
     bom: bytes = b""
     encoding: str = "utf-8"
     problem: YamlError | None = field(default=None, compare=False)
@@ -89,7 +89,7 @@ class PackageFile:
         text = "".join(part.marker + part.text for part in self.parts)
         return self.bom + text.encode(self.encoding, "surrogateescape")
 
-    def with_parts(self, parts: Iterable[Part]) -> Self:
+    def with_parts(self, parts: Iterable[PackageDocument]) -> Self:
         """Return the file with other documents."""
         return replace(self, parts=tuple(parts))
 
@@ -100,7 +100,7 @@ class PackageFile:
             YamlError: As `apply_edits`, or the document is opaque.
         """
         part = self.parts[index]
-        if part.kind is Kind.OPAQUE:
+        if part.kind is DocumentKind.OPAQUE:
             raise YamlError("The file is not YAML and is kept as it is")
         result = apply_edits(part.text, edits)
         new = _part(part.marker, result.text, part.line, path, PACKAGE_LIMITS)
@@ -120,7 +120,7 @@ def split_file(data: bytes, path: str = "", limits: YamlLimits = PACKAGE_LIMITS)
         chunks = _split(text)
         parts = tuple(_part(chunk.marker, chunk.text, chunk.line, path, limits) for chunk in chunks)
     except YamlError as error:
-        whole = Part("", data.decode("utf-8", "surrogateescape"), Kind.OPAQUE)
+        whole = PackageDocument("", data.decode("utf-8", "surrogateescape"), DocumentKind.OPAQUE)
         return PackageFile((whole,), problem=error)
     return PackageFile(parts, bom, encoding)
 
@@ -157,7 +157,7 @@ def _split(text: str) -> list[_Chunk]:
     return chunks
 
 
-def _part(marker: str, text: str, line: int, path: str, limits: YamlLimits) -> Part:
+def _part(marker: str, text: str, line: int, path: str, limits: YamlLimits) -> PackageDocument:
     try:
         tree = Tree.parse(text, limits)
         value = tree.value
@@ -165,11 +165,13 @@ def _part(marker: str, text: str, line: int, path: str, limits: YamlLimits) -> P
         where = error.line + line - 1 if error.line else 0
         raise YamlError(error.message, line=where, column=error.column, hint=error.hint) from error
     if tree.raw is None:
-        return Part(marker, text, Kind.EMPTY, line=line)
+        return PackageDocument(marker, text, DocumentKind.EMPTY, line=line)
     resource = _identify(value)
     krm = (resource is not None and bool(resource.name)) or _is_kustomization(value, path)
     nodes = tree if tree.text == text else None
-    return Part(marker, text, Kind.KRM if krm else Kind.DATA, value, resource, line, nodes)
+    return PackageDocument(
+        marker, text, DocumentKind.KRM if krm else DocumentKind.DATA, value, resource, line, nodes
+    )
 
 
 def _identify(value: Any) -> ResourceId | None:

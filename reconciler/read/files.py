@@ -11,7 +11,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.errors import ConfigurationError, Location, UsageError
 from reconciler.git.trees import Refusal
 from reconciler.ids import Oid
-from reconciler.objects import Entry, File, Mode
+from reconciler.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
 
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
@@ -28,7 +28,7 @@ class Objects(Protocol):
         """Return the blob at `path`, None if there is no regular file."""
         ...
 
-    def judged(self, tree: Oid) -> tuple[Entry | Refusal, ...]:
+    def judged(self, tree: Oid) -> tuple[TreeEntry | Refusal, ...]:
         """Return every entry of a tree, those that nobody should touch as refusals."""
         ...
 
@@ -80,7 +80,7 @@ class Walk:
         self, objects: Objects, tree: Oid, path: str, package: str | None
     ) -> Iterator[FoundFile | Unread]:
         entries = [e for e in objects.judged(tree) if not e.name.startswith(".")]
-        if package is None and any(isinstance(e, Entry) and _is_kptfile(e) for e in entries):
+        if package is None and any(isinstance(e, TreeEntry) and _is_kptfile(e) for e in entries):
             package = path
         for entry in entries:
             full = f"{path}/{entry.name}" if path else entry.name
@@ -97,7 +97,7 @@ class Walk:
                     yield from self._below(objects, entry.oid, full, package)
 
 
-def _is_kptfile(entry: Entry) -> bool:
+def _is_kptfile(entry: TreeEntry) -> bool:
     return entry.name == KPTFILE and entry.mode in REGULAR
 
 

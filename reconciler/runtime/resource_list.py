@@ -4,8 +4,7 @@ from typing import Any
 
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.functions.wire import API_VERSION, KIND, parse_results
-from reconciler.krm.yaml import YamlError, YamlLimits, emit, load_documents
-from reconciler.krm.yaml.limits import Aliases
+from reconciler.krm.yaml import Aliases, YamlError, YamlLimits, emit, load_documents
 from reconciler.runtime.process import ProcessRun
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 import yaml  # noqa: E402
 from ruamel.yaml import YAML  # noqa: E402
 
-from reconciler.krm.documents import Kind, split_file  # noqa: E402
+from reconciler.krm.documents import DocumentKind, split_file  # noqa: E402
 from reconciler.krm.yaml import (  # noqa: E402
     PACKAGE_LIMITS,
     AddKey,
@@ -142,7 +142,7 @@ def fallbacks(files: list[bytes]) -> tuple[int, int, int]:
     for data in files:
         needed = False
         for part in split_file(data).parts:
-            if part.kind not in (Kind.KRM, Kind.DATA) or not isinstance(part.value, dict):
+            if part.kind not in (DocumentKind.KRM, DocumentKind.DATA) or not isinstance(part.value, dict):
                 continue
             for edit in mix(part.value):
                 try:

@@ -13,15 +13,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.krm.documents import Kind, split_file
+from reconciler.krm.documents import DocumentKind, split_file
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     AddKey,
     DeleteItem,
     DeleteKey,
     Edit,
+    Indentation,
     InsertItem,
-    Layout,
     Mapping,
     Path,
     Scalar,
@@ -37,11 +37,10 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
-from reconciler.krm.yaml.fields import line_comment
+from reconciler.krm.yaml.edits import edited
 from reconciler.krm.yaml.in_place import edit_in_place
-from reconciler.krm.yaml.model import edited
-from reconciler.krm.yaml.replacement import splice
-from reconciler.krm.yaml.splice import plan_splice
+from reconciler.krm.yaml.splice import plan_splice, splice
+from reconciler.krm.yaml.tree import line_comment
 from tests.support.corpus import CORPUS
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
@@ -76,7 +75,7 @@ USUAL_VALUES = st.recursive(
     ),
     max_leaves=10,
 )
-LAYOUTS = st.builds(Layout, st.sampled_from([2, 3, 4]), st.booleans())
+LAYOUTS = st.builds(Indentation, st.sampled_from([2, 3, 4]), st.booleans())
 
 
 _INDICATORS = [
@@ -123,7 +122,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 @given(VALUES, LAYOUTS, st.booleans())
-def test_what_is_written_is_read(value: Any, layout: Layout, flow: bool) -> None:
+def test_what_is_written_is_read(value: Any, layout: Indentation, flow: bool) -> None:
     text = emit(value, layout, flow=flow)
 
     (document,) = load_documents(f"{text}\n".encode())
@@ -311,7 +310,7 @@ def _corpus_documents() -> Iterator[tuple[str, str]]:
         pytest.skip(f"the folder of real packages is not here: {CORPUS}")
     for path in files:
         for part in split_file(path.read_bytes(), path.name).parts:
-            if part.kind in (Kind.KRM, Kind.DATA):
+            if part.kind in (DocumentKind.KRM, DocumentKind.DATA):
                 yield str(path.relative_to(CORPUS)), part.text
 
 

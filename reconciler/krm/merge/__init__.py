@@ -4,22 +4,42 @@ from dataclasses import dataclass, replace
 
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FieldMerge, with_comments
-from reconciler.krm.merge.identity import UPSTREAM_IDENTIFIER, Identity, has_merge_comment, identity_of
-from reconciler.krm.merge.result import Clash, Judge, Made, Merged, Part, Steps, Taken, Verdict, path_text
+from reconciler.krm.merge.nodes import (
+    UPSTREAM_IDENTIFIER,
+    Identity,
+    Node,
+    has_merge_comment,
+    identity_of,
+    is_same,
+    may_declare,
+    root_of,
+)
+from reconciler.krm.merge.result import (
+    ConflictResolver,
+    FieldConflict,
+    Made,
+    Merged,
+    Part,
+    Steps,
+    Taken,
+    Winner,
+    edits_of,
+    is_replacement,
+    path_text,
+    write_edits,
+)
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
-from reconciler.krm.merge.view import Node, is_same, may_declare, root_of
-from reconciler.krm.merge.writing import edits_of, is_replacement, write_edits
 from reconciler.krm.schema import Schemas, Shape
 from reconciler.krm.yaml import Tree, YamlError
 
 __all__ = [
     "UPSTREAM_IDENTIFIER",
-    "Clash",
     "CompatibleMerge",
+    "ConflictResolver",
+    "FieldConflict",
     "FieldMerge",
     "Hunk",
     "Identity",
-    "Judge",
     "Made",
     "Merged",
     "MergedDocument",
@@ -28,7 +48,7 @@ __all__ = [
     "Part",
     "Steps",
     "Taken",
-    "Verdict",
+    "Winner",
     "edits_of",
     "has_merge_comment",
     "identity_of",
@@ -48,12 +68,12 @@ class MergedDocument:
     """One document after a merge: its text, None where nothing of it stays, and the clashes."""
 
     text: str | None
-    clashes: tuple[Clash, ...] = ()
+    clashes: tuple[FieldConflict, ...] = ()
     fallbacks: int = 0
 
 
 def merge_document(
-    base: Tree | None, upstream: Tree, local: Tree, *, shape: Shape | None, judge: Judge
+    base: Tree | None, upstream: Tree, local: Tree, *, shape: Shape | None, judge: ConflictResolver
 ) -> MergedDocument:
     """Return `local` with what changed from `base` to `upstream`, losing nothing.
 
@@ -83,8 +103,8 @@ def merge_document_like_kpt(
         return replace(_by_lines(base, upstream, local, _upstream_wins), clashes=())
 
 
-def _upstream_wins(_steps: Steps) -> Verdict:
-    return Verdict.UPSTREAM
+def _upstream_wins(_steps: Steps) -> Winner:
+    return Winner.UPSTREAM
 
 
 def _root(tree: Tree | None) -> Node | None:
@@ -92,7 +112,7 @@ def _root(tree: Tree | None) -> Node | None:
 
 
 def _written(
-    local: Tree, root: Node | None, merged: Merged | None, clashes: tuple[Clash, ...]
+    local: Tree, root: Node | None, merged: Merged | None, clashes: tuple[FieldConflict, ...]
 ) -> MergedDocument:
     if merged is None or root is None:
         return MergedDocument(None, clashes)
@@ -105,7 +125,7 @@ def _written(
     return MergedDocument(done.text, clashes, done.fallbacks)
 
 
-def _by_lines(base: Tree | None, upstream: Tree, local: Tree, judge: Judge) -> MergedDocument:
+def _by_lines(base: Tree | None, upstream: Tree, local: Tree, judge: ConflictResolver) -> MergedDocument:
     """Merge two documents that cannot be taken apart."""
     old = base.text if base is not None else ""
     if upstream.text in (old, local.text):
@@ -116,8 +136,8 @@ def _by_lines(base: Tree | None, upstream: Tree, local: Tree, judge: Judge) -> M
     if merged is not None and not merged.hunks and _is_document(merged.text):
         return MergedDocument(merged.text)
     verdict = judge(())
-    clash = Clash((), _root(base), _root(upstream), _root(local), "BothChanged", verdict)
-    return MergedDocument(upstream.text if verdict is Verdict.UPSTREAM else local.text, (clash,))
+    clash = FieldConflict((), _root(base), _root(upstream), _root(local), "BothChanged", verdict)
+    return MergedDocument(upstream.text if verdict is Winner.UPSTREAM else local.text, (clash,))
 
 
 def _is_document(text: str) -> bool:

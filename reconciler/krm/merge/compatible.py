@@ -8,9 +8,9 @@ upstream, where kyaml gives up.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from reconciler.krm.merge.elements import ElementKey, element_key, infer_keys
+from reconciler.krm.merge.fields import ElementKey, element_key, infer_keys
+from reconciler.krm.merge.nodes import Field, Node, declared, is_rendered_same
 from reconciler.krm.merge.result import KEEP, Made, Merged, Part, Taken
-from reconciler.krm.merge.view import Field, Node, declared, is_rendered_same
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Comments
 

@@ -1,13 +1,35 @@
 """The merge of one resource that loses nothing: what both sides changed differently is a clash."""
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from reconciler.krm.merge.elements import ElementKey, keyed, step_of
-from reconciler.krm.merge.result import KEEP, Clash, Comment, Judge, Made, Merged, Part, Steps, Taken, Verdict
-from reconciler.krm.merge.view import Field, Node, declared, is_same
+from reconciler.krm.merge.nodes import Field, Node, declared, is_same
+from reconciler.krm.merge.result import (
+    KEEP,
+    Comment,
+    ConflictResolver,
+    FieldConflict,
+    Made,
+    Merged,
+    Part,
+    Steps,
+    Taken,
+    Winner,
+)
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml.comments import NO_COMMENTS
 
+ElementKey = tuple[str, ...]
+FUNCTION = "$function"
+"""The merge key of a Kptfile's functions: the name, else the executable, else the image without version."""
+KPT_FUNCTION = "$kpt-function"
+"""The same as kpt has it, where no function has a name: the image ends at its first colon."""
+INFERRED_KEYS = ("mountPath", "devicePath", "ip", "type", "topologyKey", "name", "containerPort")
+"""What identifies the elements of a list of unknown shape, tried in this order.
+
+Source: kyaml yaml/schema, AssociativeSequenceKeys.
+"""
 Slot = Field | Node
 """What has comments of its own: a field, or an element of a list."""
 
@@ -20,9 +42,9 @@ class FieldMerge:
     becomes upstream's text.
     """
 
-    judge: Judge
+    judge: ConflictResolver
     schemas_in_comments: bool = False
-    clashes: list[Clash] = field(default_factory=list)
+    clashes: list[FieldConflict] = field(default_factory=list)
 
     def merge(
         self, base: Node | None, upstream: Node | None, local: Node | None, shape: Shape | None, path: Steps
@@ -55,7 +77,7 @@ class FieldMerge:
         reason = (
             "DeletedLocally" if local is None else "DeletedUpstream" if upstream is None else "BothChanged"
         )
-        if self._judged(path, base, upstream, local, reason) is Verdict.UPSTREAM:
+        if self._judged(path, base, upstream, local, reason) is Winner.UPSTREAM:
             return None if upstream is None else Taken(upstream, exact=False)
         return local
 
@@ -68,7 +90,7 @@ class FieldMerge:
         for name in (*of_local, *(name for name in of_upstream if name not in of_local)):
             ours, theirs, old = of_local.get(name), of_upstream.get(name), of_base.get(name)
             if name in decided:
-                old = ours if decided[name] is Verdict.UPSTREAM else theirs
+                old = ours if decided[name] is Winner.UPSTREAM else theirs
             below = declared(ours, old, theirs) if self.schemas_in_comments else None
             if below is None and shape is not None:
                 below = shape.below(name)
@@ -86,9 +108,9 @@ class FieldMerge:
         local: dict[str, Field],
         shape: Shape | None,
         path: Steps,
-    ) -> dict[str, Verdict]:
+    ) -> dict[str, Winner]:
         """Decide about fields of which only one may be set, where one side changed which."""
-        decided: dict[str, Verdict] = {}
+        decided: dict[str, Winner] = {}
         for union in shape.unions if shape is not None else ():
             members = [
                 {name: f.value for name, f in side.items() if name in union}
@@ -110,7 +132,9 @@ class FieldMerge:
             verdict = self.judge(judged)
             for name in names:
                 sides = (old.get(name), theirs.get(name), ours.get(name))
-                self.clashes.append(Clash((*path, name), *sides, "BothChanged", verdict, judged=judged))
+                self.clashes.append(
+                    FieldConflict((*path, name), *sides, "BothChanged", verdict, judged=judged)
+                )
             decided |= dict.fromkeys(union, verdict)
         return decided
 
@@ -138,10 +162,34 @@ class FieldMerge:
 
     def _judged(
         self, path: Steps, base: Node | None, upstream: Node | None, local: Node | None, reason: str
-    ) -> Verdict:
+    ) -> Winner:
         verdict = self.judge(path)
-        self.clashes.append(Clash(path, base, upstream, local, reason, verdict))
+        self.clashes.append(FieldConflict(path, base, upstream, local, reason, verdict))
         return verdict
+
+
+def with_comments(value: Merged, base: Slot | None, upstream: Slot | None, local: Slot | None) -> Part:
+    """Take the comments that upstream changed and local did not."""
+    part = Part(value)
+    if upstream is None or local is None:
+        return part
+    ours, theirs = local.comments, upstream.comments
+    old = base.comments if base is not None else NO_COMMENTS
+    part.line = _comment(old.line, theirs.line, ours.line)
+    part.head = _comment(old.head, theirs.head, ours.head)
+    return part
+
+
+def _comment(base: str, upstream: str, local: str) -> Comment:
+    return upstream if local == base and upstream != base else KEEP
+
+
+def _same_members(one: dict[str, Node], other: dict[str, Node]) -> bool:
+    return one.keys() == other.keys() and all(is_same(node, other[name]) for name, node in one.items())
+
+
+def _value(found: Field | None) -> Node | None:
+    return found.value if found is not None else None
 
 
 def _aligned(base: Node | None, upstream: Node | None, local: Node | None) -> Merged | None:
@@ -190,25 +238,77 @@ def _followed(upstream: Node, local: Node) -> Part:
     return Part(value, local, line=notes.line, head=notes.head)
 
 
-def _same_members(one: dict[str, Node], other: dict[str, Node]) -> bool:
-    return one.keys() == other.keys() and all(is_same(node, other[name]) for name, node in one.items())
+def element_key(element: Node, shape: Shape) -> ElementKey | None:
+    """Return the key of an element, None if it has none of its own; a set's scalar is its own key."""
+    if not shape.keys:
+        return (element.text,) if element.is_scalar else None
+    if not element.is_mapping:
+        return None
+    found = [_key_text(element, key, shape) for key in shape.keys]
+    return tuple(found) if found[0] or any(found) else None
 
 
-def _value(found: Field | None) -> Node | None:
-    return found.value if found is not None else None
+def keyed(side: Node | None, shape: Shape) -> dict[ElementKey, Node] | None:
+    """Return the elements of a side by key; None if some element has no key or two have the same."""
+    elements: dict[ElementKey, Node] = {}
+    seen: Counter[ElementKey] = Counter()
+    for element in side.items if side is not None else ():
+        key = element_key(element, shape)
+        if key is None:
+            return None
+        seen[key] += 1
+        if seen[key] > 1:
+            if shape.keys != (FUNCTION,):
+                return None
+            key = (f"{key[0]}#{seen[key]}",)
+        elements[key] = element
+    return elements
 
 
-def with_comments(value: Merged, base: Slot | None, upstream: Slot | None, local: Slot | None) -> Part:
-    """Take the comments that upstream changed and local did not."""
-    part = Part(value)
-    if upstream is None or local is None:
-        return part
-    ours, theirs = local.comments, upstream.comments
-    old = base.comments if base is not None else NO_COMMENTS
-    part.line = _comment(old.line, theirs.line, ours.line)
-    part.head = _comment(old.head, theirs.head, ours.head)
-    return part
+def step_of(key: ElementKey, shape: Shape) -> str:
+    """Return the step of a path that leads to the element with this key."""
+    if not shape.keys:
+        return f"[={key[0]}]"
+    pairs = zip((name.removeprefix("$") for name in shape.keys), key, strict=True)
+    return "[" + ",".join(f"{name}={value}" for name, value in pairs if value) + "]"
 
 
-def _comment(base: str, upstream: str, local: str) -> Comment:
-    return upstream if local == base and upstream != base else KEEP
+def infer_keys(sides: Iterable[Node | None]) -> tuple[str, ...] | None:
+    """Return the keys of a list of unknown shape: the first known one that all elements of all sides have."""
+    elements = [element for side in sides if side is not None for element in side.items]
+    if not elements or not all(element.is_mapping for element in elements):
+        return None
+    return next(((key,) for key in INFERRED_KEYS if all(key in e.fields for e in elements)), None)
+
+
+def repository_of(image: str) -> str:
+    """Return an image reference without its tag and digest; a registry may have a port."""
+    name = image.partition("@")[0]
+    head, colon, tag = name.rpartition(":")
+    return head if colon and "/" not in tag else name
+
+
+def _function(element: Node) -> str:
+    name, executable, image = (_field_text(element, field) for field in ("name", "exec", "image"))
+    return name or executable or repository_of(image)
+
+
+def _kpt_function(element: Node) -> str:
+    return _field_text(element, "exec") or _field_text(element, "image").partition(":")[0]
+
+
+_COMPUTED = {FUNCTION: _function, KPT_FUNCTION: _kpt_function}
+
+
+def _field_text(element: Node, name: str) -> str:
+    field = element.fields.get(name)
+    return field.value.text if field is not None and field.value.is_scalar and not field.value.is_null else ""
+
+
+def _key_text(element: Node, key: str, shape: Shape) -> str:
+    if key in _COMPUTED:
+        return _COMPUTED[key](element)
+    field = element.fields.get(key)
+    if field is None or field.value.is_null or not field.value.is_scalar:
+        return shape.defaults.get(key, "")
+    return field.value.text

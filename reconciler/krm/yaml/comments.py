@@ -1,13 +1,13 @@
-"""Which comment belongs to which field.
+"""Assign comments to fields.
 
-libyaml drops comments, so they are recovered from the text between nodes and given to fields
-by the rules of go-yaml, which kpt's merge sees:
+libyaml drops comments, so they are recovered from the text between nodes and assigned to fields
+by the rules of go-yaml, which kpt's merge follows:
 
-* a comment behind content on one line is that field's line comment; a dash alone is no content;
+* a comment behind content on one line is the line comment of that field; a dash alone is no content;
 * comment lines directly below a field with a blank line after them are its foot comment, and so
-  are indented lines before a field that stands further left;
-* all other comment lines are the head comment of the field that follows;
-* what precedes the first field by a blank line, or ends the text after a blank line, is the document's.
+  are indented lines above a field further left;
+* all other comment lines are the head comment of the next field;
+* comments above the first field and a blank line, or at the end after a blank line, belong to the document.
 
 Source: go-yaml v3 scannerc.go, yaml_parser_scan_comments, yaml_parser_fetch_next_token; decode.go, mapping.
 Differs: a comment inside a flow collection stays part of that collection's text.
@@ -23,18 +23,18 @@ from typing import Any, Final, NamedTuple
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
-from reconciler.krm.yaml.exact import ExactNode, content_end, dash_offsets
+from reconciler.krm.yaml.compose import ExactNode, content_end, dash_offsets
 
 
 class Span(NamedTuple):
-    """A place in a text, in characters: `text[start:end]`."""
+    """A stretch of a text, in characters: `text[start:end]`."""
 
     start: int
     end: int
 
 
 class Comments(NamedTuple):
-    """The comments of one field: text with `#`, lines joined by newlines without indentation; "" is none.
+    """The comments of one field: text with `#`, lines joined by newlines without indentation; "" for none.
 
     Spans cover the text from the first `#` to the end of the last line.
     """
@@ -52,7 +52,7 @@ NO_COMMENTS: Final = Comments()
 
 @dataclass(slots=True)
 class CommentIndex:
-    """All comments of a document: by the place where a key or dash starts, and the document's own."""
+    """All comments of a document: by the offset of the key or dash, and those of the document itself."""
 
     by_start: dict[int, Comments] = field(default_factory=dict)
     head: str = ""
@@ -60,7 +60,7 @@ class CommentIndex:
 
 
 class _Slot(NamedTuple):
-    """A key or item of block style: where it starts, in which column, and where its content ends."""
+    """A key or item of block style: offset, column, end of its content, index of its parent."""
 
     start: int
     column: int
@@ -78,29 +78,29 @@ _COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
 
 
 def index_comments(text: str, root: ExactNode | None) -> CommentIndex:
-    """Find every comment of a document and its owner."""
+    """Return every comment of a document with its owner."""
     index = CommentIndex()
     if "#" not in text:
         return index
-    walk = _Walk(text)
+    slots = _SlotCollector(text)
     if root is not None:
-        walk.visit(root, -1)
-    starts = [slot.start for slot in walk.slots]
-    alone: list[tuple[int, _Line]] = []
-    for line in walk.comment_lines():
-        after = bisect_right(starts, line.start) - 1
+        slots.visit(root, -1)
+    starts = [slot.start for slot in slots.slots]
+    own_lines: list[tuple[int, _Line]] = []
+    for line in slots.comment_lines():
+        previous = bisect_right(starts, line.start) - 1
         if not text[line.start - line.column : line.start].strip(" \t-"):
-            alone.append((after, line))
-        elif after >= 0:
-            found = Span(line.start, line.end)
-            _give(index, starts[after], "line", text[line.start : line.end], found)
-    for after, group in groupby(alone, key=itemgetter(0)):
-        _Gap(text, walk.slots, after).assign([line for _, line in group], index)
+            own_lines.append((previous, line))
+        elif previous >= 0:
+            span = Span(line.start, line.end)
+            _add_comment(index, starts[previous], "line", text[line.start : line.end], span)
+    for previous, group in groupby(own_lines, key=itemgetter(0)):
+        _Gap(text, slots.slots, previous).assign([line for _, line in group], index)
     return index
 
 
-class _Walk:
-    """Collects the slots of a document in order, and the leaves in which a `#` is no comment."""
+class _SlotCollector:
+    """Collects the slots of a document in order, and the leaves inside which a `#` is no comment."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -108,7 +108,7 @@ class _Walk:
         self._leaves: list[Span] = []
 
     def visit(self, node: ExactNode, parent: int) -> None:
-        """Collect what stands in `node`; `parent` is the slot that holds it, or -1."""
+        """Collect the slots of `node`; `parent` is the index of its own slot, or -1."""
         if isinstance(node, MappingNode) and not node.flow_style:
             for key, value in node.value:
                 self._leaf(key)
@@ -123,14 +123,14 @@ class _Walk:
         """Yield every comment in order, one line each."""
         starts = [leaf.start for leaf in self._leaves]
         position = 0
-        while found := _COMMENT.search(self.text, position):
-            start, position = found.span()
-            at = bisect_right(starts, start) - 1
-            if at >= 0 and start < self._leaves[at].end:
-                position = self._leaves[at].end
+        while match := _COMMENT.search(self.text, position):
+            start, position = match.span()
+            leaf = bisect_right(starts, start) - 1
+            if leaf >= 0 and start < self._leaves[leaf].end:
+                position = self._leaves[leaf].end
                 continue
             column = start - self.text.rfind("\n", 0, start) - 1
-            yield _Line(start, start + len(found[0].rstrip()), column)
+            yield _Line(start, start + len(match[0].rstrip()), column)
 
     def _add(self, start: int, value: ExactNode, parent: int) -> int:
         column = start - self.text.rfind("\n", 0, start) - 1
@@ -147,37 +147,37 @@ class _Walk:
 
 
 class _Gap:
-    """The comment lines between one field's content and the next field."""
+    """The comment lines between the content of one field and the next field."""
 
-    def __init__(self, text: str, slots: list[_Slot], after: int) -> None:
+    def __init__(self, text: str, slots: list[_Slot], previous: int) -> None:
         self._text = text
         self._slots = slots
-        self._after = after
-        self._next = slots[after + 1] if after + 1 < len(slots) else None
+        self._previous = previous
+        self._next = slots[previous + 1] if previous + 1 < len(slots) else None
 
     def assign(self, lines: list[_Line], index: CommentIndex) -> None:
-        """Give the lines to the field before, to the field after, or to the document."""
+        """Assign the lines to the previous field, to the next field, or to the document."""
         paragraphs = list(self._paragraphs(lines))
-        if self._after >= 0:
+        if self._previous >= 0:
             while paragraphs and self._is_foot(paragraphs[0], first=paragraphs[0][0] is lines[0]):
-                self._give_foot(index, paragraphs.pop(0))
+                self._add_foot(index, paragraphs.pop(0))
         if not paragraphs:
             return
         if self._next is None:
             index.foot = self._join(paragraphs)
             return
         own = len(paragraphs)
-        if self._after < 0:
+        if self._previous < 0:
             own = 0 if self._blank_between(paragraphs[-1][-1].end, self._next.start) else 1
             index.head = self._join(paragraphs[: len(paragraphs) - own])
         if own:
             head = paragraphs[-own:]
             span = Span(head[0][0].start, head[-1][-1].end)
-            _give(index, self._next.start, "head", self._join(head), span)
+            _add_comment(index, self._next.start, "head", self._join(head), span)
 
     def _paragraphs(self, lines: list[_Line]) -> Iterator[list[_Line]]:
-        """Split at blank lines, and where a comment stands further left than the field before."""
-        edge = self._slots[self._after].column if self._after >= 0 else 0
+        """Split at blank lines, and where the indentation drops below the column of the previous field."""
+        edge = self._slots[self._previous].column if self._previous >= 0 else 0
         paragraph: list[_Line] = []
         for line in lines:
             if paragraph and (
@@ -191,7 +191,7 @@ class _Gap:
 
     def _is_foot(self, paragraph: list[_Line], *, first: bool) -> bool:
         below = self._next
-        before = self._slots[self._after]
+        before = self._slots[self._previous]
         touches = first and not self._blank_between(before.end, paragraph[0].start)
         if below is None:
             return touches
@@ -199,13 +199,13 @@ class _Gap:
             return True
         return below.column < before.column and paragraph[0].column > below.column
 
-    def _give_foot(self, index: CommentIndex, paragraph: list[_Line]) -> None:
-        """Give a paragraph to the field before, or to the ancestor of it that stands above the comment."""
-        owner = self._slots[self._after]
+    def _add_foot(self, index: CommentIndex, paragraph: list[_Line]) -> None:
+        """Assign a paragraph to the previous field, or to its ancestor in the column of the comment."""
+        owner = self._slots[self._previous]
         while owner.column > paragraph[0].column and owner.parent >= 0:
             owner = self._slots[owner.parent]
         span = Span(paragraph[0].start, paragraph[-1].end)
-        _give(index, owner.start, "foot", self._join([paragraph]), span)
+        _add_comment(index, owner.start, "foot", self._join([paragraph]), span)
 
     def _blank_between(self, start: int, end: int) -> bool:
         return self._text.count("\n", start, end) > 1
@@ -216,12 +216,12 @@ class _Gap:
         )
 
 
-def _give(index: CommentIndex, start: int, kind: str, text: str, span: Span) -> None:
-    """Add a comment to what a field has; a second one of a kind is joined to the first."""
-    known = index.by_start.get(start, NO_COMMENTS)
-    old: str = getattr(known, kind)
-    old_span: Span | None = getattr(known, f"{kind}_span")
+def _add_comment(index: CommentIndex, start: int, kind: str, text: str, span: Span) -> None:
+    """Add a comment to a field; a second one of the same kind is joined to the first."""
+    comments = index.by_start.get(start, NO_COMMENTS)
+    old: str = getattr(comments, kind)
+    old_span: Span | None = getattr(comments, f"{kind}_span")
     joined = f"{old}\n\n{text}" if old else text
-    where = Span(old_span.start, span.end) if old_span else span
-    changed: dict[str, Any] = {kind: joined, f"{kind}_span": where}
-    index.by_start[start] = known._replace(**changed)
+    whole = Span(old_span.start, span.end) if old_span else span
+    changed: dict[str, Any] = {kind: joined, f"{kind}_span": whole}
+    index.by_start[start] = comments._replace(**changed)

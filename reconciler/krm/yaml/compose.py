@@ -1,7 +1,8 @@
-"""libyaml's parser behind guards: text in, raw nodes with marks out, never a crash.
+"""Compose YAML text into libyaml's nodes with exact positions, within limits.
 
-The parser is C and recursive, so depth is bounded before it can overflow the stack;
-and its errors become `YamlError`, so nobody above this module meets a PyYAML exception.
+libyaml's composer is recursive C code, so depth is bounded before it can overflow the stack.
+Its errors become `YamlError`. It returns an anchored node again for every alias, so texts with
+anchors can also be composed from events, three times slower, with aliases as nodes of their own.
 """
 
 import codecs
@@ -15,11 +16,11 @@ import yaml
 from yaml import MappingNode, ScalarNode, SequenceNode
 from yaml._yaml import CParser
 
-from reconciler.krm.yaml.errors import YamlError
-from reconciler.krm.yaml.limits import Aliases, YamlLimits
+from reconciler.krm.yaml.limits import Aliases, YamlError, YamlLimits
 
 if TYPE_CHECKING:
     from yaml.error import Mark
+from typing import Any
 
 RawNode = ScalarNode | SequenceNode | MappingNode
 """A node of libyaml. `tag` is a full tag, or `UNTAGGED` when the text gives none."""
@@ -27,7 +28,7 @@ RawNode = ScalarNode | SequenceNode | MappingNode
 
 @dataclass(eq=False, slots=True)
 class AliasNode:
-    """An alias where it stands; `value` is the node that it stands for."""
+    """An alias with its own position; `value` is the anchored node."""
 
     anchor: str
     value: RawNode
@@ -36,9 +37,9 @@ class AliasNode:
     tag: str = ""
 
 
+ExactNode = RawNode | AliasNode
 UNTAGGED: Final = "?"
-"""The tag of a plain scalar without one; quoted scalars and collections without one have `""`."""
-
+"""Tag of an untagged plain scalar; untagged quoted scalars and collections have `""`."""
 _ENCODINGS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -47,15 +48,20 @@ _ENCODINGS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _SAFE_OPENERS: Final = 1_000
+_SMALL: Final = 1_000
 _DEEP_LINE: Final = re.compile(r"\n[ \t?:-]{500}")
 _DEEP_FIRST_LINE: Final = re.compile(r"[ \t?:-]{500}")
 _MAYBE_ANCHOR: Final = re.compile(r"&(?<![^\s\[{,]&)[A-Za-z0-9_-]")
 _NON_SPECIFIC: Final = re.compile(r"!(?<![^\s\[{,]!)(?=\s)")
 _ANCHOR_OF_NODE: Final = re.compile(r"(?:![^\s]*\s+)?&")
+_BLOCK_HEADER: Final = re.compile(r"(?:[!&]\S*\s+)*[|>]([-+0-9]*)")
+_SPACE: Final = r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*"
+_GAP: Final = re.compile(_SPACE)
+_PROPERTIES: Final = re.compile(rf"(?:[&!][^\s,\[\]{{}}]*(?=[\s,\]}}]|\Z){_SPACE})*")
 
 
 def decode(data: bytes, limits: YamlLimits) -> tuple[str, str, bytes]:
-    """Return the text without its byte order mark, the name of its encoding, and the mark (or nothing).
+    """Return the text without its byte order mark, the name of its encoding, and the mark, if any.
 
     Raises:
         YamlError: The data is too large or is not text.
@@ -81,31 +87,135 @@ def decode(data: bytes, limits: YamlLimits) -> tuple[str, str, bytes]:
 
 
 def compose(text: str, limits: YamlLimits) -> Iterator[RawNode]:
-    """Yield the root node of every document that has one.
+    """Yield the root node of every document that is not empty.
 
     Raises:
         YamlError: The text is not YAML, or goes over a limit.
     """
-    suspicious = may_have_anchor(text)
-    exclaimed = _NON_SPECIFIC.search(text) is not None
-    large = _most_nodes(text) > limits.max_nodes
+    # One search of the text each decides which checks of its nodes can be skipped.
+    may_be_anchored = may_have_anchor(text)
+    has_non_specific_tag = _NON_SPECIFIC.search(text) is not None
+    large = _max_nodes(text) > limits.max_nodes
     count = 0
     for root in _roots(text, limits, large=large):
         if _is_empty(root):
             continue
-        if exclaimed:
+        if has_non_specific_tag:
             _clear_non_specific(text, root)
         count += 1
         if count > limits.max_documents:
             raise error_at(root.start_mark, f"The file has more than {limits.max_documents} documents")
-        if large or (suspicious and _has_anchor(text, root)):
-            check_expansion(text, root, limits)
+        if large or (may_be_anchored and _has_anchor(text, root)):
+            _check_expansion(text, root, limits)
         yield root
 
 
+def compose_exact(text: str, limits: YamlLimits) -> Iterator[ExactNode]:
+    """Yield the root of every document that is not empty, with aliases as `AliasNode`.
+
+    Raises:
+        YamlError: The text is not YAML, or goes over a limit.
+    """
+    roots: Iterator[ExactNode] = compose(text, limits)
+    if not may_have_anchor(text):
+        return roots
+    for _ in roots:
+        pass  # this checks every limit, so that the composer of events need not
+    return _EventComposer(text, limits).roots()
+
+
 def may_have_anchor(text: str) -> bool:
-    """Tell whether anything in a text looks like an anchor; without one there is no alias either."""
+    """Tell whether a text may contain an anchor; without one there is no alias either."""
     return _MAYBE_ANCHOR.search(text) is not None
+
+
+def _check_expansion(text: str, root: RawNode, limits: YamlLimits) -> None:
+    """Check the anchors of a document, and its size with every alias expanded, without expanding them.
+
+    Raises:
+        YamlError: A forbidden anchor, a value that contains itself, or too many nodes.
+    """
+    sizes: dict[int, int] = {}
+    open_nodes: set[int] = set()
+
+    def size_of(node: RawNode, depth: int) -> int:
+        size = sizes.get(id(node))
+        if size is not None:
+            return size
+        if id(node) in open_nodes:
+            raise error_at(node.start_mark, "An anchored value contains itself")
+        if depth > limits.max_depth + 1:
+            raise too_deep(node, limits.max_depth)
+        if limits.aliases is Aliases.REFUSE and _is_anchored(text, node):
+            raise error_at(
+                node.start_mark, "Anchors and aliases are not allowed here", hint="Write the value out."
+            )
+        size = 1
+        open_nodes.add(id(node))
+        for child in _children(node):  # a loop, not sum(): every frame counts against Python's limit
+            size += size_of(child, depth + 1)
+        open_nodes.discard(id(node))
+        if size > limits.max_nodes:
+            raise _too_many(node, limits.max_nodes)
+        sizes[id(node)] = size
+        return size
+
+    size_of(root, 1)
+
+
+def is_block(node: ExactNode) -> bool:
+    """Tell whether a node is a collection in block style."""
+    return isinstance(node, (MappingNode, SequenceNode)) and not node.flow_style
+
+
+def is_zero_width(node: ExactNode) -> bool:
+    """Tell whether a node is a null that the text leaves out."""
+    return node.start_mark.index == node.end_mark.index
+
+
+def content_end(text: str, node: ExactNode) -> int:
+    """Return the offset behind the last character of a node's content, without the line break.
+
+    libyaml ends a block collection where the next token starts, and a block scalar after its
+    trailing blank lines; this is the end of the last line with content.
+    """
+    while isinstance(node, (MappingNode, SequenceNode)) and not node.flow_style:
+        last: Any = node.value[-1]
+        node = last[1] if isinstance(node, MappingNode) else last
+    end = node.end_mark.index
+    if isinstance(node, ScalarNode) and node.style in ("|", ">"):
+        return _block_scalar_end(text, node.start_mark.index, end)
+    return end
+
+
+def dash_offsets(text: str, sequence: SequenceNode) -> list[int]:
+    """Return the offset of the dash of each item of a block sequence."""
+    offsets: list[int] = []
+    position = _match_end(_PROPERTIES, text, sequence.start_mark.index)
+    for item in sequence.value:
+        dash = _match_end(_GAP, text, position)
+        offsets.append(dash)
+        position = max(dash + 1, content_end(text, item))
+    return offsets
+
+
+def properties_end(text: str, node: ExactNode) -> int:
+    """Return the offset where a node starts behind its anchor and tag."""
+    if text[node.start_mark.index : node.start_mark.index + 1] not in ("&", "!"):
+        return int(node.start_mark.index)
+    return min(_match_end(_PROPERTIES, text, node.start_mark.index), int(node.end_mark.index))
+
+
+def _block_scalar_end(text: str, start: int, end: int) -> int:
+    header = _BLOCK_HEADER.match(text, start)
+    if header is not None and "+" in header[1]:
+        return end - 1 if text[end - 1 : end] == "\n" else end
+    return start + len(text[start:end].rstrip(" \t\r\n"))
+
+
+def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return match.end() if match else position
 
 
 def _roots(text: str, limits: YamlLimits, *, large: bool) -> Iterator[RawNode]:
@@ -120,7 +230,7 @@ def _roots(text: str, limits: YamlLimits, *, large: bool) -> Iterator[RawNode]:
 
 
 def _may_be_deep(text: str) -> bool:
-    """Tell whether a text might nest deeply: each level needs an opening bracket or a longer line prefix."""
+    """Tell whether a text may nest deeply: each level needs an opening bracket or a longer line prefix."""
     return (
         text.count("{") + text.count("[") > _SAFE_OPENERS
         or _DEEP_LINE.search(text) is not None
@@ -128,24 +238,21 @@ def _may_be_deep(text: str) -> bool:
     )
 
 
-def _most_nodes(text: str) -> int:
-    """Return a bound on the number of nodes: each one needs an indicator of its own, but for the roots."""
+def _max_nodes(text: str) -> int:
+    """Return an upper bound on the number of nodes: each node but the root needs its own indicator."""
     if len(text) < _SMALL:
         return len(text)
     return 2 * sum(map(text.count, ":,?{")) + sum(map(text.count, "-["))
 
 
-_SMALL: Final = 1_000
-
-
 class _Composer(CParser):
-    """PyYAML's C composer without a resolver: we type scalars ourselves.
+    """PyYAML's C composer without a resolver: scalars are typed by `scalars`.
 
-    The three hooks are called for each node; two are C functions, which cost nothing there.
+    The three hooks are called for each node; two of them are C functions, which cost nothing.
     """
 
     def resolve(self, _kind: type, _value: object, implicit: object) -> str:
-        """Return `UNTAGGED` for a plain scalar and `""` for what has no tag otherwise."""
+        """Return `UNTAGGED` for an untagged plain scalar and `""` for other untagged nodes."""
         return UNTAGGED if type(implicit) is tuple and implicit[0] else ""
 
     descend_resolver: Callable[..., object] = staticmethod(operator.is_)
@@ -153,7 +260,7 @@ class _Composer(CParser):
 
 
 class _GuardedComposer(_Composer):
-    """The same, counting: for texts that might overflow the C stack by depth, or memory by their nodes."""
+    """A composer that counts depth and nodes, for texts that may overflow the C stack or memory."""
 
     def __init__(self, text: str, limits: YamlLimits) -> None:
         super().__init__(text)
@@ -177,52 +284,80 @@ class _GuardedComposer(_Composer):
         self._depth -= 1
 
 
-def too_deep(node: RawNode, max_depth: int) -> YamlError:
-    """Return the error for a collection below the deepest allowed level."""
-    return error_at(node.start_mark, f"Collections are nested more than {max_depth} levels deep")
+class _EventComposer:
+    """Composes nodes from events, so that aliases keep their own positions."""
+
+    def __init__(self, text: str, limits: YamlLimits) -> None:
+        self._text = text
+        self._parser = CParser(text)
+        self._limits = limits
+        self._anchors: dict[str, RawNode] = {}
+
+    def roots(self) -> Iterator[ExactNode]:
+        """Yield the root of every document that is not empty."""
+        try:
+            for event in iter(self._next, None):
+                if isinstance(event, yaml.DocumentStartEvent):
+                    self._anchors.clear()
+                    root = self._node(self._next(), 0)
+                    if not _is_empty(root):
+                        yield root
+        except yaml.YAMLError as error:
+            raise translated(error, self._text) from error
+
+    def _next(self) -> Any:
+        return self._parser.get_event()
+
+    def _node(self, event: Any, depth: int) -> ExactNode:
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        if not isinstance(event, yaml.CollectionStartEvent):
+            raise YamlError("The text ends within a document")
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._sequence(event, depth)
+        return self._mapping(event, depth)
+
+    def _alias(self, event: Any) -> AliasNode:
+        if event.anchor not in self._anchors:
+            raise error_at(event.start_mark, f"Found undefined alias {event.anchor!r}")
+        return AliasNode(event.anchor, self._anchors[event.anchor], event.start_mark, event.end_mark)
+
+    def _scalar(self, event: Any) -> ScalarNode:
+        plain = event.implicit[0] and not event.tag
+        tag = UNTAGGED if plain else "" if event.tag in (None, "!") else event.tag
+        node = ScalarNode(tag, event.value, event.start_mark, event.end_mark, event.style)
+        if event.anchor:
+            self._anchors[event.anchor] = node
+        return node
+
+    def _sequence(self, event: Any, depth: int) -> SequenceNode:
+        node = SequenceNode(event.tag or "", [], event.start_mark, event.end_mark, event.flow_style)
+        self._open(node, event, depth)
+        while not isinstance(child := self._next(), yaml.SequenceEndEvent):
+            node.value.append(self._node(child, depth + 1))
+        node.end_mark = child.end_mark
+        return node
+
+    def _mapping(self, event: Any, depth: int) -> MappingNode:
+        node = MappingNode(event.tag or "", [], event.start_mark, event.end_mark, event.flow_style)
+        self._open(node, event, depth)
+        while not isinstance(child := self._next(), yaml.MappingEndEvent):
+            key = self._node(child, depth + 1)
+            node.value.append((key, self._node(self._next(), depth + 1)))
+        node.end_mark = child.end_mark
+        return node
+
+    def _open(self, node: RawNode, event: Any, depth: int) -> None:
+        if depth >= self._limits.max_depth:
+            raise too_deep(node, self._limits.max_depth)
+        if event.anchor:
+            self._anchors[event.anchor] = node
 
 
-def _too_many(node: RawNode, max_nodes: int) -> YamlError:
-    return error_at(node.start_mark, f"The document has more than {max_nodes} nodes, aliases written out")
-
-
-def error_at(mark: "Mark", message: str, *, hint: str = "") -> YamlError:
-    """Return a `YamlError` at a mark of libyaml, which counts from 0."""
-    return YamlError(message, line=mark.line + 1, column=mark.column + 1, hint=hint)
-
-
-def check_expansion(text: str, root: RawNode, limits: YamlLimits) -> None:
-    """Check a document's anchors, and its size with every alias written out, without writing them out.
-
-    Raises:
-        YamlError: An anchor where none is allowed, a value that contains itself, or too many nodes.
-    """
-    sizes: dict[int, int] = {}
-    open_nodes: set[int] = set()
-
-    def size_of(node: RawNode, depth: int) -> int:
-        known = sizes.get(id(node))
-        if known is not None:
-            return known
-        if id(node) in open_nodes:
-            raise error_at(node.start_mark, "An anchored value contains itself")
-        if depth > limits.max_depth + 1:
-            raise too_deep(node, limits.max_depth)
-        if limits.aliases is Aliases.REFUSE and _is_anchored(text, node):
-            raise error_at(
-                node.start_mark, "Anchors and aliases are not allowed here", hint="Write the value out."
-            )
-        total = 1
-        open_nodes.add(id(node))
-        for child in _children(node):
-            total += size_of(child, depth + 1)
-        open_nodes.discard(id(node))
-        if total > limits.max_nodes:
-            raise _too_many(node, limits.max_nodes)
-        sizes[id(node)] = total
-        return total
-
-    size_of(root, 1)
+def _is_empty(node: ExactNode) -> bool:
+    return type(node) is ScalarNode and node.tag == UNTAGGED and not node.value and is_zero_width(node)
 
 
 def _children(node: RawNode) -> Iterator[RawNode]:
@@ -235,7 +370,7 @@ def _children(node: RawNode) -> Iterator[RawNode]:
 
 
 def _clear_non_specific(text: str, root: RawNode) -> None:
-    """Make strings of scalars with the tag `!`, which the composer shows as if they had none."""
+    """Turn scalars with the tag `!` into strings; the composer returns them like untagged ones."""
     for node in _walk(root):
         start = node.start_mark.index
         if node.tag == UNTAGGED and _NON_SPECIFIC.match(text, start) and node.end_mark.index > start:
@@ -244,37 +379,42 @@ def _clear_non_specific(text: str, root: RawNode) -> None:
 
 def _walk(root: RawNode) -> Iterator[RawNode]:
     seen: set[int] = set()
-    todo = [root]
-    while todo:
-        node = todo.pop()
+    pending = [root]
+    while pending:
+        node = pending.pop()
         yield node
         if id(node) not in seen:
             seen.add(id(node))
-            todo.extend(_children(node))
+            pending.extend(_children(node))
 
 
 def _has_anchor(text: str, root: RawNode) -> bool:
-    """Tell whether any node of a tree has an anchor; without one there is no alias either."""
+    """Tell whether any node of a tree has an anchor."""
     return any(_is_anchored(text, node) for node in _walk(root))
 
 
 def _is_anchored(text: str, node: RawNode) -> bool:
-    """Tell whether a node's own text starts with an anchor, perhaps after its tag."""
-    found = _ANCHOR_OF_NODE.match(text, node.start_mark.index)
-    return found is not None and found.end() <= node.end_mark.index
+    """Tell whether the text of a node starts with an anchor, perhaps after its tag."""
+    match = _ANCHOR_OF_NODE.match(text, node.start_mark.index)
+    return match is not None and match.end() <= node.end_mark.index
 
 
-def _is_empty(node: RawNode) -> bool:
-    return (
-        type(node) is ScalarNode
-        and node.tag == UNTAGGED
-        and not node.value
-        and node.start_mark.index == node.end_mark.index
-    )
+def error_at(mark: "Mark", message: str, *, hint: str = "") -> YamlError:
+    """Return a `YamlError` at a mark of libyaml, which counts from 0."""
+    return YamlError(message, line=mark.line + 1, column=mark.column + 1, hint=hint)
+
+
+def too_deep(node: RawNode, max_depth: int) -> YamlError:
+    """Return the error for a collection below the deepest allowed level."""
+    return error_at(node.start_mark, f"Collections are nested more than {max_depth} levels deep")
+
+
+def _too_many(node: RawNode, max_nodes: int) -> YamlError:
+    return error_at(node.start_mark, f"The document has more than {max_nodes} nodes, aliases written out")
 
 
 def translated(error: yaml.YAMLError, text: str) -> YamlError:
-    """Return the `YamlError` that says what libyaml found wrong."""
+    """Return the `YamlError` for an error of libyaml."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         message = ", ".join(part for part in (error.problem, error.context) if part)

@@ -1,8 +1,8 @@
-"""The most frequent edits by far: scalars, new keys and comments on lines of their own, checked as lines.
+"""Fast path for the most frequent edits: scalars, new keys and comments on lines of their own.
 
-A line `key: value` of block style means the same wherever it stands. So when every edit replaces
-a scalar on its key's line, adds a key below one that has ended, or sets the comment behind a
-scalar, it is enough to parse the new lines alone: the whole text need not be parsed a second time.
+A line `key: value` of block style has the same meaning everywhere. So if every edit replaces a
+scalar on the line of its key, adds a key below a complete one, or sets the comment behind a scalar,
+it is enough to parse the new lines: the whole text need not be parsed a second time.
 """
 
 import re
@@ -12,45 +12,39 @@ from typing import Any, Final, NamedTuple
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.compose import may_have_anchor
-from reconciler.krm.yaml.edits import AddKey, Edit, SetLineComment, SetValue
-from reconciler.krm.yaml.emit import emit_entry
-from reconciler.krm.yaml.errors import YamlError
-from reconciler.krm.yaml.limits import PACKAGE_LIMITS
-from reconciler.krm.yaml.lines import ODD_BREAK
-from reconciler.krm.yaml.load import iterate_documents
-from reconciler.krm.yaml.marks import Path
-from reconciler.krm.yaml.model import canonical, plain_value
-from reconciler.krm.yaml.quoting import Style, write_scalar
-from reconciler.krm.yaml.raw import Raw, indent
-from reconciler.krm.yaml.replacement import Replacement, splice
+from reconciler.krm.yaml.edits import AddKey, Edit, SetLineComment, SetValue, canonical, plain_value
+from reconciler.krm.yaml.emit import Raw, Style, emit_entry, indent_lines, write_scalar
+from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlError
+from reconciler.krm.yaml.load import Path, iterate_documents
+from reconciler.krm.yaml.splice import ODD_BREAK, Replacement, splice
 from reconciler.krm.yaml.tree import Entry, Mapping, Scalar, Slot, Tree
 
 _NOT_SCALAR: Final = (Raw, dict, list, tuple)
 _LEAD: Final = re.compile(r" *(?:- +)*")
-"""What may stand before a key on its line: spaces, and the dashes of items that start with it."""
+"""The text before a key on its line: spaces, and the dashes of items that start with it."""
 _REST: Final = re.compile(r"[ \t]*(?:(?<=[ \t])(#[^\r\n]*))?(?=\r?\n|\Z)")
-"""What may follow a value on its line: spaces and a comment."""
+"""The text behind a value on its line: spaces and a comment."""
 _COMMENT_BELOW: Final = re.compile(r"(?:\r?\n[ \t]*)+#")
 _LARGEST: Final = 1 << 20
 _DEEPEST: Final = 50
 
 
 def edit_in_place(tree: Tree, edits: tuple[Edit, ...]) -> str | None:
-    """Return the text with all edits made, or None if they are not all as simple as that.
+    """Return the text after all edits, or None if one of them needs more than the lines of its field.
 
-    What it returns is what splicing would give; the checks are just cheaper.
+    The result equals that of splicing; only the check is cheaper.
 
     Raises:
         YamlError: A value cannot be written.
     """
-    lines = _Lines(tree)
-    if all(map(lines.take, edits)) and lines.read() == canonical(lines.wanted):
+    lines = _LineEdits(tree)
+    if all(map(lines.add, edits)) and lines.parse() == canonical(lines.expected):
         return splice(tree.text, lines.replacements())
     return None
 
 
-class _Added(NamedTuple):
-    """Keys that are put below one line: the text so far, and where the last one went."""
+class _AddedKeys(NamedTuple):
+    """Keys added below one line: their text, and path, key and column of the last one."""
 
     text: str
     path: Path
@@ -58,46 +52,45 @@ class _Added(NamedTuple):
     column: int
 
 
-class _Lines:
-    """Replacements that keep to their lines, with those lines by themselves and what they should say."""
+class _LineEdits:
+    """Replacements within lines, the text of these lines alone, and the data that it must parse to."""
 
     def __init__(self, tree: Tree) -> None:
-        self.wanted: list[Any] = []
+        self.expected: list[Any] = []
         self._tree = tree
         self._lines: list[str] = []
         self._values: dict[int, Replacement] = {}
         self._comments: dict[int, Replacement] = {}
-        self._added: dict[int, _Added] = {}
+        self._added: dict[int, _AddedKeys] = {}
         self._new: dict[Path, int] = {}
 
-    def take(self, edit: Edit) -> bool:
-        """Make one edit, if it is simple and meets none before it: what they add is not in the tree."""
+    def add(self, edit: Edit) -> bool:
+        """Add one edit if it is simple and independent of the earlier ones, which the tree does not show."""
         match edit:
             case SetValue(path, value):
                 slot = self._tree.slot(path)
                 if slot is not None:
                     return self._replace(slot, path[-1], value)
-                return (
-                    bool(path) and isinstance(path[-1], str) and self._add(AddKey(path[:-1], path[-1], value))
-                )
+                name = path[-1] if path else None
+                return isinstance(name, str) and self._add_key(AddKey(path[:-1], name, value))
             case AddKey():
-                return edit.before is None and self._add(edit)
+                return edit.before is None and self._add_key(edit)
             case SetLineComment(path, text):
-                return text is not None and self._note(path, text)
+                return text is not None and self._set_comment(path, text)
             case _:
                 return False
 
-    def read(self) -> bytes | None:
-        """Return what the new lines say, None if that is no YAML."""
-        return _read("".join(self._lines)) if self._lines else canonical([])
+    def parse(self) -> bytes | None:
+        """Return the data of the new lines as canonical JSON, None if they are no YAML."""
+        return _parse("".join(self._lines)) if self._lines else canonical([])
 
     def replacements(self) -> list[Replacement]:
-        """Return what to put where."""
-        ends = {each.start for each in self._comments.values() if each.start == each.end} & self._added.keys()
-        comments = {each.start: each for each in self._comments.values()}
+        """Return the replacements; a new comment and new keys at one offset become one."""
+        comments = {comment.start: comment for comment in self._comments.values()}
+        inserted = {comment.start for comment in comments.values() if comment.start == comment.end}
         added = [
-            Replacement(at, at, (comments.pop(at).new if at in ends else "") + each.text)
-            for at, each in self._added.items()
+            Replacement(offset, offset, (comments.pop(offset).new if offset in inserted else "") + keys.text)
+            for offset, keys in self._added.items()
         ]
         return [*self._values.values(), *comments.values(), *added]
 
@@ -117,11 +110,11 @@ class _Lines:
         self._values[slot.start] = Replacement(start, end, new)
         self._lines.append(f"- {self._tree.text[slot.start : start]}{new}\n")
         value = plain_value(value)
-        self.wanted.append({step: value} if isinstance(slot, Entry) else [value])
+        self.expected.append({step: value} if isinstance(slot, Entry) else [value])
         return True
 
-    def _note(self, path: Path, comment: str) -> bool:
-        """Put a comment behind a scalar: from a space and a `#` to the end of the line nothing is said."""
+    def _set_comment(self, path: Path, comment: str) -> bool:
+        """Set the comment behind a scalar; it changes no data, so that it needs no check."""
         slot = self._tree.slot(path)
         old = slot.value if slot is not None else None
         if slot is None or not isinstance(old, Scalar) or not _is_simple(self._tree, slot, old):
@@ -141,81 +134,86 @@ class _Lines:
             self._comments[slot.start] = Replacement(start, start + len(rest[1].rstrip()), comment)
         return True
 
-    def _add(self, edit: AddKey) -> bool:
-        """Put a key below another one of a mapping, or below those that were put there before."""
+    def _add_key(self, edit: AddKey) -> bool:
+        """Put a key below another key of its mapping, or below the keys that were added there before."""
         path, key, value = edit.path, edit.key, edit.value
-        spot = _spot(self._tree, path, edit.after)
-        if spot is None or key in spot.names or (*path, key) in self._new or not _is_flat(value):
+        point = _insertion_point(self._tree, path, edit.after)
+        if point is None or key in point.names or (*path, key) in self._new or not _is_flat(value):
             return False
-        at = self._place(spot, path, edit.after)
-        if at is None:
+        offset = self._offset(point, path, edit.after)
+        if offset is None:
             return False
-        new = _entry_text(key, value) if isinstance(value, str) else emit_entry(key, value, self._tree.layout)
-        pad = "\n" + " " * spot.column
-        before = self._added[at].text if at in self._added else ""
+        new = (
+            _entry_text(key, value)
+            if isinstance(value, str)
+            else emit_entry(key, value, self._tree.indentation)
+        )
+        pad = "\n" + " " * point.column
+        before = self._added[offset].text if offset in self._added else ""
         text = new.replace("\n", pad) if "\n" in new else new
-        self._added[at] = _Added(f"{before}{pad}{text}", path, key, spot.column)
-        self._new[(*path, key)] = at
-        self._lines.append(f"- {indent(new, 2)}\n" if "\n" in new else f"- {new}\n")
-        self.wanted.append({key: plain_value(value)})
+        self._added[offset] = _AddedKeys(f"{before}{pad}{text}", path, key, point.column)
+        self._new[(*path, key)] = offset
+        self._lines.append(f"- {indent_lines(new, 2)}\n" if "\n" in new else f"- {new}\n")
+        self.expected.append({key: plain_value(value)})
         return True
 
-    def _place(self, spot: "_Spot", path: Path, after: str | None) -> int | None:
-        """Return where a key goes, next to those that were put there before; None if above one of them."""
+    def _offset(self, point: "_InsertionPoint", path: Path, after: str | None) -> int | None:
+        """Return the offset of a new key, behind keys added before; None if it belongs above one of them."""
         follows = self._new.get((*path, after)) if after is not None else None
-        at = spot.at if follows is None else follows
-        before = self._added.get(at) if at is not None else None
+        offset = point.offset if follows is None else follows
+        before = self._added.get(offset) if offset is not None else None
         if before is None:
-            return at
+            return offset
         if before.path == path:
-            fits = not spot.known and (before.key == after or follows is None)
+            fits = not point.follows_existing and (before.key == after or follows is None)
         else:
-            fits = spot.column < before.column
-        return at if fits else None
+            fits = point.column < before.column
+        return offset if fits else None
 
 
-class _Spot(NamedTuple):
-    """Where a key can be added to a mapping: below which place, in which column, beside which keys.
+class _InsertionPoint(NamedTuple):
+    """The place of a new key in a mapping: offset and column, and the names of the existing keys.
 
-    `at` is None where something else may own what follows; `known` tells whether the key that it is
-    to follow is there.
+    `offset` is None where the next lines may belong to another field. `follows_existing` tells
+    whether the predecessor of the new key exists.
     """
 
     names: frozenset[str]
-    at: int | None
+    offset: int | None
     column: int
-    known: bool
+    follows_existing: bool
 
 
-def _spot(tree: Tree, path: Path, after: str | None) -> _Spot | None:
-    """Return where a key goes that follows `after`, else goes last; remembered with the document."""
-    asked = (path, after)
-    if asked not in tree.memo:
-        tree.memo[asked] = _find_spot(tree, path, after)
-    found: _Spot | None = tree.memo[asked]
-    return found
+def _insertion_point(tree: Tree, path: Path, after: str | None) -> _InsertionPoint | None:
+    """Return the place for a key behind `after`, or for the last key; cached with the document."""
+    query = (path, after)
+    if query not in tree.memo:
+        tree.memo[query] = _find_insertion_point(tree, path, after)
+    point: _InsertionPoint | None = tree.memo[query]
+    return point
 
 
-def _find_spot(tree: Tree, path: Path, after: str | None) -> _Spot | None:
+def _find_insertion_point(tree: Tree, path: Path, after: str | None) -> _InsertionPoint | None:
     parent = tree.find(path)
     if not isinstance(parent, Mapping) or not parent.raw.value or parent.style is Style.FLOW:
         return None
-    if len(path) > _DEEPEST or not _is_plain(tree):
+    if len(path) > _DEEPEST or not _is_line_based(tree):
         return None
-    known = parent.find(after) if after is not None else None
-    entry = known or parent.entries[-1]
-    names = frozenset(each.name for each in parent.entries)
-    return _Spot(names, _line_below(tree, entry), tree.column(entry.start), known is not None)
+    predecessor = parent.find(after) if after is not None else None
+    entry = predecessor or parent.entries[-1]
+    names = frozenset(sibling.name for sibling in parent.entries)
+    column = tree.column(entry.start)
+    return _InsertionPoint(names, _end_of_last_line(tree, entry), column, predecessor is not None)
 
 
-def _is_plain(tree: Tree) -> bool:
-    """Tell whether a text has nothing that reaches beyond its line but indentation."""
+def _is_line_based(tree: Tree) -> bool:
+    """Tell whether only indentation relates a line of the text to other lines."""
     text = tree.text
     return not (len(text) > _LARGEST or may_have_anchor(text) or ODD_BREAK.search(text))
 
 
-def _line_below(tree: Tree, entry: Entry) -> int | None:
-    """Return where the last line of an entry ends, None unless only the entry can own what is there."""
+def _end_of_last_line(tree: Tree, entry: Entry) -> int | None:
+    """Return the offset where the last line of an entry ends, None if its end is ambiguous."""
     text = tree.text
     lead = _LEAD.match(text, text.rfind("\n", 0, entry.start) + 1)
     leaf = _last_leaf(entry.value.raw)
@@ -230,18 +228,18 @@ def _line_below(tree: Tree, entry: Entry) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _entry_text(key: str, value: str) -> str:
-    """Return a key with a text; functions write the same ones into many resources."""
+    """Return `key: value`; functions write the same ones into many resources."""
     return emit_entry(key, value)
 
 
 @lru_cache(maxsize=1024)
-def _read(lines: str) -> bytes | None:
-    """Return the value of some lines; functions write the same ones into many resources."""
+def _parse(lines: str) -> bytes | None:
+    """Return the data of lines as canonical JSON; functions write the same ones into many resources."""
     try:
-        (found,) = iterate_documents(lines, PACKAGE_LIMITS)
+        (document,) = iterate_documents(lines, PACKAGE_LIMITS)
     except (YamlError, ValueError):
         return None
-    return canonical(found.value)
+    return canonical(document.value)
 
 
 def _last_leaf(node: Any) -> Any:
@@ -252,7 +250,7 @@ def _last_leaf(node: Any) -> Any:
 
 
 def _is_simple(tree: Tree, slot: Slot, old: Scalar) -> bool:
-    """Tell whether a slot is one line: a key or dash, and a bare scalar in quotes or without."""
+    """Tell whether a slot is one line: a key or dash, and a scalar without anchor and tag."""
     start, end = old.raw.start_mark, old.raw.end_mark
     return (
         slot.parent.style is Style.BLOCK
@@ -265,7 +263,7 @@ def _is_simple(tree: Tree, slot: Slot, old: Scalar) -> bool:
 
 
 def _is_flat(value: Any) -> bool:
-    """Tell whether a value is a scalar of one line, or a mapping of such."""
+    """Tell whether a value is a scalar of one line, or a mapping of such scalars."""
     if isinstance(value, dict):
-        return all(not isinstance(each, _NOT_SCALAR) and _is_flat(each) for each in value.values())
+        return all(not isinstance(child, _NOT_SCALAR) and _is_flat(child) for child in value.values())
     return not isinstance(value, _NOT_SCALAR) and not (isinstance(value, str) and "\n" in value)

@@ -1,14 +1,30 @@
-"""How large and how clever a YAML text may be before we refuse to look at it."""
+"""Limits of YAML and JSON texts, and the error for texts that are refused."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
+class YamlError(ValueError):
+    """A text that is not acceptable YAML or JSON; callers report it as a Problem of the file.
+
+    `line` and `column` count from 1; 0 is unknown. `message` is one sentence without a trailing
+    stop; `hint` is the next step and may be empty.
+    """
+
+    def __init__(self, message: str, *, line: int = 0, column: int = 0, hint: str = "") -> None:
+        where = f"line {line}, column {column}: " if line else ""
+        super().__init__(f"{where}{message}")
+        self.message = message
+        self.line = line
+        self.column = column
+        self.hint = hint
+
+
 class Aliases(StrEnum):
-    """What to do with anchors and aliases."""
+    """Policy for anchors and aliases."""
 
     REFUSE = "refuse"
-    """Any anchor or alias is an error: manifests of Kubernetes objects never need one."""
+    """Every anchor or alias is an error: manifests of Kubernetes objects never need one."""
     BOUNDED = "bounded"
     """Aliases are followed as long as the expanded document stays under `YamlLimits.max_nodes`."""
 
@@ -17,8 +33,8 @@ class Aliases(StrEnum):
 class YamlLimits:
     """Bounds on one file. Sizes are in bytes; a node is one scalar, mapping or sequence.
 
-    `max_nodes` bounds each document with its aliases expanded, so it also bounds how
-    much an alias bomb may grow.
+    `max_nodes` bounds each document with its aliases expanded, so it also bounds the growth of an
+    alias bomb.
     """
 
     max_bytes: int
@@ -29,14 +45,11 @@ class YamlLimits:
 
 
 _MIB = 1024 * 1024
-
 MANIFEST_LIMITS = YamlLimits(max_bytes=16 * _MIB, max_documents=20_000, max_nodes=1_000_000)
-"""Manifests that people write: anchors refused."""
-
+"""Limits of manifests: anchors are refused."""
 SNAPSHOT_LIMITS = YamlLimits(max_bytes=512 * _MIB, max_documents=1_000_000, max_nodes=20_000_000)
-"""Exports of cluster objects: many documents, anchors refused."""
-
+"""Limits of exported cluster objects: many documents, anchors are refused."""
 PACKAGE_LIMITS = YamlLimits(
     max_bytes=16 * _MIB, max_documents=20_000, max_nodes=1_000_000, aliases=Aliases.BOUNDED
 )
-"""Files of packages: anchors are allowed and bounded."""
+"""Limits of package files: anchors are allowed and bounded."""

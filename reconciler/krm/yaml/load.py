@@ -1,24 +1,102 @@
-"""Reading: bytes in, plain Python values typed as Kubernetes types them out."""
+"""Load YAML and JSON: bytes in, plain Python values typed as Kubernetes types them out.
+
+Loading keeps no nodes. The position of a field is found by composing its document again, on demand.
+"""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass, field
+from json import JSONDecodeError, JSONDecoder
+from typing import Any, Final, cast
 
+import orjson
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.compose import UNTAGGED, AliasNode, RawNode, compose, decode, error_at
-from reconciler.krm.yaml.document import Document
-from reconciler.krm.yaml.errors import YamlError
-from reconciler.krm.yaml.json import load_json
-from reconciler.krm.yaml.limits import MANIFEST_LIMITS, YamlLimits
-from reconciler.krm.yaml.marks import part_source, typed_key, whole_source
+from reconciler.krm.yaml.limits import MANIFEST_LIMITS, SNAPSHOT_LIMITS, Aliases, YamlError, YamlLimits
 from reconciler.krm.yaml.scalars import (
     NUMBER_STARTS,
     WORDS,
     Scalar,
     ScalarError,
+    key_text,
     type_plain,
     type_tagged,
 )
+
+Path = tuple[str | int, ...]
+"""A field path: keys of mappings and indexes of sequences, from the document's root."""
+_ANYTHING = YamlLimits(
+    max_bytes=2**62, max_documents=2**62, max_nodes=2**62, max_depth=500, aliases=Aliases.BOUNDED
+)
+_ESCAPES: Final = {"x": 4, "u": 6, "U": 10}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The text of one document within its file.
+
+    `index` is the number of the document among those in `text[start:end]`. It differs from 0 only
+    where a `%` directive applies to all documents of a file, so that they are composed together.
+    """
+
+    text: str | bytes
+    start: int
+    end: int
+    line: int
+    index: int = 0
+
+    def mark(self, path: Path, *, of_key: bool = False) -> tuple[int, int]:
+        """Return line and column, from 1, of the value or key at `path`, or of the nearest ancestor."""
+        _, root = self._compose()
+        if root is None:
+            return self.line, 1
+        mark = _find(root, path, of_key=of_key).start_mark
+        return mark.line + self.line, mark.column + 1
+
+    def mark_inside(self, path: Path, offset: int) -> tuple[int, int]:
+        """Return line and column of one character of the scalar at `path`; of a collection, its start."""
+        text, root = self._compose()
+        node = None if root is None else _find(root, path, of_key=False)
+        if type(node) is not ScalarNode:
+            return self.mark(path)
+        start = node.start_mark.index
+        written = text[start : node.end_mark.index]
+        before = text[: start + offset_in_scalar(written, node.style, node.value, offset)]
+        return before.count("\n") + self.line, len(before) - before.rfind("\n")
+
+    def _compose(self) -> tuple[str, RawNode | None]:
+        part = self.text[self.start : self.end]
+        text = part if isinstance(part, str) else part.decode(errors="replace")
+        try:
+            roots = list(compose(text, _ANYTHING))
+        except YamlError:
+            return text, None
+        return text, roots[self.index] if self.index < len(roots) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file: its value, and on demand the position of each field.
+
+    `value` is made of dict, list, str, int, float, bool and None. `line` is the first line of
+    the document's content in the file, from 1.
+    """
+
+    value: Any
+    line: int
+    source: _Source = field(repr=False, compare=False)
+
+    def mark(self, path: Path = ()) -> tuple[int, int]:
+        """Return line and column, from 1, of the value at `path`, or of its nearest existing ancestor."""
+        return self.source.mark(path)
+
+    def mark_inside(self, path: Path, offset: int) -> tuple[int, int]:
+        """Return line and column, from 1, of the character at `offset` of the text at `path`."""
+        return self.source.mark_inside(path, offset)
+
+    def key_mark(self, path: Path) -> tuple[int, int]:
+        """Return line and column, from 1, of the key at `path`; for items and absent fields, as `mark`."""
+        return self.source.mark(path, of_key=True)
 
 
 def load_documents(data: bytes, limits: YamlLimits = MANIFEST_LIMITS) -> tuple[Document, ...]:
@@ -33,8 +111,8 @@ def load_documents(data: bytes, limits: YamlLimits = MANIFEST_LIMITS) -> tuple[D
     if data[:1] == b"{" and data.rstrip()[-1:] == b"}":
         try:
             return (load_json(data, limits),)
-        except YamlError:  # flow style, or JSON that YAML reads and Go's JSON does not
-            pass
+        except YamlError:
+            pass  # flow style, or JSON that only a YAML parser accepts
     text, _, _ = decode(data, limits)
     return tuple(iterate_documents(text, limits))
 
@@ -43,16 +121,45 @@ def iterate_documents(text: str, limits: YamlLimits = MANIFEST_LIMITS) -> Iterat
     """Yield the documents of a YAML text one by one, so that a large file needs little memory.
 
     Raises:
-        YamlError: As `load_documents`, when the iteration reaches the place.
+        YamlError: As `load_documents`, when the iteration reaches the faulty document.
     """
     try:
-        tied = text[:1] == "%" or "\n%" in text
+        has_directive = text[:1] == "%" or "\n%" in text
         for index, root in enumerate(compose(text, limits)):
             value = construct(root, limits.max_depth)
-            source = whole_source(text, index) if tied else part_source(text, root)
-            yield Document(value, root.start_mark.line + 1, source)
+            mark = root.start_mark
+            if has_directive:
+                source = _Source(text, 0, len(text), 1, index)
+            else:
+                source = _Source(text, mark.index - mark.column, root.end_mark.index, mark.line + 1)
+            yield Document(value, mark.line + 1, source)
     except RecursionError as error:
         raise YamlError("The document is nested too deeply", hint="Lower the depth limit.") from error
+
+
+def load_json(
+    data: bytes, limits: YamlLimits = SNAPSHOT_LIMITS, *, check_duplicates: bool = True
+) -> Document:
+    """Return the one document of a JSON file.
+
+    `check_duplicates` costs three times the parsing; leave it out for machine-written files.
+
+    Raises:
+        YamlError: The data is not JSON, has a duplicate key, or goes over a limit.
+    """
+    if len(data) > limits.max_bytes:
+        raise YamlError(f"The file has {len(data)} bytes; the limit is {limits.max_bytes}")
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise YamlError(f"Not JSON: {error.msg}", line=error.lineno, column=error.colno) from error
+    # Counting brackets costs nothing; only a text with many of them can be too deep.
+    openers = data.count(b"{") + data.count(b"[")
+    if openers > limits.max_depth and _depth(value, limits.max_depth) > limits.max_depth:
+        raise YamlError(f"Collections are nested more than {limits.max_depth} levels deep", line=1, column=1)
+    if check_duplicates:
+        _check_duplicates(data)
+    return Document(value, 1, _Source(data, 0, len(data), 1))
 
 
 def construct(root: RawNode | AliasNode, max_depth: int) -> Any:
@@ -68,8 +175,9 @@ def construct(root: RawNode | AliasNode, max_depth: int) -> Any:
     return _sequence(root, max_depth) if isinstance(root, SequenceNode) else _scalar(root)
 
 
-def _mapping(node: MappingNode, room: int) -> dict[str, Any]:  # noqa: C901, PLR0912 - the hot loop, inlined
-    if not room:
+def _mapping(node: MappingNode, depth: int) -> dict[str, Any]:  # noqa: C901, PLR0912 - the hot loop, inlined
+    """Return the value of a mapping; `depth` is the number of levels that may still follow."""
+    if not depth:
         raise error_at(node.start_mark, "Collections are nested too deeply")
     result: dict[str, Any] = {}
     inherited: set[str] = set()
@@ -77,7 +185,7 @@ def _mapping(node: MappingNode, room: int) -> dict[str, Any]:  # noqa: C901, PLR
         key = key_node.value
         if key_node.tag:
             if key_node.tag == UNTAGGED and key == "<<":
-                inherited |= _merge_into(result, value_node, room)
+                inherited |= _merge_into(result, value_node, depth)
                 continue
             if key_node.tag != UNTAGGED or key in WORDS or key[0] in NUMBER_STARTS:
                 key = typed_key(key_node)
@@ -101,15 +209,15 @@ def _mapping(node: MappingNode, room: int) -> dict[str, Any]:  # noqa: C901, PLR
             else:
                 result[key] = _scalar(value_node) if tag else text
         else:
-            result[key] = construct(value_node, room - 1)
+            result[key] = construct(value_node, depth - 1)
     return result
 
 
-def _sequence(node: SequenceNode, room: int) -> list[Any]:
-    if not room:
+def _sequence(node: SequenceNode, depth: int) -> list[Any]:
+    if not depth:
         raise error_at(node.start_mark, "Collections are nested too deeply")
-    room -= 1
-    return [_scalar(item) if type(item) is ScalarNode else construct(item, room) for item in node.value]
+    depth -= 1
+    return [_scalar(item) if type(item) is ScalarNode else construct(item, depth) for item in node.value]
 
 
 def _scalar(node: ScalarNode) -> Scalar:
@@ -123,19 +231,161 @@ def _scalar(node: ScalarNode) -> Scalar:
         raise error_at(node.start_mark, str(error)) from error
 
 
-def _merge_into(result: dict[str, Any], node: RawNode | AliasNode, room: int) -> set[str]:
-    """Merge a `<<` value into a mapping as Kubernetes does: over what stands before, under what follows.
+def _merge_into(result: dict[str, Any], node: RawNode | AliasNode, depth: int) -> set[str]:
+    """Merge a `<<` value into a mapping: it overrides the keys above it, and the keys below override it.
+
+    Returns the inherited keys, which the mapping may set again without being a duplicate.
 
     Source: sigs.k8s.io/yaml goyaml.v2/decode.go, merge.
     """
     node = node.value if isinstance(node, AliasNode) else node
     sources = reversed(node.value) if isinstance(node, SequenceNode) else (node,)
     inherited: set[str] = set()
-    for each in sources:
-        source = each.value if isinstance(each, AliasNode) else each
-        if type(source) is not MappingNode:
-            raise error_at(source.start_mark, "A merge needs a mapping or a sequence of mappings")
-        values = _mapping(source, room)
+    for source in sources:
+        mapping = source.value if isinstance(source, AliasNode) else source
+        if type(mapping) is not MappingNode:
+            raise error_at(mapping.start_mark, "A merge needs a mapping or a sequence of mappings")
+        values = _mapping(mapping, depth)
         result.update(values)
         inherited |= values.keys()
     return inherited
+
+
+def typed_key(node: RawNode | AliasNode) -> str:
+    """Return the string that a key node becomes in JSON.
+
+    Raises:
+        YamlError: The key is a collection, null, or has no JSON form.
+    """
+    if isinstance(node, AliasNode):
+        return typed_key(node.value)
+    if not isinstance(node, ScalarNode):
+        raise error_at(node.start_mark, "A key must be a scalar")
+    if _is_text(node):
+        return str(node.value)
+    try:
+        if node.tag == UNTAGGED:
+            return key_text(type_plain(node.value))
+        return key_text(type_tagged(node.tag, node.value)) if node.tag else str(node.value)
+    except ScalarError as error:
+        raise error_at(node.start_mark, str(error)) from error
+
+
+def index_of(node: RawNode | AliasNode, step: str | int) -> int:
+    """Return the index of the entry with key `step`, or of the item numbered `step`; -1 if there is none."""
+    if isinstance(node, MappingNode) and isinstance(step, str):
+        for index, (key, _) in enumerate(node.value):
+            if key.value == step and _is_key(key, step):
+                return index
+        return next((index for index, (key, _) in enumerate(node.value) if _is_key(key, step)), -1)
+    if isinstance(node, SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
+        return step
+    return -1
+
+
+def _is_key(node: RawNode | AliasNode, name: str) -> bool:
+    """Tell whether the typed key of a node is `name`."""
+    return node.value == name if isinstance(node, ScalarNode) and _is_text(node) else typed_key(node) == name
+
+
+def _is_text(node: ScalarNode) -> bool:
+    """Tell cheaply that a scalar is a string: quoted, or neither a keyword nor like the start of a number."""
+    text: str = node.value
+    return not node.tag or (node.tag == UNTAGGED and text not in WORDS and text[0] not in NUMBER_STARTS)
+
+
+def _find(root: RawNode, path: Path, *, of_key: bool) -> RawNode:
+    """Return the node at `path`, or its deepest existing ancestor."""
+    node: Any = root
+    for depth, step in enumerate(path, 1):
+        index = index_of(node, step)
+        if index < 0:
+            return cast("RawNode", node)
+        if isinstance(node, SequenceNode):
+            node = node.value[index]
+            continue
+        key, value = node.value[index]
+        if of_key and depth == len(path):
+            return cast("RawNode", key)
+        node = value
+    return cast("RawNode", node)
+
+
+def offset_in_scalar(written: str, style: str | None, value: str, offset: int) -> int:
+    """Return the offset in `written` of the character `value[offset]`.
+
+    Total: beyond the end, and where folding removed the character, it is the nearest one before.
+    `written` is the scalar as it is in the file, with quotes or block header.
+    """
+    position = _content_start(written, style)
+    margin = _margin(written[position:]) if style in {"|", ">"} else 0
+    if margin:
+        position = _skip_margin(written, position, margin)
+    for index in range(min(offset, len(value))):
+        position = _after(written, position, value[index], style, margin)
+    return min(position, max(len(written) - 1, 0))
+
+
+def _content_start(written: str, style: str | None) -> int:
+    if style in {"|", ">"}:
+        return written.find("\n") + 1
+    return 1 if style in {"'", '"'} else 0
+
+
+def _margin(block: str) -> int:
+    lines = [line for line in block.split("\n") if line.strip(" ")]
+    return len(lines[0]) - len(lines[0].lstrip(" ")) if lines else 0
+
+
+def _skip_margin(written: str, position: int, margin: int) -> int:
+    end = position
+    while end < len(written) and end - position < margin and written[end] == " ":
+        end += 1
+    return end
+
+
+def _after(written: str, position: int, character: str, style: str | None, margin: int) -> int:
+    """Return the offset behind the text of one character of the value."""
+    if position >= len(written):
+        return position
+    here = written[position]
+    if style == '"' and here == "\\":
+        return position + _ESCAPES.get(written[position + 1 : position + 2], 2)
+    if style == "'" and here == "'":
+        return position + 2
+    if margin:
+        return _skip_margin(written, position + 1, margin) if here == "\n" else position + 1
+    if character in " \n" and here in " \t\n":
+        return _after_fold(written, position)
+    return position + 1
+
+
+def _after_fold(written: str, position: int) -> int:
+    """Skip a folded line break with the blanks around it; within a line, one blank only."""
+    end = position
+    while end < len(written) and written[end] in " \t\r\n":
+        end += 1
+    return end if "\n" in written[position:end] else position + 1
+
+
+def _depth(value: Any, limit: int) -> int:
+    """Return the nesting depth of collections, counting no further than one level beyond `limit`."""
+    if not isinstance(value, (dict, list)):
+        return 0
+    if limit < 0:
+        return 1
+    children = value.values() if isinstance(value, dict) else value
+    return 1 + max((_depth(child, limit - 1) for child in children), default=0)
+
+
+def _check_duplicates(data: bytes) -> None:
+    def unique(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) != len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise YamlError(f"Key {twice!r} is set twice in one object", line=1, column=1)
+
+    try:
+        JSONDecoder(object_pairs_hook=unique).decode(data.decode())
+    except JSONDecodeError as error:
+        raise YamlError("Not JSON", line=1, column=1) from error

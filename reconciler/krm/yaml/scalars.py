@@ -1,4 +1,4 @@
-"""The type of a scalar, exactly as Kubernetes reads it.
+"""Type a scalar exactly as Kubernetes reads it.
 
 Kubernetes converts YAML to JSON with sigs.k8s.io/yaml and reads the JSON: YAML 1.1 booleans
 are booleans, a leading zero means octal, dates stay strings, and a float without a fraction
@@ -16,17 +16,17 @@ from collections.abc import Callable
 from typing import Final
 
 Scalar = str | int | float | bool | None
-"""What a scalar can be once typed."""
+"""A typed scalar."""
 
 WORDS: Final[dict[str, bool | None]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
-"""Plain scalars that are not strings although no digit is in them."""
+"""Plain scalars without a digit that are no strings."""
 
 NUMBER_STARTS: Final = frozenset("+-.0123456789")
-"""A plain scalar that starts with anything else is a word of `WORDS` or a string."""
+"""First characters of numbers; any other plain scalar is a word of `WORDS` or a string."""
 
 _INFINITE: Final = frozenset(
     sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")
@@ -44,7 +44,7 @@ _UINT64_MAX: Final = 2**64 - 1
 
 
 class ScalarError(ValueError):
-    """A scalar that Kubernetes refuses: infinite, or of another type than its tag says."""
+    """A scalar that Kubernetes refuses: infinite, or not of the type of its tag."""
 
 
 def type_plain(text: str) -> Scalar:
@@ -61,7 +61,7 @@ def type_plain(text: str) -> Scalar:
 
 
 def type_number(text: str) -> Scalar:
-    """Return the value of a plain scalar that starts like a number: one, or a string after all.
+    """Return the value of a plain scalar that starts like a number: a number, or else a string.
 
     Raises:
         ScalarError: The value has no JSON form (`.inf`, `.nan`).
@@ -71,10 +71,10 @@ def type_number(text: str) -> Scalar:
     if text in _INFINITE:
         raise ScalarError(f"{text} has no JSON form")
     digits = text.replace("_", "")
-    found = _parse_radix(digits) if digits[:1] != "." else None
-    if found is None and (_DECIMAL.match(digits) or _FLOAT.match(digits)):
-        found = _parse_float(digits)
-    return text if found is None else found
+    number = _parse_radix(digits) if digits[:1] != "." else None
+    if number is None and (_DECIMAL.match(digits) or _FLOAT.match(digits)):
+        number = _parse_float(digits)
+    return text if number is None else number
 
 
 def type_tagged(tag: str, text: str) -> Scalar:
@@ -126,12 +126,12 @@ def _fit(value: int) -> int | float:
 
 
 def _parse_radix(digits: str) -> int | float | None:
-    """Read Go's integer literals with a base: 0x1F, 0b11, 0o17, 017; None where Go's parser gives up."""
-    found = _RADIX.match(digits)
-    if found is None:
+    """Parse Go's integer literals with a base: 0x1F, 0b11, 0o17, 017; None where Go's parser fails."""
+    match = _RADIX.match(digits)
+    if match is None:
         return None
-    sign, sixteen, two, eight = found.groups()
-    value = int(sixteen, 16) if sixteen else int(two, 2) if two else int(eight, 8)
+    sign, hexadecimal, binary, octal = match.groups()
+    value = int(hexadecimal, 16) if hexadecimal else int(binary, 2) if binary else int(octal, 8)
     if sign == "-":
         return -value if -value in _INT64 else None
     if value > _UINT64_MAX or (sign and value not in _INT64):
@@ -140,7 +140,7 @@ def _parse_radix(digits: str) -> int | float | None:
 
 
 def _parse_float(digits: str) -> int | float | None:
-    """Read a decimal number as Go does and give it the type that it has after JSON; None when infinite."""
+    """Parse a decimal number as Go does, with the type that it has after JSON; None if it is infinite."""
     value = float(digits)
     if math.isinf(value):
         return None
@@ -150,7 +150,7 @@ def _parse_float(digits: str) -> int | float | None:
 
 
 def key_text(value: Scalar) -> str:
-    """Return the JSON object key that a typed YAML key becomes.
+    """Return the JSON object key for a typed YAML key.
 
     Raises:
         ScalarError: The key is null.

@@ -4,47 +4,48 @@ Nodes are thin views over libyaml's: nothing is computed before it is asked for.
 character offsets into `Tree.text`, which has no byte order mark.
 """
 
+import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
 from reconciler.krm.yaml.comments import NO_COMMENTS, CommentIndex, Comments, Span, index_comments
-from reconciler.krm.yaml.compose import UNTAGGED, error_at
-from reconciler.krm.yaml.emit import Layout
-from reconciler.krm.yaml.errors import YamlError
-from reconciler.krm.yaml.exact import (
+from reconciler.krm.yaml.compose import (
+    UNTAGGED,
     ExactNode,
     compose_exact,
     content_end,
     dash_offsets,
+    error_at,
+    is_block,
     is_zero_width,
     properties_end,
 )
-from reconciler.krm.yaml.layout import detect_layout
+from reconciler.krm.yaml.emit import DEFAULT_INDENTATION, Indentation, Style
 from reconciler.krm.yaml.limits import PACKAGE_LIMITS, YamlLimits
-from reconciler.krm.yaml.load import construct
-from reconciler.krm.yaml.marks import Path, index_of, typed_key
-from reconciler.krm.yaml.quoting import Style
-from reconciler.krm.yaml.raw import Raw, dedent
+from reconciler.krm.yaml.load import Path, construct, index_of, typed_key
 
 _SCALAR_STYLES: Final = {"'": Style.SINGLE, '"': Style.DOUBLE, "|": Style.LITERAL, ">": Style.FOLDED}
 _DEEPEST: Final = 10_000
+_LINE_END: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
+"""The text behind the last value of a line: nothing, or a comment."""
 
 
 @dataclass(slots=True, eq=False)  # not frozen: made in hot loops, and assigned nowhere
-class Node:
-    """What every node has."""
+class _Node:
+    """A view of one node of libyaml, with its exact position in the text."""
 
     tree: "Tree" = field(repr=False)
     raw: Any = field(repr=False)
 
     @property
     def span(self) -> Span:
-        """Where the node stands, from its anchor or tag to the last character of its content.
+        """The extent of the node, from its anchor or tag to the last character of its content.
 
-        Empty where the text leaves the value out; trailing blank lines do not belong to it.
+        Empty for a value that the text leaves out. Trailing blank lines do not belong to it.
         """
         return Span(self.raw.start_mark.index, content_end(self.tree.text, self.raw))
 
@@ -55,12 +56,12 @@ class Node:
 
     @property
     def text(self) -> str:
-        """The node as it is written, with anchor and tag."""
+        """The text of the node, with anchor and tag."""
         return self.tree.text[slice(*self.span)]
 
     @property
     def content_start(self) -> int:
-        """Where the node starts behind its anchor and tag."""
+        """The offset where the node starts behind its anchor and tag."""
         return properties_end(self.tree.text, self.raw)
 
     @property
@@ -78,7 +79,7 @@ class Node:
         return construct(self.raw, _DEEPEST)
 
 
-class Scalar(Node):
+class Scalar(_Node):
     """A scalar; `content` is its text after unquoting and unfolding, before typing."""
 
     __slots__ = ()
@@ -90,7 +91,7 @@ class Scalar(Node):
 
     @property
     def style(self) -> Style:
-        """How the scalar is written."""
+        """The style of the scalar: plain, quoted, literal or folded."""
         return _SCALAR_STYLES.get(self.raw.style, Style.PLAIN)
 
     @property
@@ -99,8 +100,8 @@ class Scalar(Node):
         return "" if self.raw.tag == UNTAGGED else cast("str", self.raw.tag)
 
 
-class Alias(Node):
-    """An alias; `value` is that of the node it stands for."""
+class Alias(_Node):
+    """An alias; `value` is that of the anchored node."""
 
     __slots__ = ()
 
@@ -110,7 +111,7 @@ class Alias(Node):
         return cast("str", self.raw.anchor)
 
 
-class Mapping(Node):
+class Mapping(_Node):
     """A mapping in block or flow style."""
 
     __slots__ = ()
@@ -128,11 +129,9 @@ class Mapping(Node):
     @property
     def last(self) -> "Entry | None":
         """The last entry, for a mapping in block style."""
-        return (
-            None
-            if self.raw.flow_style or not self.raw.value
-            else Entry(self.tree, self, len(self.raw.value) - 1)
-        )
+        if self.raw.flow_style or not self.raw.value:
+            return None
+        return Entry(self.tree, self, len(self.raw.value) - 1)
 
     def find(self, name: str) -> "Entry | None":
         """Return the entry with this typed key."""
@@ -140,7 +139,7 @@ class Mapping(Node):
         return None if index < 0 else Entry(self.tree, self, index)
 
 
-class Sequence(Node):
+class Sequence(_Node):
     """A sequence in block or flow style."""
 
     __slots__ = ()
@@ -195,7 +194,7 @@ class Entry:
 
     @property
     def start(self) -> int:
-        """Where the key starts."""
+        """The offset where the key starts."""
         return int(self.parent.raw.value[self.index][0].start_mark.index)
 
     @property
@@ -225,7 +224,7 @@ class Item:
 
 
 Slot = Entry | Item
-"""A place that holds a value."""
+"""An entry of a mapping or an item of a sequence: it holds a value and has comments."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +248,7 @@ class Tree:
         return cls(text, roots[0] if roots else None)
 
     def check(self) -> None:
-        """Make sure that the document has a value, which composing alone does not tell.
+        """Check that the document has a value; composing alone does not detect duplicate keys.
 
         Raises:
             YamlError: A duplicate key or an impossible value.
@@ -272,21 +271,21 @@ class Tree:
 
     @cached_property
     def comments(self) -> CommentIndex:
-        """Every comment by its owner, and the document's own."""
+        """Every comment of the document by its owner, and those of the document itself."""
         return index_comments(self.text, self.raw)
 
     @cached_property
     def memo(self) -> dict[Any, Any]:
-        """What was found out about the document, by question: it is asked again where texts are shared."""
+        """A cache of facts derived from the document, by query; trees of equal texts are shared."""
         return {}
 
     @cached_property
-    def layout(self) -> Layout:
-        """How the document is laid out, so that what is added looks like what is there."""
-        return detect_layout(self.raw)
+    def indentation(self) -> Indentation:
+        """The indentation of the document, which added fields follow."""
+        return _detect_indentation(self.raw)
 
     def slot(self, path: Path) -> Slot | None:
-        """Return the entry or item at `path`, if there is one; aliases are not followed."""
+        """Return the entry or item at `path`, or None; aliases are not followed."""
         holder: Any = None
         index = -1
         node: Any = self.raw
@@ -298,11 +297,9 @@ class Tree:
         if holder is None:
             return None
         parent = self.view(holder)
-        return (
-            parent.items[index]
-            if isinstance(parent, Sequence)
-            else Entry(self, cast("Mapping", parent), index)
-        )
+        if isinstance(parent, Sequence):
+            return parent.items[index]
+        return Entry(self, cast("Mapping", parent), index)
 
     def find(self, path: Path) -> AnyNode | None:
         """Return the node at `path`; aliases are not followed."""
@@ -312,44 +309,32 @@ class Tree:
         return slot.value if slot else None
 
     def mark(self, path: Path = ()) -> tuple[int, int]:
-        """Return line and column, from 1, of the value at `path`, else of its nearest ancestor there is."""
+        """Return line and column, from 1, of the value at `path`, or of its nearest existing ancestor."""
         for length in range(len(path), -1, -1):
             node = self.find(path[:length])
             if node is not None:
                 return node.raw.start_mark.line + 1, node.raw.start_mark.column + 1
         return 1, 1
 
-    def raw_slot(self, path: Path) -> Raw:
-        """Return the whole entry or item at `path`, comments included, to be put elsewhere.
-
-        Raises:
-            YamlError: There is none, or it is in flow style.
-        """
-        slot = self.slot(path)
-        if slot is None or slot.parent.style is Style.FLOW:
-            raise YamlError(f"No block entry at {path!r}", line=self.mark(path)[0], column=self.mark(path)[1])
-        start, end = self.extent(slot)
-        return Raw(dedent(self.text[start:end], self.column(slot.start)))
-
     def extent(self, slot: Slot) -> Span:
-        """Return where a block entry or item stands with its comments, without the final line break."""
-        notes = slot.comments
-        ends = (span.end for span in (notes.line_span, notes.foot_span) if span)
+        """Return the span of a block entry or item with its comments, without the final line break."""
+        comments = slot.comments
+        ends = (span.end for span in (comments.line_span, comments.foot_span) if span)
         end = max(self.key_end(slot), self.body_end(slot.value), *ends)
-        return Span(notes.head_span.start if notes.head_span else slot.start, end)
+        return Span(comments.head_span.start if comments.head_span else slot.start, end)
 
     def body_end(self, node: AnyNode) -> int:
-        """Return where a node ends with the comments inside it."""
+        """Return the offset where a node ends, with the comments inside it."""
         end = node.span.end
         inner = node.last if isinstance(node, (Mapping, Sequence)) else None
         return end if inner is None else max(end, self.extent(inner).end)
 
     def slot_end(self, slot: Slot) -> int:
-        """Return where an entry or item ends, without comments."""
+        """Return the offset where an entry or item ends, without comments."""
         return self.key_end(slot) if slot.value.is_omitted else slot.value.span.end
 
     def key_end(self, slot: Slot) -> int:
-        """Return where the `:` of an entry ends (its key, if it has none), or the dash of an item."""
+        """Return the offset behind the `:` of an entry (behind its key, if it has none) or a dash."""
         if isinstance(slot, Item):
             return slot.start + (slot.parent.style is Style.BLOCK)
         end = slot.key.span.end
@@ -357,7 +342,7 @@ class Tree:
         return colon + 1 if colon >= 0 and not self.text[end:colon].strip() else end
 
     def column(self, offset: int) -> int:
-        """Return the column, from 0, of a place."""
+        """Return the column, from 0, of an offset."""
         return offset - self.text.rfind("\n", 0, offset) - 1
 
     def view(self, node: ExactNode) -> AnyNode:
@@ -367,3 +352,131 @@ class Tree:
         if isinstance(node, MappingNode):
             return Mapping(self, node)
         return Sequence(self, node) if isinstance(node, SequenceNode) else Alias(self, node)
+
+
+def _detect_indentation(root: ExactNode | None) -> Indentation:
+    """Return the indentation of the first nested mapping and the first list below a key, or the default."""
+    indent = 0
+    compact: bool | None = None
+    pending: list[ExactNode] = [] if root is None else [root]
+    while pending and not (indent and compact is not None):
+        node = pending.pop()
+        if isinstance(node, SequenceNode):
+            pending.extend(reversed(node.value))
+            continue
+        if not isinstance(node, MappingNode):
+            continue
+        children: list[Any] = [value for _, value in node.value if is_block(value)]
+        for child in children:
+            width = child.start_mark.column - node.start_mark.column
+            if isinstance(child, SequenceNode):
+                compact = width == 0 if compact is None else compact
+            elif width > 0:
+                indent = indent or width
+        pending.extend(reversed(children))
+    return Indentation(
+        indent or DEFAULT_INDENTATION.width, DEFAULT_INDENTATION.compact_lists if compact is None else compact
+    )
+
+
+class Field(NamedTuple):
+    """A scalar or a sequence: its path, its node, and the slot that holds it."""
+
+    path: Path
+    node: Scalar | Sequence
+    slot: Slot | None
+
+    @property
+    def name(self) -> str:
+        """The path in the notation of functions: `spec.containers[0].image`."""
+        return path_text(self.path)
+
+    @property
+    def comment(self) -> str:
+        """The comment at the end of the line."""
+        return line_comment(self.slot) if self.slot is not None else ""
+
+
+def fields_of(tree: Tree, mark: str = "") -> list[Field]:
+    """Return every scalar and sequence of a document in the order of its text; aliases are skipped.
+
+    With `mark`, only fields with an extent that contains this text; the rest is not visited.
+    """
+    marks = [match.start() for match in re.finditer(re.escape(mark), tree.text)] if mark else None
+    collector = _FieldCollector(tree, marks)
+    collector.visit(tree.raw, (), None, len(tree.text))
+    return collector.fields
+
+
+def line_comment(slot: Slot) -> str:
+    """Return the comment at the end of a slot's line: `slot.comments.line`, without indexing all comments.
+
+    Indexing the comments of a document takes longer than all functions that read one of them.
+    """
+    tree, value = slot.tree, slot.value.raw
+    if "#" not in tree.text or slot.parent.raw.flow_style:
+        return ""
+    match = None
+    start, end = value.start_mark, value.end_mark
+    if is_block(value):
+        match = _LINE_END.match(tree.text, tree.key_end(slot))
+    elif start.line == end.line and start.index != end.index and not _is_block_scalar(value):
+        match = None if "\n" in tree.text[slot.start : start.index] else _LINE_END.match(tree.text, end.index)
+    if match is None or (match[1] and is_block(value) and isinstance(slot, Item)):
+        return slot.comments.line
+    return (match[1] or "").rstrip()
+
+
+def _is_block_scalar(node: Any) -> bool:
+    return type(node) is ScalarNode and node.style in ("|", ">")
+
+
+def path_text(path: Path) -> str:
+    """Return a path in the notation of functions: `spec.containers[0].image`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+class _FieldCollector:
+    """Visits the nodes of libyaml, and makes views of scalars and sequences only."""
+
+    def __init__(self, tree: Tree, marks: list[int] | None) -> None:
+        self.fields: list[Field] = []
+        self._tree = tree
+        self._marks = marks
+
+    def visit(self, node: Any, path: Path, slot: Slot | None, end: int) -> None:
+        """Collect the fields of a node and of its children; `end` is the offset of the next node."""
+        kind = type(node)
+        if kind is ScalarNode:
+            self.fields.append(Field(path, Scalar(self._tree, node), slot))
+        elif kind is SequenceNode:
+            self.fields.append(Field(path, Sequence(self._tree, node), slot))
+            self._items(node, path, end)
+        elif kind is MappingNode:
+            self._entries(node, path, end)
+
+    def _entries(self, node: MappingNode, path: Path, end: int) -> None:
+        tree, pairs = self._tree, node.value
+        parent = Mapping(tree, node)
+        last = len(pairs) - 1
+        for index, (key, value) in enumerate(pairs):
+            stop = pairs[index + 1][0].start_mark.index if index < last else end
+            if self._marks is None or self._is_marked(key.start_mark.index, stop):
+                self.visit(value, (*path, typed_key(key)), Entry(tree, parent, index), stop)
+
+    def _items(self, node: SequenceNode, path: Path, end: int) -> None:
+        tree, values = self._tree, node.value
+        parent = Sequence(tree, node)
+        starts = (
+            [item.start_mark.index for item in values] if node.flow_style else dash_offsets(tree.text, node)
+        )
+        for index, (value, start, stop) in enumerate(zip(values, starts, [*starts[1:], end], strict=True)):
+            if self._marks is None or self._is_marked(start, stop):
+                self.visit(value, (*path, index), Item(tree, parent, index, start), stop)
+
+    def _is_marked(self, start: int, stop: int) -> bool:
+        marks = self._marks or ()
+        return bisect_left(marks, start) != bisect_left(marks, stop)

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
-from reconciler.krm.merge import Judge, Verdict, is_same, merge_document, merge_document_like_kpt, root_of
+from reconciler.krm.merge import (
+    ConflictResolver,
+    Winner,
+    is_same,
+    merge_document,
+    merge_document_like_kpt,
+    root_of,
+)
 from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
 from reconciler.krm.yaml import Tree
 from reconciler.render.update.chunks import Document
@@ -99,9 +106,9 @@ def _merged(
     return with_upstream_header(old, upstream.document.tree, ours.tree, done.text)
 
 
-def _keep_own_name(judge: Judge) -> Judge:
+def _keep_own_name(judge: ConflictResolver) -> ConflictResolver:
     """Let nobody overwrite what a package context says about its own package."""
-    return lambda steps: Verdict.LOCAL if steps in _CONTEXT_FIELDS else judge(steps)
+    return lambda steps: Winner.LOCAL if steps in _CONTEXT_FIELDS else judge(steps)
 
 
 def _shape(local: Any, upstream: Any, settings: Settings) -> Shape | None:

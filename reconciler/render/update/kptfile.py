@@ -19,8 +19,8 @@ from reconciler.krm.merge import (
     write_edits,
 )
 from reconciler.krm.merge.compatible import CompatibleMerge
-from reconciler.krm.merge.elements import FUNCTION, KPT_FUNCTION, element_key
-from reconciler.krm.merge.view import Field
+from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
+from reconciler.krm.merge.nodes import Field
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError
 from reconciler.objects import File, Files

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.krm.merge import Clash, Node, Verdict, path_text
+from reconciler.krm.merge import FieldConflict, Node, Winner, path_text
 from reconciler.policy import OnConflict
 from reconciler.render.update.model import Conflict, ConflictPolicy, Place, Rule, RuleKind, Settled, Updated
 from reconciler.render.update.settle import judge_of, rule_at
 
-_WINNERS = {Verdict.UPSTREAM: OnConflict.UPSTREAM, Verdict.LOCAL: OnConflict.LOCAL}
+_WINNERS = {Winner.UPSTREAM: OnConflict.UPSTREAM, Winner.LOCAL: OnConflict.LOCAL}
 
 
 @dataclass(slots=True)
@@ -36,12 +36,12 @@ class Ledger:
         One that a person deleted stays deleted, and one that a person changed stays, whatever the policy.
         """
         verdict = judge_of(self.policy, path, resource, data)(())
-        if verdict is Verdict.UPSTREAM and None in sides[1:]:
-            verdict = Verdict.LOCAL
+        if verdict is Winner.UPSTREAM and None in sides[1:]:
+            verdict = Winner.LOCAL
         self._record(Conflict(path, resource, "", *sides, reason), verdict, data)
-        return verdict is Verdict.UPSTREAM
+        return verdict is Winner.UPSTREAM
 
-    def record(self, path: str, resource: str, clashes: Iterable[Clash], data: Any) -> None:
+    def record(self, path: str, resource: str, clashes: Iterable[FieldConflict], data: Any) -> None:
         """Record the clashes within one resource."""
         for clash in clashes:
             texts = (_text(clash.base), _text(clash.upstream), _text(clash.local))
@@ -81,9 +81,9 @@ class Ledger:
             self.fallbacks,
         )
 
-    def _record(self, conflict: Conflict, verdict: Verdict, data: Any, judged: Place | None = None) -> None:
+    def _record(self, conflict: Conflict, verdict: Winner, data: Any, judged: Place | None = None) -> None:
         choice, rule = rule_at(self.policy, judged or conflict.place, data)
-        if verdict is not Verdict.OPEN:
+        if verdict is not Winner.OPEN:
             place = ": ".join(part for part in (conflict.path, conflict.resource, conflict.field) if part)
             self.notes.append(f"{place}: both sides changed it; {_WINNERS[verdict]} wins by policy")
             self.settled.append(Settled(conflict, _WINNERS[verdict], rule))

@@ -4,22 +4,22 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from reconciler.krm.merge import Judge, Steps, Verdict, path_text
+from reconciler.krm.merge import ConflictResolver, Steps, Winner, path_text
 from reconciler.policy import OnConflict
 from reconciler.render.update.model import ConflictPolicy, Decision, Place, Rule, RuleKind
 
 ANNOTATION = "reconciler.dev/on-conflict"
 """On a resource: who wins its conflicts, `upstream`, `local`, `ask` or `fail`."""
 
-_VERDICTS = {OnConflict.UPSTREAM: Verdict.UPSTREAM, OnConflict.LOCAL: Verdict.LOCAL}
+_VERDICTS = {OnConflict.UPSTREAM: Winner.UPSTREAM, OnConflict.LOCAL: Winner.LOCAL}
 
 
-def judge_of(policy: ConflictPolicy, path: str, resource: str, data: Any = None) -> Judge:
+def judge_of(policy: ConflictPolicy, path: str, resource: str, data: Any = None) -> ConflictResolver:
     """Return who decides the conflicts of one resource, given as data too, or of a file that is none."""
 
-    def judge(steps: Steps) -> Verdict:
+    def judge(steps: Steps) -> Winner:
         choice, _ = rule_at(policy, (path, resource, path_text(steps)), data)
-        return _VERDICTS.get(choice, Verdict.OPEN)
+        return _VERDICTS.get(choice, Winner.OPEN)
 
     return judge
 

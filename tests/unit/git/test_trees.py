@@ -14,7 +14,7 @@ from reconciler.git.trees import (
     parse_tree,
     refuse_link,
 )
-from reconciler.objects import Entry, Mode
+from reconciler.objects import Mode, TreeEntry
 
 OID = b"\x01" * 20
 
@@ -62,7 +62,7 @@ def test_a_deep_path_is_refused() -> None:
 def test_modes(mode: bytes, want: Mode | None) -> None:
     judged = judge_entry(RawEntry(mode, b"name", OID))
 
-    assert isinstance(judged, Refusal) if want is None else judged == Entry("name", want, OID.hex())
+    assert isinstance(judged, Refusal) if want is None else judged == TreeEntry("name", want, OID.hex())
 
 
 def test_a_name_that_is_no_text_is_refused() -> None:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.krm.documents import Kind, ResourceId, split_file
+from reconciler.krm.documents import DocumentKind, ResourceId, split_file
 from reconciler.krm.yaml import SetValue, YamlError
 
 
@@ -65,7 +65,7 @@ OPAQUE = [
 def test_what_is_not_yaml_is_one_opaque_document(reason: str, data: bytes, line: int) -> None:
     file = split_file(data)
 
-    assert [part.kind for part in file.parts] == [Kind.OPAQUE], reason
+    assert [part.kind for part in file.parts] == [DocumentKind.OPAQUE], reason
     assert file.problem is not None
     assert file.problem.line == line
     assert file.data == data
@@ -78,35 +78,35 @@ KINDS = [
         "an object",
         "apiVersion: v1\nkind: X\nmetadata: {name: a, namespace: b}\n",
         "f.yaml",
-        Kind.KRM,
+        DocumentKind.KRM,
         ResourceId("v1", "X", "b", "a"),
     ),
     (
         "no name",
         "apiVersion: v1\nkind: X\nmetadata: {generateName: a}\n",
         "f.yaml",
-        Kind.DATA,
+        DocumentKind.DATA,
         ResourceId("v1", "X", "", ""),
     ),
-    ("no kind", "apiVersion: v1\nmetadata: {name: a}\n", "f.yaml", Kind.DATA, None),
+    ("no kind", "apiVersion: v1\nmetadata: {name: a}\n", "f.yaml", DocumentKind.DATA, None),
     (
         "a name that is no string",
         "apiVersion: v1\nkind: X\nmetadata: {name: 1}\n",
         "f.yaml",
-        Kind.DATA,
+        DocumentKind.DATA,
         ResourceId("v1", "X", "", ""),
     ),
-    ("a kustomization by its file", "resources: []\n", "d/kustomization.yaml", Kind.KRM, None),
-    ("a kustomization by its kind", "kind: Kustomization\n", "f.yaml", Kind.KRM, None),
+    ("a kustomization by its file", "resources: []\n", "d/kustomization.yaml", DocumentKind.KRM, None),
+    ("a kustomization by its kind", "kind: Kustomization\n", "f.yaml", DocumentKind.KRM, None),
     (
         "a kustomization by its group",
         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Component\n",
         "f.yaml",
-        Kind.KRM,
+        DocumentKind.KRM,
         ResourceId("kustomize.config.k8s.io/v1beta1", "Component", "", ""),
     ),
-    ("a list", "- a\n", "f.yaml", Kind.DATA, None),
-    ("a scalar", "a\n", "f.yaml", Kind.DATA, None),
+    ("a list", "- a\n", "f.yaml", DocumentKind.DATA, None),
+    ("a scalar", "a\n", "f.yaml", DocumentKind.DATA, None),
 ]
 
 
@@ -114,7 +114,7 @@ KINDS = [
     ("reason", "text", "path", "kind", "resource"), KINDS, ids=[case[0] for case in KINDS]
 )
 def test_a_document_is_what_it_says(
-    reason: str, text: str, path: str, kind: Kind, resource: ResourceId | None
+    reason: str, text: str, path: str, kind: DocumentKind, resource: ResourceId | None
 ) -> None:
     (part,) = split_file(text.encode(), path).parts
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.krm.merge import Verdict, merge_document, path_text
+from reconciler.krm.merge import Winner, merge_document, path_text
 from reconciler.krm.schema import Schemas
 from reconciler.krm.yaml import Tree
 
@@ -12,7 +12,7 @@ POD = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d\nspec:\n  tem
 
 
 def merge(
-    base: str, upstream: str, local: str, verdict: Verdict = Verdict.OPEN
+    base: str, upstream: str, local: str, verdict: Winner = Winner.OPEN
 ) -> tuple[str | None, list[str]]:
     """Merge three documents; return the text and where they clash."""
     old, theirs, ours = (Tree.parse(text) for text in (base, upstream, local))
@@ -75,7 +75,7 @@ def test_values(case: Case) -> None:
 
 
 def test_upstream_wins_where_it_is_told_to() -> None:
-    text, clashes = merge("a: 1\nb: 1\n", "a: 2\n", "a: 3\nb: 4\n", Verdict.UPSTREAM)
+    text, clashes = merge("a: 1\nb: 1\n", "a: 2\n", "a: 3\nb: 4\n", Winner.UPSTREAM)
 
     assert (text, clashes) == ("a: 2\n", ["a", "b"])
 

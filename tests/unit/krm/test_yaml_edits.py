@@ -224,9 +224,9 @@ def test_two_lists_begin_in_a_mapping_that_is_not_there() -> None:
 
 
 def test_a_raw_entry_brings_its_comments_and_quotes_along() -> None:
-    source = Tree.parse("x:\n    # head\n    k: # line\n        z: 'on'\n    # foot\n\n    q: 1\n")
+    entry = Raw("# head\nk: # line\n    z: 'on'\n# foot")
 
-    result = apply_edits("a:\n  b: 1\n", [AddKey(("a",), "k", source.raw_slot(("x", "k")))])
+    result = apply_edits("a:\n  b: 1\n", [AddKey(("a",), "k", entry)])
 
     assert result.text == "a:\n  b: 1\n  # head\n  k: # line\n      z: 'on'\n  # foot\n"
 

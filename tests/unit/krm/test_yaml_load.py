@@ -15,7 +15,6 @@ from reconciler.krm.yaml import (
     YamlLimits,
     load_documents,
     load_json,
-    load_json_lines,
 )
 
 TEXT = b"""# a comment
@@ -90,8 +89,8 @@ def test_json_has_values_and_places_too() -> None:
     document = load_json(b'{\n "a": {"b": [1e3, "\\ud83d\\ude00"]}\n}\n')
 
     assert document.value == {"a": {"b": [1000.0, "😀"]}}
-    (line,) = load_json_lines(b'\n{"a": {"b": 1}}\n')
-    assert (line.line, line.mark(("a", "b")), line.key_mark(("a", "b"))) == (2, (2, 13), (2, 8))
+    document = load_json(b'\n{"a": {"b": 1}}\n')
+    assert (document.mark(("a", "b")), document.key_mark(("a", "b"))) == ((2, 13), (2, 8))
 
 
 @pytest.mark.parametrize("data", [b'{"a": 1', b"[1,]", b'{"a": 1}{"a": 2}', b"{'a': 1}", b"\xff", b""])

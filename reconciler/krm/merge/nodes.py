@@ -1,24 +1,25 @@
 """A document as a merge looks at it: nodes that remember their children, texts and comments."""
 
 import json
+import re
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.ids import group_of
 from reconciler.krm.schema import Shape, declared_shape
 from reconciler.krm.yaml.comments import NO_COMMENTS, Comments
-from reconciler.krm.yaml.compose import UNTAGGED
-from reconciler.krm.yaml.errors import YamlError
-from reconciler.krm.yaml.exact import content_end, dash_offsets
-from reconciler.krm.yaml.marks import Path, typed_key
-from reconciler.krm.yaml.raw import Raw, dedent
+from reconciler.krm.yaml.compose import UNTAGGED, content_end, dash_offsets
+from reconciler.krm.yaml.emit import Raw, dedent_lines
+from reconciler.krm.yaml.limits import YamlError
+from reconciler.krm.yaml.load import Path, typed_key
 from reconciler.krm.yaml.scalars import ScalarError, type_plain, type_tagged
 from reconciler.krm.yaml.tree import Tree
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """What a node is."""
 
     MAPPING = "mapping"
@@ -27,13 +28,17 @@ class Kind(Enum):
     ALIAS = "alias"
 
 
-_KINDS: Final[dict[type, Kind]] = {
-    MappingNode: Kind.MAPPING,
-    SequenceNode: Kind.SEQUENCE,
-    ScalarNode: Kind.SCALAR,
+_KINDS: Final[dict[type, NodeKind]] = {
+    MappingNode: NodeKind.MAPPING,
+    SequenceNode: NodeKind.SEQUENCE,
+    ScalarNode: NodeKind.SCALAR,
 }
 _NO_END: Final = -1
 _SCHEMA_COMMENT: Final = "# {"
+MERGE_COMMENT = re.compile(r"#\s*kpt-merge:\s*(?P<namespace>[^/\s]*)/(?P<name>\S*)\s*\Z")
+"""`# kpt-merge: NAMESPACE/NAME` beside `metadata:`: the name that the resource has upstream."""
+UPSTREAM_IDENTIFIER = "internal.kpt.dev/upstream-identifier"
+"""kpt's annotation `GROUP|KIND|NAMESPACE|NAME`; functions read it, a merge does not."""
 
 
 class Node:
@@ -50,7 +55,7 @@ class Node:
         self.tree = tree
         self.raw = raw
         self.slot = slot
-        self.kind = _KINDS.get(type(raw), Kind.ALIAS)
+        self.kind = _KINDS.get(type(raw), NodeKind.ALIAS)
         self._fields: dict[str, Field] | None = None
         self._items: list[Node] | None = None
         self._source: str | None = None
@@ -58,17 +63,17 @@ class Node:
     @property
     def is_mapping(self) -> bool:
         """Whether the node is a mapping."""
-        return self.kind is Kind.MAPPING
+        return self.kind is NodeKind.MAPPING
 
     @property
     def is_sequence(self) -> bool:
         """Whether the node is a sequence."""
-        return self.kind is Kind.SEQUENCE
+        return self.kind is NodeKind.SEQUENCE
 
     @property
     def is_scalar(self) -> bool:
         """Whether the node has no children; an alias has none."""
-        return self.kind is Kind.SCALAR or self.kind is Kind.ALIAS
+        return self.kind is NodeKind.SCALAR or self.kind is NodeKind.ALIAS
 
     @property
     def is_flow(self) -> bool:
@@ -83,17 +88,17 @@ class Node:
     @property
     def text(self) -> str:
         """The text of a scalar before typing; `*anchor` of an alias."""
-        return f"*{self.raw.anchor}" if self.kind is Kind.ALIAS else str(self.raw.value)
+        return f"*{self.raw.anchor}" if self.kind is NodeKind.ALIAS else str(self.raw.value)
 
     @property
     def is_plain(self) -> bool:
         """Whether the node is a scalar without quotes."""
-        return self.kind is Kind.SCALAR and not self.raw.style
+        return self.kind is NodeKind.SCALAR and not self.raw.style
 
     @property
     def typed(self) -> Any:
         """The value of a scalar as Kubernetes types it."""
-        if self.kind is Kind.ALIAS:
+        if self.kind is NodeKind.ALIAS:
             return self
         tag, text = self.raw.tag, self.raw.value
         try:
@@ -106,7 +111,7 @@ class Node:
     @property
     def is_null(self) -> bool:
         """Whether the node is a null."""
-        return self.kind is Kind.SCALAR and self.typed is None
+        return self.kind is NodeKind.SCALAR and self.typed is None
 
     @property
     def fields(self) -> "dict[str, Field]":
@@ -177,7 +182,11 @@ class Node:
         text = self.tree.text
         start = text.rfind("\n", 0, self.slot) + 1
         above = text[text.rfind("\n", 0, start - 1) + 1 : start].strip() if start else "top"
-        if not above or above.startswith("#") or (self.kind is Kind.SCALAR and self.raw.style in ("|", ">")):
+        if (
+            not above
+            or above.startswith("#")
+            or (self.kind is NodeKind.SCALAR and self.raw.style in ("|", ">"))
+        ):
             return None
         end = text.find("\n", self.slot) if self.is_block else content_end(text, self.raw)
         rest = text[self.slot : end] if self.is_block else _rest_of_line(text, end).strip()
@@ -198,7 +207,7 @@ class Node:
         """
         anchor = self.raw.start_mark.index if self.is_block or self.slot < 0 else self.slot
         written = self.tree.text[self.raw.start_mark.index : self.end]
-        return Raw(dedent(written, self.tree.column(anchor)))
+        return Raw(dedent_lines(written, self.tree.column(anchor)))
 
     def as_slot(self) -> Raw:
         """Return the key or dash that holds the node, with the node and all its comments."""
@@ -207,7 +216,7 @@ class Node:
         start = notes.head_span.start if notes.head_span else self.slot
         spans = (notes.line_span, notes.foot_span)
         end = max(self.end, *(span.end if span else _NO_END for span in spans))
-        return Raw(dedent(text[start:end], self.tree.column(self.slot)))
+        return Raw(dedent_lines(text[start:end], self.tree.column(self.slot)))
 
     def is_tied(self, path: Path, *, whole: bool) -> bool:
         """Tell whether an anchor or alias stands at `path` or above it, or for the whole value in it."""
@@ -215,7 +224,7 @@ class Node:
             return False
         node = self
         for step in path:
-            if node.kind is Kind.ALIAS or node.has_anchor:
+            if node.kind is NodeKind.ALIAS or node.has_anchor:
                 return True
             child = node.fields.get(step) if isinstance(step, str) else None
             if child is not None:
@@ -224,12 +233,12 @@ class Node:
                 node = node.items[step]
             else:
                 return False
-        return node.has_alias() if whole else node.kind is Kind.ALIAS or node.has_anchor
+        return node.has_alias() if whole else node.kind is NodeKind.ALIAS or node.has_anchor
 
     @property
     def has_anchor(self) -> bool:
         """Whether the node is what aliases stand for."""
-        return self.kind is not Kind.ALIAS and "&" in self.tree.view(self.raw).properties
+        return self.kind is not NodeKind.ALIAS and "&" in self.tree.view(self.raw).properties
 
     def has_null(self) -> bool:
         """Tell whether a null stands anywhere in the node."""
@@ -237,7 +246,7 @@ class Node:
 
     def has_alias(self) -> bool:
         """Tell whether an alias or anchor stands in the node's text."""
-        if self.kind is Kind.ALIAS or self.has_anchor:
+        if self.kind is NodeKind.ALIAS or self.has_anchor:
             return True
         source = self.source
         if "*" not in source and "&" not in source:
@@ -328,3 +337,46 @@ def _line_comments(node: Node) -> Iterator[str]:
     for child in node._children():  # noqa: SLF001 - its own module
         yield child.comments.line
         yield from _line_comments(child)
+
+
+class Identity(NamedTuple):
+    """A resource regardless of its version and of the file that it stands in."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        where = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return " ".join(part for part in (self.kind, where) if part) or "document"
+
+
+def has_merge_comment(comment: str) -> bool:
+    """Tell whether the line comment beside `metadata:` fixes a resource's identity."""
+    return MERGE_COMMENT.match(comment) is not None
+
+
+def identity_of(root: Node | None, comment: str = "") -> Identity:
+    """Return the identity of a document by its root and the line comment beside its metadata.
+
+    Names are taken as written: `name: n` is `n`, as in Kubernetes, though YAML 1.1 reads a boolean.
+
+    Total: what is no resource has an identity of empty strings.
+
+    Source: kpt internal/util/merge/merge3.go, ResourceMergeMatcher.
+    """
+    metadata = _child(root, "metadata")
+    namespace, name = _text(_child(metadata, "namespace")), _text(_child(metadata, "name"))
+    if found := MERGE_COMMENT.match(comment):
+        namespace, name = found["namespace"], found["name"]
+    return Identity(group_of(_text(_child(root, "apiVersion"))), _text(_child(root, "kind")), namespace, name)
+
+
+def _child(node: Node | None, name: str) -> Node | None:
+    field = node.fields.get(name) if node is not None and node.is_mapping else None
+    return field.value if field is not None else None
+
+
+def _text(node: Node | None) -> str:
+    return node.text if node is not None and node.is_scalar and not node.is_null else ""
