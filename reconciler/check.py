@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.expand import Desired, expand
-from reconciler.expand.assumed import assume_upstreams
+from reconciler.expand.upstream import assume_upstreams
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Plan, Refusal

@@ -60,11 +60,8 @@ PENDING = frozenset(
 
 SHARED_NAMES = frozenset(
     {
-        "Annotation",
         "Answer",
         "Answers",
-        "Candidate",
-        "Choice",
         "Claim",
         "Contents",
         "Decision",
@@ -92,7 +89,6 @@ SHARED_NAMES = frozenset(
         "Pin",
         "Place",
         "Refusal",
-        "Rendered",
         "Request",
         "Resolution",
         "SecretRef",

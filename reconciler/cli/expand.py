@@ -77,7 +77,7 @@ def _show(
     as_json: bool,
     trace: bool,
 ) -> None:
-    from reconciler.expand.manifests import to_manifest
+    from reconciler.expand.variants import to_manifest
     from reconciler.report.json import problem_value
 
     problems = (*inventory.problems, *desired.problems)
@@ -100,7 +100,7 @@ def _show(
 
 
 def _document(variant: "DesiredVariant", inventory: "Inventory", *, trace: bool) -> "Iterator[str]":
-    from reconciler.expand.manifests import to_manifest
+    from reconciler.expand.variants import to_manifest
     from reconciler.krm.yaml import emit
 
     yield "---"

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import PackageVariant, PackageVariantSpec, Pipeline, Upstream
-from reconciler.expand.downstreams import check_downstream
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid
-from reconciler.expand.owners import PAUSED, Asked, Candidate, variant_key
-from reconciler.expand.validation import check_variant, validate_variant
-from reconciler.expand.variants import DesiredVariant
+from reconciler.expand.own_checks import check_downstream, check_variant
+from reconciler.expand.porch_checks import validate_variant
+from reconciler.expand.variants import PAUSED, DesiredVariant, OwnerExpansion, VariantCandidate, variant_key
 from reconciler.ids import PackageKey
 from reconciler.inventory import RepositoryView, Sourced
 from reconciler.policy import Policy
@@ -18,21 +17,21 @@ from reconciler.reasons import Reason
 DEFAULTS: Mapping[str, str] = {"adoption_policy": "adoptNone", "deletion_policy": "delete"}
 
 
-def ask_variant(
+def expand_variant(
     variant: Sourced[PackageVariant], repositories: Mapping[str, RepositoryView], policy: Policy
-) -> Asked:
+) -> OwnerExpansion:
     """Return what an authored PackageVariant asks for, or everything that is wrong with it."""
     owner, spec, source = variant_key(variant.key), variant.manifest.spec, variant.source
     findings = (*validate_variant(spec), *check_variant(variant.key.name, spec))
     if findings:
-        return Asked(owner, source, findings=findings, valid=False)
+        return OwnerExpansion(owner, source, findings=findings, valid=False)
     downstream = spec.downstream
     repo, package = (downstream.repo or "", downstream.package or "") if downstream else ("", "")
     view = repositories.get(repo)
     if view is None:
-        return Asked(owner, source, findings=(_missing_repository(repo),))
+        return OwnerExpansion(owner, source, findings=(_missing_repository(repo),))
     if invalid := tuple(check_downstream(view, package, policy.instance)):
-        return Asked(owner, source, findings=invalid, valid=False)
+        return OwnerExpansion(owner, source, findings=invalid, valid=False)
     metadata = variant.manifest.metadata
     desired = DesiredVariant(
         key=variant.key,
@@ -44,7 +43,9 @@ def ask_variant(
         annotations=metadata.annotations or {},
     )
     place = PackageKey(view.url, view.full_path(package))
-    return Asked(owner, source, (Candidate(desired, owner, source, ("spec", "downstream"), place),))
+    return OwnerExpansion(
+        owner, source, (VariantCandidate(desired, owner, source, ("spec", "downstream"), place),)
+    )
 
 
 def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:

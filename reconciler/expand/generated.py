@@ -7,16 +7,20 @@ from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment, Failure
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
-from reconciler.expand.downstreams import check_downstream
 from reconciler.expand.findings import Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
-from reconciler.expand.owners import EXTENSIONS, Asked, Candidate, set_key
-from reconciler.expand.rendering import Rendered, Renderer, RenderError, missing_repository
-from reconciler.expand.targets import Context, UnrollError, Visible, named_clusters, unroll
+from reconciler.expand.own_checks import check_downstream, check_name, check_set
+from reconciler.expand.porch_checks import validate_set, validate_variant
+from reconciler.expand.targets import Context, TargetScope, UnrollError, named_clusters, unroll
+from reconciler.expand.template import RenderedSpec, Renderer, RenderError, missing_repository
 from reconciler.expand.upstream import describe_missing, find_upstream
-from reconciler.expand.validation import check_set, validate_set, validate_variant
-from reconciler.expand.validation.extra import check_name
-from reconciler.expand.variants import DesiredVariant
+from reconciler.expand.variants import (
+    CEL_EXTENSIONS,
+    DesiredVariant,
+    OwnerExpansion,
+    VariantCandidate,
+    set_key,
+)
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
 from reconciler.reasons import Reason
@@ -28,13 +32,13 @@ _SHOWN = 10
 """How many bad targets of one set are listed before the rest is counted."""
 
 
-def ask_set(
+def expand_set(
     pvs: Sourced[PackageVariantSet],
     repositories: Mapping[str, RepositoryView],
     inventory: Inventory,
     *,
     trace: bool = False,
-) -> Asked:
+) -> OwnerExpansion:
     """Return what a set asks for, or why it stalls: then it asks for nothing at all.
 
     Source: porch packagevariantset_controller.go, Reconcile.
@@ -62,7 +66,7 @@ class _Set:
         annotations = pvs.manifest.metadata.annotations or {}
         self.inherited = {key: annotations[key] for key in INHERITED if key in annotations}
 
-    def ask(self) -> Asked:
+    def ask(self) -> OwnerExpansion:
         extensions, unknown = _extensions(self.pvs)
         expressions = Environment(self.inventory.policy.limits, extensions)
         findings = (*unknown, *validate_set(self.spec), *check_set(self.spec, expressions))
@@ -76,7 +80,7 @@ class _Set:
         try:
             contexts = unroll(
                 self.spec,
-                Visible(
+                TargetScope(
                     self.pvs.key.namespace,
                     self.repositories,
                     self.inventory.snapshot,
@@ -99,7 +103,7 @@ class _Set:
         )
         return self.render(contexts, renderer)
 
-    def render(self, contexts: tuple[Context, ...], renderer: Renderer) -> Asked:
+    def render(self, contexts: tuple[Context, ...], renderer: Renderer) -> OwnerExpansion:
         candidates, findings = [], []
         for context in contexts:
             try:
@@ -108,9 +112,9 @@ class _Set:
                 findings.append(self.blame(error.finding, context, error.failure))
         if findings:
             return self.stall(*findings[:_SHOWN], *_rest(findings))
-        return Asked(self.owner, self.pvs.source, tuple(candidates))
+        return OwnerExpansion(self.owner, self.pvs.source, tuple(candidates))
 
-    def candidate(self, context: Context, rendered: Rendered) -> Candidate:
+    def candidate(self, context: Context, rendered: RenderedSpec) -> VariantCandidate:
         downstream = rendered.spec.downstream
         repo, package = (downstream.repo or "", downstream.package or "") if downstream else ("", "")
         name = variant_name(variant_identifier(self.pvs.key.name, repo, package))
@@ -135,7 +139,7 @@ class _Set:
             place=("spec", "targets", context.number),
         )
         place = PackageKey(view.url, view.full_path(package))
-        return Candidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
+        return VariantCandidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
 
     def target_object(self, context: Context) -> str:
         """Return kind and name of the object that a target selected; "" where it names repositories."""
@@ -174,18 +178,18 @@ class _Set:
         message = describe_missing(upstream) if upstream else ""
         return Finding(path, message, Reason.UPSTREAM_NOT_FOUND, hint)
 
-    def stall(self, *findings: Finding, valid: bool = True) -> Asked:
-        return Asked(self.owner, self.pvs.source, findings=findings, valid=valid)
+    def stall(self, *findings: Finding, valid: bool = True) -> OwnerExpansion:
+        return OwnerExpansion(self.owner, self.pvs.source, findings=findings, valid=valid)
 
 
 def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[Finding, ...]]:
-    text = (pvs.manifest.metadata.annotations or {}).get(EXTENSIONS, "")
+    text = (pvs.manifest.metadata.annotations or {}).get(CEL_EXTENSIONS, "")
     wanted = frozenset(filter(None, (name.strip() for name in text.split(","))))
     unknown = ", ".join(sorted(wanted - KNOWN_EXTENSIONS))
     if not unknown:
         return wanted, ()
     known = ", ".join(sorted(KNOWN_EXTENSIONS))
-    path = ("metadata", "annotations", EXTENSIONS)
+    path = ("metadata", "annotations", CEL_EXTENSIONS)
     finding = Finding(path, f"unknown CEL extension: {unknown}", hint=f"There is {known}.")
     return wanted & KNOWN_EXTENSIONS, (finding,)
 

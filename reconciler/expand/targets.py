@@ -28,7 +28,7 @@ CLUSTER = "reconciler.dev/cluster"
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
-class Selected(NamedTuple):
+class SelectedObject(NamedTuple):
     """What a selector selected, reduced to what expressions may see of it, and where it stands."""
 
     name: str
@@ -66,7 +66,7 @@ class Context:
     repo_default: str
     package_default: str
     template: VariantTemplate | None = None
-    selected: Selected | None = None
+    selected: SelectedObject | None = None
     number: int = 0
 
     def target_input(self) -> Mapping[str, Any]:
@@ -77,7 +77,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Visible:
+class TargetScope:
     """What a set may see: the Repositories of its namespace and the snapshot. Nothing of other namespaces.
 
     `clusters` are those whose objects it selects; empty for the ones of the snapshot itself.
@@ -103,7 +103,7 @@ class UnrollError(Exception):
         self.finding = finding
 
 
-def unroll(spec: PackageVariantSetSpec, visible: Visible) -> tuple[Context, ...]:
+def unroll(spec: PackageVariantSetSpec, visible: TargetScope) -> tuple[Context, ...]:
     """Return a context per variant, in the order of the targets, selected objects by name.
 
     Deterministic: the order of the snapshot does not matter. Nothing is deduplicated here.
@@ -122,7 +122,7 @@ def unroll(spec: PackageVariantSetSpec, visible: Visible) -> tuple[Context, ...]
     )
 
 
-def _unroll_target(target: Target, number: int, package: str, visible: Visible) -> Iterator[Context]:
+def _unroll_target(target: Target, number: int, package: str, visible: TargetScope) -> Iterator[Context]:
     path: FieldPath = ("spec", "targets", number)
     if target.repositories:
         for index, repository in enumerate(target.repositories):
@@ -136,7 +136,7 @@ def _unroll_target(target: Target, number: int, package: str, visible: Visible) 
         yield Context(path, selected.name, package, target.template, selected, number)
 
 
-def _select(target: Target, path: FieldPath, visible: Visible) -> tuple[Selected, ...]:
+def _select(target: Target, path: FieldPath, visible: TargetScope) -> tuple[SelectedObject, ...]:
     if target.repository_selector is not None:
         where = (*path, "repositorySelector")
         return _filter(_repositories(visible), target.repository_selector, where)
@@ -146,10 +146,10 @@ def _select(target: Target, path: FieldPath, visible: Visible) -> tuple[Selected
     return _filter(_objects(target.object_selector, where, visible), target.object_selector, where)
 
 
-def _repositories(visible: Visible) -> Iterator[Selected]:
+def _repositories(visible: TargetScope) -> Iterator[SelectedObject]:
     for name, view in visible.repositories.items():
         metadata = view.manifest.metadata
-        yield Selected(
+        yield SelectedObject(
             name,
             visible.namespace,
             metadata.labels or {},
@@ -159,7 +159,7 @@ def _repositories(visible: Visible) -> Iterator[Selected]:
         )
 
 
-def _objects(selector: ObjectSelector, path: FieldPath, visible: Visible) -> Iterator[Selected]:
+def _objects(selector: ObjectSelector, path: FieldPath, visible: TargetScope) -> Iterator[SelectedObject]:
     api_version, kind = selector.api_version or "", selector.kind or ""
     if (api_version, kind) == (REPOSITORY, "Repository"):
         yield from _named(_repositories(visible), selector.name)
@@ -173,17 +173,19 @@ def _objects(selector: ObjectSelector, path: FieldPath, visible: Visible) -> Ite
         yield from _named((_selected(item, snapshot.time, cluster) for item in mine), selector.name)
 
 
-def _named(objects: Iterator[Selected], name: str | None) -> Iterator[Selected]:
+def _named(objects: Iterator[SelectedObject], name: str | None) -> Iterator[SelectedObject]:
     return (item for item in objects if not name or item.name == name)
 
 
-def _selected(item: SnapshotObject, time: int, cluster: str) -> Selected:
+def _selected(item: SnapshotObject, time: int, cluster: str) -> SelectedObject:
     """Return what is seen of an object; its annotation says which cluster it is in, where that is asked."""
     notes = {**item.annotations, CLUSTER: cluster} if cluster else item.annotations
-    return Selected(item.name, item.namespace, item.labels, notes, item.location, time, cluster)
+    return SelectedObject(item.name, item.namespace, item.labels, notes, item.location, time, cluster)
 
 
-def _filter(objects: Iterator[Selected], selector: LabelSelector, path: FieldPath) -> tuple[Selected, ...]:
+def _filter(
+    objects: Iterator[SelectedObject], selector: LabelSelector, path: FieldPath
+) -> tuple[SelectedObject, ...]:
     try:
         matches = compile_selector(selector)
     except SelectorError as error:

@@ -1,10 +1,11 @@
 """Templates: compiled once per target, rendered once per variant, in Porch's order."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.porch import (
+    Downstream,
     DownstreamTemplate,
     Function,
     FunctionTemplate,
@@ -13,12 +14,20 @@ from reconciler.api.porch import (
     MapExpr,
     PackageContext,
     PackageContextTemplate,
+    PackageVariantSpec,
     Pipeline,
     PipelineTemplate,
+    Upstream,
     VariantTemplate,
 )
-from reconciler.cel import Environment, Failure, Program
-from reconciler.inventory import FieldPath
+from reconciler.cel import EXTENSIONS, Environment, Failure, Program
+from reconciler.cel.check import MAP_ORDER
+from reconciler.cel.functions import STRING_EXTENSION
+from reconciler.expand.findings import EXPRESSIONS, Finding, field_name
+from reconciler.expand.targets import Context
+from reconciler.expand.variants import CEL_EXTENSIONS
+from reconciler.inventory import FieldPath, RepositoryView
+from reconciler.reasons import Reason
 
 Step = Program | Failure
 
@@ -43,7 +52,7 @@ class Expression:
     @property
     def origin(self) -> str:
         """How a trace names it."""
-        return f"{_dotted(self.path)}: {self.text}"
+        return f"{field_name(self.path)}: {self.text}"
 
 
 @dataclass(slots=True)
@@ -104,7 +113,7 @@ class MapTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TextTemplate:
     """One string: an expression, else a literal, else the default."""
 
     name: str
@@ -129,8 +138,8 @@ class Choice:
 class Template:
     """A compiled template; `expressions` are all of its expressions in Porch's order of evaluation."""
 
-    repo: Choice
-    package: Choice
+    repo: TextTemplate
+    package: TextTemplate
     fields: tuple[tuple[str, Callable[[Scope], Any]], ...]
     policies: Mapping[str, str]
     expressions: tuple[Expression, ...]
@@ -193,9 +202,9 @@ class _Compiler:
         self.found.append(expression)
         return expression
 
-    def choice(self, name: str, literal: str | None, text: str | None) -> Choice:
+    def choice(self, name: str, literal: str | None, text: str | None) -> TextTemplate:
         expression = self.expression(text, *f"{name}Expr".split(".")) if text else None
-        return Choice(name, literal, expression)
+        return TextTemplate(name, literal, expression)
 
     def overlay(
         self,
@@ -209,7 +218,7 @@ class _Compiler:
             at = (*path, index)
             key = self.side(entry.key, entry.key_expr, *at, "keyExpr")
             value = self.side(entry.value, entry.value_expr, *at, "valueExpr")
-            steps.append(MapStep(key, value, f"{_dotted(('template', *at))}: literal"))
+            steps.append(MapStep(key, value, f"{field_name(('template', *at))}: literal"))
         return MapTemplate(name, literals or {}, tuple(steps))
 
     def side(self, literal: str | None, text: str | None, *path: str | int) -> str | Expression:
@@ -244,7 +253,7 @@ class _Compiler:
                 for name in ("group", "version", "kind", "target")
                 if (value := getattr(injector, name)) is not None
             }
-            compiled.append((given, Choice(f"injectors[{index}].name", injector.name, expression)))
+            compiled.append((given, TextTemplate(f"injectors[{index}].name", injector.name, expression)))
         return lambda scope: [
             InjectionSelector(**given, name=choice.render(scope, "")) for given, choice in compiled
         ]
@@ -279,10 +288,146 @@ class _Compiler:
         return lambda scope: Function(**given, config_map=overlay.render(scope))
 
 
-def _dotted(path: FieldPath) -> str:
-    return "".join(_segments(path))
+class RenderError(Exception):
+    """A context cannot be rendered: `path` below the target is the field to blame, empty for none."""
+
+    def __init__(self, finding: Finding, failure: Failure | None = None) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+        self.failure = failure
 
 
-def _segments(path: FieldPath) -> Iterator[str]:
-    for number, step in enumerate(path):
-        yield f"[{step}]" if isinstance(step, int) else f".{step}" if number else step
+@dataclass(frozen=True, slots=True)
+class RenderedSpec:
+    """One variant's spec, not yet validated, and where its fields came from."""
+
+    spec: PackageVariantSpec
+    trace: Mapping[str, str]
+
+
+class Renderer:
+    """Renders the contexts of one set: every template is compiled once, every Repository looked up once.
+
+    `defaults` are fields of the spec where no template gives them.
+
+    Source: porch packagevariantset render.go, renderPackageVariantSpec.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream | None,
+        upstream_input: Mapping[str, Any],
+        repositories: Mapping[str, RepositoryView],
+        expressions: Environment,
+        *,
+        defaults: Mapping[str, str] | None = None,
+        trace: bool = False,
+    ) -> None:
+        self._blank: dict[str, Any] = {**(defaults or {}), "upstream": upstream}
+        self._upstream_input = upstream_input
+        self._repositories = repositories
+        self._expressions = expressions
+        self._trace = trace
+        self._templates: dict[int, Template] = {}
+        self._inputs: dict[str, Mapping[str, Any]] = {}
+
+    def render(self, context: Context) -> RenderedSpec:
+        """Render one context.
+
+        Raises:
+            RenderError: An expression fails, or the Repository is not registered.
+        """
+        trace: dict[str, str] = {}
+        if context.template is None:
+            if self._trace:
+                trace = {"downstream.repo": "default", "downstream.package": "default"}
+            return RenderedSpec(self._spec(context.repo_default, context.package_default, {}), trace)
+        template = self._template(context.template)
+        try:
+            return self._render(context, template, trace)
+        except TemplateError as error:
+            message = f"{field_name(error.path)}: {error.failure.message}"
+            path = ("spec", "targets", context.number, *error.path)
+            finding = Finding(path, message, Reason.INVALID_EXPRESSION, hint_for(error.failure))
+            raise RenderError(finding, error.failure) from error
+
+    def _render(self, context: Context, template: Template, trace: dict[str, str]) -> RenderedSpec:
+        inputs = {
+            "repoDefault": context.repo_default,
+            "packageDefault": context.package_default,
+            "upstream": self._upstream_input,
+            "target": context.target_input(),
+        }
+        bind, origins = self._expressions.bind, trace if self._trace else None
+        scope = Scope(self._expressions, None if template.repo.is_fixed else bind(inputs), origins)
+        repo = template.repo.render(scope, context.repo_default)
+        scope.bound = bind({**inputs, "repository": self._repository(repo, context)})
+        package = template.package.render(scope, context.package_default)
+        fields = {name: render(scope) for name, render in template.fields}
+        return RenderedSpec(self._spec(repo, package, {**template.policies, **fields}), trace)
+
+    def _spec(self, repo: str, package: str, fields: Mapping[str, Any]) -> PackageVariantSpec:
+        downstream = Downstream(repo=repo, package=package)
+        return PackageVariantSpec(**{**self._blank, **fields, "downstream": downstream})
+
+    def _template(self, template: VariantTemplate) -> Template:
+        found = self._templates.get(id(template))
+        if found is None:
+            found = self._templates[id(template)] = compile_template(template, self._expressions)
+        return found
+
+    def _repository(self, name: str, context: Context) -> Mapping[str, Any]:
+        found = self._inputs.get(name)
+        if found is None:
+            view = self._repositories.get(name)
+            if view is None:
+                raise RenderError(missing_repository(name, context))
+            found = self._inputs[name] = repository_input(view)
+        return found
+
+
+def repository_input(view: RepositoryView) -> Mapping[str, Any]:
+    """Return the CEL variable `repository`: metadata only."""
+    metadata = view.manifest.metadata
+    return {
+        "name": view.key.name,
+        "namespace": view.key.namespace,
+        "labels": metadata.labels or {},
+        "annotations": metadata.annotations or {},
+    }
+
+
+def missing_repository(name: str, context: Context) -> Finding:
+    """Return the finding for a downstream Repository that is not registered in the set's namespace."""
+    path = ("spec", "targets", context.number)
+    hint = "Register it as a Repository object in the set's namespace."
+    return Finding(path, f'repository "{name}" could not be loaded', Reason.REPOSITORY_NOT_FOUND, hint)
+
+
+_HIDDEN = frozenset({"spec", "status", "kind", "apiVersion", "metadata", "data"})
+_UNDECLARED = "undeclared reference to '"
+_NO_KEY = "no such key: "
+_EXPRESSION_HINTS = {
+    "no such attribute(s): repository": "The repository is known only after repo or repoExpr was evaluated.",
+    MAP_ORDER: "Name the keys, as in target.labels.region, or ask with `in`, size(), exists() or all().",
+}
+
+
+def hint_for(failure: Failure) -> str:
+    """Return the way out of a failure, empty where there is no special one."""
+    message = failure.message
+    if message.startswith(_UNDECLARED):
+        return _undeclared(message.removeprefix(_UNDECLARED).rstrip("'"))
+    if message.startswith(_NO_KEY):
+        if message.removeprefix(_NO_KEY) in _HIDDEN:
+            return "Expressions see only name, namespace, labels and annotations of an object."
+        return "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'."
+    if "type conversion" in message:
+        return "Write string(...) around the value."
+    return _EXPRESSION_HINTS.get(message, "")
+
+
+def _undeclared(name: str) -> str:
+    if name in STRING_EXTENSION:
+        return f"Annotate the set with {CEL_EXTENSIONS}: {', '.join(sorted(EXTENSIONS))}."
+    return f"There are repoDefault, packageDefault, upstream, target and repository; see {EXPRESSIONS}."

@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.expand.authored import is_paused
-from reconciler.expand.owners import set_key, variant_key
 from reconciler.expand.targets import named_clusters
-from reconciler.expand.variants import Desired
+from reconciler.expand.variants import Desired, set_key, variant_key
 from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
 from reconciler.inventory import Inventory, Sourced
 from reconciler.reasons import Reason

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from reconciler.expand.owners import ALLOW_DELETES
-from reconciler.expand.variants import Desired
+from reconciler.expand.variants import ALLOW_DELETES, Desired
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory
 from reconciler.policy import DeletionGuard

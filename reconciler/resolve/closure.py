@@ -13,9 +13,8 @@ from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, effective_locks, update_locks
 from reconciler.errors import Problem
-from reconciler.expand.conditions import VALID
-from reconciler.expand.owners import variant_key
-from reconciler.expand.variants import Desired
+from reconciler.expand.findings import VALID
+from reconciler.expand.variants import Desired, variant_key
 from reconciler.ids import ObjectKey, ObjectName
 from reconciler.inventory import Inventory
 from reconciler.reasons import Reason

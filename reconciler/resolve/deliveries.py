@@ -15,8 +15,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
-from reconciler.expand.owners import variant_key
-from reconciler.expand.variants import Desired, DesiredVariant
+from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Inventory, PackageState, RepositoryView
 from reconciler.krm.yaml import emit

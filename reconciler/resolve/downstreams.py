@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.expand.owners import PAUSED
-from reconciler.expand.variants import Desired, DesiredVariant
+from reconciler.expand.variants import PAUSED, Desired, DesiredVariant
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Inventory, RepositoryView
 

@@ -11,10 +11,9 @@ from reconciler.dependencies.lock.needed import VARIANT_KIND, NeededPackage, Req
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
-from reconciler.expand.downstreams import check_downstream
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
-from reconciler.expand.owners import variant_key
-from reconciler.expand.variants import Desired, DesiredVariant
+from reconciler.expand.own_checks import check_downstream
+from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.layout import is_within

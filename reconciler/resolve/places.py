@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from reconciler.errors import Problem
-from reconciler.expand.downstreams import check_downstream
+from reconciler.expand.own_checks import check_downstream
 from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
 

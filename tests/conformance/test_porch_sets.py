@@ -24,12 +24,11 @@ from reconciler.errors import Location
 from reconciler.expand.expansion import expand
 from reconciler.expand.findings import joined
 from reconciler.expand.names import variant_identifier, variant_name
-from reconciler.expand.rendering import Renderer, RenderError
+from reconciler.expand.porch_checks import validate_set, validate_upstream, validate_variant
 from reconciler.expand.selectors import SelectorError, compile_selector
-from reconciler.expand.targets import Context, Selected, Visible, unroll
-from reconciler.expand.template import MapTemplate, Scope, TemplateError, compile_map
+from reconciler.expand.targets import Context, SelectedObject, TargetScope, unroll
+from reconciler.expand.template import MapTemplate, Renderer, RenderError, Scope, TemplateError, compile_map
 from reconciler.expand.upstream import describe_missing, find_upstream
-from reconciler.expand.validation import validate_set, validate_upstream, validate_variant
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import (
     Commit,
@@ -129,7 +128,7 @@ def test_unrolling(case: Case) -> None:
     repositories = {item["metadata"]["name"]: view(**{"name": "", **_named(item)}) for item in selected}
     spec = decode(PackageVariantSet, case["packageVariantSet"]).spec
 
-    contexts = unroll(spec, Visible("default", repositories, Snapshot()))
+    contexts = unroll(spec, TargetScope("default", repositories, Snapshot()))
 
     got = [
         {
@@ -156,7 +155,9 @@ def test_rendering(case: Case) -> None:
     listed = yaml.safe_load(case["repositoryList"])["items"]
     repositories = {item["metadata"]["name"]: view(**_named(item)) for item in listed}
     spec = decode(PackageVariantSetSpec, case["packageVariantSet"]["spec"])
-    given = found["object"] and Selected(**metadata(found["object"]["metadata"]), location=HERE.location)
+    given = found["object"] and SelectedObject(
+        **metadata(found["object"]["metadata"]), location=HERE.location
+    )
     compiled = None if template is None else VariantTemplate.model_validate(template)
     context = Context(("spec",), found["repoDefault"], found["packageDefault"], compiled, given)
     upstream = metadata(case["upstreamPackageRevision"]["metadata"])

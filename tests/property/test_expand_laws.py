@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.expand import Desired, expand
-from reconciler.expand.owners import set_key, variant_key
+from reconciler.expand.variants import set_key, variant_key
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory
 from reconciler.plan.deletion_diff import SetDiff, diff_variants

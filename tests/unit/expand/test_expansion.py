@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.errors import Location, Problem
 from reconciler.expand import Desired, expand
-from reconciler.expand.owners import set_key, variant_key
+from reconciler.expand.variants import set_key, variant_key
 from reconciler.ids import GroupKind, ObjectName
 from reconciler.inventory import Inventory, Source
 from reconciler.krm.yaml import load_documents

@@ -7,9 +7,10 @@ import pytest
 from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant, PackageVariantSet
 from reconciler.cel import Environment
 from reconciler.expand import expand
-from reconciler.expand.manifests import to_manifest
 from reconciler.expand.migration import migrate_set, untranslated_fields
-from reconciler.expand.validation import check_set, validate_set
+from reconciler.expand.own_checks import check_set
+from reconciler.expand.porch_checks import validate_set
+from reconciler.expand.variants import to_manifest
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits
 from tests.support.sets import package_set, variant, world

@@ -6,7 +6,8 @@ import pytest
 
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
 from reconciler.cel import Environment
-from reconciler.expand.validation import check_set, check_variant, validate_set
+from reconciler.expand.own_checks import check_set, check_variant
+from reconciler.expand.porch_checks import validate_set
 from reconciler.policy import Limits
 from reconciler.reasons import Reason
 

@@ -16,13 +16,12 @@ from reconciler.api.porch import (
 )
 from reconciler.cel import Environment, Failure, Program
 from reconciler.expand.findings import Finding, field_name
-from reconciler.expand.hints import hint_for
 from reconciler.expand.names import is_object_name
+from reconciler.expand.porch_checks import RESERVED_KEYS, map_entries
 from reconciler.expand.selectors import SelectorError, compile_selector
-from reconciler.expand.template import Template, compile_template
-from reconciler.expand.validation.sets import map_entries
-from reconciler.expand.validation.variants import RESERVED_KEYS
-from reconciler.inventory import FieldPath
+from reconciler.expand.template import Template, compile_template, hint_for
+from reconciler.inventory import FieldPath, PackageState, RepositoryView
+from reconciler.package_paths import refuse_new_name, refuse_path, relative_package
 from reconciler.reasons import Reason
 
 _ONE_SELECTOR = (
@@ -181,3 +180,32 @@ def _context(
 def _reserved(key: str | None, shown: FieldPath, path: FieldPath) -> Iterator[Finding]:
     if key in RESERVED_KEYS:
         yield Finding(path, f'{field_name(shown)} must not contain the key "{key}"')
+
+
+DOWNSTREAM_PACKAGE: FieldPath = ("spec", "downstream", "package")
+_RULE = "Use lower-case letters, digits and - in each segment of the path"
+
+
+def check_downstream(
+    view: RepositoryView, package: str, instance: str, path: FieldPath = DOWNSTREAM_PACKAGE
+) -> Iterator[Finding]:
+    """Yield a finding if no package can be made at `package` of a repository.
+
+    Every path must be legal in a Git ref. A package that does not exist yet must also have a name
+    that Porch accepts; whether it exists is unknown while the repository is unavailable, and then
+    only Git's rule holds.
+
+    Args:
+        view: The downstream repository.
+        package: The package's path below the repository's directory, as the manifest gives it.
+        instance: The name of this instance.
+        path: The field to blame.
+    """
+    full = view.full_path(package)
+    why = refuse_path(full, instance)
+    if not why and view.is_available and not view.packages.get(full, PackageState(full)).exists:
+        why = refuse_new_name(view.key.name, relative_package(full, view.directory))
+    if why:
+        directory = f", and in spec.git.directory of Repository {view.key.name}" if view.directory else ""
+        message = f'package path "{full}" is not valid: {why}'
+        yield Finding(path, message, Reason.INVALID_NAME, f"{_RULE}{directory}.")

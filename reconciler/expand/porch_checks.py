@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
+import orjson
+
 from reconciler.api.porch import (
+    Downstream,
     FunctionTemplate,
+    InjectionSelector,
     InjectionSelectorTemplate,
     MapExpr,
     ObjectSelector,
+    PackageContext,
     PackageVariantSetSpec,
+    PackageVariantSpec,
     PipelineTemplate,
     RepositoryTarget,
     Target,
@@ -15,7 +21,6 @@ from reconciler.api.porch import (
     VariantTemplate,
 )
 from reconciler.expand.findings import Finding, field_name
-from reconciler.expand.validation.variants import ADOPTION, DELETION
 from reconciler.inventory import FieldPath
 
 SELECTORS = "must specify one of `repositories`, `repositorySelector`, or `objectSelector`"
@@ -94,7 +99,7 @@ def _template(template: VariantTemplate, path: FieldPath) -> Iterator[Finding]:
     yield from map_entries(template.annotation_exprs, (*path, "annotationExprs"))
     if template.package_context is not None:
         yield from map_entries(template.package_context.data_exprs, (*path, "packageContext", "dataExprs"))
-    yield from _injectors(template.injectors or [], (*path, "injectors"))
+    yield from _injector_templates(template.injectors or [], (*path, "injectors"))
     if template.pipeline is not None:
         yield from _pipeline(template.pipeline, (*path, "pipeline"))
 
@@ -109,7 +114,7 @@ def map_entries(entries: Sequence[MapExpr] | None, path: FieldPath) -> Iterator[
             yield _both(at, at, "value", "valueExpr")
 
 
-def _injectors(injectors: Sequence[InjectionSelectorTemplate], path: FieldPath) -> Iterator[Finding]:
+def _injector_templates(injectors: Sequence[InjectionSelectorTemplate], path: FieldPath) -> Iterator[Finding]:
     for index, injector in enumerate(injectors):
         at = (*path, index)
         if injector.name is not None and injector.name_expr is not None:
@@ -137,3 +142,88 @@ def _at(path: FieldPath, message: str) -> Finding:
 
 def _both(at: FieldPath, shown: FieldPath, one: str, other: str) -> Finding:
     return Finding(at, f"{field_name(shown)} may specify only one of `{one}` and `{other}`")
+
+
+RESERVED_KEYS = ("name", "package-path")
+
+ADOPTION = ("adoptNone", "adoptExisting")
+DELETION = ("orphan", "delete")
+
+
+def validate_variant(spec: PackageVariantSpec) -> tuple[Finding, ...]:
+    """Return what Porch would say about a PackageVariant, in its words and order.
+
+    Source: porch packagevariant_controller.go, validatePackageVariant.
+    Differs: `spec.upstream.revision` is not overwritten.
+    """
+    return (
+        *validate_upstream(spec.upstream),
+        *_downstream(spec.downstream),
+        *_policies(spec),
+        *_context(spec.package_context),
+        *_injectors(spec.injectors or []),
+    )
+
+
+def validate_upstream(upstream: Upstream | None) -> tuple[Finding, ...]:
+    """Return what Porch would say about an upstream."""
+    path: FieldPath = ("spec", "upstream")
+    if upstream is None:
+        return (Finding(path, "missing required field spec.upstream"),)
+    return tuple(
+        Finding((*path, name), f"missing required field spec.upstream.{name}")
+        for name, value in (("repo", upstream.repo), ("package", upstream.package))
+        if not value
+    )
+
+
+def _downstream(downstream: Downstream | None) -> Iterator[Finding]:
+    path: FieldPath = ("spec", "downstream")
+    if downstream is None:
+        yield Finding(path, "missing required field spec.downstream")
+        return
+    for name, value in (("repo", downstream.repo), ("package", downstream.package)):
+        if not value:
+            yield Finding((*path, name), f"missing required field spec.downstream.{name}")
+
+
+def _policies(spec: PackageVariantSpec) -> Iterator[Finding]:
+    if spec.adoption_policy and spec.adoption_policy not in ADOPTION:
+        message = 'spec.adoptionPolicy field can only be "adoptNone" or "adoptExisting"'
+        yield Finding(("spec", "adoptionPolicy"), message)
+    if spec.deletion_policy and spec.deletion_policy not in DELETION:
+        yield Finding(("spec", "deletionPolicy"), 'spec.deletionPolicy can only be "orphan" or "delete"')
+
+
+def _context(context: PackageContext | None) -> Iterator[Finding]:
+    if context is None:
+        return
+    path = ("spec", "packageContext")
+    for reserved in RESERVED_KEYS:
+        if reserved in (context.data or {}):
+            yield _reserved((*path, "data"), "data", context.data, reserved)
+        for index, key in enumerate(context.remove_keys or ()):
+            if key == reserved:
+                yield _reserved((*path, "removeKeys", index), "removeKeys", context.remove_keys, reserved)
+
+
+def _reserved(path: FieldPath, field: str, value: object, key: str) -> Finding:
+    message = (
+        f'spec.packageContext.{field}: Invalid value: {go_json(value)}: must not contain the key "{key}"'
+    )
+    return Finding((*path, key) if field == "data" else path, message)
+
+
+def _injectors(injectors: list[InjectionSelector]) -> Iterator[Finding]:
+    for index, injector in enumerate(injectors):
+        if not injector.name:
+            path = ("spec", "injectors", index, "name")
+            yield Finding(path, f"spec.injectors[{index}].name must not be empty")
+
+
+def go_json(value: object) -> str:
+    """Return JSON as Go's encoding/json writes it: compact, keys sorted, `<>&` and separators escaped."""
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
