@@ -185,8 +185,7 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
 
     from reconciler.functions.catalog import parse_image
     from reconciler.functions.pipeline import declared_steps, find_engine
-    from reconciler.functions.result import Unrunnable
-    from reconciler.functions.step import InvalidPipelineError
+    from reconciler.functions.step import InvalidPipelineError, Unrunnable
     from reconciler.read.files import read_directory
     from reconciler.runtime.choose import open_runtimes
 

@@ -10,7 +10,7 @@ from reconciler.cli.output import result_options
 from reconciler.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.functions.result import PipelineResult
+    from reconciler.functions.step import PipelineResult
     from reconciler.objects import Files
     from reconciler.policy import FunctionPolicy
 
@@ -51,7 +51,6 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     from reconciler.apply.directory import check_writable, write_directory
     from reconciler.functions.pipeline import run_pipeline
     from reconciler.read.files import read_directory
-    from reconciler.render.update.ignore import ignored_paths
     from reconciler.runtime.choose import open_runtimes
 
     policy = _policy(**{name: options[name] for name in _POLICY})
@@ -60,7 +59,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
         check_writable(target, replaces=directory)
     before = read_directory(directory)
     with open_runtimes(policy) as runtimes:
-        result = run_pipeline(before, runtimes, policy, hidden=ignored_paths)
+        result = run_pipeline(before, runtimes, policy)
     if results_dir is not None:
         _write_results(results_dir, result)
     if result.ok and (dict(result.files) != before or target != directory):
@@ -125,7 +124,7 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 def _write_results(directory: Path, result: "PipelineResult") -> None:
     import os
 
-    from reconciler.functions.result import result_list
+    from reconciler.functions.step import result_list
     from reconciler.krm.yaml import emit
     from reconciler.report.redact import Redactor
 
@@ -168,7 +167,7 @@ def _place(result: Any) -> str:
 
 
 def _value(result: "PipelineResult", before: "Files") -> dict[str, Any]:
-    from reconciler.functions.result import result_list
+    from reconciler.functions.step import result_list
 
     return {
         "rendered": result.ok,

@@ -1,7 +1,7 @@
-"""Which function an image name means, and whether we have it: names, tags and version ranges.
+"""The catalog of builtin functions: image names, and the versions that each builtin claims.
 
-A builtin claims a range of versions, with a profile where versions of one function behave
-differently. What is below or above is left to containers: it is never run silently by another version.
+A builtin claims a range of versions, with a profile where versions of one function behave differently. A
+version outside of the range needs a container: another version would silently give another result.
 """
 
 import re
@@ -30,7 +30,7 @@ Triple = tuple[int, int, int]
 
 
 class Image(NamedTuple):
-    """An image reference in its parts. `name` has its registry, `short` is what the catalog calls it."""
+    """An image reference; `name` includes the registry."""
 
     name: str
     tag: str = ""
@@ -49,17 +49,17 @@ class Image(NamedTuple):
 
     @property
     def tagged(self) -> str:
-        """The name with its registry and tag, `latest` where none is given: what a lock pins."""
+        """The name with its registry and tag, by default `latest`, as a lock pins it."""
         return f"{self.qualified}:{self.tag or 'latest'}"
 
     @property
     def full(self) -> str:
-        """The reference as an engine takes it: by digest if there is one, else by tag."""
+        """The reference for a container engine: by digest if there is one, else by tag."""
         return f"{self.qualified}@{self.digest}" if self.digest else self.tagged
 
 
-class Claim(NamedTuple):
-    """The versions from `low` to below `high` that a profile of a builtin answers for; `newest` is known."""
+class VersionClaim(NamedTuple):
+    """The versions from `low` to below `high` that a profile of a builtin implements."""
 
     low: Triple
     high: Triple
@@ -67,18 +67,18 @@ class Claim(NamedTuple):
     profile: str = ""
 
 
-def _claims(low: Triple, high: Triple, newest: Triple) -> tuple[Claim, ...]:
-    return (Claim(low, high, newest),)
+def _claims(low: Triple, high: Triple, newest: Triple) -> tuple[VersionClaim, ...]:
+    return (VersionClaim(low, high, newest),)
 
 
-CLAIMS: Final[dict[str, tuple[Claim, ...]]] = {
+CLAIMS: Final[dict[str, tuple[VersionClaim, ...]]] = {
     "apply-replacements": (
-        Claim((0, 1, 0), (0, 1, 2), (0, 1, 1), "lenient"),
-        Claim((0, 1, 2), (0, 2, 0), (0, 1, 5)),
+        VersionClaim((0, 1, 0), (0, 1, 2), (0, 1, 1), "lenient"),
+        VersionClaim((0, 1, 2), (0, 2, 0), (0, 1, 5)),
     ),
     "apply-setters": (
-        Claim((0, 1, 0), (0, 2, 0), (0, 1, 1), "required"),
-        Claim((0, 2, 0), (0, 3, 0), (0, 2, 2)),
+        VersionClaim((0, 1, 0), (0, 2, 0), (0, 1, 1), "required"),
+        VersionClaim((0, 2, 0), (0, 3, 0), (0, 2, 2)),
     ),
     "create-setters": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
     "delete-annotations": _claims((0, 1, 0), (0, 2, 0), (0, 1, 0)),
@@ -92,8 +92,8 @@ CLAIMS: Final[dict[str, tuple[Claim, ...]]] = {
     "set-image": _claims((0, 1, 0), (0, 2, 0), (0, 1, 2)),
     "set-labels": _claims((0, 2, 0), (0, 3, 0), (0, 2, 2)),
     "set-namespace": (
-        Claim((0, 4, 0), (0, 4, 2), (0, 4, 1), "plain"),
-        Claim((0, 4, 2), (0, 5, 0), (0, 4, 5)),
+        VersionClaim((0, 4, 0), (0, 4, 2), (0, 4, 1), "plain"),
+        VersionClaim((0, 4, 2), (0, 5, 0), (0, 4, 5)),
     ),
     "set-project-id": _claims((0, 1, 0), (0, 3, 0), (0, 2, 1)),
     STARLARK: _claims((0, 3, 0), (0, 6, 0), (0, 5, 5)),
@@ -103,38 +103,37 @@ PSEUDO: Final = frozenset(("builtins/gen-pkg-context",))
 
 
 def parse_image(text: str, tag: str = "") -> Image | None:
-    """Return an image reference in its parts, None where it is none; `tag` replaces tag and digest.
+    """Return an image reference, None if the text is none; `tag` replaces tag and digest.
 
     Source: kpt pkg/lib/kptfile/v1 and thirdparty OCI reference grammar.
     """
-    found = _REFERENCE.fullmatch(text.strip())
-    if found is None:
+    match = _REFERENCE.fullmatch(text.strip())
+    if match is None:
         return None
     if tag:
-        return Image(found["name"], tag)
-    return Image(found["name"], found["tag"] or "", found["digest"] or "")
+        return Image(match["name"], tag)
+    return Image(match["name"], match["tag"] or "", match["digest"] or "")
 
 
-def find_claim(image: Image, *, floating: bool = True, known: str = "") -> Claim | None:
-    """Return the claim of the builtin that answers for an image, None if there is none.
+def find_claim(image: Image, *, floating: bool = True, pinned: str = "") -> VersionClaim | None:
+    """Return the claim of a builtin for an image, None if no builtin claims it.
 
-    A floating tag of a range (`v0.4`, `~0.4`) is claimed if we have all of that range, in the newest
-    profile; `latest`, `unstable` and no tag if `floating` says so; a digest only if `known`, the
-    digest that was pinned for the tag, is that one.
+    A range (`v0.4`, `~0.4`) is claimed if the builtin implements all of it, in the newest profile;
+    `latest`, `unstable` and no tag if `floating` is set; a digest only if it is `pinned` for the tag.
     """
     claims = CLAIMS.get(image.short, ())
     if image.name in PSEUDO:
-        return Claim((0, 0, 0), (0, 0, 0), (0, 0, 0))
-    if not claims or (image.digest and image.digest != known):
+        return VersionClaim((0, 0, 0), (0, 0, 0), (0, 0, 0))
+    if not claims or (image.digest and image.digest != pinned):
         return None
     if image.tag in _FLOATING:
         return claims[-1] if floating else None
-    found = _VERSION.fullmatch(image.tag)
-    return _by_constraint(image.tag, claims) if found is None else _by_version(found, claims)
+    version = _VERSION.fullmatch(image.tag)
+    return _by_constraint(image.tag, claims) if version is None else _by_version(version, claims)
 
 
-def _by_version(found: re.Match[str], claims: tuple[Claim, ...]) -> Claim | None:
-    major, minor, patch = (int(part) if part else None for part in found.groups())
+def _by_version(version: re.Match[str], claims: tuple[VersionClaim, ...]) -> VersionClaim | None:
+    major, minor, patch = (int(part) if part else None for part in version.groups())
     low = (major or 0, minor or 0, patch or 0)
     if patch is not None:
         return next((claim for claim in claims if claim.low <= low < claim.high), None)
@@ -144,7 +143,7 @@ def _by_version(found: re.Match[str], claims: tuple[Claim, ...]) -> Claim | None
     return next(claim for claim in reversed(claims) if claim.low < high)
 
 
-def _by_constraint(text: str, claims: tuple[Claim, ...]) -> Claim | None:
+def _by_constraint(text: str, claims: tuple[VersionClaim, ...]) -> VersionClaim | None:
     try:
         constraint = parse_constraint(text, Grammar.MASTERMINDS)
         fitting = [c for c in claims if constraint.allows(parse_strict(_dotted(c.newest)))]

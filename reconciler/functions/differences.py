@@ -1,4 +1,4 @@
-"""From the value that a document has to the value that it should have, as edits that touch nothing else."""
+"""Compute the YAML edits that change one value into another, and compare and copy plain values."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,10 +11,10 @@ _SORTED: Final = orjson.OPT_SORT_KEYS
 
 
 def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
-    """Yield the edits that turn `old` into `new`, in the order in which they must be made.
+    """Yield the edits that turn `old` into `new`, in the order of their application.
 
-    The order of keys is no difference: what stays keeps its place, and a new key comes behind
-    the one that it follows in `new`.
+    The order of keys is no difference: existing keys keep their place, and a new key is inserted after
+    its predecessor in `new`.
     """
     if is_same(old, new):
         return
@@ -26,25 +26,25 @@ def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
         yield SetValue(path, new)
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(left: Any, right: Any) -> bool:
     """Tell whether two values are the same YAML: types count (1 is not true), the order of keys does not."""
-    if type(one) is not type(other) or one != other:
+    if type(left) is not type(right) or left != right:
         return False
-    if not isinstance(one, (dict, list)):
+    if not isinstance(left, (dict, list)):
         return True
     try:
-        return orjson.dumps(one, option=_SORTED) == orjson.dumps(other, option=_SORTED)
+        return orjson.dumps(left, option=_SORTED) == orjson.dumps(right, option=_SORTED)
     except orjson.JSONEncodeError:
-        return _is_same_in_depth(one, other)
+        return _is_same_in_depth(left, right)
 
 
-def _is_same_in_depth(one: Any, other: Any) -> bool:
-    """Compare what is no JSON, such as numbers of more than 64 bits."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return all(is_same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return all(map(is_same, one, other))
-    return type(one) is type(other)
+def _is_same_in_depth(left: Any, right: Any) -> bool:
+    """Compare values that orjson cannot write, such as numbers of more than 64 bits."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return all(is_same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return all(map(is_same, left, right))
+    return type(left) is type(right)
 
 
 def copy_value(value: Any) -> Any:
@@ -76,23 +76,21 @@ def _of_mappings(old: dict[str, Any], new: dict[str, Any], path: Path) -> Iterat
 
 
 def _of_lists(old: list[Any], new: list[Any], path: Path) -> Iterator[Edit]:
-    """Match items by name where they have one, else by value; a list in another order is written anew."""
+    """Match items by name, else by value; a list with another order of items is replaced."""
     if len(old) == len(new) and not _are_named(old, new):
         for index, (was, now) in enumerate(zip(old, new, strict=True)):
             yield from differences(was, now, (*path, index))
         return
-    names, wanted = [_name(item) for item in old], [_name(item) for item in new]
-    kept = [name for name in names if name in wanted]
-    if len(set(names)) < len(names) or len(set(wanted)) < len(wanted) or not kept:
-        yield SetValue(path, new)
-        return
-    if kept != [name for name in wanted if name in names]:
+    names, new_names = [_name(item) for item in old], [_name(item) for item in new]
+    kept = [name for name in names if name in new_names]
+    is_ambiguous = len(set(names)) < len(names) or len(set(new_names)) < len(new_names)
+    if is_ambiguous or not kept or kept != [name for name in new_names if name in names]:
         yield SetValue(path, new)
         return
     for index in range(len(old) - 1, -1, -1):
-        if names[index] not in wanted:
+        if names[index] not in new_names:
             yield DeleteItem((*path, index))
-    for index, (name, item) in enumerate(zip(wanted, new, strict=True)):
+    for index, (name, item) in enumerate(zip(new_names, new, strict=True)):
         if name in names:
             yield from differences(old[names.index(name)], item, (*path, index))
         else:

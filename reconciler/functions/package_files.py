@@ -1,26 +1,127 @@
-"""Between the files of a package and the resources in them, so that what did not change keeps its bytes."""
+"""Read the resources of a package from its files, and write them back without changing other bytes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import Resource
-from reconciler.functions.shelf import Shelf
+from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import File, Files, Mode
 
-Hidden = Callable[[Files], frozenset[str]]
-"""Which paths of one package are not resources (`.krmignore`); the files are those of the package alone."""
+_IgnoreRule = tuple[bool, bool, re.Pattern[str]]
 
+_IGNORE_FILE: Final = ".krmignore"
 _ENDINGS: Final = (".yaml", ".yml")
-_SHELF: Final = Shelf()
+_CACHE_BYTES: Final = 512 << 10
+"""Size of the files in the cache; their nodes take some fifty times as much memory."""
+
+_MAX_SEEN: Final = 1 << 16
+
+
+def package_directories(files: Iterable[str]) -> set[str]:
+    """Return the directories with a Kptfile, and the root "" with or without one."""
+    return {path.rpartition("/")[0] for path in files if path.rpartition("/")[2] == KPTFILE} | {""}
+
+
+def package_of(path: str, packages: Container[str]) -> str:
+    """Return the directory of the innermost package that has a file in it or below it."""
+    directory = path.rpartition("/")[0]
+    while directory and directory not in packages:
+        directory = directory.rpartition("/")[0]
+    return directory
+
+
+def ignored_paths(files: Files) -> frozenset[str]:
+    """Return the paths that the `.krmignore` of one package hides; `files` has no files of sub-packages.
+
+    Gitignore patterns without `a/**/b`; a later `!pattern` takes a path back.
+    """
+    ignore = files.get(_IGNORE_FILE)
+    if ignore is None:
+        return frozenset()
+    rules = _ignore_rules(ignore.data)
+    return frozenset(path for path in files if path != _IGNORE_FILE and _is_ignored(path, rules))
+
+
+@lru_cache(maxsize=256)
+def _ignore_rules(data: bytes) -> tuple[_IgnoreRule, ...]:
+    """Return (hides, directories only, pattern) of each line."""
+    rules: list[_IgnoreRule] = []
+    for raw in data.decode(errors="replace").splitlines():
+        line = raw.rstrip()
+        if not line or line.startswith("#"):
+            continue
+        hides = not line.startswith("!")
+        body = line if hides else line[1:]
+        rules.append((hides, body.endswith("/"), re.compile(_ignore_pattern(body.rstrip("/")))))
+    return tuple(rules)
+
+
+def _ignore_pattern(pattern: str) -> str:
+    anchored = "/" in pattern
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])", pattern.lstrip("/"))
+    wild = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    body = "".join(wild.get(part, part if part[:1] == "[" else re.escape(part)) for part in parts)
+    return ("" if anchored else "(?:.*/)?") + body + r"\Z"
+
+
+def _is_ignored(path: str, rules: Iterable[_IgnoreRule]) -> bool:
+    parts = path.split("/")
+    prefixes = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+    hidden = False
+    for hides, directories_only, pattern in rules:
+        candidates = prefixes if directories_only else [*prefixes, path]
+        if any(pattern.match(candidate) for candidate in candidates):
+            hidden = hides
+    return hidden
+
+
+class _SplitCache:
+    """Cache of split files by content, for files that many packages share.
+
+    A file is kept from its second use on: a file of one package alone is not worth its memory. The
+    values are shared and must not be changed.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[Oid, str]] = set()
+        self._files: dict[tuple[Oid, str], PackageFile] = {}
+        self._size = 0
+
+    def split(self, file: File, path: str) -> PackageFile:
+        """Return a file as `split_file` does."""
+        key = (file.oid, path.rpartition("/")[2])
+        cached = self._files.get(key)
+        if cached is not None:
+            return cached
+        split = split_file(file.data, path)
+        if key in self._seen:
+            self._keep(key, split, len(file.data))
+        else:
+            self._seen = self._seen if len(self._seen) < _MAX_SEEN else set()
+            self._seen.add(key)
+        return split
+
+    def _keep(self, key: tuple[Oid, str], split: PackageFile, size: int) -> None:
+        if size > _CACHE_BYTES:
+            return
+        if self._size + size > _CACHE_BYTES:
+            self._files, self._size = {}, 0
+        self._files[key] = split
+        self._size += size
+
+
+_CACHE: Final = _SplitCache()
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class PackageResources:
     """The resources of a package and its sub-packages, by the directory of the package."""
 
     files: Files
@@ -30,40 +131,41 @@ class Contents:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The directories of all packages, each before what holds it; the root is "" and last."""
+        """The directories of all packages, sub-packages before their parents; the root is "" and last."""
         return tuple(sorted(self.resources, key=_depth_first))
 
 
-def read_contents(files: Files, hidden: Hidden = lambda _: frozenset()) -> Contents:
-    """Split the files of a package into resources. Total: what is not a resource stays as it is."""
-    owned: dict[str, dict[str, File]] = {path: {} for path in _packages(files)}
+def read_resources(files: Files) -> PackageResources:
+    """Split the files of a package into resources. Total: text that is no resource is kept as text."""
+    directories = sorted(package_directories(files), key=_depth_first)
+    own_files: dict[str, dict[str, File]] = {directory: {} for directory in directories}
     for path in sorted(files):
-        owner = _owner(path, owned)
-        owned[owner][path[len(owner) + 1 :] if owner else path] = files[path]
+        package = package_of(path, own_files)
+        own_files[package][path[len(package) + 1 :] if package else path] = files[path]
     split: dict[str, PackageFile] = {}
     resources: dict[str, list[Resource]] = {}
     problems: list[tuple[str, YamlError]] = []
-    for package, own in owned.items():
-        ignored = hidden(own)
+    for package, own in own_files.items():
+        ignored = ignored_paths(own)
         resources[package] = []
         for name, file in own.items():
             if name in ignored or not _holds_resources(name, file):
                 continue
             path = f"{package}/{name}" if package else name
-            split[path] = _SHELF.split(file, path)
+            split[path] = _CACHE.split(file, path)
             resources[package] += _resources(split[path], path, package)
             if (problem := split[path].problem) is not None:
                 problems.append((path, problem))
-    return Contents(files, split, resources, tuple(problems))
+    return PackageResources(files, split, resources, tuple(problems))
 
 
-def write_contents(contents: Contents, resources: Iterable[Resource]) -> dict[str, File]:
-    """Return the files with these resources in them, and no other; a file without any left is gone.
+def write_resources(package: PackageResources, resources: Iterable[Resource]) -> dict[str, File]:
+    """Return the files with these resources and no others; a file that loses its last resource is deleted.
 
     Raises:
         YamlError: A value cannot be written.
     """
-    files = dict(contents.files)
+    files = dict(package.files)
     staying: dict[str, dict[int, Resource]] = {}
     coming: dict[str, list[Resource]] = {}
     for resource in resources:
@@ -71,7 +173,7 @@ def write_contents(contents: Contents, resources: Iterable[Resource]) -> dict[st
             staying.setdefault(resource.path, {})[resource.part] = resource
         else:
             coming.setdefault(resource.path, []).append(resource)
-    for path, file in contents.split.items():
+    for path, file in package.split.items():
         parts = list(_kept(file, staying.get(path, {}), joined=path in coming))
         _put(files, path, file.with_parts(parts))
     for path, added in coming.items():
@@ -93,14 +195,14 @@ def _put(files: dict[str, File], path: str, file: PackageFile) -> None:
 
 
 def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -> Iterator[PackageDocument]:
-    """Yield the documents that stay, with their new text; the first one needs no `---` of a lost one."""
-    lost = False
+    """Yield the remaining documents with their new text; the new first one drops the `---` before it."""
+    removed = False
     first = True
     for number, part in enumerate(file.parts):
         if part.kind is DocumentKind.KRM and number not in staying:
-            lost = True
+            removed = True
             continue
-        marker = "" if first and lost and not file.parts[0].marker else part.marker
+        marker = "" if first and removed and not file.parts[0].marker else part.marker
         first = False
         if part.kind is DocumentKind.KRM:
             text = staying[number].text
@@ -121,22 +223,8 @@ def _appended(file: PackageFile | None, added: Iterable[Resource]) -> PackageFil
     return PackageFile(tuple(parts)) if file is None else file.with_parts(parts)
 
 
-def _packages(files: Files) -> list[str]:
-    found = {path.rpartition("/")[0] for path in files if path.rpartition("/")[2] == KPTFILE}
-    return sorted(found | {""}, key=_depth_first)
-
-
 def _depth_first(package: str) -> tuple[int, str]:
     return (-package.count("/") - 1 if package else 0, package)
-
-
-def _owner(path: str, packages: Mapping[str, object]) -> str:
-    directory = path
-    while directory:
-        directory = directory.rpartition("/")[0]
-        if directory in packages:
-            return directory
-    return ""
 
 
 def _holds_resources(path: str, file: File) -> bool:

@@ -1,4 +1,4 @@
-"""Regular expressions as Go has them: linear time whatever the expression, so that none can stall a run."""
+"""Regular expressions of Go: RE2 needs linear time, so no expression of a user can stall a run."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -8,15 +8,15 @@ import re2
 
 
 class PatternError(ValueError):
-    """An expression that is none."""
+    """The text is no regular expression."""
 
 
 class Pattern(Protocol):
-    """The part of a compiled expression that is used here."""
+    """The methods of a compiled expression that are used here."""
 
     @property
     def groups(self) -> int:
-        """How many groups it has."""
+        """The number of groups."""
         ...
 
     def search(self, text: str) -> "Match | None":
@@ -29,14 +29,14 @@ class Pattern(Protocol):
 
 
 class Match(Protocol):
-    """The part of a match that is used here."""
+    """The methods of a match that are used here."""
 
     def groups(self) -> Sequence[str | None]:
         """Return the text of every group."""
         ...
 
     def group(self, number: int) -> str | None:
-        """Return the text of one group; 0 is all of it."""
+        """Return the text of one group; 0 is the whole match."""
         ...
 
 
@@ -56,5 +56,5 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def quote(text: str) -> str:
-    """Return an expression that matches exactly this text."""
+    """Return an expression that matches this text alone."""
     return cast("str", re2.escape(text))

@@ -1,115 +1,118 @@
-"""Kptfile pipelines: sub-packages first, mutators in order, then validators; all or nothing.
+"""Run the pipelines of a package: sub-packages first, mutators in order, then validators; all or nothing.
 
-Pure: what is not built in is run by the runtimes that are given.
+Pure: functions that are not built in are run by the given runtimes.
 """
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from reconciler.api.kptfile import KPTFILE
+from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.catalog import find_claim, parse_image
-from reconciler.functions.package_files import Contents, Hidden, read_contents, write_contents
-from reconciler.functions.protected import changed_fields, protected_fields
+from reconciler.functions.differences import copy_value
+from reconciler.functions.package_files import PackageResources, read_resources, write_resources
 from reconciler.functions.resource import Resource
-from reconciler.functions.result import PipelineResult, StepRun, Unrunnable
-from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun, FunctionRuntime
+from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRuntime
 from reconciler.functions.secrets import hide_secrets, secret_values
-from reconciler.functions.step import InvalidPipelineError, Stage, Step, parse_steps, select
-from reconciler.functions.wire import ProtocolError, check_path, items_in, items_out
+from reconciler.functions.step import (
+    InvalidPipelineError,
+    PipelineResult,
+    Stage,
+    Step,
+    StepRun,
+    Unrunnable,
+    parse_steps,
+    select,
+)
+from reconciler.functions.wire import ProtocolError, check_path, from_items, to_items
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import Files
 from reconciler.policy import FunctionPolicy
 
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]
-"""Renders several packages, each by itself; the results come in the order of the packages."""
+"""Renders packages independently; the results have the order of the packages."""
 
-_NOTHING_HIDDEN: Final[Hidden] = lambda _: frozenset()  # noqa: E731 - a value with a type
+_ABSENT: Final = object()
 
 
 def run_pipeline(
     files: Files,
     runtimes: Sequence[FunctionRuntime] = (),
     policy: FunctionPolicy = FunctionPolicy(),  # noqa: B008 - a frozen value
-    *,
-    hidden: Hidden = _NOTHING_HIDDEN,
 ) -> PipelineResult:
     """Render a package: run the pipelines of its sub-packages, then its own. Total and all or nothing.
 
-    Every step is resolved before the first one runs, so all functions that nobody can run are named at
+    Every step is resolved before the first one runs, so all functions without a runtime are reported at
     once. Files that no function changed keep every byte.
 
     Source: kpt internal/util/render/executor.go, hydrate and runPipeline.
     Differs: a step with a result of severity error fails, whatever its exit code; a function that
-        gives back nothing at all, or takes the Kptfile away, fails instead of emptying the package.
+        returns no resources at all, or removes the Kptfile, fails instead of emptying the package.
     """
+    # Most packages have no pipeline: their resources need not be parsed.
     if not any(b"pipeline" in file.data for path, file in files.items() if _is_kptfile(path)):
         return PipelineResult(files)
-    contents = read_contents(files, hidden)
+    package = read_resources(files)
     try:
-        steps = [step for package in contents.packages for step in _declared(contents, package)]
+        steps = _declared_steps(package)
     except InvalidPipelineError as error:
         return PipelineResult(files, error=str(error), declared=True)
-    return run_steps(contents, steps, runtimes, policy)
+    return run_steps(package, steps, runtimes, policy) if steps else PipelineResult(files)
 
 
-def declared_steps(files: Files, hidden: Hidden = _NOTHING_HIDDEN) -> tuple[Step, ...]:
-    """Return every step of a package and its sub-packages, in the order in which they run.
+def declared_steps(files: Files) -> tuple[Step, ...]:
+    """Return the steps of a package and its sub-packages in the order of their runs.
 
     Raises:
-        InvalidPipelineError: A pipeline is not what a Kptfile may have.
+        InvalidPipelineError: A pipeline has a wrong structure.
     """
-    contents = read_contents(files, hidden)
-    return tuple(step for package in contents.packages for step in _declared(contents, package))
+    return _declared_steps(read_resources(files))
 
 
-def run_function(
-    files: Files,
-    step: Step,
-    runtimes: Sequence[FunctionRuntime] = (),
-    policy: FunctionPolicy = FunctionPolicy(),  # noqa: B008 - a frozen value
-    *,
-    hidden: Hidden = _NOTHING_HIDDEN,
-) -> PipelineResult:
-    """Run one function on all resources of a package, whatever its Kptfile says."""
-    return run_steps(read_contents(files, hidden), [step], runtimes, policy)
+def _declared_steps(package: PackageResources) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    for directory in package.packages:
+        path = f"{directory}/{KPTFILE}" if directory else KPTFILE
+        documents = (each for each in package.resources[directory] if each.path == path)
+        kptfile = next((each for each in documents if each.kind == "Kptfile"), None)
+        steps += parse_steps(kptfile.value, directory) if kptfile is not None else ()
+    return tuple(steps)
 
 
 def run_steps(
-    contents: Contents,
+    package: PackageResources,
     steps: Sequence[Step],
-    runtimes: Sequence[FunctionRuntime] = (),
-    policy: FunctionPolicy = FunctionPolicy(),  # noqa: B008 - a frozen value
+    runtimes: Sequence[FunctionRuntime],
+    policy: FunctionPolicy,
 ) -> PipelineResult:
-    """Run steps over the packages that they belong to, those of deeper packages first."""
-    if not steps:
-        return PipelineResult(contents.files)
+    """Run steps on the packages that they belong to. All or nothing."""
+    files = package.files
     engines = [find_engine(step, runtimes, policy) for step in steps]
     missing = {engine.function: engine for engine in engines if isinstance(engine, Unrunnable)}
     if missing:
         listed = tuple(missing[name] for name in sorted(missing))
         message = "; ".join(f"{each.function}: {each.reason}" for each in listed)
-        return PipelineResult(contents.files, error=message, unrunnable=listed, declared=True)
-    run = _Run(contents, policy)
+        return PipelineResult(files, error=message, unrunnable=listed, declared=True)
+    run = _Run(package, policy)
     try:
         for step, engine in zip(steps, engines, strict=True):
-            if isinstance(engine, Engine):
+            if isinstance(engine, StepEngine):
                 run.step(step, engine)
-        files = write_contents(contents, run.all_resources())
+        rendered = write_resources(package, run.all_resources())
     except _StepError as failed:
-        trespass = isinstance(failed, _TrespassError)
-        return PipelineResult(contents.files, tuple(run.done), str(failed), declared=True, trespass=trespass)
+        protected, done = isinstance(failed, _ProtectedFieldError), tuple(run.done)
+        return PipelineResult(files, done, str(failed), declared=True, changes_protected=protected)
     except YamlError as error:
-        return PipelineResult(contents.files, tuple(run.done), error.message, declared=True)
-    return PipelineResult(files, tuple(run.done), declared=True)
+        return PipelineResult(files, tuple(run.done), error.message, declared=True)
+    return PipelineResult(rendered, tuple(run.done), declared=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
-    """Who runs a step: a builtin with its profile, or a runtime."""
+class StepEngine:
+    """A builtin with its profile, or a runtime with its call, that runs a step."""
 
     name: str
     builtin: str = ""
@@ -120,19 +123,19 @@ class Engine:
 
 def find_engine(
     step: Step, runtimes: Sequence[FunctionRuntime], policy: FunctionPolicy
-) -> Engine | Unrunnable:
-    """Return who runs a step: a builtin that claims it, else the first runtime that can."""
+) -> StepEngine | Unrunnable:
+    """Return the builtin that claims the image of a step, else the first runtime that can run it."""
     claimed = ""
     image = parse_image(step.image, step.tag) if step.image else None
     if step.image and image is None:
         return Unrunnable(step.function, "It is no image name")
     if image is not None:
         pinned = policy.images.get(image.tagged, "")
-        claim = find_claim(image, floating=policy.claim_floating, known=pinned)
+        claim = find_claim(image, floating=policy.claim_floating, pinned=pinned)
         name = image.name if image.name in BUILTINS else image.short
         if claim is not None and name in BUILTINS:
             version = ".".join(map(str, claim.newest))
-            return Engine(f"builtin {name} {version}", name, claim.profile)
+            return StepEngine(f"builtin {name} {version}", name, claim.profile)
         claimed = name if claim is not None else ""
     call = FunctionCall(image=image.full if image else "", exec=step.exec, claimed=claimed)
     reasons = []
@@ -140,70 +143,71 @@ def find_engine(
         reason = runtime.can_run(call)
         if not reason:
             name = type(runtime).__name__.removesuffix("Runtime").lower()
-            return Engine(name, runtime=runtime, call=call)
+            return StepEngine(name, runtime=runtime, call=call)
         reasons.append(reason)
     return Unrunnable(step.function, "; ".join(dict.fromkeys(reasons)) or "Nothing here can run it")
 
 
 class _Config(NamedTuple):
-    """The functionConfig of a step, and the file it stands in."""
+    """The functionConfig of a step, and its file."""
 
     value: Mapping[str, Any] | None = None
     file: str = ""
 
 
 class _StepError(Exception):
-    """A step failed; the text says which one, and why."""
+    """A step failed."""
 
 
-class _TrespassError(_StepError):
-    """A step changed what no function may change."""
+class _ProtectedFieldError(_StepError):
+    """A step changed a protected field of the Kptfile."""
 
 
 class _Run:
-    """The resources of a package on their way through its steps."""
+    """The resources of a package, changed by one step after the other."""
 
-    def __init__(self, contents: Contents, policy: FunctionPolicy) -> None:
+    def __init__(self, package: PackageResources, policy: FunctionPolicy) -> None:
         self._policy = policy
-        self._resources = {package: list(found) for package, found in contents.resources.items()}
+        self._resources = {path: list(resources) for path, resources in package.resources.items()}
         self.done: list[StepRun] = []
 
     def all_resources(self) -> list[Resource]:
-        """Return every resource as it is now."""
-        return [resource for found in self._resources.values() for resource in found]
+        """Return the current resources of all packages."""
+        return [resource for resources in self._resources.values() for resource in resources]
 
-    def step(self, step: Step, engine: Engine) -> None:
-        """Run one step on what its package and the packages below it have."""
-        protected = protected_fields(self._resources.get("", ()))
-        seen = self._visible(step.package)
-        selected = select(seen, step.selectors, step.exclude)
-        config = self._config(step, seen)
+    def step(self, step: Step, engine: StepEngine) -> None:
+        """Run one step on the resources of its package and of the packages below it."""
+        protected = _protected_fields(self._resources.get("", ()))
+        visible = self._visible(step.package)
+        selected = select(visible, step.selectors, step.exclude)
+        config = self._config(step, visible)
         if step.stage is Stage.VALIDATORS:
             selected = [resource.copy() for resource in selected]
         secrets = secret_values(self.all_resources())
-        left, run = _execute(step, engine, selected, config, self._policy)
-        run = hide_secrets(run, secrets | secret_values(left))
+        output, run = _execute(step, engine, selected, config, self._policy)
+        run = hide_secrets(run, secrets | secret_values(output))
         self.done.append(run)
         self._check_run(step, run)
         if step.stage is Stage.VALIDATORS:
             return
-        if selected and not left:
-            raise _StepError(f"{step} gave back no resources at all")
-        self._replace(step, seen, selected, left)
+        if selected and not output:
+            raise _StepError(f"{step} returned no resources at all")
+        self._replace(step, visible, selected, output)
         self._check_protected(step, protected)
 
     def _check_protected(self, step: Step, before: dict[str, Any]) -> None:
-        changed = changed_fields(before, protected_fields(self._resources.get("", ())))
+        changed = _changed_fields(before, _protected_fields(self._resources.get("", ())))
         if changed:
-            raise _TrespassError(f"{step} changes {', '.join(changed)} of the Kptfile, which no function may")
+            text = ", ".join(changed)
+            raise _ProtectedFieldError(f"{step} changes {text} of the Kptfile, which no function may")
 
     def _visible(self, package: str) -> list[Resource]:
         below = f"{package}/" if package else ""
         inner = sorted(name for name in self._resources if name != package and name.startswith(below))
         return [resource for name in (package, *inner) for resource in self._resources[name]]
 
-    def _config(self, step: Step, seen: Iterable[Resource]) -> _Config:
-        """Return the functionConfig of a step, as the steps before it left it, and its file."""
+    def _config(self, step: Step, visible: Iterable[Resource]) -> _Config:
+        """Return the functionConfig of a step, with the changes of the steps before it."""
         if step.config_map:
             data = {str(key): as_text(value) for key, value in step.config_map.items()}
             named = {"name": "function-input"}
@@ -211,55 +215,54 @@ class _Run:
         if not step.config_path:
             return _Config()
         file = posixpath.normpath(step.config_path)
-        found = [each for each in seen if each.package == step.package and each.file == file]
-        if len(found) != 1:
-            count = "no resource" if not found else f"{len(found)} resources"
+        matches = [each for each in visible if each.package == step.package and each.file == file]
+        if len(matches) != 1:
+            count = "no resource" if not matches else f"{len(matches)} resources"
             raise _StepError(f"{step}: its configPath {step.config_path} has {count}; exactly one is needed")
-        return _Config(found[0].value, file)
+        return _Config(matches[0].value, file)
 
     def _check_run(self, step: Step, run: StepRun) -> None:
-        wrong = [result.message for result in run.results if result.severity == "error"]
-        if run.exit_code or (wrong and not self._policy.compatible):
-            why = "; ".join(wrong) or run.stderr.strip() or f"exit code {run.exit_code}"
+        errors = [result.message for result in run.results if result.severity == "error"]
+        if run.exit_code or (errors and not self._policy.compatible):
+            why = "; ".join(errors) or run.stderr.strip() or f"exit code {run.exit_code}"
             raise _StepError(f"{step}: {why}")
 
-    def _replace(self, step: Step, seen: list[Resource], sent: list[Resource], left: list[Resource]) -> None:
-        gone = {id(resource) for resource in sent} - {id(resource) for resource in left}
-        known = {id(resource) for resource in seen}
-        kept = [resource for resource in seen if id(resource) not in gone]
-        kept += [resource for resource in left if id(resource) not in known]
+    def _replace(
+        self, step: Step, visible: list[Resource], selected: list[Resource], output: list[Resource]
+    ) -> None:
+        """Replace the selected resources by the output of a step; the others keep their place."""
+        removed = {id(resource) for resource in selected} - {id(resource) for resource in output}
+        present = {id(resource) for resource in visible}
+        kept = [resource for resource in visible if id(resource) not in removed]
+        kept += [resource for resource in output if id(resource) not in present]
         _check_resources(step, kept)
-        lost = [
-            each for each in seen if id(each) in gone and each.kind == "Kptfile" and _is_kptfile(each.path)
-        ]
-        if lost:
-            raise _StepError(f"{step} takes away {lost[0].path}, without which there is no package")
-        for package in {resource.package for resource in seen}:
+        for resource in visible:
+            if id(resource) in removed and resource.kind == "Kptfile" and _is_kptfile(resource.path):
+                raise _StepError(f"{step} removes {resource.path}, without which there is no package")
+        for package in {resource.package for resource in visible}:
             self._resources[package] = [each for each in kept if each.package == package]
 
 
 def _execute(
-    step: Step, engine: Engine, selected: list[Resource], config: _Config, policy: FunctionPolicy
+    step: Step, engine: StepEngine, selected: list[Resource], config: _Config, policy: FunctionPolicy
 ) -> tuple[list[Resource], StepRun]:
+    """Run a step; after a failure its output is the selected resources."""
     if engine.runtime is None:
         call = BuiltinCall(selected.copy(), *config, engine.profile, policy.compatible, step.package)
         run = _run_builtin(step, engine, call)
         return call.items, run
-    answer = engine.runtime.run(replace(engine.call, config=config.value, items=items_out(selected)))
+    answer = engine.runtime.run(replace(engine.call, config=config.value, items=to_items(selected)))
     run = StepRun(step, engine.name, answer.results, answer.exit_code, answer.stderr or answer.error)
     if answer.error or answer.exit_code:
-        return selected, replace(run, exit_code=run.exit_code or 1, stderr=_told(answer))
+        text = "\n".join(part for part in (answer.error, answer.stderr.strip()) if part)
+        return selected, replace(run, exit_code=run.exit_code or 1, stderr=text)
     try:
-        return items_in(answer.items or (), selected, step.package), run
+        return from_items(answer.items or (), selected, step.package), run
     except ProtocolError as error:
         return selected, replace(run, exit_code=1, stderr=str(error))
 
 
-def _told(answer: FunctionRun) -> str:
-    return "\n".join(part for part in (answer.error, answer.stderr.strip()) if part)
-
-
-def _run_builtin(step: Step, engine: Engine, call: BuiltinCall) -> StepRun:
+def _run_builtin(step: Step, engine: StepEngine, call: BuiltinCall) -> StepRun:
     try:
         results = tuple(BUILTINS[engine.builtin](call))
     except FunctionFailedError as failed:
@@ -270,7 +273,11 @@ def _run_builtin(step: Step, engine: Engine, call: BuiltinCall) -> StepRun:
 
 
 def _check_resources(step: Step, resources: Iterable[Resource]) -> None:
-    """Refuse what no function may leave behind: no objects, files outside, two objects in one place."""
+    """Check the resources after a step: each is an object, in the package, and alone at its index.
+
+    Raises:
+        _StepError: A resource is invalid.
+    """
     places: set[tuple[str, int]] = set()
     for resource in resources:
         if not resource.api_version or not resource.kind:
@@ -289,12 +296,46 @@ def _check_resources(step: Step, resources: Iterable[Resource]) -> None:
         places.add(place)
 
 
-def _declared(contents: Contents, package: str) -> tuple[Step, ...]:
-    path = f"{package}/{KPTFILE}" if package else KPTFILE
-    for resource in contents.resources[package]:
-        if resource.path == path and resource.kind == "Kptfile":
-            return parse_steps(resource.value, package)
-    return ()
+def _protected_fields(resources: Iterable[Resource]) -> dict[str, Any]:
+    """Return the fields of the root Kptfile that no function may change, by their paths.
+
+    They are the owner, location and upstream of the package, and the results of config injection. A second
+    document in the file counts as a field: readers could take it for the Kptfile.
+    """
+    kptfiles = [each for each in resources if each.path == KPTFILE]
+    value = kptfiles[0].value if kptfiles else {}
+    fields: dict[str, Any] = {"apiVersion": value.get("apiVersion"), "kind": value.get("kind")}
+    for name in (OWNER, LOCATION):
+        fields[f'metadata.annotations."{name}"'] = _at(value, "metadata", "annotations", name)
+    for name in ("upstream", "upstreamLock"):
+        fields[name] = value.get(name, _ABSENT)
+    fields.update(_injected_entries(value, ("status", "conditions"), "type"))
+    fields.update(_injected_entries(value, ("info", "readinessGates"), "conditionType"))
+    if len(kptfiles) > 1:
+        fields["the number of documents"] = len(kptfiles)
+    return {path: copy_value(field) for path, field in fields.items() if field is not _ABSENT}
+
+
+def _changed_fields(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
+    """Return the paths of the protected fields that differ, sorted."""
+    if before.get("kind") and after.get("kind") is None:
+        return ("the place",)
+    paths = sorted(before.keys() | after.keys())
+    return tuple(path for path in paths if before.get(path, _ABSENT) != after.get(path, _ABSENT))
+
+
+def _injected_entries(value: Any, path: tuple[str, ...], key: str) -> Iterator[tuple[str, Any]]:
+    entries = _at(value, *path)
+    for entry in entries if isinstance(entries, list) else ():
+        name = entry.get(key) if isinstance(entry, dict) else None
+        if isinstance(name, str) and name.startswith(INJECTION_PREFIX):
+            yield f"{'.'.join(path)}[{key}={name}]", entry
+
+
+def _at(value: Any, *path: str) -> Any:
+    for key in path:
+        value = value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
+    return value
 
 
 def _is_kptfile(path: str) -> bool:

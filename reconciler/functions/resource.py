@@ -1,8 +1,8 @@
-"""A resource on its way through a pipeline: a value that functions change, and the text that follows it."""
+"""A resource in a pipeline: functions change its value, and its text is updated with few edits."""
 
 import functools
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from reconciler.functions.differences import copy_value, differences
@@ -14,11 +14,11 @@ LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 
 @dataclass(slots=True, eq=False)  # not frozen: functions change resources in place, each in its own copy
 class Resource:
-    """One object of a package. Functions change `value`; the text is brought up to date when it is needed.
+    """One object of a package. Functions change `value`; `text` is computed from it when read.
 
-    `path` is its file, from the root of what is rendered; `package` the directory of the package
-    that owns it, "" for the root; `index` its place in that file, None for the end. `part` is the
-    number of the document that it was read from, None for a new one.
+    `path` is its file from the root package, `package` the directory of its package ("" for the root), and
+    `index` its position in the file, None for the end. `source` and `part` are the file and document number
+    that it was read from, None for a new resource. `written` is the text of the value `held`.
     """
 
     value: dict[str, Any]
@@ -34,8 +34,7 @@ class Resource:
     @property
     def api_version(self) -> str:
         """The apiVersion, "" where it is no string."""
-        found = self.value.get("apiVersion")
-        return found if type(found) is str else ""
+        return _text(self.value.get("apiVersion"))
 
     @property
     def group(self) -> str:
@@ -45,14 +44,13 @@ class Resource:
     @property
     def kind(self) -> str:
         """The kind, "" where it is no string."""
-        found = self.value.get("kind")
-        return found if type(found) is str else ""
+        return _text(self.value.get("kind"))
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The metadata as they are; an empty mapping of its own where there are none."""
-        found = self.value.get("metadata")
-        return found if isinstance(found, dict) else {}
+        """The metadata; a new empty mapping where there are none."""
+        metadata = self.value.get("metadata")
+        return metadata if isinstance(metadata, dict) else {}
 
     @property
     def name(self) -> str:
@@ -66,23 +64,23 @@ class Resource:
 
     @property
     def annotations(self) -> dict[str, Any]:
-        """The annotations as they are; an empty mapping of its own where there are none."""
-        found = self.metadata.get("annotations")
-        return found if isinstance(found, dict) else {}
+        """The annotations; a new empty mapping where there are none."""
+        annotations = self.metadata.get("annotations")
+        return annotations if isinstance(annotations, dict) else {}
 
     @property
     def is_local_config(self) -> bool:
-        """Whether the resource is for tools alone, as the Go SDK judges it."""
+        """Whether the resource is local config, by the rule of the Go SDK."""
         return self.annotations.get(LOCAL_CONFIG, "") not in ("", "false", False)
 
     @property
     def file(self) -> str:
-        """The file, from the directory of its package."""
+        """The path from the directory of its package."""
         return self.path[len(self.package) + 1 :] if self.package else self.path
 
     @property
     def text(self) -> str:
-        """The document's text with everything that functions changed, and every other byte as it was.
+        """The document's text with the changes of functions; every other byte is kept.
 
         Raises:
             YamlError: A function left a value that YAML cannot hold.
@@ -97,7 +95,7 @@ class Resource:
 
     @property
     def tree(self) -> Tree:
-        """The nodes of the text, parsed when they are needed.
+        """The nodes of the text, parsed on first use.
 
         Raises:
             YamlError: As `text`.
@@ -119,27 +117,16 @@ class Resource:
         self._write(todo)
 
     def _write(self, edits: tuple[Edit, ...]) -> None:
-        """Make edits that lead to the value, so that text and value say the same."""
-        known = self.nodes is not None and self.nodes.text == self.written
-        if known and self.nodes is not None:
+        """Update the text by edits that lead to the current value."""
+        if self.nodes is not None and self.nodes.text == self.written:
             self.written = edit_tree(self.nodes, edits).text
         else:
             self.written = apply_edits(self.written, edits).text
         self.held, self.nodes = copy_value(self.value), None
 
     def copy(self) -> "Resource":
-        """Return the same resource with a value of its own."""
-        return Resource(
-            copy_value(self.value),
-            self.path,
-            self.package,
-            self.index,
-            self.part,
-            self.source,
-            self.written,
-            self.held,
-            self.nodes,
-        )
+        """Return a copy of the resource with its own value."""
+        return replace(self, value=copy_value(self.value))
 
     def __str__(self) -> str:
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name

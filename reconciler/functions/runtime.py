@@ -1,4 +1,4 @@
-"""The port to whatever runs a KRM function outside this process."""
+"""The port to the runtimes of functions that are not built in."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class FunctionResult:
-    """One result of a function, as the ResourceList protocol has it."""
+    """One result of a function in the ResourceList protocol."""
 
     message: str
     severity: str = "info"
@@ -19,7 +19,7 @@ class FunctionResult:
 
 @dataclass(frozen=True, slots=True)
 class FunctionRun:
-    """What one function did: its output items, or None where it failed."""
+    """Output of one function; `items` is None if it failed."""
 
     items: Sequence[Mapping[str, Any]] | None
     results: tuple[FunctionResult, ...] = ()
@@ -30,10 +30,10 @@ class FunctionRun:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """One function to run: its name, its configuration and its items.
+    """One function with its configuration and input items.
 
-    `image` has its registry and tag or digest; `claimed` is the catalog's name of the function, where
-    the catalog says that we can stand for this version of it.
+    `image` includes the registry and the tag or digest; `claimed` is the catalog's name of the function if
+    the catalog claims this version.
     """
 
     image: str = ""
@@ -44,10 +44,10 @@ class FunctionCall:
 
 
 class FunctionRuntime(Protocol):
-    """Runs functions that are not built in. Never raises for what a function does."""
+    """Runs functions that are not built in. A failure of a function is a value, not an exception."""
 
     def can_run(self, call: FunctionCall) -> str:
-        """Return "" if this runtime can run the function, else the reason why not."""
+        """Return the reason why this runtime cannot run the function, "" if it can."""
         ...
 
     def run(self, call: FunctionCall) -> FunctionRun:

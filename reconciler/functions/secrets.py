@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from reconciler.functions.resource import Resource
-from reconciler.functions.result import StepRun
+from reconciler.functions.step import StepRun
 from reconciler.objects import File
 
 MASK: Final = "***"
 _SHORTEST: Final = 6
-"""Shorter values are not masked: they would blank out ordinary words."""
+"""In characters. Masking shorter values would mask ordinary words too."""
 
 _SECRET_KIND = re.compile(
     rb"""(?m)^["']?kind["']?\s*:\s*["']?Secret["']?\s*(?:#.*)?$|"kind"\s*:\s*"Secret\""""
@@ -26,42 +26,42 @@ def holds_secret(file: File | None) -> bool:
 
 
 def secret_values(resources: Iterable[Resource]) -> frozenset[str]:
-    """Return what the Secrets among resources hold: as it stands there, in plain text and in base64."""
+    """Return the values of all Secrets: as written, as plain text and as base64."""
     secrets = (each for each in resources if each.kind == "Secret")
     return frozenset(value for each in secrets for value in _values(each.value) if len(value) >= _SHORTEST)
 
 
 def hide_secrets(run: StepRun, values: frozenset[str]) -> StepRun:
-    """Return what a step said without these values.
+    """Return a step's output with these values masked.
 
-    Whatever leaves the process is redacted once more; only here it is known which values are secret.
+    The redactor of the command line knows no values of Secrets, so they are masked here.
     """
     if not values:
         return run
     longest_first = sorted(values, key=lambda value: (-len(value), value))
-    known = re.compile("|".join(map(re.escape, longest_first)))
+    pattern = re.compile("|".join(map(re.escape, longest_first)))
     results = tuple(
         replace(
             each,
-            message=known.sub(MASK, each.message),
-            field=_masked(each.field, known),
-            tags=_masked(each.tags, known),
+            message=pattern.sub(MASK, each.message),
+            field=_masked(each.field, pattern),
+            tags=_masked(each.tags, pattern),
         )
         for each in run.results
     )
-    return replace(run, results=results, stderr=known.sub(MASK, run.stderr))
+    return replace(run, results=results, stderr=pattern.sub(MASK, run.stderr))
 
 
 def _values(secret: Mapping[str, Any]) -> Iterator[str]:
     for field in ("data", "stringData"):
-        found = secret.get(field)
-        for value in found.values() if isinstance(found, Mapping) else ():
+        data = secret.get(field)
+        for value in data.values() if isinstance(data, Mapping) else ():
             if isinstance(value, str):
                 yield from _spellings(value, is_encoded=field == "data")
 
 
 def _spellings(value: str, *, is_encoded: bool) -> Iterator[str]:
-    """Yield a value as it is, line by line where it has several, and in the other of text and base64."""
+    """Yield a value as written, each of its lines, and its other form: base64 or decoded."""
     yield from (value, value.strip(), *(line.strip() for line in value.splitlines()))
     if not is_encoded:
         yield base64.b64encode(value.encode(errors="surrogateescape")).decode()
@@ -73,9 +73,9 @@ def _spellings(value: str, *, is_encoded: bool) -> Iterator[str]:
     yield from (text, text.strip(), *(line.strip() for line in text.splitlines()))
 
 
-def _masked(value: Any, known: re.Pattern[str]) -> Any:
+def _masked(value: Any, pattern: re.Pattern[str]) -> Any:
     if isinstance(value, str):
-        return known.sub(MASK, value)
+        return pattern.sub(MASK, value)
     if isinstance(value, Mapping):
-        return {key: _masked(part, known) for key, part in value.items()}
-    return [_masked(part, known) for part in value] if isinstance(value, list) else value
+        return {key: _masked(part, pattern) for key, part in value.items()}
+    return [_masked(part, pattern) for part in value] if isinstance(value, list) else value

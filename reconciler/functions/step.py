@@ -1,4 +1,4 @@
-"""A pipeline as a Kptfile declares it: steps, their configuration, and whom they see."""
+"""Steps of a pipeline as a Kptfile declares them, the resources that each selects, and their results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,22 +6,25 @@ from enum import StrEnum
 from typing import Any
 
 from reconciler.functions.resource import Resource
+from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.wire import result_value
+from reconciler.objects import Files
 
 
 class Stage(StrEnum):
-    """What a function may do: mutators change resources, validators only look."""
+    """The lists of a pipeline: mutators change resources, validators only check them."""
 
     MUTATORS = "mutators"
     VALIDATORS = "validators"
 
 
 class InvalidPipelineError(Exception):
-    """A pipeline that cannot be understood; the text says why."""
+    """The pipeline of a Kptfile is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One function of a pipeline, as it is written."""
+    """One function of a pipeline, as written in a Kptfile; `package` is the directory of that Kptfile."""
 
     package: str
     stage: Stage
@@ -37,7 +40,7 @@ class Step:
 
     @property
     def function(self) -> str:
-        """What runs: the image, or the executable."""
+        """The image with its tag, or the executable."""
         return self.exec or (f"{self.image} ({self.tag})" if self.tag else self.image)
 
     def __str__(self) -> str:
@@ -49,7 +52,7 @@ def parse_steps(kptfile: Mapping[str, Any], package: str) -> tuple[Step, ...]:
     """Return the steps of one package: its mutators, then its validators.
 
     Raises:
-        InvalidPipelineError: The pipeline is not what a Kptfile may have.
+        InvalidPipelineError: The pipeline has a wrong structure.
     """
     pipeline = kptfile.get("pipeline")
     if pipeline is None:
@@ -112,7 +115,8 @@ def _selectors(given: Any, where: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(given)
 
 
-_FIELDS = ("apiVersion", "kind", "name", "namespace")
+_IDENTITY = ("apiVersion", "kind", "name", "namespace")
+_SELECTOR_FIELDS = (*_IDENTITY, "labels", "annotations")
 
 
 def select(
@@ -120,28 +124,26 @@ def select(
     selectors: Sequence[Mapping[str, Any]],
     exclude: Sequence[Mapping[str, Any]],
 ) -> list[Resource]:
-    """Return the resources that a step sees: those of any selector, without those of any exclusion.
+    """Return the resources that match any selector, without those that match an exclusion.
 
     Equality only. An empty exclusion excludes nothing.
 
     Source: kpt internal/fnruntime/runner.go, SelectInput and ShouldExclude.
     Differs: a resource of two selectors is passed once.
     """
+    exclude = [each for each in exclude if any(each.get(field) for field in _SELECTOR_FIELDS)]
     return [
         resource
         for resource in resources
         if (not selectors or any(_matches(selector, resource) for selector in selectors))
-        and not any(_is_said(each) and _matches(each, resource) for each in exclude)
+        and not any(_matches(each, resource) for each in exclude)
     ]
 
 
-def _is_said(selector: Mapping[str, Any]) -> bool:
-    return any(selector.get(field) for field in (*_FIELDS, "labels", "annotations"))
-
-
 def _matches(selector: Mapping[str, Any], resource: Resource) -> bool:
-    have = (resource.api_version, resource.kind, resource.name, resource.namespace)
-    if any(selector.get(field) not in (None, "", value) for field, value in zip(_FIELDS, have, strict=True)):
+    identity = (resource.api_version, resource.kind, resource.name, resource.namespace)
+    pairs = zip(_IDENTITY, identity, strict=True)
+    if any(selector.get(field) not in (None, "", value) for field, value in pairs):
         return False
     labels = resource.metadata.get("labels")
     return _contains(labels, selector.get("labels")) and _contains(
@@ -149,7 +151,77 @@ def _matches(selector: Mapping[str, Any], resource: Resource) -> bool:
     )
 
 
-def _contains(have: Any, wanted: Any) -> bool:
-    if not isinstance(wanted, Mapping) or not wanted:
+def _contains(values: Any, expected: Any) -> bool:
+    if not isinstance(expected, Mapping) or not expected:
         return True
-    return isinstance(have, Mapping) and all(have.get(key) == value for key, value in wanted.items())
+    return isinstance(values, Mapping) and all(values.get(key) == value for key, value in expected.items())
+
+
+@dataclass(frozen=True, slots=True)
+class StepRun:
+    """Output of one step; `engine` is what ran it, such as `builtin set-labels 0.2.2` or `starlark`."""
+
+    step: Step
+    engine: str
+    results: tuple[FunctionResult, ...] = ()
+    exit_code: int = 0
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unrunnable:
+    """A function without a runtime, and the reason."""
+
+    function: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineResult:
+    """A rendered package. With an `error`, `files` are the unchanged input.
+
+    `unrunnable` lists the functions without a runtime, each once, sorted. `declared` is set if the package
+    has a pipeline, `changes_protected` if a function changed a protected field of the Kptfile.
+    """
+
+    files: Files
+    steps: tuple[StepRun, ...] = ()
+    error: str = ""
+    unrunnable: tuple[Unrunnable, ...] = ()
+    declared: bool = False
+    changes_protected: bool = False
+
+    @property
+    def results(self) -> tuple[FunctionResult, ...]:
+        """The results of all steps in the order of their runs."""
+        return tuple(result for step in self.steps for result in step.results)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every step ran and none failed."""
+        return not self.error
+
+
+def result_list(result: PipelineResult) -> dict[str, Any]:
+    """Return kpt's FunctionResultList of a pipeline, with severities spelled out.
+
+    Source: kpt pkg/api/fnresult/v1.
+    """
+    return {
+        "apiVersion": "kpt.dev/v1",
+        "kind": "FunctionResultList",
+        "metadata": {"name": "fnresults"},
+        "exitCode": 0 if result.ok else 1,
+        "items": [_run_value(step) for step in result.steps],
+    }
+
+
+def _run_value(run: StepRun) -> dict[str, Any]:
+    key = "exec" if run.step.exec else "image"
+    item: dict[str, Any] = {key: run.step.exec or run.step.image}
+    if run.stderr:
+        item["stderr"] = run.stderr
+    item["exitCode"] = run.exit_code
+    if run.results:
+        item["results"] = [result_value(each) for each in run.results]
+    return item

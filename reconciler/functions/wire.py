@@ -1,4 +1,4 @@
-"""The ResourceList protocol: resources out with their places as annotations, and back in by their ids."""
+"""The ResourceList protocol: convert resources to items with annotations, and back by their ids."""
 
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,15 +31,15 @@ PROTOCOL_ANNOTATIONS: Final = frozenset(
         "internal.config.k8s.io/kpt-resource-id",
     )
 )
-"""Annotations of the protocol; none of them reaches a file."""
+"""Annotations of the protocol; they are never written to a file."""
 
 
 class ProtocolError(Exception):
-    """What a function gave back is no list of resources."""
+    """The output of a function is no list of resources."""
 
 
-def items_out(resources: Sequence[Resource]) -> list[dict[str, Any]]:
-    """Return the items of a ResourceList: copies, each with its place and an id from 1."""
+def to_items(resources: Sequence[Resource]) -> list[dict[str, Any]]:
+    """Return the items of a ResourceList: copies, each with its path, its index and an id from 1."""
     return [_item(resource, number) for number, resource in enumerate(resources, 1)]
 
 
@@ -64,56 +64,56 @@ def place_of(item: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"path": path, "index": index} if index else {"path": path}
 
 
-def items_in(given: Iterable[Mapping[str, Any]], sent: Sequence[Resource], package: str) -> list[Resource]:
-    """Return the resources that a function gave back: those it was sent with new values, and new ones.
+def from_items(given: Iterable[Mapping[str, Any]], sent: Sequence[Resource], package: str) -> list[Resource]:
+    """Return the resources of a function's output: the sent ones with their new values, and new ones.
 
-    A new one belongs to `package`; without a path it goes to `<namespace>/<kind>_<name>.yaml`.
+    A new resource belongs to `package`; without a path its file is `<namespace>/<kind>_<name>.yaml`.
 
     Raises:
         ProtocolError: An item is no resource.
     """
     by_id = {str(number): resource for number, resource in enumerate(sent, 1)}
     by_place = {(resource.file, str(resource.index or 0)): str(n) for n, resource in enumerate(sent, 1)}
-    found: list[Resource] = []
+    resources: list[Resource] = []
     for item in given:
         if not isinstance(item, Mapping):
             raise ProtocolError("The function's output has an item that is no mapping")
         value = copy_value(dict(item))
         annotations = _annotations(value)
         path, index = _newer(annotations, _PATHS, ""), _newer(annotations, _INDEXES, "")
-        known = by_id.pop(annotations.get(_ID, annotations.get(_OLD_ID, "")), None)
-        if known is None and not annotations.keys() & {_ID, _OLD_ID}:
-            known = _same_object(by_id.pop(by_place.get((path, index), ""), None), value, by_id, sent)
-        found.append(_taken(known, value, path, index, package))
-    return found
+        source = by_id.pop(annotations.get(_ID, annotations.get(_OLD_ID, "")), None)
+        if source is None and not annotations.keys() & {_ID, _OLD_ID}:
+            source = _same_object(by_id.pop(by_place.get((path, index), ""), None), value, by_id, sent)
+        resources.append(_updated(source, value, path, index, package))
+    return resources
 
 
 def _same_object(
-    found: Resource | None, value: dict[str, Any], by_id: dict[str, Resource], sent: Sequence[Resource]
+    candidate: Resource | None, value: dict[str, Any], by_id: dict[str, Resource], sent: Sequence[Resource]
 ) -> Resource | None:
-    """A function that loses ids may still give back what stood at a place; another kind is another object."""
-    if found is None or found.kind == value.get("kind"):
-        return found
-    by_id[str(sent.index(found) + 1)] = found
+    """Return the resource at the path and index of an item without an id; None if the kinds differ."""
+    if candidate is None or candidate.kind == value.get("kind"):
+        return candidate
+    by_id[str(sent.index(candidate) + 1)] = candidate
     return None
 
 
-def _taken(known: Resource | None, value: dict[str, Any], path: str, index: str, package: str) -> Resource:
-    _strip(value, known)
-    if known is None:
-        fresh = Resource(value, package=package, index=_number(index))
-        fresh.path = _absolute(package, path or default_path(fresh))
-        return fresh
-    known.value = value
-    if path and path != known.file:
-        known.path, known.index = _absolute(known.package, path), _number(index)
-    elif index and index != str(known.index or 0):
-        known.index = _number(index)
-    return known
+def _updated(source: Resource | None, value: dict[str, Any], path: str, index: str, package: str) -> Resource:
+    _restore_annotations(value, source)
+    if source is None:
+        new = Resource(value, package=package, index=_number(index))
+        new.path = _absolute(package, path or default_path(new))
+        return new
+    source.value = value
+    if path and path != source.file:
+        source.path, source.index = _absolute(source.package, path), _number(index)
+    elif index and index != str(source.index or 0):
+        source.index = _number(index)
+    return source
 
 
 def default_path(resource: Resource) -> str:
-    """Return the file of a new resource that names none.
+    """Return the file of a new resource without a path annotation.
 
     Source: kpt thirdparty/kyaml/pathutil, and kyaml kio/kioutil CreatePathAnnotationValue.
     """
@@ -123,7 +123,7 @@ def default_path(resource: Resource) -> str:
 
 @lru_cache(maxsize=4096)
 def check_path(path: str) -> str:
-    """Return why a file may not be written there, or "" if it may."""
+    """Return the reason why a function may not write a file, "" if it may."""
     clean = posixpath.normpath(path) if path else ""
     if not clean or clean.startswith(("/", "../")) or clean in (".", ".."):
         return f"function must not modify resources outside of package: resource has path {path}"
@@ -179,28 +179,29 @@ def result_value(result: FunctionResult) -> dict[str, Any]:
 
 def _annotations(value: dict[str, Any]) -> dict[str, str]:
     metadata = value.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return {key: str(text) for key, text in found.items()} if isinstance(found, dict) else {}
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return {key: str(text) for key, text in annotations.items()} if isinstance(annotations, dict) else {}
 
 
 def _newer(annotations: Mapping[str, str], names: tuple[str, str], default: str) -> str:
     return annotations.get(names[0], annotations.get(names[1], default))
 
 
-def _strip(value: dict[str, Any], known: Resource | None) -> None:
+def _restore_annotations(value: dict[str, Any], source: Resource | None) -> None:
+    """Remove the annotations of the protocol; those that the package itself has get their former values."""
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("annotations"), dict):
         return
     annotations: dict[str, Any] = metadata["annotations"]
-    before = known.annotations if known is not None else {}
+    before = source.annotations if source is not None else {}
     for name in PROTOCOL_ANNOTATIONS & annotations.keys():
         if name in before:
             annotations[name] = before[name]
         else:
             del annotations[name]
-    if not annotations and (known is None or "annotations" not in known.metadata):
+    if not annotations and (source is None or "annotations" not in source.metadata):
         del metadata["annotations"]
-    if not metadata and known is not None and "metadata" not in known.value:
+    if not metadata and source is not None and "metadata" not in source.value:
         del value["metadata"]
 
 

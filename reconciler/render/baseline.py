@@ -14,7 +14,6 @@ from reconciler.render.kptfile import strip_ownership
 from reconciler.render.own_fields import with_own_fields
 from reconciler.render.rendered import Blocked
 from reconciler.render.update.identifiers import with_identifiers
-from reconciler.render.update.ignore import ignored_paths
 from reconciler.render.update.packages import Sides
 from reconciler.render.update.sides import FileSides, is_equal, is_open
 from reconciler.resolve.resolution import ResolvedVariant
@@ -171,7 +170,7 @@ def _configuration(files: Files) -> set[str]:
     """Return the paths of Kptfiles, the package context and what functions take as their configuration."""
     found = _kptfiles(files) | ({PACKAGE_CONTEXT_FILE} & files.keys())
     try:
-        steps = declared_steps(files, ignored_paths)
+        steps = declared_steps(files)
     except (InvalidPipelineError, YamlError):
         return found
     for step in steps:

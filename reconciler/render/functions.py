@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import RunPipelines
-from reconciler.functions.result import PipelineResult
+from reconciler.functions.step import PipelineResult
 from reconciler.objects import Files, tree_id
 from reconciler.reasons import Reason
 from reconciler.render.readiness import unmet_gates
@@ -44,7 +44,7 @@ def run_functions(
 def _rendered(
     made: Package, result: PipelineResult, restore: Callable[[Files], Files | Blocked]
 ) -> Package | Blocked:
-    if result.trespass:
+    if result.changes_protected:
         hint = "Remove the function from the pipeline, or have it select other resources than the Kptfile."
         return Blocked(Reason.PROTECTED_FIELD, _line(result.error), hint)
     if result.error:

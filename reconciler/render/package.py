@@ -30,7 +30,6 @@ from reconciler.render.merging import (
 from reconciler.render.pipeline import add_functions
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
-from reconciler.render.update.ignore import ignored_paths
 from reconciler.resolve.needs import variant_trees
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant
@@ -74,7 +73,7 @@ def render_packages(
 
 
 def _builtins(policy: FunctionPolicy) -> RunPipelines:
-    return lambda packages: [run_pipeline(files, (), policy, hidden=ignored_paths) for files in packages]
+    return lambda packages: [run_pipeline(files, (), policy) for files in packages]
 
 
 def make_variant(

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
-from reconciler.functions.result import PipelineResult
 from reconciler.functions.runtime import FunctionRuntime
+from reconciler.functions.step import PipelineResult
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
-from reconciler.render.update.ignore import ignored_paths
 from reconciler.runtime.choose import open_runtimes
 from reconciler.runtime.container import Free
 from reconciler.runtime.rendered import RenderedPackages, changed_files
@@ -120,7 +119,7 @@ class _Team:
             settings = self._settings
             runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions)
             self._runtimes = self._stack.enter_context(runtimes)
-        return run_pipeline(files, self._runtimes, self._settings.policy, hidden=ignored_paths)
+        return run_pipeline(files, self._runtimes, self._settings.policy)
 
     def _side_by_side(self, packages: Sequence[Files]) -> Iterator[_Change]:
         """Yield what processes make of the packages; it ends early where one is killed from outside."""
@@ -150,7 +149,7 @@ def _begin(settings: _Settings, free: Free, packages: Sequence[Files]) -> None:
 def _render(number: int) -> _Change:
     ((packages, policy, runtimes),) = _begun
     files = packages[number]
-    result = run_pipeline(files, runtimes, policy, hidden=ignored_paths)
+    result = run_pipeline(files, runtimes, policy)
     changed = changed_files(files, result.files) if result.files is not files else {}
     removed = frozenset(files.keys() - result.files.keys())
     return _Change(replace(result, files={}), changed, removed)

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from reconciler.functions.result import PipelineResult, StepRun
-from reconciler.functions.step import Stage, Step
+from reconciler.functions.step import PipelineResult, Stage, Step, StepRun
 from reconciler.functions.wire import parse_results, result_value
 from reconciler.objects import File, Files, Mode, tree_id
 from reconciler.policy import FunctionPolicy

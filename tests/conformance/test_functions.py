@@ -6,13 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.functions.pipeline import run_function, run_pipeline
-from reconciler.functions.result import PipelineResult
-from reconciler.functions.step import Stage, Step
+from reconciler.functions.package_files import read_resources
+from reconciler.functions.pipeline import run_pipeline, run_steps
+from reconciler.functions.step import PipelineResult, Stage, Step
 from reconciler.krm.yaml import load_documents
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
-from reconciler.render.update.ignore import ignored_paths
 from reconciler.runtime.starlark import StarlarkRuntime
 from tests.support.conformance import load_yaml, parameters, root
 
@@ -41,7 +40,7 @@ def files_of(directory: Path) -> dict[str, File]:
 def run(meta: dict[str, Any], files: Files, starlark: StarlarkRuntime) -> PipelineResult:
     """Run what the case runs; images of no version stand for the newest one."""
     if meta["mode"] == "render" or "image" not in meta:
-        return run_pipeline(_unpinned(files), [starlark], POLICY, hidden=ignored_paths)
+        return run_pipeline(_unpinned(files), [starlark], POLICY)
     step = Step(
         "",
         Stage.MUTATORS,
@@ -50,7 +49,7 @@ def run(meta: dict[str, Any], files: Files, starlark: StarlarkRuntime) -> Pipeli
         config_map=meta.get("args"),
         config_path=meta.get("fnConfigFile", ""),
     )
-    return run_function(files, step, [starlark], POLICY)
+    return run_steps(read_resources(files), [step], [starlark], POLICY)
 
 
 def _unpinned(files: Files) -> Files:

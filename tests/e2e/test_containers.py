@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.result import PipelineResult
 from reconciler.functions.runtime import FunctionCall
+from reconciler.functions.step import PipelineResult
 from reconciler.objects import File
 from reconciler.policy import ContainerPolicy, FunctionPolicy
 from reconciler.runtime.container import ENGINES, ContainerRuntime

@@ -11,7 +11,7 @@ from reconciler.dependencies.lock.format import PackageLock
 from reconciler.dependencies.lock.format import record_bytes as lock_record_bytes
 from reconciler.errors import ConfigurationError
 from reconciler.file_names import refuse_path
-from reconciler.functions.wire import ProtocolError, check_path, items_in, parse_results
+from reconciler.functions.wire import ProtocolError, check_path, from_items, parse_results
 from reconciler.git.commits import parse_commit
 from reconciler.git.trees import Refusal, format_tree, judge_entry, parse_tree
 from reconciler.ids import Oid
@@ -131,7 +131,7 @@ def resource_list(data: bytes) -> None:
         items = value.get("items")
         try:
             parse_results(value.get("results"))
-            found = items_in(items if isinstance(items, list) else [], (), "pkg")
+            found = from_items(items if isinstance(items, list) else [], (), "pkg")
         except ProtocolError:
             continue
         for resource in found:

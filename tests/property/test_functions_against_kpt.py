@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.result import PipelineResult
+from reconciler.functions.step import PipelineResult
 from reconciler.krm.yaml import load_documents
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy

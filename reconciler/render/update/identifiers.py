@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from reconciler.functions.package_files import ignored_paths
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER, Identity, Node, has_merge_comment, identity_of, root_of
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.objects import File, Files
 from reconciler.render.update.chunks import Document, split_documents
-from reconciler.render.update.ignore import ignored_paths
 from reconciler.render.update.packages import Sides
 
 _SUFFIXES: Final = (".yaml", ".yml")

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_FILE
+from reconciler.functions.package_files import ignored_paths
 from reconciler.objects import File, Files
 from reconciler.policy import OnConflict, Strategy
-from reconciler.render.update.ignore import ignored_paths
 from reconciler.render.update.kptfile import is_edited_kptfile, merge_kptfile, upstream_block
 from reconciler.render.update.krm import check_duplicates, merge_resource_files
 from reconciler.render.update.ledger import Ledger

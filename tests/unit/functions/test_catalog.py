@@ -62,8 +62,8 @@ def test_a_digest_is_claimed_where_the_lock_says_that_it_is_the_tag() -> None:
     image = parse_image(f"set-labels:v0.2.0@{DIGEST}")
     assert image is not None
 
-    assert find_claim(image, known=DIGEST) is not None
-    assert find_claim(image, known=DIGEST.replace("a", "b")) is None
+    assert find_claim(image, pinned=DIGEST) is not None
+    assert find_claim(image, pinned=DIGEST.replace("a", "b")) is None
 
 
 @pytest.mark.parametrize("text", ["", "UPPER/../x", "a b", "name:tag:tag", "-x", "x@sha256:short"])

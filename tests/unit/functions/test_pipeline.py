@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.result import PipelineResult, result_list
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRun
+from reconciler.functions.step import PipelineResult, result_list
 from reconciler.objects import File, Files, Mode
 from reconciler.policy import FunctionPolicy
 
@@ -214,7 +214,7 @@ BAD: list[tuple[str, Callable[[FunctionCall], FunctionRun], str]] = [
     ("an error result", lambda c: FunctionRun(c.items, (FunctionResult("wrong", "error"),)), "wrong"),
     ("an error of the engine", lambda _: FunctionRun(None, error="stopped after 3 s"), "stopped after 3 s"),
     ("nothing back", change(emptied), "no resources at all"),
-    ("no Kptfile back", change(headless), "takes away Kptfile"),
+    ("no Kptfile back", change(headless), "removes Kptfile"),
     ("duplicates", change(doubled), "already exists"),
     ("a path above", moved("../x.yaml"), "outside of package"),
     ("an absolute path", moved("/etc/x.yaml"), "outside of package"),
@@ -295,9 +295,10 @@ def test_a_config_path_needs_exactly_one_resource(conf: str) -> None:
 def test_what_is_not_a_resource_is_neither_shown_nor_touched() -> None:
     runtime = Python(one=append("1"))
     given = files(steps("one"), a=MAP.format(name="a"), values="replicas: 3\n", chart="{{ if x }}\n")
-    link: Files = given | {"link.yaml": File.of(b"a.yaml", Mode.SYMLINK)}
+    ignore = File.of(b"a.yaml\n")
+    link: Files = given | {"link.yaml": File.of(b"a.yaml", Mode.SYMLINK), ".krmignore": ignore}
 
-    result = run_pipeline(link, [runtime], hidden=lambda own: frozenset({"a.yaml"} & own.keys()))
+    result = run_pipeline(link, [runtime])
 
     assert [item["kind"] for item in runtime.calls[0].items] == ["Kptfile"]
     assert result.files == link
@@ -416,7 +417,7 @@ def test_no_function_changes_whose_package_it_is(field: str) -> None:
 
     result = run_pipeline(given, [Python(steal=_kptfile(TRESPASSES[field]))])
 
-    assert result.trespass
+    assert result.changes_protected
     assert result.files == given
     assert "steal" in result.error
     assert f"changes {field} of the Kptfile" in result.error
@@ -444,5 +445,5 @@ def test_no_function_puts_a_second_document_into_the_kptfile() -> None:
 
     result = run_pipeline(files(OWNED + steps("add"), a=MAP.format(name="a")), [Python(add=change(add))])
 
-    assert result.trespass
+    assert result.changes_protected
     assert "the number of documents" in result.error

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.result import PipelineResult
+from reconciler.functions.step import PipelineResult
 from reconciler.objects import File, Files, tree_id
 from reconciler.reasons import Reason
 from reconciler.render.functions import run_functions as all_functions

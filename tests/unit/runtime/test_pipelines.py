@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.result import PipelineResult
+from reconciler.functions.step import PipelineResult
 from reconciler.objects import File, Files
 from reconciler.policy import ContainerPolicy, FunctionPolicy
 from reconciler.runtime.pipelines import open_pipelines
