@@ -21,7 +21,7 @@ from reconciler.dependencies.update.changes import version_changes
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.errors import ConfigurationError, Exit, Problem
 from reconciler.expand import Desired, expand
-from reconciler.forge.choose import Forges
+from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.ids import GroupKind, Oid
 from reconciler.inventory import Inventory

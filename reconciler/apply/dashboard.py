@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from reconciler.apply.outcome import Did, Result, failure
 from reconciler.apply.target import Target
 from reconciler.errors import ReconcilerError
-from reconciler.forge.base import Forge
-from reconciler.forge.faults import duration_text
-from reconciler.forge.remote import RemoteForge
+from reconciler.forge.api_errors import duration_text
+from reconciler.forge.api_forge import ApiForge
+from reconciler.forge.registry import Forge
 from reconciler.plan.asking import dashboard_key
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.phases import PackageStatus
@@ -46,17 +46,17 @@ class Board:
 
     def files(self, dashboard: Dashboard) -> Mapping[str, bytes]:
         """Return the dashboard as files of the status branch; none where it is an issue."""
-        if isinstance(self.forge, RemoteForge) or not dashboard.text:
+        if isinstance(self.forge, ApiForge) or not dashboard.text:
             return {}
         return {dashboard_file(self.shard): dashboard.text.encode()}
 
     def write(self, dashboard: Dashboard) -> Result:
         """Bring the issue up to date; one is opened only if it calls for somebody. Its failure is its own."""
-        if not isinstance(self.forge, RemoteForge):
+        if not isinstance(self.forge, ApiForge):
             return Result()
         forge, instance = self.forge, self.names.instance
         key, title = dashboard_key(instance), f"Dashboard of {instance}"
-        forge.transport.budget.hold(0)
+        forge.transport.budget.reserve(0)
         try:
             found = forge.find_issue(key) if self.shard.parts > 1 or not dashboard.calls else None
             if not dashboard.calls and found is None:
@@ -72,16 +72,16 @@ class Board:
 def hold_back(forges: Iterable[Forge]) -> None:
     """Keep one write of each forge for the dashboard, which matters most where a limit ends a run."""
     for forge in forges:
-        if isinstance(forge, RemoteForge):
-            forge.transport.budget.hold(1)
+        if isinstance(forge, ApiForge):
+            forge.transport.budget.reserve(1)
 
 
 def _eta(results: Mapping[str, Result], targets: Mapping[str, Target]) -> str:
     """Return how long what is left takes, on the forge where that is longest; empty if nothing is left."""
-    counts: dict[RemoteForge, int] = {}
+    counts: dict[ApiForge, int] = {}
     for url, result in results.items():
         forge = targets[url].forge
-        if isinstance(forge, RemoteForge) and result.left:
+        if isinstance(forge, ApiForge) and result.left:
             known = next((one for one in counts if one.transport is forge.transport), forge)
             counts[known] = counts.get(known, 0) + result.left
     waits = [forge.transport.budget.eta_s(count) for forge, count in counts.items()]

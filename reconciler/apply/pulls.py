@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from reconciler.apply.outcome import Did, Result, failure, joined
 from reconciler.apply.target import Target
 from reconciler.errors import ReconcilerError, UnavailableError
-from reconciler.forge.faults import LimitedError, duration_text
+from reconciler.forge.api_errors import LimitedError, duration_text
+from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.http import Transport
-from reconciler.forge.remote import RemoteForge
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -117,7 +117,7 @@ def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> I
     left = Counter[Transport]()
     for url, result in results.items():
         forge = targets[url].forge
-        if isinstance(forge, RemoteForge):
+        if isinstance(forge, ApiForge):
             left[forge.transport] += result.left
     for transport, count in left.items():
         if count:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.errors import ReconcilerError
-from reconciler.forge.choose import Forges
+from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
 from reconciler.policy import ForgeKind, ForgeRule, Policy, find_rule

@@ -9,8 +9,8 @@ from reconciler.apply.pulls import Requests, approve_pulls, call_forge
 from reconciler.apply.target import Target
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local import LocalForge
-from reconciler.forge.record import PULLS, PullRecord
-from reconciler.forge.staging import Staging
+from reconciler.forge.local_store import PULLS, PullRecord
+from reconciler.forge.local_transaction import Staging
 from reconciler.git.pack import Pack
 from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushStatus, push
 from reconciler.git.repository import Mirror

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reconciler.forge.base import Forge
+from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.policy import CommitPolicy
 from reconciler.report.summary import Names

@@ -97,7 +97,7 @@ def approve(
 def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Approved:
     from reconciler.cli.pulls import closed_error, is_merged, outdated_error
     from reconciler.cli.readiness import find_readiness
-    from reconciler.forge.merge_checks import OutdatedError
+    from reconciler.forge.local_merge import OutdatedError
 
     if is_merged(found):
         return Approved(found, already="merged")
@@ -156,7 +156,7 @@ def _lines(results: Sequence[Approved], *, propose_only: bool, is_whole: bool) -
 
 def _became(result: Approved) -> str:
     """Return what approving did where it published no revision at once."""
-    from reconciler.forge.approval import DeletionHead, parse_head
+    from reconciler.forge.local_merge import DeletionHead, parse_head
     from reconciler.ids import Oid
 
     about = parse_head(result.found.pull.head)

@@ -113,7 +113,7 @@ def merge(settings: "Settings", output: str, name: str, *, no_color: bool) -> Ex
 
 def _merge(found: "Found", plan: "Callable[[], Plan]") -> str:
     from reconciler.cli.pulls import closed_error, outdated_error
-    from reconciler.forge.merge_checks import OutdatedError
+    from reconciler.forge.local_merge import OutdatedError
 
     if closed := closed_error(found):
         raise closed
@@ -191,7 +191,7 @@ def _value(found: "Found", *, body: bool = False) -> dict[str, Any]:
 
 def _recorded(found: "Found", recorded: "Recorded") -> dict[str, Any] | None:
     """Return where the last run saw the package of an open pull request, and since when."""
-    from reconciler.forge.record import spellings
+    from reconciler.forge.local_store import spellings
 
     status = recorded.get((found.view.key.name, spellings(found.pull.head)[0]))
     if status is None or found.pull.state != "open":

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from reconciler.errors import RefusedError
-from reconciler.forge.merge_checks import OutdatedError
-from reconciler.forge.record import spellings
-from reconciler.forge.staging import gone_hint
+from reconciler.forge.local_merge import OutdatedError
+from reconciler.forge.local_store import spellings
+from reconciler.forge.local_transaction import gone_hint
 from reconciler.inventory import PullState
 from reconciler.layout import HEADS, short_branch
 from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.errors import Location, UsageError
-from reconciler.forge.approval import parse_head
 from reconciler.forge.local import LocalForge
-from reconciler.forge.record import spellings
+from reconciler.forge.local_merge import parse_head
+from reconciler.forge.local_store import spellings
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft, PullRequest, PullState, RepositoryView, Source
 from reconciler.layout import short_branch

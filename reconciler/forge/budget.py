@@ -1,4 +1,4 @@
-"""The budget of writes: serial, per minute and per hour, across runs, repositories and shards."""
+"""The budget of writes to a forge: serial, per minute and per hour, across runs, repositories and shards."""
 
 import threading
 import time
@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.errors import ConfigurationError
-from reconciler.forge.faults import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError, duration_text
+from reconciler.forge.api_errors import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError, duration_text
 from reconciler.git import effects
 from reconciler.policy import WriteLimits
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
 _MARGIN_S = 0.01
-"""So that the oldest write has left the window, whatever rounding does."""
+"""Added to each turn so that the oldest write has left the window despite rounding."""
 
 
 class Clock(NamedTuple):
-    """The time in seconds, and how to wait; tests give a clock of their own."""
+    """The time in seconds, and a function that waits; tests replace both."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]
@@ -28,11 +28,11 @@ SYSTEM_CLOCK = Clock(time.time, effects.sleep)
 
 
 class Budget:
-    """How many writes one identity may still make on one forge.
+    """Limits the writes of one identity on one forge; thread-safe.
 
-    Serial: one write at a time, whichever repository it is for. The windows are those of the
-    forge, recomputed from what it says was written (`learn`), so they hold across runs without any
-    state of ours. Fails closed: what cannot be known counts as spent.
+    Serial: one write at a time over all repositories. The windows are recomputed from the times of the
+    forge's own records (`learn`), so they hold across runs without stored state. Fails closed: writes in
+    a repository that cannot be read count as spent.
     """
 
     def __init__(self, limits: WriteLimits, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -46,32 +46,32 @@ class Budget:
         self._unread: set[str] = set()
         self._held = 0
 
-    def hold(self, writes: int) -> None:
-        """Keep so many writes of the hour back, until told otherwise: for what must be said at the end."""
+    def reserve(self, writes: int) -> None:
+        """Keep so many writes of the hour for the end of the run, where the dashboard is written."""
         self._held = min(writes, self.limits.per_hour - 1)
 
     def learn(self, times: Iterable[float]) -> None:
-        """Count writes that other runs made, at these times of the forge."""
+        """Count the writes of other runs at these times, in seconds of our clock."""
         with self._lock:
             recent = (t for t in times if t > self.clock.now() - HOUR_S)
             self._spent = sorted([*self._spent, *recent])
 
-    def known(self, repository: str) -> None:
-        """Note that what was written in a repository is known, or that nothing can be."""
+    def mark_read(self, repository: str) -> None:
+        """Note that the writes in a repository were counted, or that it can have none."""
         self._repositories.add(repository)
         self._unread.discard(repository)
 
-    def unknown(self, repository: str) -> None:
+    def mark_unread(self, repository: str) -> None:
         """Note that a repository could not be read: its share of the hour counts as spent."""
         self._repositories.add(repository)
         self._unread.add(repository)
 
     @contextmanager
     def write(self) -> Iterator[None]:
-        """Wait for this write's turn, and count it when it is answered.
+        """Wait for this write's turn, and count it when its reply is there.
 
         Raises:
-            LimitedError: Its turn comes later than the longest wait; nothing was sent.
+            LimitedError: Its turn comes after the longest permitted wait; nothing was sent.
         """
         with self._lock:
             self._wait()
@@ -80,10 +80,11 @@ class Budget:
             finally:
                 self._spent.append(self.clock.now())
 
-    def limited(self, wait_s: float | None) -> None:
-        """Note that the forge refused a write for being too fast: every write waits.
+    def note_limit(self, wait_s: float | None) -> None:
+        """Make every write wait because the forge limited one; double the wait each time.
 
-        The second time in a run nothing more is written in it.
+        Raises:
+            LimitedError: The second limit in a run ends its writes.
         """
         self._hits += 1
         wait = wait_s if wait_s is not None else min(SECONDARY_WAIT_S * 2 ** (self._hits - 1), LONGEST_WAIT_S)
@@ -92,7 +93,7 @@ class Budget:
             raise LimitedError("The forge limits writes again", wait_s=wait)
 
     def eta_s(self, writes: int) -> float:
-        """Return how long `writes` more take from now on, in seconds, waiting included."""
+        """Return the seconds that so many more writes take, waits included."""
         now, spent = self.clock.now(), list(self._spent)
         at = now
         for _ in range(writes):
@@ -100,15 +101,15 @@ class Budget:
             spent.append(at)
         return at - now
 
-    def _presume(self) -> None:
-        """Count what unread repositories may have cost: their share of everything, rounded up."""
+    def _spend_unread_share(self) -> None:
+        """Count the share of unread repositories in the hour, rounded up, as spent."""
         if self._unread:
             count = -(-self.limits.per_hour * len(self._unread) // len(self._repositories))
             self._unread.clear()
             self._spent += [self.clock.now()] * count
 
     def _wait(self) -> None:
-        self._presume()
+        self._spend_unread_share()
         limits = replace(self.limits, per_hour=self.limits.per_hour - self._held)
         wait = next_turn(self._spent, limits, self._closed_until) - self.clock.now()
         if wait > self.limits.max_wait_s:
@@ -120,7 +121,7 @@ class Budget:
 
 
 def next_turn(spent: Sequence[float], limits: WriteLimits, closed_until: float = 0.0) -> float:
-    """Return the earliest time of the next write after those at the times `spent`, ascending. Pure.
+    """Return the earliest time of the next write after writes at the times `spent`, ascending. Pure.
 
     Total: a limit of zero never has a turn.
     """
@@ -137,7 +138,7 @@ def split(limits: WriteLimits, shards: int) -> WriteLimits:
     """Return one shard's part of the limits, at least one write a minute and one an hour.
 
     Raises:
-        ConfigurationError: There are more shards than writes; then no shard could keep the limit.
+        ConfigurationError: There are more shards than writes, so the limit could not be kept.
     """
     if shards > min(limits.per_minute, limits.per_hour):
         few = min(limits.per_minute, limits.per_hour)

@@ -1,17 +1,32 @@
-"""GitHub: REST, and GraphQL where REST cannot. Tried against its REST description and its public schema."""
+"""GitHub: its dialect, by REST and by GraphQL where REST cannot, and the tokens of GitHub Apps.
+
+Tested against the published REST description and GraphQL schema.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from reconciler.errors import ConflictError, RefusedError, UnavailableError
-from reconciler.forge.answers import read_seen
-from reconciler.forge.faults import InvalidError
-from reconciler.forge.http import Transport
-from reconciler.forge.remote import Comment, ExistsError, Issue, Seen, closed_time, write_times
+from reconciler.forge.api_errors import InvalidError
+from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
+from reconciler.forge.dialect import (
+    ApiPullRequest,
+    Comment,
+    Issue,
+    PullRequestExistsError,
+    closed_time,
+    parse_pull,
+    write_times,
+)
+from reconciler.forge.http import StaticToken, Transport
 from reconciler.inventory import PullRequest, PullState
+from reconciler.policy import WriteLimits
+from reconciler.report.redact import learn_credential
 
 COMMENTS = """
 query Comments($owner: String!, $name: String!, $number: Int!, $after: String) {
@@ -66,15 +81,24 @@ query Checks($owner: String!, $name: String!, $commit: GitObjectID!, $after: Str
 DOCUMENTS = (COMMENTS, READY, DRAFT, EDIT_COMMENT, ISSUES, CHECKS)
 
 DRAFT_LABEL = "draft"
-"""What says that a pull request is a draft where a repository's plan has no drafts."""
+"""Marks a draft where the plan of a repository has no draft pull requests."""
 HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
-_NO_PAGE: Mapping[str, Any] = {"nodes": (), "pageInfo": {"hasNextPage": False}}
 _METHODS = ("merge", "squash", "rebase")
+
+PERMISSIONS = {"contents": "write", "pull_requests": "write", "issues": "write", "metadata": "read"}
+READ_PERMISSIONS = {"contents": "read", "pull_requests": "read", "metadata": "read"}
+"""Permissions of a run that writes nothing."""
+DASHBOARD_PERMISSIONS = {"issues": "read"}
+CHECK_PERMISSIONS = {"checks": "read", "statuses": "read"}
+"""Requested only where approval waits for checks: an App that lacks a permission gets no token at all."""
+_RENEW_BEFORE_S = 600
+_PROOF_LIFE_S = 540
+_CLOCK_SKEW_S = 60
 
 
 def default_api(host: str) -> str:
-    """Return where the API of a host is: github.com's own, or an enterprise server's."""
+    """Return the address of a host's API: github.com's own, or an enterprise server's."""
     return "https://api.github.com" if host == "github.com" else f"https://{host}/api/v3"
 
 
@@ -89,167 +113,245 @@ class GitHub:
         self.owner, _, self.repository = name.rpartition("/")
         self._root = f"/repos/{quote(name)}"
 
-    def list_all(self) -> Iterator[Seen]:
-        """Yield the pull requests from oldest to newest, so that a new one cannot shift a page."""
-        asked: dict[str, str | int] = {"state": "all", "sort": "created", "direction": "asc", "per_page": 100}
-        yield from self._seen_all(self.transport.pages(f"{self._root}/pulls", asked))
+    def list_all(self) -> Iterator[ApiPullRequest]:
+        """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
+        query: dict[str, str | int] = {"state": "all", "sort": "created", "direction": "asc", "per_page": 100}
+        yield from self._parse_all(self.transport.pages(f"{self._root}/pulls", query))
 
-    def find_open(self, head: str) -> Iterator[Seen]:
+    def find_open(self, head: str) -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch."""
-        asked: dict[str, str | int] = {"state": "open", "head": f"{self.owner}:{head}"}
-        found = self._seen_all(self.transport.get(f"{self._root}/pulls", asked).data)
-        yield from (s for s in found if s.head == head and s.state is PullState.OPEN)
+        query: dict[str, str | int] = {"state": "open", "head": f"{self.owner}:{head}"}
+        pulls = self._parse_all(self.transport.get(f"{self._root}/pulls", query).data)
+        yield from (pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN)
 
-    def find(self, number: int) -> Seen:
+    def find(self, number: int) -> ApiPullRequest:
         """Return a pull request; MissingError if there is none."""
-        return _seen(self.transport.get(f"{self._root}/pulls/{number}").data)
+        return _parse(self.transport.get(f"{self._root}/pulls/{number}").data)
 
-    def create(self, wanted: PullRequest) -> Seen:
-        """Open a pull request; where a plan has no drafts, a label says that it is one."""
-        body = {"title": wanted.title, "head": wanted.head, "base": wanted.base, "body": wanted.body}
+    def create(self, desired: PullRequest) -> ApiPullRequest:
+        """Open a pull request; where the plan has no drafts, a draft gets a label instead."""
+        body = {"title": desired.title, "head": desired.head, "base": desired.base, "body": desired.body}
         try:
-            reply = self.transport.write("POST", f"{self._root}/pulls", {**body, "draft": wanted.draft})
+            reply = self.transport.write("POST", f"{self._root}/pulls", {**body, "draft": desired.draft})
         except InvalidError as error:
-            said = str(error)
-            if _NO_DRAFTS.search(said) and wanted.draft:
-                ready = self.create(replace(wanted, draft=False))
+            if _NO_DRAFTS.search(str(error)) and desired.draft:
+                ready = self.create(replace(desired, draft=False))
                 return replace(self.set_labels(ready, (*ready.labels, DRAFT_LABEL)), draft=True)
-            raise _why_not(wanted, said) or error from error
-        return _seen(reply.data)
+            raise _creation_error(desired, str(error)) or error from error
+        return _parse(reply.data)
 
-    def edit(self, seen: Seen, title: str, body: str, base: str) -> Seen:
-        """Give it another title, text and base."""
-        moved = {"base": base} if base != seen.base else {}
-        return self._patch(seen, {"title": title, "body": body, **moved})
+    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
+        """Replace title, text and base."""
+        moved = {"base": base} if base != pull.base else {}
+        return self._patch(pull, {"title": title, "body": body, **moved})
 
-    def set_labels(self, seen: Seen, labels: tuple[str, ...]) -> Seen:
-        """Give it exactly these labels."""
-        path = f"{self._root}/issues/{seen.number}/labels"
+    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
+        """Replace the labels."""
+        path = f"{self._root}/issues/{pull.number}/labels"
         reply = self.transport.write("PUT", path, {"labels": list(labels)}, repeatable=True)
-        return replace(seen, labels=tuple(label["name"] for label in reply.data))
+        return replace(pull, labels=tuple(label["name"] for label in reply.data))
 
-    def mark_ready(self, seen: Seen) -> None:
-        """Let it be no draft any more: REST ignores `draft`."""
-        if DRAFT_LABEL in seen.labels:
-            self.set_labels(seen, tuple(name for name in seen.labels if name != DRAFT_LABEL))
+    def mark_ready(self, pull: ApiPullRequest) -> None:
+        """Mark a draft as ready, by GraphQL: REST ignores `draft`."""
+        if DRAFT_LABEL in pull.labels:
+            self.set_labels(pull, tuple(name for name in pull.labels if name != DRAFT_LABEL))
         else:
-            self._graphql(READY, {"id": seen.key}, writes=True)
+            self._graphql(READY, {"id": pull.key}, writes=True)
 
-    def mark_draft(self, seen: Seen) -> None:
-        """Let it be a draft again: REST ignores `draft`; where there are no drafts it gets the label."""
+    def mark_draft(self, pull: ApiPullRequest) -> None:
+        """Turn a pull request into a draft, by a label where the plan has no drafts."""
         try:
-            self._graphql(DRAFT, {"id": seen.key}, writes=True)
+            self._graphql(DRAFT, {"id": pull.key}, writes=True)
         except InvalidError as error:
             if not _NO_DRAFTS.search(str(error)):
                 raise
-            self.set_labels(seen, (*seen.labels, DRAFT_LABEL))
+            self.set_labels(pull, (*pull.labels, DRAFT_LABEL))
 
-    def close(self, seen: Seen) -> None:
-        """Close it."""
-        self._patch(seen, {"state": "closed"})
+    def close(self, pull: ApiPullRequest) -> None:
+        """Close a pull request."""
+        self._patch(pull, {"state": "closed"})
 
-    def merge(self, seen: Seen, expect: str) -> Seen:
-        """Merge it if its head is `expect`, by the first method that the repository allows."""
+    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Merge a pull request if its head is `expect`, by the first method that the repository permits."""
         for method in _METHODS:
             body = {"sha": expect, "merge_method": method}
             try:
-                reply = self.transport.write("PUT", f"{self._root}/pulls/{seen.number}/merge", body)
+                reply = self.transport.write("PUT", f"{self._root}/pulls/{pull.number}/merge", body)
             except InvalidError as error:
                 if "not allowed" in str(error) and method != _METHODS[-1]:
                     continue
                 raise
-            return replace(seen, state=PullState.MERGED, merge_oid=reply.data["sha"])
+            return replace(pull, state=PullState.MERGED, merge_oid=reply.data["sha"])
         raise AssertionError
 
     def comments(self, number: int) -> Iterator[Comment]:
-        """Yield our own comments."""
-        after = None
-        while True:
-            values = {"owner": self.owner, "name": self.repository, "number": number, "after": after}
-            page = self._graphql(COMMENTS, values)["repository"]["pullRequest"]["comments"]
-            yield from (Comment(c["id"], c["body"]) for c in page["nodes"] if c and c["viewerDidAuthor"])
-            if not page["pageInfo"]["hasNextPage"]:
-                return
-            after = page["pageInfo"]["endCursor"]
+        """Yield the comments of the authenticated user."""
+        nodes = self._nodes(COMMENTS, {"number": number}, lambda r: r["pullRequest"]["comments"])
+        yield from (Comment(node["id"], node["body"]) for node in nodes if node and node["viewerDidAuthor"])
 
     def add_comment(self, number: int, body: str) -> Comment:
-        """Comment, one request."""
+        """Comment in one request."""
         reply = self.transport.write("POST", f"{self._root}/issues/{number}/comments", {"body": body})
         return Comment(reply.data["node_id"], reply.data.get("body") or body)
 
     def edit_comment(self, _: int, comment: Comment, body: str) -> None:
-        """Change a comment of ours."""
+        """Replace the text of a comment."""
         self._graphql(EDIT_COMMENT, {"id": comment.key, "body": body}, writes=True)
 
     def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
-        """Yield the check runs and statuses of a commit; of several of one name all must have passed."""
+        """Yield the check runs and statuses of a commit; runs of one name pass only if all of them do."""
+
+        def rollup(repository: Any) -> Any:
+            return ((repository["object"] or {}).get("statusCheckRollup") or {}).get("contexts")
+
         passed: dict[str, bool] = {}
-        asked = {"owner": self.owner, "name": self.repository, "commit": commit, "after": None}
-        while True:
-            found = self._graphql(CHECKS, asked)["repository"]["object"] or {}
-            page = (found.get("statusCheckRollup") or {}).get("contexts") or _NO_PAGE
-            for node in page["nodes"]:
-                name = node.get("name") or node.get("context") or ""
-                is_good = "SUCCESS" in (node.get("conclusion"), node.get("state"))
-                passed[name] = passed.get(name, True) and is_good
-            if not page["pageInfo"]["hasNextPage"]:
-                break
-            asked["after"] = page["pageInfo"]["endCursor"]
+        for node in self._nodes(CHECKS, {"commit": commit}, rollup):
+            name = node.get("name") or node.get("context") or ""
+            succeeded = "SUCCESS" in (node.get("conclusion"), node.get("state"))
+            passed[name] = passed.get(name, True) and succeeded
         yield from passed.items()
 
     def issues(self) -> Iterator[Issue]:
-        """Yield our own issues, open or closed."""
-        after = None
-        while True:
-            data = self._graphql(ISSUES, {"owner": self.owner, "name": self.repository, "after": after})
-            page = data["repository"]["issues"]
-            for node in page["nodes"]:
-                if node["viewerDidAuthor"]:
-                    changed = write_times({"updated_at": node["updatedAt"]})
-                    yield Issue(node["number"], node["body"], not node["closed"], changed)
-            if not page["pageInfo"]["hasNextPage"]:
-                return
-            after = page["pageInfo"]["endCursor"]
+        """Yield the issues of the authenticated user, open or closed."""
+        for node in self._nodes(ISSUES, {}, lambda repository: repository["issues"]):
+            if node["viewerDidAuthor"]:
+                changed = write_times({"updated_at": node["updatedAt"]})
+                yield Issue(node["number"], node["body"], not node["closed"], changed)
 
     def create_issue(self, title: str, body: str) -> Issue:
-        """Open an issue, one request."""
+        """Open an issue in one request."""
         reply = self.transport.write("POST", f"{self._root}/issues", {"title": title, "body": body})
         return Issue(reply.data["number"], body)
 
     def edit_issue(self, number: int, body: str) -> None:
-        """Give an issue of ours another text."""
+        """Replace the text of an issue."""
         self.transport.write("PATCH", f"{self._root}/issues/{number}", {"body": body}, repeatable=True)
 
-    def _patch(self, seen: Seen, body: Mapping[str, str]) -> Seen:
-        path = f"{self._root}/pulls/{seen.number}"
-        return _seen(self.transport.write("PATCH", path, body, repeatable=True).data)
+    def _patch(self, pull: ApiPullRequest, body: Mapping[str, str]) -> ApiPullRequest:
+        path = f"{self._root}/pulls/{pull.number}"
+        return _parse(self.transport.write("PATCH", path, body, repeatable=True).data)
 
     def _graphql(self, document: str, variables: Mapping[str, Any], *, writes: bool = False) -> Any:
-        base = self.transport.base.removesuffix("/v3")
+        path = f"{self.transport.base.removesuffix('/v3')}/graphql"
         body = {"query": document, "variables": variables}
-        path = f"{base}/graphql"
         if writes:
             return self.transport.write("POST", path, body, repeatable=True).data["data"]
         return self.transport.query(path, body).data["data"]
 
-    def _seen_all(self, items: Any) -> Iterator[Seen]:
+    def _nodes(
+        self, document: str, variables: Mapping[str, Any], connection: Callable[[Any], Any]
+    ) -> Iterator[Any]:
+        """Yield the nodes of all pages of a connection, which `connection` finds in a repository."""
+        after = None
+        while True:
+            values = {"owner": self.owner, "name": self.repository, **variables, "after": after}
+            page = connection(self._graphql(document, values)["repository"])
+            if page is None:
+                return
+            yield from page["nodes"]
+            if not page["pageInfo"]["hasNextPage"]:
+                return
+            after = page["pageInfo"]["endCursor"]
+
+    def _parse_all(self, items: Any) -> Iterator[ApiPullRequest]:
         if not hasattr(items, "__iter__"):
             raise UnavailableError(f"{self.name}: the list of pull requests is none")
-        own = (item for item in items if _is_own(item))
-        yield from (read_seen(item, _seen, "number", lambda i: i["head"]["ref"]) for item in own)
+        for item in items:
+            if _is_own(item):
+                yield parse_pull(item, _parse, "number", lambda i: i["head"]["ref"])
+
+
+class App(NamedTuple):
+    """One installation of a GitHub App; `key` is its private key in PEM, never shown."""
+
+    app_id: str
+    installation_id: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"App({self.app_id}, {self.installation_id})"
+
+
+class AppToken:
+    """The Authorization of an App's installation, with the permissions that a run needs; thread-safe.
+
+    A token is valid for an hour. It is renewed ten minutes before its end, and once when GitHub refuses it.
+    """
+
+    def __init__(
+        self,
+        api: str,
+        app: App,
+        clock: Clock = SYSTEM_CLOCK,
+        permissions: Mapping[str, str] = PERMISSIONS,
+    ) -> None:
+        self.api = api
+        self.app = app
+        learn_credential(app.key)
+        self.clock = clock
+        self._permissions = dict(permissions)
+        self._token = ""
+        self._expires_s = 0.0
+        self._lock = threading.Lock()
+
+    def value(self) -> str:
+        """Return the header's value."""
+        return f"Bearer {self.token()}"
+
+    def renew(self) -> bool:
+        """Discard the token."""
+        self._expires_s = 0.0
+        return True
+
+    def token(self) -> str:
+        """Return a token that is valid for minutes to come, for git over https too.
+
+        Raises:
+            UnavailableError: The key is unusable, or GitHub issues no token.
+        """
+        with self._lock:
+            if self.clock.now() > self._expires_s - _RENEW_BEFORE_S:
+                self._fetch()
+            return self._token
+
+    def _fetch(self) -> None:
+        budget = Budget(WriteLimits(), self.clock)
+        transport = Transport(self.api, StaticToken(self._proof()), budget, clock=self.clock)
+        path = f"/app/installations/{self.app.installation_id}/access_tokens"
+        reply = transport.write("POST", path, {"permissions": self._permissions}, repeatable=True)
+        try:
+            self._token = str(reply.data["token"])
+            learn_credential(self._token)
+            self._expires_s = datetime.fromisoformat(reply.data["expires_at"]).timestamp()
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnavailableError(f"{self.api} gave no installation token") from error
+
+    def _proof(self) -> str:
+        """Return the JSON Web Token that proves the App's identity: RS256, issued a minute ago."""
+        import jwt  # noqa: PLC0415 - slow to import, and needed by Apps alone
+
+        # GitHub refuses a proof from the future, and one that is valid for more than ten minutes.
+        now = int(self.clock.now())
+        claims = {"iat": now - _CLOCK_SKEW_S, "exp": now + _PROOF_LIFE_S, "iss": self.app.app_id}
+        try:
+            return jwt.encode(claims, self.app.key, algorithm="RS256")
+        except (ValueError, TypeError, jwt.PyJWTError) as error:
+            raise UnavailableError(
+                "The App's private key cannot be used", hint="Give the PEM file that GitHub made."
+            ) from error
 
 
 def _is_own(item: Mapping[str, Any]) -> bool:
-    """Whether the head stands in the repository itself: a fork may use our names."""
+    """Tell whether the head is a branch of the repository itself: a fork may use the same names."""
     head, base = item["head"].get("repo"), item["base"].get("repo")
     return bool(head and base and head["id"] == base["id"])
 
 
-def _seen(item: Mapping[str, Any]) -> Seen:
+def _parse(item: Mapping[str, Any]) -> ApiPullRequest:
     merged = item.get("merged_at")
     is_open = item["state"] == "open"
     labels = tuple(label["name"] for label in item.get("labels", ()))
-    return Seen(
+    return ApiPullRequest(
         number=item["number"],
         head=item["head"]["ref"],
         base=item["base"]["ref"],
@@ -267,14 +369,14 @@ def _seen(item: Mapping[str, Any]) -> Seen:
     )
 
 
-def _why_not(wanted: PullRequest, said: str) -> Exception | None:
-    """Return what a refusal to open means, None if it means nothing that we know."""
-    if "already exists" in said:
-        return ExistsError(said)
-    if "No commits between" in said:
-        return ConflictError(f"{wanted.base} has all of {wanted.head} by now")
-    if re.search(r"\bhead\b", said) and "invalid" in said:
-        return RefusedError(f"{wanted.head} is no branch any more")
-    if re.search(r"\bbase\b", said) and "invalid" in said:
-        return RefusedError(f"{wanted.base} is no branch any more")
+def _creation_error(desired: PullRequest, message: str) -> Exception | None:
+    """Return the error for GitHub's message about a pull request that was not opened, None if unknown."""
+    if "already exists" in message:
+        return PullRequestExistsError(message)
+    if "No commits between" in message:
+        return ConflictError(f"{desired.base} has all of {desired.head} by now")
+    if re.search(r"\bhead\b", message) and "invalid" in message:
+        return RefusedError(f"{desired.head} is no branch any more")
+    if re.search(r"\bbase\b", message) and "invalid" in message:
+        return RefusedError(f"{desired.base} is no branch any more")
     return None

@@ -1,28 +1,29 @@
-"""One transport under every dialect: authorization, limits, retries, deadlines, pages, nothing else."""
+"""HTTP requests to forge APIs: authorization, limits, retries, deadlines and pages."""
 
 import re
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import orjson
 
 from reconciler import __version__
 from reconciler.errors import ReconcilerError, RefusedError, UnavailableError
-from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
-from reconciler.forge.faults import (
+from reconciler.forge.api_errors import (
+    SECONDARY_WAIT_S,
     BlockedError,
-    Fault,
-    FaultKind,
+    ClassifiedReply,
     InvalidError,
     LimitedError,
     LostReplyError,
     MissingError,
+    ReplyKind,
     classify,
 )
+from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock
 from reconciler.git.effects import effect
 from reconciler.report.redact import Redactor, learn_credential, mask_credentials
 
@@ -35,19 +36,19 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Authorization(Protocol):
-    """Where the Authorization header comes from."""
+    """The source of the Authorization header."""
 
     def value(self) -> str:
         """Return the header's value, empty for none."""
         ...
 
     def renew(self) -> bool:
-        """Forget what was refused; tell whether the next value will be another one."""
+        """Discard a refused value; tell whether the next value will be another one."""
         ...
 
 
 class StaticToken(NamedTuple):
-    """A token that somebody gave us."""
+    """A configured token."""
 
     token: str
     scheme: str = "Bearer"
@@ -57,15 +58,23 @@ class StaticToken(NamedTuple):
         return f"{self.scheme} {self.token}" if self.token else ""
 
     def renew(self) -> bool:
-        """A given token cannot be renewed."""
+        """Return False: a configured token cannot be renewed."""
         return False
 
 
 class Reply(NamedTuple):
-    """A reply that is what it should be: its parsed body and its headers, names in lower case."""
+    """A successful reply: its parsed body, and its headers with names in lower case."""
 
     data: Any
     headers: Mapping[str, str]
+
+
+class _Request(NamedTuple):
+    method: str
+    url: str
+    body: object = None
+    params: Mapping[str, str | int] | None = None
+    writes: bool = False
 
 
 class _Raw(NamedTuple):
@@ -75,11 +84,11 @@ class _Raw(NamedTuple):
 
 
 class Transport:
-    """Calls to one API as one identity; for several threads.
+    """Requests to one API as one identity; thread-safe.
 
-    The token goes to the API's own host and nowhere else, never over clear text beyond this machine.
-    A read is tried again; a write only where it certainly had no effect, unless the caller says
-    that doing it twice is doing it once. Every write passes the budget.
+    The token is sent to the API's own host only, and never over clear text beyond this machine. Reads are
+    retried. A write is retried only where it certainly had no effect or is idempotent (`repeatable`).
+    Every write passes the budget.
     """
 
     def __init__(
@@ -112,108 +121,102 @@ class Transport:
         weakref.finalize(self, self._client.close)
 
     def get(self, path: str, params: Mapping[str, str | int] | None = None) -> Reply:
-        """Read; tried again while the forge is unwell."""
-        return self._call("GET", path, None, params, writes=False, repeatable=True)
+        """Read; retried while the forge fails."""
+        return self._call(_Request("GET", self._url(path), None, params), repeatable=True)
 
     def write(self, method: str, path: str, body: object = None, *, repeatable: bool = False) -> Reply:
-        """Write once; again after a lost reply only if `repeatable`, else LostReplyError tells of it."""
-        return self._call(method, path, body, None, writes=True, repeatable=repeatable)
+        """Write once; a lost reply is retried only if `repeatable`, else it raises LostReplyError."""
+        return self._call(_Request(method, self._url(path), body, writes=True), repeatable=repeatable)
 
     def query(self, path: str, body: object) -> Reply:
         """Read with a POST, as GraphQL does."""
-        return self._call("POST", path, body, None, writes=False, repeatable=True)
+        return self._call(_Request("POST", self._url(path), body), repeatable=True)
 
     def pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[Any]:
-        """Yield the items of every page; the links of the forge are followed on its own host only."""
+        """Yield the items of all pages; links to the next page are followed on the same host only."""
         reply = self.get(path, params)
         while True:
             if not isinstance(reply.data, list):
-                raise UnavailableError(f"{self._at(path)} answers no list")
+                raise UnavailableError(f"{self._url(path)} answers no list")
             yield from reply.data
-            found = _NEXT.search(reply.headers.get("link", ""))
-            if not found:
+            following = _NEXT.search(reply.headers.get("link", ""))
+            if not following:
                 return
-            reply = self.get(self._own(found.group(1), path))
+            reply = self.get(self._same_host(following.group(1), path))
 
-    def settle(self, write: Callable[[], T], look: Callable[[], T | None], waits: tuple[float, ...]) -> T:
-        """Do a write whose reply may get lost: look whether it happened, and only then do it again."""
+    def write_once(
+        self, write: Callable[[], T], look: Callable[[], T | None], delays: tuple[float, ...]
+    ) -> T:
+        """Do a write that is not idempotent: after a lost reply, poll for its effect before repeating it."""
         for attempt in range(ATTEMPTS):
             try:
                 return write()
             except LostReplyError:
-                if (found := self.find_late(look, waits)) is not None:
-                    return found
+                if (result := self.poll(look, delays)) is not None:
+                    return result
                 if attempt == ATTEMPTS - 1:
                     raise
         raise AssertionError
 
-    def find_late(self, look: Callable[[], T | None], waits: tuple[float, ...]) -> T | None:
-        """Return what `look` finds, looking again after each wait: a forge's lists lag behind its writes."""
-        for wait in (0.0, *waits):
-            if wait:
-                self.clock.sleep(wait)
-            if (found := look()) is not None:
-                return found
+    def poll(self, look: Callable[[], T | None], delays: Sequence[float]) -> T | None:
+        """Call `look` until it returns a value: a forge's lists lag behind its writes."""
+        for delay in (0.0, *delays):
+            if delay:
+                self.clock.sleep(delay)
+            if (value := look()) is not None:
+                return value
         return None
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        body: object,
-        params: Mapping[str, str | int] | None,
-        *,
-        writes: bool,
-        repeatable: bool,
-    ) -> Reply:
-        url, hops, renewed, failures, waits = self._at(path), 0, False, 0, 0
+    def _call(self, request: _Request, *, repeatable: bool) -> Reply:
+        hops, renewed, failures, waits = 0, False, 0, 0
         while True:
-            raw, fault = self._try(method, url, body, params, writes=writes)
-            match fault.kind:
-                case FaultKind.NONE:
+            raw, reply = self._try(request)
+            match reply.kind:
+                case ReplyKind.NONE:
                     return Reply(raw.data, raw.headers)
-                case FaultKind.LIMITED:
-                    waits += not writes
-                    self._wait_out(fault, waits)
-                case FaultKind.UNAUTHORIZED if not renewed and self.auth.renew():
+                case ReplyKind.LIMITED:
+                    waits += not request.writes
+                    self._wait_out(reply, waits)
+                case ReplyKind.UNAUTHORIZED if not renewed and self.auth.renew():
                     renewed = True
-                case FaultKind.MOVED if hops < _HOPS and _keeps_method(raw.status, method):
-                    url, params, hops = self._moved(raw, url), None, hops + 1
-                case FaultKind.LOST if repeatable and failures < ATTEMPTS - 1:
+                case ReplyKind.MOVED if hops < _HOPS and _keeps_method(raw.status, request.method):
+                    request = request._replace(url=self._redirect_target(raw, request.url), params=None)
+                    hops += 1
+                case ReplyKind.LOST if repeatable and failures < ATTEMPTS - 1:
                     self.clock.sleep(float(2**failures))
                     failures += 1
                 case _:
-                    self._fail(fault, raw.status, f"{method} {url}", writes=writes)
+                    text = f"{request.method} {request.url}: {raw.status or 'no answer'} {reply.message}"
+                    raise _error(reply.kind, self._redacted(text.strip()), raw.status, writes=request.writes)
 
-    def _try(
-        self, method: str, url: str, body: object, params: Mapping[str, str | int] | None, *, writes: bool
-    ) -> tuple[_Raw, Fault]:
-        """Send once and judge the answer; a connection that broke is a lost reply.
-
-        A limit is noted before anybody else may write.
-        """
+    def _try(self, request: _Request) -> tuple[_Raw, ClassifiedReply]:
+        """Send one request and classify its reply; a broken connection is a lost reply."""
         import httpx  # noqa: PLC0415 - see above
 
         try:
-            if not writes:
-                return self._judged(self._send(method, url, body, params))
-            with self.budget.write(), effect(f"forge {method} {urlsplit(url).path}"):
-                raw, fault = self._judged(self._send(method, url, body, params))
-                if fault.kind is FaultKind.LIMITED:
-                    self.budget.limited(fault.wait_s)
-                return raw, fault
+            if not request.writes:
+                return self._classified(self._send(request))
+            with self.budget.write(), effect(f"forge {request.method} {urlsplit(request.url).path}"):
+                raw, reply = self._classified(self._send(request))
+                # Still inside the budget's lock: other threads must see the limit before they write.
+                if reply.kind is ReplyKind.LIMITED:
+                    self.budget.note_limit(reply.wait_s)
+                return raw, reply
         except (httpx.HTTPError, httpx.StreamError) as error:
-            return _Raw(0, {}, None), Fault(FaultKind.LOST, f"{type(error).__name__} {error}".strip())
+            reason = f"{type(error).__name__} {error}".strip()
+            return _Raw(0, {}, None), ClassifiedReply(ReplyKind.LOST, reason)
 
-    def _send(self, method: str, url: str, body: object, params: Mapping[str, str | int] | None) -> _Raw:
+    def _send(self, request: _Request) -> _Raw:
         import httpx  # noqa: PLC0415 - see above
 
+        method, url, body, params, _ = request
         headers = {"Authorization": value} if (value := self.auth.value()) else {}
         learn_credential(value.rpartition(" ")[2])
         content = None
         if body is not None:
             content = orjson.dumps(_masked(body))
             headers["Content-Type"] = "application/json"
+        # httpx limits the time between two chunks only: a server that trickles would hold us for ever.
         until = time.monotonic() + 2 * self._timeout_s
         with self._client.stream(method, url, content=content, params=params, headers=headers) as reply:
             data = bytearray()
@@ -221,9 +224,9 @@ class Transport:
                 data += chunk
                 if len(data) > LARGEST or time.monotonic() > until:
                     raise httpx.ReadTimeout("the answer is too long or too slow")
-        found = {name.lower(): value for name, value in reply.headers.items()}
-        self._learn_time(found.get("date", ""))
-        return _Raw(reply.status_code, found, _parsed(bytes(data)))
+        lowered = {name.lower(): value for name, value in reply.headers.items()}
+        self._learn_time(lowered.get("date", ""))
+        return _Raw(reply.status_code, lowered, _parsed(bytes(data)))
 
     def _learn_time(self, date: str) -> None:
         try:
@@ -231,62 +234,58 @@ class Transport:
         except ValueError:
             return
 
-    def _judged(self, raw: _Raw) -> tuple[_Raw, Fault]:
+    def _classified(self, raw: _Raw) -> tuple[_Raw, ClassifiedReply]:
         return raw, classify(raw.status, raw.headers, raw.data, now=self.clock.now() + self.skew_s)
 
-    def _wait_out(self, fault: Fault, waits: int) -> None:
-        """Wait as long as the forge asks, if that is not too long; a write's turn comes with the budget."""
+    def _wait_out(self, reply: ClassifiedReply, waits: int) -> None:
+        """Wait as long as the forge demands, within the limit; writes wait in the budget instead."""
         if not waits:
             return
-        wait = fault.wait_s if fault.wait_s is not None else 60.0
+        wait = reply.wait_s if reply.wait_s is not None else SECONDARY_WAIT_S
         if waits > 1 or wait > self.budget.limits.max_wait_s:
-            raise LimitedError(f"The forge limits reads: {self._shown(fault.message)}", wait_s=wait)
+            raise LimitedError(f"The forge limits reads: {self._redacted(reply.message)}", wait_s=wait)
         self.clock.sleep(wait)
 
-    def _fail(self, fault: Fault, status: int, what: str, *, writes: bool) -> NoReturn:
-        said = self._shown(f"{what}: {status or 'no answer'} {fault.message}".strip())
-        raise _error(fault.kind, said, status, writes=writes)
-
-    def _shown(self, text: str) -> str:
+    def _redacted(self, text: str) -> str:
         token = self.auth.value().rpartition(" ")[2]
         return Redactor([token]).text(text)
 
-    def _at(self, path: str) -> str:
+    def _url(self, path: str) -> str:
         return path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
 
-    def _own(self, link: str, path: str) -> str:
-        url = urljoin(self._at(path), link)
+    def _same_host(self, link: str, path: str) -> str:
+        url = urljoin(self._url(path), link)
         if _origin(url) != _origin(self.base):
             raise UnavailableError(f"{self.base} leads to another host")
         return url
 
-    def _moved(self, raw: _Raw, url: str) -> str:
+    def _redirect_target(self, raw: _Raw, url: str) -> str:
         target = raw.headers.get("location", "")
         if not target:
             raise UnavailableError(f"{url} moved, and does not say where")
-        return self._own(target, url)
+        return self._same_host(target, url)
 
 
-def _error(kind: FaultKind, said: str, status: int, *, writes: bool) -> ReconcilerError:
+def _error(kind: ReplyKind, message: str, status: int, *, writes: bool) -> ReconcilerError:
     match kind:
-        case FaultKind.LOST:
-            return LostReplyError(said) if writes else UnavailableError(said)
-        case FaultKind.MISSING:
-            return MissingError(said, hint="Check the URL, and whether the token may see the repository.")
-        case FaultKind.BLOCKED:
-            return BlockedError(said, hint="Merge or close some of its pull requests first.")
-        case FaultKind.FORBIDDEN if writes:
+        case ReplyKind.LOST:
+            return LostReplyError(message) if writes else UnavailableError(message)
+        case ReplyKind.MISSING:
+            return MissingError(message, hint="Check the URL, and whether the token may see the repository.")
+        case ReplyKind.BLOCKED:
+            return BlockedError(message, hint="Merge or close some of its pull requests first.")
+        case ReplyKind.FORBIDDEN if writes:
             return RefusedError(
-                said, hint="Check the token's permissions, and that the repository is not archived."
+                message, hint="Check the token's permissions, and that the repository is not archived."
             )
-        case FaultKind.INVALID if writes:
-            return InvalidError(said, status=status)
+        case ReplyKind.INVALID if writes:
+            return InvalidError(message, status=status)
         case _:
-            return UnavailableError(said)
+            return UnavailableError(message)
 
 
 def _masked(value: object) -> object:
-    """Return what is sent to a forge without any credential: texts are read by people."""
+    """Return a request's body with credentials masked: people read the texts on the forge."""
     match value:
         case str():
             return mask_credentials(value)

@@ -4,18 +4,20 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from reconciler.errors import ConflictError, RefusedError
-from reconciler.forge.approval import (
+from reconciler.forge.local_merge import (
     DeletionHead,
     DraftHead,
     LockHead,
+    OutdatedError,
     approval_message,
+    check_inside,
+    check_new_package,
     next_revision,
     parse_head,
+    proposed_packages,
 )
-from reconciler.forge.groups import proposed_packages
-from reconciler.forge.merge_checks import OutdatedError, check_inside, check_new_package
-from reconciler.forge.record import PullRecord
-from reconciler.forge.staging import Staging
+from reconciler.forge.local_store import PullRecord
+from reconciler.forge.local_transaction import Staging
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.errors import Location, Problem, ReconcilerError, UnavailableError
-from reconciler.forge.base import Forge
-from reconciler.forge.choose import Forges
-from reconciler.forge.remote import RemoteForge
+from reconciler.forge.api_forge import ApiForge
+from reconciler.forge.registry import Forge, Forges
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import PullRequest, PullState, RepositoryView, ReviewedLock, unreadable_problem
@@ -85,11 +84,11 @@ def _read_pulls(
         if view.url in pulls or view.url in dead:
             continue
         if not view.is_available:
-            forges.unread(view.remote, view.url)
+            forges.mark_unread(view.remote, view.url)
             continue
         try:
             mirror = mirrors.open(view.remote)
-            if forges.asks(mirror):
+            if forges.lists_pulls(mirror):
                 pulls[view.url] = _current(forges.of(mirror).list_pulls(), mirror)
         except UnavailableError as error:
             dead[view.url] = error
@@ -170,7 +169,7 @@ def read_asked(forge: Forge, instance: str) -> tuple[frozenset[str], tuple[str, 
 
     Total: a dashboard that cannot be read asks for nothing, this time.
     """
-    if not isinstance(forge, RemoteForge):
+    if not isinstance(forge, ApiForge):
         return frozenset(), ()
     try:
         issue = forge.find_issue(dashboard_key(instance))

@@ -9,7 +9,7 @@ from reconciler.api.keys import check_keys
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.errors import Location, Problem, UnavailableError
-from reconciler.forge.choose import Forges
+from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import (
@@ -77,7 +77,7 @@ def read_inventory(
     written = _read_written(opened, policy)
     policy = policy if policy.lock.is_reviewed else with_images(policy, written.images.lock)
     views = _read_views(declared.registrations, reading, mirrors, policy)
-    forges.sign(views.values())
+    forges.set_authors(views.values())
     manifests, state = declared.manifests, written.state
     said, found = Answers(views, written.reviewed), Trees()
     if reading.deep:

@@ -9,8 +9,8 @@ from typing import Protocol
 import pytest
 
 from reconciler.errors import ConflictError, RefusedError
-from reconciler.forge.base import Forge
 from reconciler.forge.local import LocalForge
+from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import Snapshot, create_bare
 from reconciler.inventory import PullRequest, PullState

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import ConfigurationError, Exit
+from reconciler.forge.api_errors import LimitedError
+from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import Budget, Clock, next_turn, split
-from reconciler.forge.faults import LimitedError
 from reconciler.forge.github import GitHub
 from reconciler.forge.http import StaticToken, Transport
-from reconciler.forge.remote import RemoteForge
 from reconciler.ids import normalise_url
 from reconciler.inventory import PullRequest
 from reconciler.plan.shard import Shard, shard_of
@@ -48,7 +48,7 @@ def run(simulator: Simulator, wanted: Sequence[tuple[str, str]], limits: WriteLi
     """Open what is missing as one run does; return the wait it ends with, 0 if nothing is left."""
     clock = Clock(simulator.clock.now, simulator.clock.sleep)
     transport = Transport(simulator.api, StaticToken(simulator.token), Budget(limits, clock), clock=clock)
-    forges = {n: RemoteForge(GitHub(transport, n), transport, "fleet") for n in simulator.repositories}
+    forges = {n: ApiForge(GitHub(transport, n), transport, "fleet") for n in simulator.repositories}
     there = {(name, pull.head) for name, forge in forges.items() for pull in forge.list_pulls()}
     for name, head in (one for one in wanted if one not in there):
         try:
@@ -143,8 +143,8 @@ def test_a_repository_that_cannot_be_read_costs_its_share() -> None:
     clock = VirtualClock()
     budget = Budget(WriteLimits(per_minute=10, per_hour=10, max_wait_s=60), Clock(clock.now, clock.sleep))
     for name in ("a", "b"):
-        budget.known(name)
-    budget.unknown("b")
+        budget.mark_read(name)
+    budget.mark_unread("b")
 
     for _ in range(5):
         with budget.write():
@@ -156,7 +156,7 @@ def test_a_repository_that_cannot_be_read_costs_its_share() -> None:
 def test_nothing_is_written_where_nothing_could_be_read() -> None:
     clock = VirtualClock()
     budget = Budget(WriteLimits(), Clock(clock.now, clock.sleep))
-    budget.unknown("a")
+    budget.mark_unread("a")
 
     with pytest.raises(LimitedError), budget.write():
         pytest.fail("nothing may be written")

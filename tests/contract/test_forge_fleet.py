@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.errors import Exit
 from reconciler.forge.budget import Clock
-from reconciler.forge.choose import Forges
+from reconciler.forge.registry import Forges
 from reconciler.report.summary import exit_of
 from reconciler.run import Settings, apply_plan, make_plan
 from tests.support.forges.bench import make_simulator

@@ -12,13 +12,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from reconciler.check import check_proposal
 from reconciler.errors import ConflictError, UnavailableError
-from reconciler.forge.app import App, AppToken
+from reconciler.forge.api_errors import classify
+from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import Budget, Clock
-from reconciler.forge.choose import Forges
-from reconciler.forge.faults import classify
-from reconciler.forge.github import DOCUMENTS, GitHub
+from reconciler.forge.github import DOCUMENTS, App, AppToken, GitHub
 from reconciler.forge.http import StaticToken, Transport
-from reconciler.forge.remote import RemoteForge
+from reconciler.forge.registry import Forges
 from reconciler.inventory import PullRequest
 from reconciler.policy import ApprovalRule, CredentialRule, ForgeKind, ForgeRule, Policy, WriteLimits
 from reconciler.run import Settings, apply_plan, make_plan
@@ -53,11 +52,11 @@ def pem(key: rsa.RSAPrivateKey) -> str:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none).decode()
 
 
-def app_forge(bench: SimulatorBench, key: rsa.RSAPrivateKey) -> RemoteForge:
+def app_forge(bench: SimulatorBench, key: rsa.RSAPrivateKey) -> ApiForge:
     clock = Clock(bench.simulator.clock.now, bench.simulator.clock.sleep)
     token = AppToken(bench.simulator.api, App("12", "34", pem(key)), clock)
     transport = Transport(bench.simulator.api, token, Budget(WriteLimits(max_wait_s=300), clock), clock=clock)
-    return RemoteForge(GitHub(transport, NAME), transport, "fleet")
+    return ApiForge(GitHub(transport, NAME), transport, "fleet")
 
 
 def wanted(head: str = HEADS["web"], title: str = "Create web") -> PullRequest:

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from reconciler.errors import Location, Problem
-from reconciler.forge import marker
+from reconciler.forge import body_marker
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.objects import File
 from reconciler.plan.asking import ask_box, ask_key, asked_keys
@@ -81,13 +81,13 @@ def test_hostile_names_values_and_files_are_code_and_nothing_else(
     )
 
     body = pull_body(change(name, field, value), Names(value), files)
-    whole = marker.compose(body, name, [value], marker.Marked(""), LIMIT)
+    whole = body_marker.compose(body, name, [value], body_marker.MarkedBody(""), LIMIT)
 
     check_inert(parsed(body))
     check_inert(parsed(whole), html=2)
-    assert marker.parse(whole).labels == (value,)
-    assert marker.parse(whole).title == marker.digest(name)
-    assert marker.compose(body, name, [value], marker.parse(whole), LIMIT) == whole
+    assert body_marker.parse(whole).labels == (value,)
+    assert body_marker.parse(whole).title == body_marker.digest(name)
+    assert body_marker.compose(body, name, [value], body_marker.parse(whole), LIMIT) == whole
 
 
 @settings(deadline=None, max_examples=60)
@@ -96,7 +96,7 @@ def test_a_hostile_group_is_code_and_nothing_else(name: str, field: str, value: 
     hostile_one = replace(change(name, field, value), warnings=(value,), unready=(field,), message=value)
 
     body = group_body([hostile_one, change("n", "f", "v")], Names(value), {})
-    whole = marker.compose(body, name, [value], marker.Marked(""), LIMIT)
+    whole = body_marker.compose(body, name, [value], body_marker.MarkedBody(""), LIMIT)
 
     check_inert(parsed(body))
     check_inert(parsed(whole), html=2)
@@ -141,7 +141,7 @@ def test_a_name_of_a_megabyte_fits() -> None:
     files = file_changes({}, {f"{name}{n}": File.of(b"x") for n in range(150)})
 
     body = pull_body(change(name, name, name), Names("demo"), files)
-    whole = marker.compose(body, name, ["a"], marker.Marked(""), LIMIT)
+    whole = body_marker.compose(body, name, ["a"], body_marker.MarkedBody(""), LIMIT)
 
     assert len(whole) <= LIMIT
     check_inert(parsed(whole), html=2)
@@ -154,7 +154,7 @@ def test_what_is_cut_stays_inert(contents: list[str], limit: int) -> None:
     after = {f"f{n}": File.of(text.encode("utf-8", "replace") * 5) for n, text in enumerate(contents)}
 
     body = pull_body(change("n", "f", "v"), Names("demo"), file_changes(before, after))
-    whole = marker.compose(body, "t", ["a"], marker.Marked(""), limit)
+    whole = body_marker.compose(body, "t", ["a"], body_marker.MarkedBody(""), limit)
 
     assert len(whole) <= limit
     check_inert(parsed(whole), html=2)

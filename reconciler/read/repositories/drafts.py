@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.forge.merge_checks import find_outside
+from reconciler.forge.local_merge import find_outside
 from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.history import merge_base
 from reconciler.git.repository import Mirror

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from reconciler.forge import gitea, github, gitlab
+from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import Budget, Clock
 from reconciler.forge.http import StaticToken, Transport
-from reconciler.forge.remote import RemoteForge
 from reconciler.policy import WriteLimits
 from tests.support.conformance import root as conformance
 from tests.support.forges.description import load
@@ -40,12 +40,12 @@ class SimulatorBench:
         self.hosted = next(iter(simulator.repositories.values()))
         self.forge = self.again()
 
-    def again(self, limits: WriteLimits | None = None, timeout_s: float = 10.0) -> RemoteForge:
+    def again(self, limits: WriteLimits | None = None, timeout_s: float = 10.0) -> ApiForge:
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         budget = Budget(limits or WriteLimits(max_wait_s=300), clock)
         token = StaticToken(self.simulator.token)
         transport = Transport(self.simulator.api, token, budget, clock=clock, timeout_s=timeout_s)
-        return RemoteForge(DIALECTS[self.kind](transport, NAME), transport, "fleet")
+        return ApiForge(DIALECTS[self.kind](transport, NAME), transport, "fleet")
 
     def push(self, head: str) -> str:
         return str(self.hosted.repo.commit({"notes.md": head}, branch=head, message="A person's\n"))

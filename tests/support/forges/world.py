@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.errors import Exit
 from reconciler.forge.budget import Clock
-from reconciler.forge.choose import Forges
+from reconciler.forge.registry import Forges
 from reconciler.plan.changes import Outcome, Plan
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.credentials import CONTROL_TOKEN

@@ -6,8 +6,8 @@ from pathlib import Path
 from reconciler.apply.outcome import Result
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.target import Target
-from reconciler.forge.base import Forge
 from reconciler.forge.local import LocalForge
+from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import RefusedError
-from reconciler.forge.approval import DeletionHead, DraftHead, next_revision, parse_head
 from reconciler.forge.local import LocalForge
+from reconciler.forge.local_merge import DeletionHead, DraftHead, next_revision, parse_head
 from reconciler.inventory import PullRequest, PullState
 from tests.unit.apply.world import TIME, Edge
 

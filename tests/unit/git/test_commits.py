@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.forge.approval import approval_message
+from reconciler.forge.local_merge import approval_message
 from reconciler.git.commits import (
     PackageAnnotation,
     decode_text,

@@ -6,9 +6,8 @@ from itertools import count
 from types import MappingProxyType
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.forge.approval import DeletionHead, LockHead, parse_head
-from reconciler.forge.groups import proposed_packages
-from reconciler.forge.record import (
+from reconciler.forge.local_merge import DeletionHead, LockHead, parse_head, proposed_packages
+from reconciler.forge.local_store import (
     FILE,
     LARGEST_NUMBER,
     PULLS,

@@ -1,13 +1,16 @@
-"""Which forge keeps the pull requests of a repository, as whom, within which budget."""
+"""The forge of each repository of a run, with its credential and its budget of writes."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from reconciler.errors import UnavailableError
 from reconciler.forge import gitea, github, gitlab
-from reconciler.forge.answers import checked
-from reconciler.forge.app import (
+from reconciler.forge.api_forge import ApiForge
+from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
+from reconciler.forge.dialect import Dialect, validated
+from reconciler.forge.github import (
     CHECK_PERMISSIONS,
     DASHBOARD_PERMISSIONS,
     PERMISSIONS,
@@ -15,19 +18,16 @@ from reconciler.forge.app import (
     App,
     AppToken,
 )
-from reconciler.forge.base import Forge
-from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.http import Authorization, StaticToken, Transport
 from reconciler.forge.local import LocalForge
-from reconciler.forge.remote import Dialect, RemoteForge
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
-from reconciler.inventory import RepositoryView
+from reconciler.inventory import PullRequest, RepositoryView
 from reconciler.plan.authors import repository_commits
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 
-Find = Callable[[str], Credential | None]
+FindCredential = Callable[[str], Credential | None]
 
 _APIS: Mapping[ForgeKind, Callable[[str], str]] = {
     ForgeKind.GITHUB: github.default_api,
@@ -42,13 +42,64 @@ _DIALECTS: Mapping[ForgeKind, Callable[[Transport, str], Dialect]] = {
 _HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEADERS}
 
 
+class Forge(Protocol):
+    """Pull requests of one repository. Every method is safe to repeat.
+
+    A method that cannot know whether its effect happened looks first and acts after (D14).
+
+    Raises: every method raises UnavailableError when the forge cannot be read or written.
+    """
+
+    def list_pulls(self) -> tuple[PullRequest, ...]:
+        """Return the pull requests of our branches, open or not, sorted by number.
+
+        An unreadable one is included, with `unreadable` set: it stalls the package of its head.
+        """
+        ...
+
+    def ensure(self, desired: PullRequest) -> PullRequest:
+        """Open a pull request for `desired.head`, or update the open one; return it."""
+        ...
+
+    def mark_ready(self, number: int) -> None:
+        """Mark an open draft as ready for review."""
+        ...
+
+    def mark_draft(self, number: int) -> None:
+        """Turn an open pull request that is ready into a draft."""
+        ...
+
+    def close(self, number: int, *, comment: str, duplicate_of: int = 0) -> None:
+        """Close a pull request with a comment, unless it is closed or merged.
+
+        A closed duplicate of another pull request is never listed again: it was not rejected.
+        """
+        ...
+
+    def comment(self, number: int, *, key: str, body: str) -> None:
+        """Write the comment with this hidden key, or update its text."""
+        ...
+
+    def approve(self, number: int, *, expect: str) -> str:
+        """Mark a draft as ready, and merge it if its head is still `expect`; return the merge commit's id."""
+        ...
+
+    def passed_checks(self, commit: str) -> frozenset[str]:
+        """Return the names of a commit's checks that passed; none where the forge has no checks."""
+        ...
+
+    def merge(self, number: int, *, expect: str) -> str:
+        """Merge a pull request whose head is still `expect`; return the merge commit's id."""
+        ...
+
+
 class Forges:
     """The forges of one run: one connection and one budget for each API and identity.
 
-    A shard has its share of the budget, and spends it in its own repositories alone. A run that does not
-    write asks for a GitHub App's token that cannot write either.
+    A shard has its share of the budget, and spends it in its own repositories only. A run that does not
+    write requests a read-only token of a GitHub App.
 
-    `configure` comes once the configuration is read; until then every repository is its own forge.
+    Until `configure` is called, each repository is its own forge.
     """
 
     def __init__(
@@ -64,51 +115,53 @@ class Forges:
         self.shard = shard
         self._timeout_s = timeout_s
         self._policy = Policy()
-        self._find: Find = lambda _: None
+        self._find_credential: FindCredential = lambda _: None
         self._environment: Mapping[str, str] = {}
         self._transports: dict[tuple[str, str], Transport] = {}
         self._apps: dict[CredentialRule, AppToken] = {}
         self._forges: dict[str, Forge] = {}
         self._commits: dict[str, CommitPolicy] = {}
 
-    def configure(self, policy: Policy, find: Find, environment: Mapping[str, str]) -> None:
-        """Take the configuration; `find` answers with the credential for an address."""
-        self._policy, self._find, self._environment = policy, find, environment
+    def configure(
+        self, policy: Policy, find_credential: FindCredential, environment: Mapping[str, str]
+    ) -> None:
+        """Set the policy, the function that returns the credential of an address, and the environment."""
+        self._policy, self._find_credential, self._environment = policy, find_credential, environment
 
-    def sign(self, views: Iterable[RepositoryView]) -> None:
-        """Take whom commits name as their author, from the registrations of each repository."""
+    def set_authors(self, views: Iterable[RepositoryView]) -> None:
+        """Set the authors of commits from the Repository manifests of each repository."""
         by_url: dict[str, list[RepositoryView]] = {}
         for view in views:
             by_url.setdefault(view.url, []).append(view)
         self._commits = {url: repository_commits(v, self._policy.commits) for url, v in by_url.items()}
 
     def of(self, mirror: Mirror) -> Forge:
-        """Return the forge of a repository: what the longest matching rule says, else the repository itself.
+        """Return the forge of the longest matching rule, else the repository itself as a local forge.
 
         Raises:
-            UnavailableError: Its credential is not there.
+            UnavailableError: The forge's credential is missing.
         """
         if mirror.url not in self._forges:
             self._forges[mirror.url] = self._make(mirror)
         return self._forges[mirror.url]
 
-    def asks(self, mirror: Mirror) -> bool:
-        """Tell whether this run asks for a repository's pull requests: not for those of another shard.
+    def lists_pulls(self, mirror: Mirror) -> bool:
+        """Tell whether this run lists a repository's pull requests: not those of another shard.
 
-        Asking costs a quota, and what other shards wrote is of their share of the budget.
+        Listing costs quota, and the writes of other shards count in their own budgets.
         """
         return self.shard.holds(mirror.url) or isinstance(self.of(mirror), LocalForge)
 
     def app_credential(self, rule: CredentialRule) -> Credential:
-        """Return what git authenticates with as a GitHub App: an installation token of an hour."""
+        """Return the credential of git as a GitHub App: an installation token, valid for an hour."""
         return Credential("x-access-token", self._app(rule).token())
 
-    def unread(self, remote: str, url: str) -> None:
-        """Note that a repository could not be read at all: what it may have cost counts as spent."""
+    def mark_unread(self, remote: str, url: str) -> None:
+        """Count the budget's share of a repository that could not be read as spent."""
         rule = find_rule(self._policy.forges, remote)
         if rule is not None and rule.kind is not ForgeKind.LOCAL and self.shard.holds(url):
             try:
-                self._transport(rule, url).budget.unknown(url)
+                self._transport(rule, url).budget.mark_unread(url)
             except UnavailableError:
                 return
 
@@ -118,19 +171,19 @@ class Forges:
             return LocalForge(mirror, self._commits.get(mirror.url, self._policy.commits))
         transport = self._transport(rule, mirror.url)
         name = mirror.url.partition("/")[2]
-        dialect = checked(_DIALECTS[rule.kind](transport, name))
-        return RemoteForge(dialect, transport, self._policy.instance)
+        dialect = validated(_DIALECTS[rule.kind](transport, name))
+        return ApiForge(dialect, transport, self._policy.instance)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:
         api = rule.api or _APIS[rule.kind](url.partition("/")[0])
         web = f"{urlsplit(api).scheme}://{url}"
-        known = find_rule(self._policy.credentials, web)
-        key = (api, known.prefix if known else "")
+        credentials = find_rule(self._policy.credentials, web)
+        key = (api, credentials.prefix if credentials else "")
         if key not in self._transports:
             budget = Budget(split(self._policy.writes, self.shard.parts), self.clock)
             self._transports[key] = Transport(
                 api,
-                self._authorization(known, web),
+                self._authorization(credentials, web),
                 budget,
                 clock=self.clock,
                 headers=_HEADERS.get(rule.kind),
@@ -141,7 +194,7 @@ class Forges:
     def _authorization(self, rule: CredentialRule | None, web: str) -> Authorization:
         if rule is not None and rule.app_id:
             return self._app(rule)
-        credential = self._find(web)
+        credential = self._find_credential(web)
         return StaticToken(credential.password if credential else "")
 
     def _app(self, rule: CredentialRule) -> AppToken:
@@ -154,9 +207,9 @@ class Forges:
         return self._apps[rule]
 
     def _permissions(self) -> Mapping[str, str]:
-        """Return what a token is asked for: an App that lacks one of these gets no token at all."""
-        waits = any(approval.checks for approval in self._policy.approvals)
-        checks = CHECK_PERMISSIONS if waits else {}
+        """Return the permissions of a token: an App that lacks one of them gets no token at all."""
+        awaits_checks = any(approval.checks for approval in self._policy.approvals)
+        checks = CHECK_PERMISSIONS if awaits_checks else {}
         if self._writes:
             return PERMISSIONS | checks
         return READ_PERMISSIONS | checks | (DASHBOARD_PERMISSIONS if self._policy.dashboard else {})

@@ -1,4 +1,4 @@
-"""Errors of forge APIs, by what the caller has to do about them."""
+"""Classification of the replies of forge APIs, and the errors that they raise."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from reconciler.errors import Exit, RefusedError, UnavailableError
 
 LONGEST_WAIT_S = 3600.0
 SECONDARY_WAIT_S = 60.0
-"""What GitHub asks for where its reply names no time."""
+"""The wait that GitHub documents for replies without a time."""
 
 _LIMIT = re.compile(
     r"secondary rate limit|abuse detection|submitted too quickly|rate limit exceeded"
@@ -19,8 +19,8 @@ _LIMIT = re.compile(
 _CAP = re.compile(r"createpullrequest", re.IGNORECASE)
 
 
-class FaultKind(StrEnum):
-    """What a reply means for who sent the request."""
+class ReplyKind(StrEnum):
+    """The meaning of a reply for the caller: success (NONE) or a kind of error."""
 
     NONE = "none"
     LIMITED = "limited"
@@ -33,16 +33,16 @@ class FaultKind(StrEnum):
     INVALID = "invalid"
 
 
-class Fault(NamedTuple):
-    """One reply, judged; `wait_s` is None where the forge did not say how long to wait."""
+class ClassifiedReply(NamedTuple):
+    """A reply's kind and message; `wait_s` is None where the forge did not tell how long to wait."""
 
-    kind: FaultKind
+    kind: ReplyKind
     message: str = ""
     wait_s: float | None = None
 
 
 class LimitedError(UnavailableError):
-    """The forge, or our own budget, lets us write no more now; the next run goes on (exit 6)."""
+    """The forge, or our own budget, permits no more requests now; the next run continues (exit 6)."""
 
     exit_code = Exit.PARTIAL
 
@@ -52,21 +52,21 @@ class LimitedError(UnavailableError):
 
 
 class LostReplyError(UnavailableError):
-    """A write was sent and no usable answer came: whether it happened must be looked up."""
+    """A write was sent and no usable reply came: the caller must look up whether it happened."""
 
 
 class MissingError(UnavailableError):
-    """What was asked for is not there, or not for this credential."""
+    """The requested resource does not exist, or this credential may not see it."""
 
 
 class BlockedError(RefusedError):
-    """The forge accepts nothing more until a person closes or merges something (exit 7)."""
+    """The forge refuses more pull requests until people close or merge some (exit 7)."""
 
     exit_code = Exit.WAITING
 
 
 class InvalidError(RefusedError):
-    """The forge understood a request and rejects it; `status` and the message tell why."""
+    """The forge rejected a well-formed request; `status` and the message tell the reason."""
 
     def __init__(self, message: str, *, status: int) -> None:
         self.status = status
@@ -74,20 +74,20 @@ class InvalidError(RefusedError):
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration as people say it: `45 s`, `12 min`, `3 h 06 min`."""
+    """Return a duration as text: `45 s`, `12 min`, `3 h 06 min`."""
     if seconds < 60:  # noqa: PLR2004 - a minute
         return f"{max(1, round(seconds))} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
 
 
-def classify(status: int, headers: Mapping[str, str], data: Any, *, now: float) -> Fault:
-    """Judge one complete reply. Total and pure.
+def classify(status: int, headers: Mapping[str, str], data: Any, *, now: float) -> ClassifiedReply:
+    """Classify one complete reply. Total and pure.
 
     Args:
         status: The status code.
         headers: The reply's headers, names in lower case.
-        data: The parsed body; None if it is not JSON, a text if it is one.
+        data: The parsed body; None if it is empty, text if it is not JSON.
         now: The forge's time in seconds, for `x-ratelimit-reset`.
 
     Source: GitHub's documented limit replies and those seen: 403 and 429 with or without
@@ -95,14 +95,14 @@ def classify(status: int, headers: Mapping[str, str], data: Any, *, now: float) 
     """
     text = message_of(data)
     if _is_limit(status, headers, data, text):
-        return Fault(FaultKind.LIMITED, text or "rate limit", _wait(headers, now))
+        return ClassifiedReply(ReplyKind.LIMITED, text or "rate limit", _wait(headers, now))
     if errors := _graphql_errors(data):
-        return _judge_graphql(errors)
-    return Fault(_kind(status, data), text)
+        return _classify_graphql(errors)
+    return ClassifiedReply(_kind(status, data), text)
 
 
 def message_of(data: Any) -> str:
-    """Return what a reply's body says in words, every detail of GitHub, GitLab and Gitea included."""
+    """Return the messages in a reply's body, with the details of GitHub, GitLab and Gitea."""
     match data:
         case str():
             return data.strip()[:300]
@@ -117,28 +117,28 @@ def message_of(data: Any) -> str:
             return ""
 
 
-def _kind(status: int, data: Any) -> FaultKind:
+def _kind(status: int, data: Any) -> ReplyKind:
     if status < 300:  # noqa: PLR2004 - success
-        return FaultKind.LOST if isinstance(data, str) else FaultKind.NONE
-    by_status = {401: FaultKind.UNAUTHORIZED, 403: FaultKind.FORBIDDEN, 404: FaultKind.MISSING,
-                 410: FaultKind.MISSING, 451: FaultKind.MISSING, 408: FaultKind.LOST}  # fmt: skip
+        return ReplyKind.LOST if isinstance(data, str) else ReplyKind.NONE
+    by_status = {401: ReplyKind.UNAUTHORIZED, 403: ReplyKind.FORBIDDEN, 404: ReplyKind.MISSING,
+                 410: ReplyKind.MISSING, 451: ReplyKind.MISSING, 408: ReplyKind.LOST}  # fmt: skip
     if status in by_status:
         return by_status[status]
     if status < 400:  # noqa: PLR2004 - redirections
-        return FaultKind.MOVED
-    return FaultKind.LOST if status >= 500 else FaultKind.INVALID  # noqa: PLR2004 - the server's faults
+        return ReplyKind.MOVED
+    return ReplyKind.LOST if status >= 500 else ReplyKind.INVALID  # noqa: PLR2004 - the server's faults
 
 
 def _is_limit(status: int, headers: Mapping[str, str], data: Any, text: str) -> bool:
     if status == 429:  # noqa: PLR2004 - too many requests
         return True
-    if status == 403:  # noqa: PLR2004 - also said of limits
+    if status == 403:  # noqa: PLR2004 - GitHub also uses it for limits
         return (
             "retry-after" in headers
             or headers.get("x-ratelimit-remaining") == "0"
             or bool(_LIMIT.search(text))
         )
-    if status == 422:  # noqa: PLR2004 - also said of limits
+    if status == 422:  # noqa: PLR2004 - older GitHub servers use it for limits
         return '"abuse"' in text or "abuse" in text.split("; ")
     return bool(_graphql_errors(data)) and bool(_LIMIT.search(text))
 
@@ -159,11 +159,11 @@ def _graphql_errors(data: Any) -> list[Any]:
     return []
 
 
-def _judge_graphql(errors: list[Any]) -> Fault:
+def _classify_graphql(errors: list[Any]) -> ClassifiedReply:
     text = message_of(errors)
     types = {error.get("type") for error in errors if isinstance(error, Mapping)}
     if "RATE_LIMITED" in types:
-        return Fault(FaultKind.LIMITED, text)
+        return ClassifiedReply(ReplyKind.LIMITED, text)
     if "FORBIDDEN" in types:
-        return Fault(FaultKind.BLOCKED if _CAP.search(str(errors)) else FaultKind.FORBIDDEN, text)
-    return Fault(FaultKind.MISSING if "NOT_FOUND" in types else FaultKind.INVALID, text)
+        return ClassifiedReply(ReplyKind.BLOCKED if _CAP.search(str(errors)) else ReplyKind.FORBIDDEN, text)
+    return ClassifiedReply(ReplyKind.MISSING if "NOT_FOUND" in types else ReplyKind.INVALID, text)

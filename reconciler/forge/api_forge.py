@@ -1,0 +1,285 @@
+"""Pull requests on a forge with an API: the steps that all forges share; requests are a `Dialect`'s."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from reconciler.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.forge import body_marker
+from reconciler.forge.api_errors import InvalidError, MissingError
+from reconciler.forge.dialect import ApiPullRequest, Comment, Dialect, Issue, PullRequestExistsError
+from reconciler.forge.http import Transport
+from reconciler.inventory import PullRequest, PullState
+from reconciler.layout import DRAFTS, PROPOSED
+from reconciler.report.escape import terminal
+
+POLL_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds between looks for an effect: the lists of a forge may lag behind its writes by a minute."""
+MERGE_DELAYS_S = POLL_DELAYS_S[:3]
+LONGEST_TITLE = 250
+
+
+class ApiForge:
+    """Pull requests of one repository on a forge with an API. Every method is safe to repeat.
+
+    Looks before it creates, and again after every lost reply. Text of people is kept: an edited title,
+    text around the generated part, labels that a run did not set.
+    """
+
+    def __init__(self, dialect: Dialect, transport: Transport, instance: str) -> None:
+        self.dialect = dialect
+        self.transport = transport
+        self._head_prefixes = (DRAFTS, PROPOSED, f"reconciler/{instance}/")
+        self._counted = False
+
+    def list_pulls(self) -> tuple[PullRequest, ...]:
+        """Return the pull requests of our branches, sorted by number; their writes count in the budget."""
+        budget, name = self.transport.budget, self.dialect.name
+        try:
+            # By number: a page may repeat an item of the page before it.
+            pulls = {p.number: p for p in self.dialect.list_all() if p.head.startswith(self._head_prefixes)}
+        except MissingError:
+            budget.mark_read(name)
+            raise
+        except UnavailableError:
+            budget.mark_unread(name)
+            raise
+        if not self._counted:
+            self._counted = True
+            budget.mark_read(name)
+            budget.learn(time - self.transport.skew_s for pull in pulls.values() for time in pull.times)
+        listed = (pulls[number] for number in sorted(pulls))
+        return tuple(_to_pull_request(pull) for pull in listed if not _is_duplicate(pull))
+
+    def ensure(self, desired: PullRequest) -> PullRequest:
+        """Open a pull request for `desired.head`, or update the open one; return it.
+
+        The text is written last: its hidden digest tells that everything else was written.
+        """
+        desired = replace(desired, title=terminal(desired.title)[:LONGEST_TITLE])
+        pull = self._find_current(desired) or self._create(desired)
+        if desired.redraft and not pull.draft:
+            self.dialect.mark_draft(pull)
+            pull = replace(pull, draft=True)
+        before = body_marker.parse(pull.body).labels
+        return _to_pull_request(self._update_text(self._update_labels(pull, before, desired.labels), desired))
+
+    def mark_ready(self, number: int) -> None:
+        """Mark an open draft as ready for review."""
+        pull = self._find(number)
+        if pull.state is PullState.OPEN and pull.draft:
+            self.dialect.mark_ready(pull)
+
+    def mark_draft(self, number: int) -> None:
+        """Turn an open pull request that is ready into a draft."""
+        pull = self._find(number)
+        if pull.state is PullState.OPEN and not pull.draft:
+            self.dialect.mark_draft(pull)
+
+    def close(self, number: int, *, comment: str, duplicate_of: int = 0) -> None:
+        """Close a pull request with a comment, unless it is merged.
+
+        A pull request that the forge closed with its branch still gets the comment, once.
+        """
+        pull = self._find(number)
+        is_open = pull.state is PullState.OPEN
+        if comment and pull.state is not PullState.MERGED:
+            self._write_comment(number, "close", comment, update=is_open)
+        if is_open and duplicate_of:
+            body = body_marker.mark_duplicate(pull.body, duplicate_of)
+            self.dialect.edit(pull, pull.title, body, pull.base)
+        if is_open:
+            self.dialect.close(pull)
+
+    def comment(self, number: int, *, key: str, body: str) -> None:
+        """Write the comment with this hidden key, or update its text."""
+        self._find(number)
+        self._write_comment(number, key, body)
+
+    def find_issue(self, key: str) -> Issue | None:
+        """Return the issue with this hidden key, an open one before a closed one."""
+        issues = [issue for issue in self.dialect.issues() if body_marker.is_comment(key, issue.body)]
+        self.transport.budget.learn(t - self.transport.skew_s for issue in issues for t in issue.times)
+        return min(issues, key=lambda issue: (not issue.is_open, issue.number), default=None)
+
+    def write_issue(self, key: str, title: str, body: str) -> Issue | None:
+        """Open the issue with this hidden key, or update its text; return None if it was up to date.
+
+        A closed issue stays closed: closing it is how people turn it off.
+        """
+        text = body_marker.comment_text(key, body, self.dialect.most_text)
+        issue = self.find_issue(key)
+        if issue is None:
+            return self.transport.write_once(
+                lambda: self.dialect.create_issue(title, text), lambda: self.find_issue(key), POLL_DELAYS_S
+            )
+        if not issue.is_open or body_marker.same_text(issue.body, text):
+            return None
+        self.dialect.edit_issue(issue.number, text)
+        return issue
+
+    def merge(self, number: int, *, expect: str) -> str:
+        """Merge a pull request whose head is still `expect`; return the merge commit's id.
+
+        Raises:
+            RefusedError: It is a draft, closed, or cannot be merged.
+            ConflictError: Its head moved.
+        """
+        pull = self._find(number)
+        if pull.state is PullState.OPEN:
+            _check_mergeable(pull, expect)
+            pull = self._merge(pull, expect)
+        if pull.state is not PullState.MERGED:
+            raise RefusedError(f"Pull request {number} is closed")
+        return pull.merge_oid
+
+    def approve(self, number: int, *, expect: str) -> str:
+        """Mark a draft as ready, and merge it if its head is still `expect`; raises as `merge`."""
+        pull = self._find(number)
+        if pull.state is PullState.OPEN:
+            _check_head(pull, expect)
+            if pull.draft:
+                self.dialect.mark_ready(pull)
+        return self.merge(number, expect=expect)
+
+    def passed_checks(self, commit: str) -> frozenset[str]:
+        """Return the names of a commit's checks whose newest run passed."""
+        return frozenset(name for name, passed in dict(self.dialect.checks(commit)).items() if passed)
+
+    def _find_current(self, desired: PullRequest) -> ApiPullRequest | None:
+        """Return the open pull request with the desired number, else the first of the desired head."""
+        if desired.number:
+            try:
+                pull = self.dialect.find(desired.number)
+            except MissingError:
+                return self._first_open(desired.head)
+            if pull.state is PullState.OPEN:
+                return pull
+        return self._first_open(desired.head)
+
+    def _first_open(self, head: str) -> ApiPullRequest | None:
+        return min(self.dialect.find_open(head), key=lambda pull: pull.number, default=None)
+
+    def _create(self, desired: PullRequest) -> ApiPullRequest:
+        text = self._compose(desired, body_marker.MarkedBody(""))
+        request = replace(desired, body=text)
+
+        def look() -> ApiPullRequest | None:
+            return self._first_open(desired.head)
+
+        try:
+            created = self.transport.write_once(lambda: self.dialect.create(request), look, POLL_DELAYS_S)
+            return self._close_duplicates(created)
+        except PullRequestExistsError as error:
+            pull = self.transport.poll(look, POLL_DELAYS_S)
+            if pull is None:
+                raise UnavailableError(f"{error}, but it cannot be found") from error
+            return pull
+
+    def _close_duplicates(self, created: ApiPullRequest) -> ApiPullRequest:
+        """Look again after creating; of several pull requests of one branch keep the lowest number.
+
+        Forges look and then insert without a lock, so two concurrent runs may both succeed in creating.
+        """
+        opened = {pull.number: pull for pull in (created, *self.dialect.find_open(created.head))}
+        first, *others = (opened[number] for number in sorted(opened))
+        for other in others:
+            comment = (
+                f"Pull request #{first.number} proposes the same branch and was opened first; "
+                "this one is closed."
+            )
+            self.close(other.number, comment=comment, duplicate_of=first.number)
+        return first
+
+    def _update_text(self, pull: ApiPullRequest, desired: PullRequest) -> ApiPullRequest:
+        """Update title and text; a title that differs from the generated one is kept."""
+        marked = body_marker.parse(pull.body)
+        is_generated = marked.has_marker and marked.title == body_marker.digest(pull.title)
+        title = desired.title if is_generated else pull.title
+        body = self._compose(desired, marked)
+        present = (pull.title, body_marker.normalise_newlines(pull.body), pull.base)
+        if (title, body, desired.base) == present:
+            return pull
+        return replace(self.dialect.edit(pull, title, body, desired.base), labels=pull.labels)
+
+    def _compose(self, desired: PullRequest, around: body_marker.MarkedBody) -> str:
+        limit, content = self.dialect.most_text, desired.digest
+        return body_marker.compose(
+            desired.body, desired.title, desired.labels, around, limit, content=content
+        )
+
+    def _update_labels(
+        self, pull: ApiPullRequest, before: Iterable[str], desired: Iterable[str]
+    ) -> ApiPullRequest:
+        """Replace the labels of an earlier run by the desired ones; labels of people are kept."""
+        removed = set(before) - set(desired)
+        labels = tuple(sorted((set(pull.labels) - removed) | set(desired)))
+        return pull if labels == tuple(sorted(pull.labels)) else self.dialect.set_labels(pull, labels)
+
+    def _write_comment(self, number: int, key: str, body: str, *, update: bool = True) -> None:
+        text = body_marker.comment_text(key, body, self.dialect.most_text)
+
+        def look() -> Comment | None:
+            comments = self.dialect.comments(number)
+            return next((c for c in comments if body_marker.is_comment(key, c.body)), None)
+
+        comment = look()
+        if comment is None:
+            comment = self.transport.write_once(
+                lambda: self.dialect.add_comment(number, text), look, POLL_DELAYS_S
+            )
+        if update and not body_marker.same_text(comment.body, text):
+            self.dialect.edit_comment(number, comment, text)
+
+    def _merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        def look() -> ApiPullRequest | None:
+            now = self.dialect.find(pull.number)
+            return now if now.state is PullState.MERGED else None
+
+        try:
+            return self.transport.write_once(lambda: self.dialect.merge(pull, expect), look, MERGE_DELAYS_S)
+        except InvalidError:
+            now = self._find(pull.number)
+            if now.state is PullState.OPEN:
+                _check_mergeable(now, expect)
+                raise
+            return now
+
+    def _find(self, number: int) -> ApiPullRequest:
+        try:
+            return self.dialect.find(number)
+        except MissingError as error:
+            raise RefusedError(f"There is no pull request {number} in {self.dialect.name}") from error
+
+
+def _is_duplicate(pull: ApiPullRequest) -> bool:
+    return pull.state is not PullState.OPEN and body_marker.parse(pull.body).duplicate_of > 0
+
+
+def _check_mergeable(pull: ApiPullRequest, expect: str) -> None:
+    if pull.draft:
+        raise RefusedError(f"Pull request {pull.number} is a draft")
+    _check_head(pull, expect)
+
+
+def _check_head(pull: ApiPullRequest, expect: str) -> None:
+    if pull.head_oid != expect:
+        raise ConflictError(f"The head of pull request {pull.number} moved")
+
+
+def _to_pull_request(pull: ApiPullRequest) -> PullRequest:
+    marked = body_marker.parse(pull.body)
+    return PullRequest(
+        head=pull.head,
+        base=pull.base,
+        title=pull.title,
+        body=marked.body,
+        draft=pull.draft,
+        number=pull.number,
+        state=pull.state,
+        head_oid=pull.head_oid,
+        closed=pull.closed,
+        labels=tuple(sorted(pull.labels)),
+        url=pull.url,
+        digest=marked.content,
+        unreadable=pull.unreadable,
+    )

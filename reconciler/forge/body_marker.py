@@ -1,0 +1,158 @@
+"""The generated part of a pull request's text, between hidden markers; text around it is kept. Pure."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import orjson
+
+_BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
+_FENCE = re.compile(r"`{3,}|~{3,}")
+_END = "<!-- reconciler:end -->"
+_CUT = "\n\nThe rest does not fit here; the files of this pull request show it."
+
+
+class MarkedBody(NamedTuple):
+    """A pull request's text, split at the markers.
+
+    The marker is a hint: people can write it too. It decides only which parts are left alone.
+
+    Attributes:
+        body: The generated part; the whole text if there is no marker.
+        before: The text before the marker, written by people.
+        after: The text after the marker, written by people.
+        title: The digest of the generated title, "" if unknown.
+        labels: The labels that were set beside the text.
+        has_marker: Whether the text has a marker.
+        content: The digest of the generated part's source, "" if unknown or if somebody edited the part.
+        duplicate_of: The pull request that was kept when this one was closed as a duplicate, else 0.
+    """
+
+    body: str
+    before: str = ""
+    after: str = ""
+    title: str = ""
+    labels: tuple[str, ...] = ()
+    has_marker: bool = False
+    content: str = ""
+    duplicate_of: int = 0
+
+
+def digest(text: str) -> str:
+    """Return the digest of a text in the marker."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def compose(
+    body: str, title: str, labels: Iterable[str], around: MarkedBody, limit: int, *, content: str = ""
+) -> str:
+    """Return a pull request's text with a new generated part, cut to at most `limit` characters.
+
+    Args:
+        body: The generated part.
+        title: The generated title.
+        labels: The labels that are set beside the text.
+        around: The present text, whose other parts are kept.
+        limit: The greatest length that the forge accepts.
+        content: The digest of the part's source.
+    """
+    fields: dict[str, object] = {"labels": sorted(labels), "title": digest(title)}
+    if content:
+        fields |= {"content": content, "part": digest("")}
+    begin = _begin(fields)
+    before = f"{around.before.rstrip()}\n\n" if around.before.strip() else ""
+    room = limit - len(before) - len(begin) - len(_END) - len(around.after) - 1
+    body = body.replace("<!-- reconciler:", "<!-- reconciler :")  # a generated text cannot forge a marker
+    part = body if len(body) <= room else _cut(body, max(0, room - len(_CUT)))
+    if content:
+        begin = _begin({**fields, "part": digest(part)})
+    return f"{before}{begin}{part}\n{_END}{around.after}"
+
+
+def parse(text: str) -> MarkedBody:
+    """Split a text at its markers. Total: without a marker all of it is people's, and the body too."""
+    text = normalise_newlines(text)
+    begin = _BEGIN.search(text)
+    if begin is None:
+        return MarkedBody(text, before=text)
+    part, end, after = text[begin.end() :].partition(_END)
+    fields = _fields(begin.group(1))
+    title, labels = fields.get("title"), fields.get("labels")
+    content, number = fields.get("content"), fields.get("duplicateOf")
+    part = part.removesuffix("\n") if end else part
+    is_unedited = fields.get("part") == digest(part)
+    return MarkedBody(
+        body=part,
+        before=text[: begin.start()],
+        after=after,
+        title=title if isinstance(title, str) else "",
+        labels=tuple(label for label in labels if isinstance(label, str)) if isinstance(labels, list) else (),
+        has_marker=True,
+        content=content if isinstance(content, str) and is_unedited else "",
+        duplicate_of=number if isinstance(number, int) else 0,
+    )
+
+
+def mark_duplicate(text: str, number: int) -> str:
+    """Return a pull request's text with the number of the pull request that was kept in its place."""
+    text = normalise_newlines(text)
+    begin = _BEGIN.search(text)
+    if begin is None:
+        return f"{text}\n\n{_begin({'duplicateOf': number})}{_END}"
+    fields = {**_fields(begin.group(1)), "duplicateOf": number}
+    return f"{text[: begin.start()]}{_begin(fields)}{text[begin.end() :]}"
+
+
+def comment_text(key: str, body: str, limit: int) -> str:
+    """Return a comment's text with a hidden key, cut to at most `limit` characters."""
+    return f"{_comment_marker(key)}\n{body}"[:limit]
+
+
+def is_comment(key: str, text: str) -> bool:
+    """Tell whether a comment's text has this hidden key."""
+    return text.startswith(_comment_marker(key))
+
+
+def same_text(text: str, other: str) -> bool:
+    """Tell whether two texts are equal to a forge, which may change newlines and drop trailing space."""
+    return normalise_newlines(text).rstrip() == normalise_newlines(other).rstrip()
+
+
+def normalise_newlines(text: str) -> str:
+    r"""Return a text with `\n` for the `\r\n` of a web form."""
+    return text.replace("\r\n", "\n")
+
+
+def _begin(fields: Mapping[str, object]) -> str:
+    return f"<!-- reconciler:begin {base64.urlsafe_b64encode(orjson.dumps(fields)).decode()} -->\n"
+
+
+def _comment_marker(key: str) -> str:
+    return f"<!-- reconciler:comment:{re.sub(r'[^A-Za-z0-9._/-]', '_', key)} -->"
+
+
+def _fields(encoded: str) -> dict[str, object]:
+    try:
+        value = orjson.loads(base64.urlsafe_b64decode(encoded))
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _cut(body: str, room: int) -> str:
+    """Keep whole lines only, and close an open code block: text after it must not become code."""
+    kept: list[str] = []
+    size, fence = 0, ""
+    for line in body.split("\n"):
+        marks = _FENCE.match(line)
+        after = fence
+        if marks:
+            after = "" if fence == line else fence or marks.group()
+        size += len(line) + 1
+        if size + (len(after) + 1 if after else 0) > room:
+            break
+        kept.append(line)
+        fence = after
+    return "\n".join([*kept, *([fence] if fence else [])]) + _CUT
