@@ -9,11 +9,11 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.errors import Location, Problem
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
-from reconciler.layout import is_group
 from reconciler.lock import UpstreamLock
 from reconciler.objects import Files
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.reasons import Reason
+from reconciler.refs import is_group
 from reconciler.snapshot import Snapshot
 from reconciler.state import NOTHING_REFUSED, PackageVariantRecord, RefusedDeletionsRecord, SetRecord
 from reconciler.trailers import NO_ANSWERS, Answers

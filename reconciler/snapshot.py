@@ -1,4 +1,4 @@
-"""What a cluster held when somebody published it, as values that the core reads."""
+"""Snapshots of clusters: their objects, and the lists of objects that are complete."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from reconciler.errors import Location, Problem
 from reconciler.ids import GroupKind
 
 ALL_NAMESPACES = "*"
-"""In `Snapshot.complete`: the kind was listed whole in every namespace, those without objects too."""
+"""In `Snapshot.complete`: the list of a kind is complete in all namespaces, also those without objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotObject:
-    """One object of the cluster snapshot; Secret data never gets here.
+    """One object of a cluster snapshot; data of Secrets was dropped on reading.
 
-    `content` is the body, or makes it: JSON is decoded only where somebody reads the body.
+    `content` is the body, or a function that decodes it: most bodies are never read.
     """
 
     api_version: str
@@ -29,22 +29,21 @@ class SnapshotObject:
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """The whole object as plain dictionaries, lists and scalars, whatever form its file has."""
+        """The whole object as plain dictionaries, lists and scalars."""
         return self.content() if callable(self.content) else self.content
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the cluster held when somebody published it.
+    """The objects of one cluster at the time of its snapshot.
 
-    `complete` names the (kind, namespace) pairs that were listed whole; only there does
-    absence mean anything. `None` for `served` means that nobody recorded the served APIs; else it
-    holds (apiVersion, kind). `taken` is when the oldest complete list was made, `time` when the
-    snapshot last changed in Git, both in seconds. `versions` are those of what the cluster runs, by
-    name. `problems` are its files that are not understood.
+    `complete` holds the (kind, namespace) pairs with complete lists; only there does a missing object
+    mean that it does not exist. `served` holds the served APIs as (apiVersion, kind), None if they were
+    not recorded. `taken` is the time of the oldest complete list, `time` that of the last change of the
+    snapshot in Git, both in seconds since the epoch. `versions` are versions of software in the cluster,
+    by name. `problems` are files that could not be parsed. `path` is the directory of the snapshot.
 
-    The snapshot of a control repository also holds those of single clusters, in `clusters`: each is
-    read from a directory of its own and says nothing about any other. `path` is its directory.
+    `clusters` holds the snapshots of single clusters, each from its own directory.
     """
 
     present: bool = False
@@ -61,39 +60,35 @@ class Snapshot:
     path: str = ""
 
     def of(self, cluster: str) -> "Snapshot":
-        """Return what is known of a cluster: its own snapshot, else the one that stands for all.
-
-        That is the one at the root. Where every snapshot has a directory, a cluster without one is
-        unknown: its snapshot is not `present`, and has its name.
-        """
+        """Return the snapshot of a cluster: its own, else the one at the root, else an absent one."""
         own = self.clusters.get(cluster)
         if own is not None:
             return own
         if not self.clusters or (self.present and self.cluster not in self.clusters):
             return self
-        return Snapshot(cluster=cluster, path=f"{self.path}/{cluster}")
+        return self._absent(cluster)
 
     def exactly(self, cluster: str) -> "Snapshot":
-        """Return the snapshot of this cluster and of no other; one that names no cluster is of each."""
-        found = self.of(cluster)
-        if found.present and found.cluster in ("", cluster):
-            return found
+        """Return the snapshot with this cluster name or without any name, else an absent one."""
+        snapshot = self.of(cluster)
+        return snapshot if snapshot.present and snapshot.cluster in ("", cluster) else self._absent(cluster)
+
+    def _absent(self, cluster: str) -> "Snapshot":
         return Snapshot(cluster=cluster, path=f"{self.path}/{cluster}")
 
     def in_any_cluster(self, api_version: str, kind: str) -> tuple["SnapshotObject", ...]:
-        """Return the objects of a kind of all clusters; of those with one name, the first cluster's."""
-        several = (self, *(self.clusters[name] for name in sorted(self.clusters)))
-        found: dict[tuple[str, str], SnapshotObject] = {}
-        for snapshot in several:
-            for one in snapshot.of_kind(api_version, kind):
-                found.setdefault((one.namespace, one.name), one)
-        return tuple(found[key] for key in sorted(found))
+        """Return the objects of a kind in all clusters; for equal names, that of the first cluster."""
+        objects: dict[tuple[str, str], SnapshotObject] = {}
+        for snapshot in (self, *(self.clusters[name] for name in sorted(self.clusters))):
+            for item in snapshot.of_kind(api_version, kind):
+                objects.setdefault((item.namespace, item.name), item)
+        return tuple(objects[key] for key in sorted(objects))
 
     def of_kind(self, api_version: str, kind: str) -> tuple[SnapshotObject, ...]:
         """Return the objects of exactly this apiVersion and kind, sorted by namespace and name."""
         return self.objects.get((api_version, kind), ())
 
     def is_complete(self, kind: GroupKind, namespace: str) -> bool:
-        """Tell whether absence of an object of `kind` in `namespace` is evidence."""
+        """Tell whether a missing object of `kind` in `namespace` is known not to exist."""
         listed = (kind, namespace) in self.complete or (kind, ALL_NAMESPACES) in self.complete
         return self.present and not self.unreadable and listed

@@ -15,10 +15,10 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import PullRequest
-from reconciler.layout import HEADS
 from reconciler.objects import Files
 from reconciler.plan.changes import Change, Effect, Unfinished, WriteRemoval
 from reconciler.policy import Limits
+from reconciler.refs import HEADS
 from reconciler.report.diff import file_changes
 
 

@@ -16,8 +16,8 @@ from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushSt
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory import PullRequest
-from reconciler.layout import HEADS, TAGS
 from reconciler.plan.changes import Change, Effect, MoveRef, StartBranch
+from reconciler.refs import HEADS, TAGS
 
 ATTEMPTS = 3
 _REFS = REFS_PER_PUSH // 2  # each branch may bring the ref of a local pull request with it

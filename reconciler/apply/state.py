@@ -11,10 +11,10 @@ from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
-from reconciler.layout import HEADS
 from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits, Policy
+from reconciler.refs import HEADS
 from reconciler.report.redact import mask_credentials_in
 
 MOST_BYTES = 1 << 30

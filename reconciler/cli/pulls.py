@@ -8,8 +8,8 @@ from reconciler.forge.local_merge import OutdatedError
 from reconciler.forge.local_store import spellings
 from reconciler.forge.local_transaction import gone_hint
 from reconciler.inventory import PullState
-from reconciler.layout import HEADS, short_branch
 from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval
+from reconciler.refs import HEADS, short_branch
 
 if TYPE_CHECKING:
     from reconciler.cli.selection import Found

@@ -7,10 +7,10 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.cli.selection import Found
 from reconciler.ids import PackageKey
 from reconciler.inventory import Draft, Inventory
-from reconciler.layout import short_branch
 from reconciler.plan.changes import ConflictNote, Plan
 from reconciler.read.repositories.kptfiles import LARGEST_KPTFILE
 from reconciler.reasons import Reason
+from reconciler.refs import short_branch
 from reconciler.render.readiness import unmet_gates
 from reconciler.run import World
 from reconciler.state import functions_failed

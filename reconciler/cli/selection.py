@@ -12,9 +12,9 @@ from reconciler.forge.local_merge import parse_head
 from reconciler.forge.local_store import spellings
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft, PullRequest, PullState, RepositoryView, Source
-from reconciler.layout import short_branch
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.world import by_weight
+from reconciler.refs import short_branch
 from reconciler.run import World
 
 

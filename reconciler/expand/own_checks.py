@@ -21,8 +21,8 @@ from reconciler.expand.porch_checks import RESERVED_KEYS, map_entries
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.expand.template import Template, compile_template, hint_for
 from reconciler.inventory import FieldPath, PackageState, RepositoryView
-from reconciler.package_paths import refuse_new_name, refuse_path, relative_package
 from reconciler.reasons import Reason
+from reconciler.refs import package_name_error, package_path_error, relative_package
 
 _ONE_SELECTOR = (
     "spec.upstream may specify only one of `revision`, `workspaceName`, `tag`, `version` and `branch`,"
@@ -202,9 +202,9 @@ def check_downstream(
         path: The field to blame.
     """
     full = view.full_path(package)
-    why = refuse_path(full, instance)
+    why = package_path_error(full, instance)
     if not why and view.is_available and not view.packages.get(full, PackageState(full)).exists:
-        why = refuse_new_name(view.key.name, relative_package(full, view.directory))
+        why = package_name_error(view.key.name, relative_package(full, view.directory))
     if why:
         directory = f", and in spec.git.directory of Repository {view.key.name}" if view.directory else ""
         message = f'package path "{full}" is not valid: {why}'

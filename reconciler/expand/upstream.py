@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.api.porch import Upstream
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import Commit, Draft, Inventory, PackageRevision, PackageState, RepositoryView
-from reconciler.package_paths import object_name
+from reconciler.refs import object_name
 
 LATEST = "kpt.dev/latest-revision"
 

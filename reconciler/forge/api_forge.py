@@ -9,7 +9,7 @@ from reconciler.forge.api_errors import InvalidError, MissingError
 from reconciler.forge.dialect import ApiPullRequest, Comment, Dialect, Issue, PullRequestExistsError
 from reconciler.forge.http import Transport
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import DRAFTS, PROPOSED
+from reconciler.refs import DRAFTS, PROPOSED
 from reconciler.report.escape import terminal
 
 POLL_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)

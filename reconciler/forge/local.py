@@ -23,10 +23,10 @@ from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import DELETION_PROPOSED, HEADS, is_group, tag_ref
 from reconciler.objects import Signature
 from reconciler.plan.messages import removal_message
 from reconciler.policy import CommitPolicy
+from reconciler.refs import DELETION_PROPOSED, HEADS, is_group, tag_ref
 
 ATTEMPTS = 5
 T = TypeVar("T")

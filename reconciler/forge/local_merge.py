@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import orjson
 
-from reconciler import layout
+from reconciler import refs as package_refs
 from reconciler.api.kptfile import KPTFILE
 from reconciler.errors import RefusedError
-from reconciler.file_names import refuse_name
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
 from reconciler.ids import Lifecycle, Oid
 from reconciler.lock import LOCKS_DIRECTORY
-from reconciler.package_paths import nested_message
+from reconciler.objects import file_name_error
+from reconciler.refs import nested_message
 
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
 _LOCK = re.compile(r"reconciler/[^/]+/lock")
@@ -61,7 +61,7 @@ def parse_head(head: str) -> DraftHead | DeletionHead | LockHead | None:
         return LockHead()
     if match := _DELETE.fullmatch(head):
         return DeletionHead(match["path"])
-    named = layout.parse_ref(f"{layout.HEADS}{head}")
+    named = package_refs.parse_ref(f"{package_refs.HEADS}{head}")
     if named and named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}:
         return DraftHead(named.path, named.workspace)
     return None
@@ -72,9 +72,9 @@ def next_revision(path: str, refs: Iterable[str]) -> int:
 
     Differs: Porch reuses the number of a deleted revision; here tags are history and stay.
     """
-    prefix = f"{layout.TAGS}{path}/"
-    tags = (named for ref in refs if ref.startswith(prefix) and (named := layout.parse_ref(ref)))
-    return layout.next_revision(named.revision for named in tags if named.path == path)
+    prefix = f"{package_refs.TAGS}{path}/"
+    tags = (named for ref in refs if ref.startswith(prefix) and (named := package_refs.parse_ref(ref)))
+    return package_refs.next_revision(named.revision for named in tags if named.path == path)
 
 
 def approval_message(path: str, workspace: str, revision: int) -> str:
@@ -184,7 +184,7 @@ def _differing_packages(
         if sides[0] == sides[1]:
             continue
         inner = f"{path}/{name}" if path else name
-        if refuse_name(name) or any(entry is not None and not entry.is_tree for entry in sides):
+        if file_name_error(name) or any(entry is not None and not entry.is_tree for entry in sides):
             raise RefusedError(f"{inner} is part of no package; merge it with git")
         yield from _differing_packages(mirror, _subtree(sides[0]), _subtree(sides[1]), inner)
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import DRAFTS, HEADS, PROPOSED
+from reconciler.refs import DRAFTS, HEADS, PROPOSED
 from reconciler.report.redact import mask_credentials_in
 
 FILE = "pull.json"

@@ -24,9 +24,9 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import HEADS, is_group
 from reconciler.objects import Mode, Signature, TreeEntry
 from reconciler.policy import CommitPolicy
+from reconciler.refs import HEADS, is_group
 
 _LARGEST = 1 << 20
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from reconciler.file_names import refuse_path
 from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
+from reconciler.objects import file_path_error
 
 API_VERSION: Final = "config.kubernetes.io/v1"
 KIND: Final = "ResourceList"
@@ -129,7 +129,7 @@ def check_path(path: str) -> str:
         return f"function must not modify resources outside of package: resource has path {path}"
     if ".git" in clean.split("/"):
         return f"function must not write to .git: resource has path {path}"
-    why = refuse_path(clean)
+    why = file_path_error(clean)
     return f"function must not write {path!r}: {why}" if why else ""
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from reconciler.file_names import folded, refuse_name
 from reconciler.ids import Oid
-from reconciler.objects import File, Files, Mode, TreeEntry
+from reconciler.objects import File, Files, Mode, TreeEntry, case_fold_key, file_name_error
 from reconciler.policy import Limits
 
 _GITLINK = 0o160000
@@ -72,7 +71,7 @@ def judge_entry(raw: RawEntry) -> TreeEntry | Refusal:
         return Refusal(name, "it is a submodule")
     if mode not in _KNOWN_MODES:
         return Refusal(name, f"its mode {mode:o} is unknown")
-    if why := refuse_name(name):
+    if why := file_name_error(name):
         return Refusal(name, why)
     return TreeEntry(name, _KNOWN_MODES[mode], Oid(raw.oid.hex()))
 
@@ -89,7 +88,9 @@ def refuse_link(path: str, target: bytes) -> str:
     ups = next((i for i, segment in enumerate(segments) if segment != ".."), len(segments))
     if ups > path.count("/"):
         return "the target of the link is outside the package"
-    why = next((why for segment in segments[ups:] if segment != "." and (why := refuse_name(segment))), "")
+    why = next(
+        (why for segment in segments[ups:] if segment != "." and (why := file_name_error(segment))), ""
+    )
     return f"in the target of the link, {why}" if why else ""
 
 
@@ -161,7 +162,7 @@ def _safe_entries(objects: Objects, prefix: str, tree: Oid) -> Iterator[TreeEntr
     for entry in objects.judged(tree):
         if isinstance(entry, Refusal):
             raise PackageRefusedError(prefix + entry.name, entry.why)
-        if other := seen.get(key := folded(entry.name)):
+        if other := seen.get(key := case_fold_key(entry.name)):
             raise PackageRefusedError(prefix + entry.name, f"on some file systems it is the same as {other}")
         seen[key] = entry.name
         yield entry

@@ -10,9 +10,9 @@ from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, Location, Problem
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest
-from reconciler.layout import short_branch
 from reconciler.objects import Files
 from reconciler.reasons import Reason
+from reconciler.refs import short_branch
 
 if TYPE_CHECKING:
     from reconciler.plan.world import World

@@ -7,10 +7,10 @@ from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft
-from reconciler.layout import short_branch
 from reconciler.plan.changes import Op
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
+from reconciler.refs import short_branch
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.downstreams import ADOPT_EXISTING
 from reconciler.resolve.ownership import is_foreign, is_merged, may_stand_behind

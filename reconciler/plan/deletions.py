@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op, Refusal, WriteDraft, WriteRemoval
 from reconciler.plan.claims import is_uncertain
 from reconciler.plan.deletion_guard import deletion_consent, exceeded_limit, pending_consent
@@ -20,6 +19,7 @@ from reconciler.plan.messages import (
 )
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
+from reconciler.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.downstreams import is_paused

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Draft, PullRequest, PullState
-from reconciler.layout import DRAFTS, WORKSPACE_PREFIX, draft_ref, is_group, short_branch, workspace_number
-from reconciler.package_paths import object_name
 from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
 from reconciler.plan.messages import (
     CLONE,
@@ -20,6 +18,15 @@ from reconciler.plan.messages import (
 )
 from reconciler.plan.world import Target, newest_pull
 from reconciler.policy import OpenOn
+from reconciler.refs import (
+    DRAFTS,
+    WORKSPACE_PREFIX,
+    draft_ref,
+    is_group,
+    object_name,
+    short_branch,
+    workspace_number,
+)
 from reconciler.render.answers import conflict_choices
 from reconciler.render.rendered import Package
 from reconciler.resolve.resolution import Pin, ResolvedVariant

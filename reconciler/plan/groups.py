@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.inventory import GroupBranch, PullRequest, PullState, RepositoryView
-from reconciler.layout import HEADS, group_number, group_ref, short_branch
 from reconciler.plan.changes import (
     Change,
     ClosePull,
@@ -29,6 +28,7 @@ from reconciler.plan.messages import group_message
 from reconciler.plan.world import World
 from reconciler.policy import GroupBy
 from reconciler.reasons import Reason
+from reconciler.refs import HEADS, group_number, group_ref, short_branch
 from reconciler.trailers import CONFLICT, conflict_lines
 
 EMPTY = "Nothing of this group is left to propose."

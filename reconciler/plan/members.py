@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from reconciler.inventory import GroupBranch, PullRequest, PullState
-from reconciler.layout import HEADS, draft_ref, short_branch
 from reconciler.plan.changes import Change, Op, Write, WriteDraft
 from reconciler.plan.drafts import draft_message, next_workspace
 from reconciler.plan.messages import relabelled
 from reconciler.plan.world import Target, World, by_weight
 from reconciler.policy import GroupBy
 from reconciler.reasons import Reason
+from reconciler.refs import HEADS, draft_ref, short_branch
 from reconciler.render.rendered import Package
 
 Scope = tuple[str, ...]

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from reconciler.inventory import RepositoryView
-from reconciler.package_paths import object_name
+from reconciler.refs import object_name
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 

@@ -7,13 +7,22 @@ from reconciler.errors import Problem
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory, RepositoryView
-from reconciler.layout import HEADS, TAGS, is_within, next_revision, tag_ref
-from reconciler.package_paths import BRANCH_DIRECTORIES, PathIndex, RefIndex, nested_message
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.claims import Denied, place_hint
 from reconciler.plan.deletions import decide_unwanted
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
+from reconciler.refs import (
+    BRANCH_DIRECTORIES,
+    HEADS,
+    TAGS,
+    PathIndex,
+    RefIndex,
+    is_within,
+    nested_message,
+    next_revision,
+    tag_ref,
+)
 from reconciler.resolve.downstreams import ADOPT_EXISTING, find_view, wanted_packages
 from reconciler.resolve.upstreams import subject_of
 

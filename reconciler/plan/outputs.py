@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.inventory import Draft, PullRequest, PullState
-from reconciler.layout import draft_ref
 from reconciler.plan.asking import ask_key
 from reconciler.plan.beginnings import start_branch
 from reconciler.plan.causes import content_causes, upstream_causes
@@ -25,6 +24,7 @@ from reconciler.plan.messages import upstream_label
 from reconciler.plan.rejection import RETRY, closed_text, find_rejection, retry_text
 from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
+from reconciler.refs import draft_ref
 from reconciler.render.answers import Answer
 from reconciler.render.conflicts import (
     answered_conflict,

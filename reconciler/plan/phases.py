@@ -8,12 +8,12 @@ from typing import NamedTuple
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Draft, PullRequest, PullState
-from reconciler.layout import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.conditions import missing_text
 from reconciler.plan.outputs import asked_text
 from reconciler.plan.world import Target, World, by_weight, newest_pull
 from reconciler.reasons import Reason
+from reconciler.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name
 from reconciler.state import is_failure
 

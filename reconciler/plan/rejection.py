@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from reconciler.expand import DesiredVariant
 from reconciler.ids import Oid
 from reconciler.inventory import Commit, PackageState, PullRequest, PullState
-from reconciler.layout import DRAFTS
 from reconciler.plan.world import Target, by_weight
+from reconciler.refs import DRAFTS
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import PackageVariantRecord

@@ -13,11 +13,11 @@ import orjson
 
 from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest, PullState
-from reconciler.layout import deletion_ref, short_branch
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, Request
 from reconciler.plan.messages import upstream_label
 from reconciler.plan.world import Target, World, by_weight
 from reconciler.reasons import Reason
+from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 

@@ -8,7 +8,6 @@ from reconciler.errors import Exit
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PullRequest, PullState, ReviewedLock
-from reconciler.layout import lock_ref, short_branch
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.objects import Files, tree_id
 from reconciler.plan.changes import (
@@ -26,6 +25,7 @@ from reconciler.plan.lock_files import WantedLock, want_lock
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull
 from reconciler.plan.world import by_weight
 from reconciler.reasons import Reason
+from reconciler.refs import lock_ref, short_branch
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from reconciler.errors import Problem
 from reconciler.ids import Lifecycle, PackageKey
 from reconciler.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
-from reconciler.layout import HEADS, TAGS, deletion_ref, parse_ref, short_branch
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.world import World
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
+from reconciler.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
 
 _OWNERS = ("PackageVariant ", "PackageVariantSet ")
 

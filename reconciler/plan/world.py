@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
-from reconciler.layout import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants
+from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.downstreams import Wanted, find_view, wanted_packages
 from reconciler.resolve.ownership import find_owner, is_merged, our_drafts

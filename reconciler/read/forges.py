@@ -9,12 +9,12 @@ from reconciler.forge.registry import Forge, Forges
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName
 from reconciler.inventory import PullRequest, PullState, RepositoryView, ReviewedLock, unreadable_problem
-from reconciler.layout import HEADS, lock_ref, short_branch
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.asking import asked_keys, dashboard_key
 from reconciler.policy import Policy
 from reconciler.reasons import Reason
+from reconciler.refs import HEADS, lock_ref, short_branch
 
 Pulls = Mapping[str, tuple[PullRequest, ...]]
 """Pull requests by normalised URL; a repository that was not asked is missing."""

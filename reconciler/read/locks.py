@@ -13,7 +13,6 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Commit, LockBranch, ReviewedLock
-from reconciler.layout import HEADS, lock_ref
 from reconciler.lock import (
     IMAGES_PATH,
     LOCKS_DIRECTORY,
@@ -29,6 +28,7 @@ from reconciler.read.files import Objects, read_directory
 from reconciler.read.repositories.drafts import is_ours
 from reconciler.read.state import check_schema
 from reconciler.reasons import Reason
+from reconciler.refs import HEADS, lock_ref
 
 MOST_BYTES = 1 << 30
 MOST_FILES = 1_000_000

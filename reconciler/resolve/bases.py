@@ -6,7 +6,7 @@ from dataclasses import replace
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.ids import Oid, normalise_url
 from reconciler.inventory import Commit, Inventory, PackageState, RepositoryView, TreeAt
-from reconciler.layout import short_branch, short_tag
+from reconciler.refs import short_branch, short_tag
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import pin_at
 from reconciler.state import PackageVariantRecord

@@ -16,8 +16,8 @@ from reconciler.expand.own_checks import check_downstream
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Inventory, RepositoryView
-from reconciler.layout import is_within
 from reconciler.reasons import Reason
+from reconciler.refs import is_within
 from reconciler.resolve.downstreams import wanted_packages
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.roots import Root, RootKey, Roots

@@ -9,9 +9,9 @@ from reconciler.errors import Location, Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Inventory, PackageState, RepositoryView
-from reconciler.layout import short_tag
 from reconciler.lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.reasons import Reason
+from reconciler.refs import short_tag
 from reconciler.resolve.bases import find_commit
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of

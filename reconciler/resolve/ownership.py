@@ -6,8 +6,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
-from reconciler.layout import short_branch, workspace_number
-from reconciler.package_paths import relative_package
+from reconciler.refs import relative_package, short_branch, workspace_number
 
 
 def owner_text(instance: str, key: ObjectName) -> str:

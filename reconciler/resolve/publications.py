@@ -7,7 +7,7 @@ from dataclasses import replace
 from reconciler.expand.variants import Desired
 from reconciler.ids import Lifecycle, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
-from reconciler.layout import short_tag, tag_ref
+from reconciler.refs import short_tag, tag_ref
 from reconciler.resolve.downstreams import Wanted, find_view, is_paused
 from reconciler.resolve.ownership import find_owner, may_stand_behind
 

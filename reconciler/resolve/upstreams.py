@@ -17,8 +17,8 @@ from reconciler.errors import Location, Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
-from reconciler.layout import short_branch, short_tag
 from reconciler.reasons import Reason
+from reconciler.refs import short_branch, short_tag
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 

@@ -12,27 +12,25 @@ from reconciler.errors import Location
 from reconciler.git.repository import Mirrors
 from reconciler.ids import Lifecycle, ObjectName
 from reconciler.inventory import PackageState, RepositoryView, Source, Sourced
-from reconciler.layout import (
-    HEADS,
-    PLACEHOLDER,
-    TAGS,
-    draft_ref,
-    is_within,
-    parse_revision,
-    proposed_ref,
-    tag_ref,
-)
-from reconciler.package_paths import (
-    PathIndex,
-    check_object_name,
-    nested_message,
-    object_name,
-    relative_package,
-)
 from reconciler.plan.authors import repository_commits
 from reconciler.plan.messages import CLONE, EDIT, UPGRADE
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories import read_repositories
+from reconciler.refs import (
+    HEADS,
+    PLACEHOLDER,
+    TAGS,
+    PathIndex,
+    draft_ref,
+    is_within,
+    nested_message,
+    object_name,
+    object_name_errors,
+    parse_revision,
+    proposed_ref,
+    relative_package,
+    tag_ref,
+)
 from tests.support.conformance import Case, root, vectors
 
 # Porch renames branches when it fetches; our mirrors hold them under the names of the remote.
@@ -112,7 +110,7 @@ def test_names(case: Case) -> None:
 def test_object_names(case: Case) -> None:
     workspace = case["ws"] if case["op"] == "packageRevisionObjectName" else None
 
-    wrong = check_object_name(case["repo"], case["path"], case["pkg"], workspace)
+    wrong = object_name_errors(case["repo"], case["path"], case["pkg"], workspace)
 
     assert bool(wrong) is case["err"]
     fields = {

@@ -21,10 +21,10 @@ from reconciler.expand import DesiredVariant
 from reconciler.git.commits import parse_annotations
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView, Source
-from reconciler.layout import draft_ref, tag_ref
 from reconciler.plan.changes import MoveRef, WriteDraft, WriteRemoval
 from reconciler.plan.drafts import next_workspace
 from reconciler.plan.world import make_target
+from reconciler.refs import draft_ref, tag_ref
 from reconciler.render.context import ensure_context
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.upstreams import find_upstream

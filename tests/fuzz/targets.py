@@ -10,7 +10,6 @@ from reconciler.config import parse_configuration
 from reconciler.dependencies.lock.format import PackageLock
 from reconciler.dependencies.lock.format import record_bytes as lock_record_bytes
 from reconciler.errors import ConfigurationError
-from reconciler.file_names import refuse_path
 from reconciler.functions.wire import ProtocolError, check_path, from_items, parse_results
 from reconciler.git.commits import parse_commit
 from reconciler.git.trees import Refusal, format_tree, judge_entry, parse_tree
@@ -28,11 +27,10 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
-from reconciler.layout import parse_ref
 from reconciler.lock import UpstreamLock, lock_bytes
-from reconciler.objects import File, Signature, commit_bytes
-from reconciler.package_paths import refuse_ref
+from reconciler.objects import File, Signature, commit_bytes, file_path_error
 from reconciler.plan.changes import Plan  # noqa: F401 - the packages below import each other in this order
+from reconciler.refs import parse_ref, ref_error
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import UpdateRefused, update_package
@@ -135,7 +133,7 @@ def resource_list(data: bytes) -> None:
         except ProtocolError:
             continue
         for resource in found:
-            assert check_path(resource.path) or not refuse_path(resource.path), resource.path
+            assert check_path(resource.path) or not file_path_error(resource.path), resource.path
 
 
 def configuration(data: bytes) -> None:
@@ -156,8 +154,8 @@ def ref_name(data: bytes) -> None:
     again = parse_ref(ref)
     assert again == parsed
     assert parsed.path
-    if not refuse_ref(ref):
-        assert not refuse_path(parsed.path) or parsed.path in ref
+    if not ref_error(ref):
+        assert not file_path_error(parsed.path) or parsed.path in ref
 
 
 def records(data: bytes) -> None:

@@ -10,13 +10,13 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import without_user
 from reconciler.ids import ObjectName
 from reconciler.inventory import Commit, RepositoryView, Sourced
-from reconciler.layout import HEADS, TAGS
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.repositories.discovery import FoundRef, Survey, find_refs, survey_packages
 from reconciler.read.repositories.drafts import find_groups
 from reconciler.read.repositories.kptfiles import HeaderIndex
 from reconciler.read.repositories.packages import Material, read_packages
 from reconciler.reasons import Reason
+from reconciler.refs import HEADS, TAGS
 
 CLUSTER = "reconciler.dev/cluster"
 UNAVAILABLE = "reconciler.dev/unavailable"

@@ -9,8 +9,8 @@ from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, PackageRevision
-from reconciler.layout import RevisionRef, deletion_proposed_ref, parse_ref
 from reconciler.objects import Mode
+from reconciler.refs import RevisionRef, deletion_proposed_ref, parse_ref
 
 DEEPEST = 50
 """Directories below the root that are searched for packages."""

@@ -11,9 +11,9 @@ from reconciler.git.history import merge_base
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, DeletionBranch, Draft, GroupBranch
-from reconciler.layout import RevisionRef, group_refs, is_group
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories.discovery import FoundRef, find_package
+from reconciler.refs import RevisionRef, group_refs, is_group
 from reconciler.trailers import read_answers
 
 

@@ -7,7 +7,6 @@ from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, Draft, MainRevision, PackageRevision, PackageState
-from reconciler.layout import deletion_ref
 from reconciler.policy import Policy
 from reconciler.read.repositories.discovery import (
     Found,
@@ -19,6 +18,7 @@ from reconciler.read.repositories.discovery import (
 )
 from reconciler.read.repositories.drafts import read_deletion, read_draft
 from reconciler.read.repositories.kptfiles import HeaderIndex
+from reconciler.refs import deletion_ref
 
 
 @dataclass(frozen=True, slots=True)

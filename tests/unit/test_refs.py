@@ -1,4 +1,4 @@
-"""Package paths: what Git refuses, what Porch refuses, what stands in the way."""
+"""Refs and package paths: parsing, validity by the rules of Git and Porch, collisions."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler import layout
-from reconciler.package_paths import (
+from reconciler import refs
+from reconciler.ids import Lifecycle
+from reconciler.refs import (
     PathIndex,
     RefIndex,
-    check_object_name,
-    refuse_new_name,
-    refuse_path,
-    refuse_ref,
+    RevisionRef,
+    object_name_errors,
+    package_name_error,
+    package_path_error,
+    ref_error,
     relative_package,
 )
 
@@ -22,9 +24,49 @@ paths = st.lists(segments, min_size=1, max_size=4).map("/".join)
 
 
 @given(paths, segments)
+def test_drafts_and_proposals_read_back(path: str, workspace: str) -> None:
+    draft = refs.parse_ref(refs.draft_ref(path, workspace))
+    proposal = refs.parse_ref(refs.proposed_ref(path, workspace))
+
+    assert draft == RevisionRef(path, workspace, 0, Lifecycle.DRAFT)
+    assert proposal == RevisionRef(path, workspace, 0, Lifecycle.PROPOSED)
+
+
+@given(paths, st.integers(min_value=1, max_value=10**9))
+def test_tags_read_back(path: str, revision: int) -> None:
+    tag = refs.parse_ref(refs.tag_ref(path, revision))
+    marked = refs.parse_ref(refs.deletion_proposed_ref(path, revision))
+
+    assert tag == RevisionRef(path, f"v{revision}", revision, Lifecycle.PUBLISHED)
+    assert marked == RevisionRef(path, f"v{revision}", revision, Lifecycle.DELETION_PROPOSED)
+
+
+@pytest.mark.parametrize(
+    "ref", ["refs/heads/main", "refs/heads/drafts/w", "refs/tags/v1", "refs/tags/a/", "x"]
+)
+def test_a_ref_that_says_nothing(ref: str) -> None:
+    assert refs.parse_ref(ref) is None
+
+
+def test_a_tag_that_is_no_number_is_a_placeholder_with_a_workspace() -> None:
+    assert refs.parse_ref("refs/tags/a/b/v2.0.0") == RevisionRef("a/b", "v2.0.0", -1, Lifecycle.PUBLISHED)
+
+
+def test_only_our_workspaces_have_numbers() -> None:
+    names = ["packagevariant-9", "packagevariant-10", "other-99", "packagevariant-x"]
+
+    assert [refs.workspace_number(name) for name in names] == [9, 10, 0, 0]
+
+
+def test_revisions_count_on_from_the_greatest() -> None:
+    assert refs.next_revision([]) == 1
+    assert refs.next_revision([-1, 3, 1]) == 4
+
+
+@given(paths, segments)
 def test_what_we_name_is_what_we_would_create(path: str, workspace: str) -> None:
-    assert refuse_ref(layout.draft_ref(path, workspace)) == ""
-    assert refuse_ref(layout.deletion_ref("default", path)) == ""
+    assert ref_error(refs.draft_ref(path, workspace)) == ""
+    assert ref_error(refs.deletion_ref("default", path)) == ""
 
 
 class Ref(NamedTuple):
@@ -54,7 +96,7 @@ BAD_REFS = [
 
 @pytest.mark.parametrize("case", BAD_REFS, ids=lambda c: c.reason)
 def test_a_ref_we_would_not_create(case: Ref) -> None:
-    assert refuse_ref(case.ref)
+    assert ref_error(case.ref)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +129,7 @@ def test_a_package_is_named_below_its_directory() -> None:
 
 @given(paths)
 def test_paths_of_plain_segments_can_have_drafts_and_tags(path: str) -> None:
-    assert refuse_path(path, "fleet") == ""
+    assert package_path_error(path, "fleet") == ""
 
 
 class Bad(NamedTuple):
@@ -112,31 +154,31 @@ BAD_PATHS = [
 
 @pytest.mark.parametrize("case", BAD_PATHS, ids=lambda c: c.reason)
 def test_path_that_git_refuses_is_refused(case: Bad) -> None:
-    assert refuse_path(case.path, "fleet")
+    assert package_path_error(case.path, "fleet")
 
 
 @pytest.mark.parametrize(
     "package", ["Web", "web_app", "web.v1", "-web", "web-", "a" * 64, "con", "lpt1", "apps/aux", "a-/web"]
 )
 def test_new_package_name_that_porch_or_windows_refuses(package: str) -> None:
-    assert refuse_new_name("edge", package)
+    assert package_name_error("edge", package)
 
 
 @pytest.mark.parametrize("package", ["web", "apps/web", "a/b/c", "7", "console", "com"])
 def test_new_package_name_that_porch_accepts(package: str) -> None:
-    assert refuse_new_name("edge", package) == ""
+    assert package_name_error("edge", package) == ""
 
 
 def test_object_name_of_later_revisions_fits() -> None:
     package = "/".join(["p" * 31, "q" * 32, "n" * 63])
 
-    assert refuse_new_name("r" * 63, package) == ""
-    assert "package" in check_object_name("edge", "", "n" * 64)
+    assert package_name_error("r" * 63, package) == ""
+    assert "package" in object_name_errors("edge", "", "n" * 64)
 
 
 @given(st.sets(paths, max_size=8), paths)
 def test_nested_packages_are_those_within_each_other(existing: set[str], path: str) -> None:
-    clashing = {o for o in existing if o != path and (layout.is_within(o, path) or layout.is_within(path, o))}
+    clashing = {o for o in existing if o != path and (refs.is_within(o, path) or refs.is_within(path, o))}
 
     found = PathIndex(existing).find_nested(path)
 
