@@ -1,12 +1,13 @@
 """All that the core may know: one immutable value that `read` fills and nothing else changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
+from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
 from reconciler.errors import Location, Problem
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
 from reconciler.lock import UpstreamLock
@@ -59,6 +60,15 @@ class Sourced(Generic[M]):
     key: ObjectName
     manifest: M
     source: Source
+
+
+def declared_upstreams(
+    *manifests: Iterable[Sourced[PackageVariant] | Sourced[PackageVariantSet]],
+) -> Iterator[tuple[ObjectName, Upstream]]:
+    """Yield the upstream of every PackageVariant and PackageVariantSet that has one, with its owner."""
+    for declared in chain.from_iterable(manifests):
+        if declared.manifest.spec.upstream is not None:
+            yield declared.key, declared.manifest.spec.upstream
 
 
 @dataclass(frozen=True, slots=True)

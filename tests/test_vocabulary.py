@@ -31,7 +31,6 @@ PENDING = frozenset(
         "cli",
         "config.py",
         "errors.py",
-        "expand",
         "forge",
         "git",
         "ids.py",

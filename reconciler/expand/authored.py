@@ -1,4 +1,4 @@
-"""PackageVariants that people wrote: validated, with their defaults, where they go."""
+"""Expand authored PackageVariants: validation, defaults, downstream package."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ DEFAULTS: Mapping[str, str] = {"adoption_policy": "adoptNone", "deletion_policy"
 def expand_variant(
     variant: Sourced[PackageVariant], repositories: Mapping[str, RepositoryView], policy: Policy
 ) -> OwnerExpansion:
-    """Return what an authored PackageVariant asks for, or everything that is wrong with it."""
+    """Return the candidate of an authored PackageVariant, or all findings."""
     owner, spec, source = variant_key(variant.key), variant.manifest.spec, variant.source
     findings = (*validate_variant(spec), *check_variant(variant.key.name, spec))
     if findings:
@@ -49,10 +49,10 @@ def expand_variant(
 
 
 def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:
-    """Fill in what Porch defaults, and write aliases one way.
+    """Fill in Porch's defaults and normalize aliases.
 
-    `spec.mutators` moves to `spec.pipeline.mutators` (D18); empty selectors of the upstream
-    become absent, so that nobody else has to know that Porch means nothing by them.
+    `spec.mutators` moves to `spec.pipeline.mutators` (D18). Empty selectors of the upstream become absent,
+    because Porch ignores them.
     """
     changes: dict[str, object] = {name: value for name, value in DEFAULTS.items() if not getattr(spec, name)}
     if spec.mutators is not None:
@@ -65,7 +65,7 @@ def with_defaults(spec: PackageVariantSpec) -> PackageVariantSpec:
 
 
 def normal_upstream(upstream: Upstream) -> Upstream:
-    """Return an upstream whose empty selectors are absent."""
+    """Return an upstream without its empty selectors."""
     empty: dict[str, None] = {
         name: None for name in ("workspace_name", "tag", "version", "branch") if getattr(upstream, name) == ""
     }
@@ -73,7 +73,7 @@ def normal_upstream(upstream: Upstream) -> Upstream:
 
 
 def is_paused(metadata: ObjectMeta) -> bool:
-    """Tell whether somebody paused this object by annotation."""
+    """Tell whether an object is paused by annotation."""
     return (metadata.annotations or {}).get(PAUSED) == "true"
 
 

@@ -1,4 +1,4 @@
-"""From manifests to PackageVariants: what every owner asks for, who collides, who stalls."""
+"""Expand manifests into PackageVariants and detect conflicts between their owners."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,47 +34,53 @@ from reconciler.reasons import Reason
 Namespaces = Mapping[str, Mapping[str, RepositoryView]]
 
 
-def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
-    """Return every PackageVariant that the manifests ask for, and who stalls.
+_MAX_CLAIMS = 5
+"""Claims that one message lists."""
+_MAX_CONFLICTS = 10
+"""Conflicts of one owner that are reported one by one."""
 
-    Pure and order-free: shuffling anything changes nothing. A set is all or nothing: one bad
-    target stalls the set and nothing of it changes, while every other owner proceeds.
+
+def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
+    """Expand all manifests into PackageVariants, with the conditions of their owners.
+
+    Pure and order-free. A set is all or nothing: one invalid target stalls the set and nothing of it
+    changes, while every other owner proceeds.
 
     Args:
-        inventory: The world.
-        trace: Also say for every field of every variant which literal or expression gave it.
+        inventory: Everything that was read.
+        trace: Record for every field of every variant which literal or expression set it.
     """
-    asked = _ask(inventory, trace=trace)
-    collisions = find_collisions([candidate for one in asked for candidate in one.candidates])
-    settled = [_with_collisions(one, collisions.get(one.owner, ())) for one in asked]
-    variants = [candidate.variant for one in settled for candidate in one.candidates]
-    stalled = {one.owner for one in settled if one.findings}
+    expansions = _expand_owners(inventory, trace=trace)
+    conflicts = find_conflicts([c for expansion in expansions for c in expansion.candidates])
+    expansions = [_without_conflicts(e, conflicts.get(e.owner, ())) for e in expansions]
+    variants = [candidate.variant for e in expansions for candidate in e.candidates]
+    stalled = {expansion.owner for expansion in expansions if expansion.findings}
     return Desired(
         variants=tuple(sorted(variants, key=lambda variant: variant.key)),
         stalled=inventory.stalled | stalled,
-        conditions={**_unread(inventory), **_conditions(settled)},
+        conditions={**_unreadable_owners(inventory), **_conditions(expansions)},
         targets={
-            ObjectName(one.owner.namespace, one.owner.name): len(one.candidates)
-            for one in settled
-            if one.owner.kind == "PackageVariantSet" and not one.findings
+            ObjectName(e.owner.namespace, e.owner.name): len(e.candidates)
+            for e in expansions
+            if e.owner.kind == "PackageVariantSet" and not e.findings
         },
-        problems=_problems(settled),
+        problems=_problems(expansions),
     )
 
 
-def _ask(inventory: Inventory, *, trace: bool) -> list[OwnerExpansion]:
+def _expand_owners(inventory: Inventory, *, trace: bool) -> list[OwnerExpansion]:
     namespaces = _by_namespace(inventory.repositories)
-    asked = [
+    expansions = [
         expand_variant(variant, namespaces.get(variant.key.namespace, {}), inventory.policy)
         for variant in inventory.variants
         if variant_key(variant.key) not in inventory.stalled
     ]
-    asked += [
+    expansions += [
         expand_set(pvs, namespaces.get(pvs.key.namespace, {}), inventory, trace=trace)
         for pvs in inventory.sets
         if set_key(pvs.key) not in inventory.stalled
     ]
-    return sorted(asked, key=lambda one: one.owner)
+    return sorted(expansions, key=lambda expansion: expansion.owner)
 
 
 def _by_namespace(repositories: Mapping[ObjectName, RepositoryView]) -> Namespaces:
@@ -84,29 +90,30 @@ def _by_namespace(repositories: Mapping[ObjectName, RepositoryView]) -> Namespac
     return namespaces
 
 
-def _with_collisions(asked: OwnerExpansion, findings: Sequence[Finding]) -> OwnerExpansion:
-    return replace(asked, candidates=(), findings=tuple(findings)) if findings else asked
+def _without_conflicts(expansion: OwnerExpansion, findings: Sequence[Finding]) -> OwnerExpansion:
+    return replace(expansion, candidates=(), findings=tuple(findings)) if findings else expansion
 
 
-def _conditions(settled: Iterable[OwnerExpansion]) -> Mapping[ObjectKey, tuple[Condition, ...]]:
+def _conditions(expansions: Iterable[OwnerExpansion]) -> Mapping[ObjectKey, tuple[Condition, ...]]:
     conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
-    for one in settled:
-        if one.owner.kind == "PackageVariantSet":
-            ready = SET_READY if one.candidates else SET_EMPTY
-            conditions[one.owner] = stalled_set(one.findings, valid=one.valid) if one.findings else ready
-        elif one.findings:
-            conditions[one.owner] = stalled_variant(one.findings)
-        for candidate in one.candidates:
+    for expansion in expansions:
+        owner, findings = expansion.owner, expansion.findings
+        if owner.kind == "PackageVariantSet":
+            ready = SET_READY if expansion.candidates else SET_EMPTY
+            conditions[owner] = stalled_set(findings, valid=expansion.valid) if findings else ready
+        elif findings:
+            conditions[owner] = stalled_variant(findings)
+        for candidate in expansion.candidates:
             conditions[variant_key(candidate.variant.key)] = (VALID,)
     return conditions
 
 
-def _unread(inventory: Inventory) -> Mapping[ObjectKey, tuple[Condition, ...]]:
-    """Return the conditions of owners whose manifests could not even be read."""
+def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Condition, ...]]:
+    """Return the conditions of owners with unreadable manifests."""
     conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
     for owner in inventory.stalled:
-        said = sorted(p.message for p in inventory.problems if p.subject == describe(owner))
-        findings = [Finding((), message) for message in said]
+        messages = sorted(p.message for p in inventory.problems if p.subject == describe(owner))
+        findings = [Finding((), message) for message in messages]
         if owner.kind == "PackageVariantSet":
             conditions[owner] = stalled_set(findings, valid=False)
         elif owner.kind == "PackageVariant":
@@ -114,35 +121,29 @@ def _unread(inventory: Inventory) -> Mapping[ObjectKey, tuple[Condition, ...]]:
     return conditions
 
 
-def _problems(settled: Iterable[OwnerExpansion]) -> tuple[Problem, ...]:
+def _problems(expansions: Iterable[OwnerExpansion]) -> tuple[Problem, ...]:
     return tuple(
-        problem for one in settled for problem in problems_of(one.findings, one.source, describe(one.owner))
+        problem for e in expansions for problem in problems_of(e.findings, e.source, describe(e.owner))
     )
 
 
-_SHOWN = 5
-"""How many claims one message names."""
-_REPORTED = 10
-"""How many collisions of one owner are told one by one."""
+def find_conflicts(candidates: Sequence[VariantCandidate]) -> Mapping[ObjectKey, tuple[Finding, ...]]:
+    """Return the conflicts of every owner: two variants with one downstream, or with one name. Order-free.
 
-
-def find_collisions(candidates: Sequence[VariantCandidate]) -> Mapping[ObjectKey, tuple[Finding, ...]]:
-    """Return for every owner in a collision what collides with what. Order-free.
-
-    A downstream is the repository's URL and the full path in it, so two Repository objects that
-    view one place collide too. A name is unique in its namespace: names made of other parts may
-    be equal, and one would silently overwrite the other.
+    A downstream is the repository's URL and the full path in it, so two Repository objects for one
+    place conflict too. A name is unique in its namespace: names joined from different parts may be
+    equal, and one variant would silently overwrite the other.
 
     Source: porch packagevariantset_controller.go, ensurePackageVariants.
     Differs: there the last one wins.
     """
-    found: dict[ObjectKey, list[Finding]] = defaultdict(list)
+    conflicts: dict[ObjectKey, list[Finding]] = defaultdict(list)
     for group in _groups(candidates, attrgetter("package")):
-        _report(group, Reason.DUPLICATE_DOWNSTREAM, _downstream_message, found)
+        _report(group, Reason.DUPLICATE_DOWNSTREAM, _downstream_message, conflicts)
     for group in _groups(candidates, attrgetter("variant.key")):
         if len({candidate.package for candidate in group}) > 1:
-            _report(group, Reason.AMBIGUOUS_IDENTIFIER, _name_message, found)
-    return {owner: tuple(findings) for owner, findings in found.items()}
+            _report(group, Reason.AMBIGUOUS_IDENTIFIER, _name_message, conflicts)
+    return {owner: tuple(findings) for owner, findings in conflicts.items()}
 
 
 def _groups(
@@ -151,21 +152,22 @@ def _groups(
     groups: dict[Any, list[VariantCandidate]] = defaultdict(list)
     for candidate in candidates:
         groups[key(candidate)].append(candidate)
-    return (sorted(groups[one], key=_place) for one in sorted(groups) if len(groups[one]) > 1)
+    return (sorted(groups[shared], key=_order) for shared in sorted(groups) if len(groups[shared]) > 1)
 
 
 def _report(
     group: Sequence[VariantCandidate],
     reason: Reason,
     describe_group: Callable[[Sequence[VariantCandidate]], str],
-    found: dict[ObjectKey, list[Finding]],
+    conflicts: dict[ObjectKey, list[Finding]],
 ) -> None:
     first_of = {candidate.owner: candidate for candidate in reversed(group)}
-    waiting = [candidate for owner, candidate in first_of.items() if len(found[owner]) < _REPORTED]
-    message = describe_group(group) if waiting else ""
+    reported = [c for owner, c in first_of.items() if len(conflicts[owner]) < _MAX_CONFLICTS]
+    # Locating every claim is slow: thousands of sets may generate the same names.
+    message = describe_group(group) if reported else ""
     hint = "Change or remove one of them: nothing is changed for either until then."
-    for candidate in waiting:
-        found[candidate.owner].append(Finding(candidate.path, message, reason, hint))
+    for candidate in reported:
+        conflicts[candidate.owner].append(Finding(candidate.path, message, reason, hint))
 
 
 def _downstream_message(group: Sequence[VariantCandidate]) -> str:
@@ -175,22 +177,22 @@ def _downstream_message(group: Sequence[VariantCandidate]) -> str:
 
 def _name_message(group: Sequence[VariantCandidate]) -> str:
     name = group[0].variant.key.name
-    wanted = " and ".join(
+    packages = " and ".join(
         f"{package} in {repo}" for repo, package in dict.fromkeys(c.downstream for c in group)
     )
-    return f"{_claims(group)} give one name to different variants: {name} is {wanted}"
+    return f"{_claims(group)} give one name to different variants: {name} is {packages}"
 
 
 def _claims(group: Sequence[VariantCandidate]) -> str:
-    claims = [f"{describe(c.owner)} ({c.source.at(*c.path)}{_of(c)})" for c in group[:_SHOWN]]
+    claims = [f"{describe(c.owner)} ({c.source.at(*c.path)}{_target(c)})" for c in group[:_MAX_CLAIMS]]
     more = len(group) - len(claims)
     return " and ".join(claims) + (f" and {more} more" if more else "")
 
 
-def _of(candidate: VariantCandidate) -> str:
+def _target(candidate: VariantCandidate) -> str:
     return f", target {candidate.selected}" if candidate.selected else ""
 
 
-def _place(candidate: VariantCandidate) -> tuple[ObjectKey, tuple[tuple[int, str], ...], str]:
+def _order(candidate: VariantCandidate) -> tuple[ObjectKey, tuple[tuple[int, str], ...], str]:
     steps = tuple((step, "") if isinstance(step, int) else (0, step) for step in candidate.path)
     return candidate.owner, steps, str(candidate.selected or "")

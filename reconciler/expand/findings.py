@@ -1,4 +1,4 @@
-"""What validation finds: a message about one field of one manifest."""
+"""Findings of validation, as problems with hints and as the conditions Stalled and Ready."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ EXPRESSIONS = "docs/package-variant-sets.md"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing wrong with one field.
+    """One error in one field.
 
-    `path` is the field on disk, from the manifest's root; `offset` counts characters from the
-    start of its text where the fault is known that exactly.
+    `path` is the field on disk, from the manifest's root. `offset` counts characters from the start of the
+    field's text, if the error is known that exactly.
     """
 
     path: FieldPath
@@ -56,22 +56,22 @@ _HINTS = (
     ("must specify ", "Add one of the two."),
     ("empty", "Give it a value."),
 )
-"""What to do about a message of Porch: the first of which it has the words."""
+"""Hints by words of Porch's messages; the first match counts."""
 
 
 def hint_of(finding: Finding, subject: str = "") -> str:
-    """Return what to do about a finding: its own hint, else what its message asks for."""
+    """Return the hint of a finding: its own, else one for its message."""
     if finding.hint:
         return finding.hint
     if finding.reason is Reason.INVALID_EXPRESSION:
         return f"Correct the expression; {EXPRESSIONS} lists what it may use."
-    found = next((hint for words, hint in _HINTS if words in finding.message), "")
+    hint = next((hint for words, hint in _HINTS if words in finding.message), "")
     page = "package-variant-sets.md" if subject.startswith("PackageVariantSet ") else "manifests.md"
-    return found or f"Correct {field_name(finding.path)}; docs/{page} describes it."
+    return hint or f"Correct {field_name(finding.path)}; docs/{page} describes it."
 
 
 def locate(finding: Finding, source: Source) -> Location:
-    """Return where a finding's fault stands."""
+    """Return the location of a finding."""
     if finding.offset is None:
         return source.at(*finding.path)
     return source.inside(finding.offset, *finding.path)
@@ -108,18 +108,18 @@ _SET_REASONS = {
 
 
 def stalled_set(findings: Iterable[Finding], *, valid: bool) -> tuple[Condition, ...]:
-    """Return the conditions of a set that stalls: Ready gets the same reason and message as Stalled.
+    """Return the conditions of a stalled set: Ready has the reason and message of Stalled.
 
-    `valid` tells that the manifest itself passed its checks and something failed later; an
-    expression is a validation error before that and an unexpected error after it, as Porch has it.
+    With `valid` the manifest itself passed its checks and something failed later. As in Porch, a failing
+    expression is a validation error before that and an unexpected error after it.
 
     Source: porch packagevariantset_controller.go, setStalledConditionsToTrue.
     """
-    found = tuple(findings)
+    findings = tuple(findings)
     reason = "UnexpectedError" if valid else "ValidationError"
-    if valid and found:
-        reason = _SET_REASONS.get(found[0].reason, reason)
-    message = joined(found)
+    if valid and findings:
+        reason = _SET_REASONS.get(findings[0].reason, reason)
+    message = joined(findings)
     return (
         Condition(type="Stalled", status="True", reason=reason, message=message),
         Condition(type="Ready", status="False", reason=reason, message=message),
@@ -127,7 +127,7 @@ def stalled_set(findings: Iterable[Finding], *, valid: bool) -> tuple[Condition,
 
 
 def stalled_variant(findings: Iterable[Finding]) -> tuple[Condition, ...]:
-    """Return the conditions of a PackageVariant that stalls.
+    """Return the conditions of a stalled PackageVariant.
 
     Source: porch packagevariant_controller.go, Reconcile.
     """

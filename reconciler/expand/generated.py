@@ -1,4 +1,4 @@
-"""PackageVariants that a set generates: unrolled, rendered, named, validated; all or nothing."""
+"""Expand a PackageVariantSet: unroll, render, name and validate its variants, all or nothing."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -26,10 +26,10 @@ from reconciler.inventory import FieldPath, Inventory, RepositoryView, Sourced
 from reconciler.reasons import Reason
 
 INHERITED = ("reconciler.dev/retry", "reconciler.dev/on-conflict", "reconciler.dev/on-conflict-fields")
-"""Annotations of a set that hold for every variant that it generates: nobody can annotate those."""
+"""Annotations of a set that apply to all of its variants, which have no manifest to annotate."""
 
-_SHOWN = 10
-"""How many bad targets of one set are listed before the rest is counted."""
+_MAX_TARGETS = 10
+"""Invalid targets of one set that are listed before the rest is counted."""
 
 
 def expand_set(
@@ -39,11 +39,11 @@ def expand_set(
     *,
     trace: bool = False,
 ) -> OwnerExpansion:
-    """Return what a set asks for, or why it stalls: then it asks for nothing at all.
+    """Return the candidates of a set, or its findings and no candidate.
 
     Source: porch packagevariantset_controller.go, Reconcile.
     """
-    return _Set(pvs, repositories, inventory, trace=trace).ask()
+    return _Set(pvs, repositories, inventory, trace=trace).expand()
 
 
 class _Set:
@@ -66,7 +66,7 @@ class _Set:
         annotations = pvs.manifest.metadata.annotations or {}
         self.inherited = {key: annotations[key] for key in INHERITED if key in annotations}
 
-    def ask(self) -> OwnerExpansion:
+    def expand(self) -> OwnerExpansion:
         extensions, unknown = _extensions(self.pvs)
         expressions = Environment(self.inventory.policy.limits, extensions)
         findings = (*unknown, *validate_set(self.spec), *check_set(self.spec, expressions))
@@ -77,22 +77,15 @@ class _Set:
         metadata = find_upstream(upstream, view) if upstream else None
         if upstream is None or metadata is None:
             return self.stall(self.missing_upstream(view))
+        snapshot, clusters = self.inventory.snapshot, named_clusters(self.pvs.manifest)
+        scope = TargetScope(self.pvs.key.namespace, self.repositories, snapshot, clusters)
         try:
-            contexts = unroll(
-                self.spec,
-                TargetScope(
-                    self.pvs.key.namespace,
-                    self.repositories,
-                    self.inventory.snapshot,
-                    named_clusters(self.pvs.manifest),
-                ),
-            )
+            contexts = unroll(self.spec, scope)
         except UnrollError as error:
             return self.stall(error.finding)
         if len(contexts) > (most := self.inventory.policy.limits.targets_per_set):
-            return self.stall(
-                Finding(("spec", "targets"), f"the set has {len(contexts)} targets, more than {most}")
-            )
+            message = f"the set has {len(contexts)} targets, more than {most}"
+            return self.stall(Finding(("spec", "targets"), message))
         renderer = Renderer(
             normal_upstream(upstream),
             metadata,
@@ -109,9 +102,9 @@ class _Set:
             try:
                 candidates.append(self.candidate(context, renderer.render(context)))
             except RenderError as error:
-                findings.append(self.blame(error.finding, context, error.failure))
+                findings.append(self.with_target(error.finding, context, error.failure))
         if findings:
-            return self.stall(*findings[:_SHOWN], *_rest(findings))
+            return self.stall(*findings[:_MAX_TARGETS], *_remaining(findings))
         return OwnerExpansion(self.owner, self.pvs.source, tuple(candidates))
 
     def candidate(self, context: Context, rendered: RenderedSpec) -> VariantCandidate:
@@ -122,7 +115,9 @@ class _Set:
         view = self.repositories.get(repo)
         if view is None:
             raise RenderError(missing_repository(repo, context))
-        for finding in check_downstream(view, package, self.inventory.policy.instance, _blamed(context)):
+        for finding in check_downstream(
+            view, package, self.inventory.policy.instance, _package_field(context)
+        ):
             raise RenderError(finding)
         key = ObjectName(self.pvs.key.namespace, name)
         variant = DesiredVariant(
@@ -142,7 +137,7 @@ class _Set:
         return VariantCandidate(variant, self.owner, self.pvs.source, context.path, place, context.selected)
 
     def target_object(self, context: Context) -> str:
-        """Return kind and name of the object that a target selected; "" where it names repositories."""
+        """Return kind and name of the object that a target selected, "" for named repositories."""
         if context.selected is None:
             return ""
         selector = (self.spec.targets or ())[context.number].object_selector
@@ -151,7 +146,7 @@ class _Set:
         return f"{kind} {name}" if context.selected.namespace or not selector else f"{kind} {name.name}"
 
     def check(self, name: str, spec: PackageVariantSpec, context: Context) -> None:
-        """Refuse a variant that Porch would create and then fail.
+        """Refuse a variant that Porch would create and then stall.
 
         Raises:
             RenderError: The spec or the name is invalid.
@@ -163,8 +158,8 @@ class _Set:
                 replace(finding, path=path, message=f"the variant is invalid: {finding.message}")
             )
 
-    def blame(self, finding: Finding, context: Context, failure: Failure | None) -> Finding:
-        """Name the target and the file of its object beside the field."""
+    def with_target(self, finding: Finding, context: Context, failure: Failure | None) -> Finding:
+        """Return the finding with the target, and the file of its object, in the message."""
         message = f"target {_describe(context)}: {finding.message}"
         return replace(finding, message=message, offset=failure.offset if failure else None)
 
@@ -184,26 +179,27 @@ class _Set:
 
 def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[Finding, ...]]:
     text = (pvs.manifest.metadata.annotations or {}).get(CEL_EXTENSIONS, "")
-    wanted = frozenset(filter(None, (name.strip() for name in text.split(","))))
-    unknown = ", ".join(sorted(wanted - KNOWN_EXTENSIONS))
+    requested = frozenset(filter(None, (name.strip() for name in text.split(","))))
+    unknown = ", ".join(sorted(requested - KNOWN_EXTENSIONS))
     if not unknown:
-        return wanted, ()
-    known = ", ".join(sorted(KNOWN_EXTENSIONS))
+        return requested, ()
     path = ("metadata", "annotations", CEL_EXTENSIONS)
-    finding = Finding(path, f"unknown CEL extension: {unknown}", hint=f"There is {known}.")
-    return wanted & KNOWN_EXTENSIONS, (finding,)
+    finding = Finding(
+        path, f"unknown CEL extension: {unknown}", hint=f"There is {', '.join(sorted(KNOWN_EXTENSIONS))}."
+    )
+    return requested & KNOWN_EXTENSIONS, (finding,)
 
 
-def _rest(findings: list[Finding]) -> Iterator[Finding]:
-    if len(findings) > _SHOWN:
+def _remaining(findings: list[Finding]) -> Iterator[Finding]:
+    if len(findings) > _MAX_TARGETS:
         last = findings[-1]
         yield replace(
-            last, message=f"{len(findings) - _SHOWN} more targets fail; the last one: {last.message}"
+            last, message=f"{len(findings) - _MAX_TARGETS} more targets fail; the last one: {last.message}"
         )
 
 
-def _blamed(context: Context) -> FieldPath:
-    """Return the field of a set that gives the downstream package of one of its targets."""
+def _package_field(context: Context) -> FieldPath:
+    """Return the field of a set that names the downstream package of a target."""
     downstream = context.template.downstream if context.template else None
     at = ("spec", "targets", context.number, "template", "downstream")
     if downstream is not None and downstream.package_expr:

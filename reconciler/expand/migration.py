@@ -1,4 +1,4 @@
-"""PackageVariantSets of v1alpha1, which no controller serves any more, as v1alpha2."""
+"""Translate PackageVariantSets of v1alpha1, which no Porch serves any more, to v1alpha2."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,27 +47,26 @@ _SHAPE: Mapping[str, Any] = {
         "annotations": {},
     },
 }
-"""The fields of v1alpha1 that have a translation; None stands for any value, {} for any keys."""
+"""The fields of v1alpha1 that have a translation; None means any value, {} any keys."""
 
 
 def untranslated_fields(document: Mapping[str, Any]) -> list[str]:
-    """Return the paths of fields that `migrate_set` would lose or take for something else.
+    """Return the paths of fields that `migrate_set` would lose or change.
 
-    These are fields that v1alpha1 does not have, and selectors that say nothing: where v1alpha1
-    selected by them, v1alpha2 would select everything.
+    These are fields that v1alpha1 does not have, and empty selectors, with which v1alpha2 selects everything.
     """
     spec = _mapping(document.get("spec"))
     upstream = _mapping(spec.get("upstream"))
     both = [
         f"spec.upstream.{key}" for key in ("ref", "tag") if upstream.get(key) and upstream.get("revision")
     ]
-    strange = [*_strange(document, _SHAPE, ""), *both]
-    empty = _selecting_nothing(_sequence(spec.get("targets")))
-    return [*strange, *(path for path in empty if not any(lost.startswith(path) for lost in strange))]
+    unknown = [*_unknown_fields(document, _SHAPE, ""), *both]
+    empty = _empty_selectors(_sequence(spec.get("targets")))
+    return [*unknown, *(path for path in empty if not any(lost.startswith(path) for lost in unknown))]
 
 
-def _strange(value: Any, shape: Any, path: str) -> Iterator[str]:
-    """Yield the paths at which a value has another shape; null says nothing, so nothing is lost."""
+def _unknown_fields(value: Any, shape: Any, path: str) -> Iterator[str]:
+    """Yield the paths at which a value has another shape. Null has any shape: nothing is lost with it."""
     if shape is None or value is None:
         return
     if shape == {}:
@@ -78,7 +77,7 @@ def _strange(value: Any, shape: Any, path: str) -> Iterator[str]:
             yield path
             return
         for index, item in enumerate(value):
-            yield from _strange(item, shape[0], f"{path}[{index}]")
+            yield from _unknown_fields(item, shape[0], f"{path}[{index}]")
     elif not isinstance(value, Mapping):
         yield path
     else:
@@ -87,10 +86,10 @@ def _strange(value: Any, shape: Any, path: str) -> Iterator[str]:
             if key not in shape:
                 yield where
             else:
-                yield from _strange(child, shape[key], where)
+                yield from _unknown_fields(child, shape[key], where)
 
 
-def _selecting_nothing(targets: list[Any]) -> Iterator[str]:
+def _empty_selectors(targets: list[Any]) -> Iterator[str]:
     for index, target in enumerate(map(_mapping, targets)):
         where = f"spec.targets[{index}]"
         if "repositories" in target and not target["repositories"]:
@@ -100,9 +99,9 @@ def _selecting_nothing(targets: list[Any]) -> Iterator[str]:
 
 
 def migrate_set(document: Mapping[str, Any]) -> str:
-    """Return the v1alpha2 manifest that says the same, as YAML. Total.
+    """Return the equivalent v1alpha2 manifest as YAML. Total.
 
-    What v1alpha2 cannot say comes first, in comments: it needs a person.
+    Features without an equivalent are listed first, in comments: a person must translate them.
 
     Source: porch api/porchconfig v1alpha1 and v1alpha2 of packagevariantsets.
     """
@@ -151,14 +150,13 @@ def _targets(old: Mapping[str, Any], spec: Mapping[str, Any], notes: list[str]) 
     if "repositories" in old:
         yield {"repositorySelector": _mapping(old["repositories"]), **_template(old, {}, spec, notes)}
     objects = _mapping(old.get("objects"))
-    for selector in _sequence(objects.get("selectors")):
-        found = _mapping(selector)
-        labels = _mapping(found.get("labelSelector") or found.get("labels"))
-        kept = {key: found[key] for key in ("apiVersion", "kind", "name") if key in found}
+    for selector in map(_mapping, _sequence(objects.get("selectors"))):
+        labels = _mapping(selector.get("labelSelector") or selector.get("labels"))
+        kept = {key: selector[key] for key in ("apiVersion", "kind", "name") if key in selector}
         notes += [
             f"v1alpha2 selects only in the namespace of the set and by labels: {key} was left out"
             for key in ("namespace", "annotations")
-            if found.get(key)
+            if selector.get(key)
         ]
         template = _template(old, _mapping(objects.get("repoName")), spec, notes)
         yield {"objectSelector": {**kept, **labels}, **template}
@@ -185,7 +183,7 @@ def _package(name: Mapping[str, Any], spec: Mapping[str, Any], notes: list[str])
 
 
 def _choice(field: str, parts: Sequence[Mapping[str, Any]], notes: list[str]) -> dict[str, Any]:
-    """Return a literal if every part is one, else an expression that joins them."""
+    """Return a literal if every part is a literal, else an expression that joins them."""
     given = [part for part in parts if part.get("value") or part.get("fromField")]
     if not given:
         return {}

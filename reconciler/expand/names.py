@@ -8,7 +8,7 @@ MAX_NAME = 63
 _PREFIX = 54
 _DIGITS = 8
 
-_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "reconciler.dev")
+_UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "reconciler.dev")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
@@ -37,12 +37,12 @@ def variant_name(identifier: str) -> str:
 
 
 def stable_uid(instance: str, namespace: str, name: str) -> str:
-    """Return the UID of a manifest that has none: a UUIDv5 of (instance, namespace, name) (D18).
-
-    The same as `uuid.uuid5`, which spends most of its time on an object that nobody needs.
-    """
+    """Return the UID of a manifest without one: a UUIDv5 of (instance, namespace, name) (D18)."""
+    # As uuid.uuid5, which spends most of its time on creating an object.
     name = f"{instance}\0{namespace}\0{name}"
-    digest = bytearray(hashlib.sha1(_NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()[:16])
+    digest = bytearray(
+        hashlib.sha1(_UUID_NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()[:16]
+    )
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
     text = digest.hex()

@@ -1,4 +1,4 @@
-"""What Porch does not check, or only after creating objects, and users need to know before a merge."""
+"""Checks beyond Porch's: errors that Porch would find only after creating objects, or never."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -31,7 +31,7 @@ _ONE_SELECTOR = (
 
 
 def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
-    """Return what is wrong with an authored PackageVariant beyond what Porch would say.
+    """Return the findings for an authored PackageVariant beyond Porch's own checks.
 
     The name matters to the pipeline: its functions are recognised by a name of four dotted parts.
     """
@@ -49,7 +49,7 @@ def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
 
 
 def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
-    """Return findings for a name that no object can have, or that its own pipeline could not recognise."""
+    """Yield findings for an invalid object name, or for one that breaks the names of its functions."""
     path = ("metadata", "name")
     if not is_object_name(name):
         message = f'"{name}" is not a valid object name'
@@ -62,7 +62,7 @@ def check_name(name: str, *, has_functions: bool) -> Iterator[Finding]:
 
 
 def check_set(spec: PackageVariantSetSpec, expressions: Environment) -> tuple[Finding, ...]:
-    """Return what is wrong with a set beyond what Porch would say: expressions above all.
+    """Return the findings for a set beyond Porch's own checks, above all for its expressions.
 
     Every expression is checked here without any object, so that a pull request shows the fault.
     """

@@ -1,4 +1,4 @@
-"""Porch's validation of a PackageVariantSet: its messages, its order, all at once."""
+"""Porch's validation of PackageVariants and PackageVariantSets: its messages, its order, all at once."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,11 +23,14 @@ from reconciler.api.porch import (
 from reconciler.expand.findings import Finding, field_name
 from reconciler.inventory import FieldPath
 
+RESERVED_KEYS = ("name", "package-path")
+ADOPTION = ("adoptNone", "adoptExisting")
+DELETION = ("orphan", "delete")
 SELECTORS = "must specify one of `repositories`, `repositorySelector`, or `objectSelector`"
 
 
 def validate_set(spec: PackageVariantSetSpec) -> tuple[Finding, ...]:
-    """Return what Porch would say about a PackageVariantSet, in its words and order.
+    """Return Porch's findings for a PackageVariantSet, in its words and order.
 
     Source: porch packagevariantset validate.go, validatePackageVariantSet.
     Differs: tag, version and branch satisfy the last check of the upstream too.
@@ -105,7 +108,7 @@ def _template(template: VariantTemplate, path: FieldPath) -> Iterator[Finding]:
 
 
 def map_entries(entries: Sequence[MapExpr] | None, path: FieldPath) -> Iterator[Finding]:
-    """Return findings for entries that give one side twice."""
+    """Yield findings for entries that set key or value twice."""
     for index, entry in enumerate(entries or ()):
         at = (*path, index)
         if entry.key is not None and entry.key_expr is not None:
@@ -140,18 +143,12 @@ def _at(path: FieldPath, message: str) -> Finding:
     return Finding(path, f"{field_name(path)} {message}")
 
 
-def _both(at: FieldPath, shown: FieldPath, one: str, other: str) -> Finding:
-    return Finding(at, f"{field_name(shown)} may specify only one of `{one}` and `{other}`")
-
-
-RESERVED_KEYS = ("name", "package-path")
-
-ADOPTION = ("adoptNone", "adoptExisting")
-DELETION = ("orphan", "delete")
+def _both(at: FieldPath, shown: FieldPath, field: str, other: str) -> Finding:
+    return Finding(at, f"{field_name(shown)} may specify only one of `{field}` and `{other}`")
 
 
 def validate_variant(spec: PackageVariantSpec) -> tuple[Finding, ...]:
-    """Return what Porch would say about a PackageVariant, in its words and order.
+    """Return Porch's findings for a PackageVariant, in its words and order.
 
     Source: porch packagevariant_controller.go, validatePackageVariant.
     Differs: `spec.upstream.revision` is not overwritten.
@@ -166,7 +163,7 @@ def validate_variant(spec: PackageVariantSpec) -> tuple[Finding, ...]:
 
 
 def validate_upstream(upstream: Upstream | None) -> tuple[Finding, ...]:
-    """Return what Porch would say about an upstream."""
+    """Return Porch's findings for an upstream."""
     path: FieldPath = ("spec", "upstream")
     if upstream is None:
         return (Finding(path, "missing required field spec.upstream"),)

@@ -31,8 +31,8 @@ def compile_selector(selector: LabelSelector) -> Predicate:
 
     Source: apimachinery LabelSelectorAsSelector, labels.NewRequirement.
     """
-    wanted = dict(selector.match_labels or {})
-    for key, value in wanted.items():
+    match_labels = dict(selector.match_labels or {})
+    for key, value in match_labels.items():
         _check_key(key, ("matchLabels", key))
         _check_value(value, ("matchLabels", key))
     terms = [
@@ -41,7 +41,7 @@ def compile_selector(selector: LabelSelector) -> Predicate:
     ]
 
     def matches(labels: Labels) -> bool:
-        return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        return all(labels.get(key) == value for key, value in match_labels.items()) and all(
             term(labels) for term in terms
         )
 

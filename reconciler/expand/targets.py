@@ -1,4 +1,4 @@
-"""Unrolling: from a set's targets to one context per variant."""
+"""Unroll the targets of a set into one context per variant."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot, SnapshotObject
 
 CLUSTERS = "reconciler.dev/clusters"
-"""Annotation of a set: the clusters in whose snapshots its object selectors look, separated by commas."""
+"""Annotation of a set: the clusters that its object selectors search, separated by commas."""
 CLUSTER = "reconciler.dev/cluster"
-"""Annotation that objects of such sets have in expressions: the cluster that they are in."""
+"""Annotation that expressions of such a set see on an object: its cluster."""
 _CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 class SelectedObject(NamedTuple):
-    """What a selector selected, reduced to what expressions may see of it, and where it stands."""
+    """A selected object, reduced to the metadata that expressions may see, and its location."""
 
     name: str
     namespace: str
@@ -45,11 +45,11 @@ class SelectedObject(NamedTuple):
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """Where it stands among what its selector selects: by name, as in Porch."""
+        """Sort key among the objects of one selector: by name, as in Porch."""
         return self.name, self.namespace, self.cluster
 
     def as_input(self) -> Mapping[str, Any]:
-        """Return the value of a CEL variable: metadata only, by Porch's reasons of safety."""
+        """Return the value of a CEL variable: metadata only, for safety, as in Porch."""
         return {
             "name": self.name,
             "namespace": self.namespace,
@@ -60,7 +60,7 @@ class SelectedObject(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One variant to be: its defaults, its template, and the object that it is made for."""
+    """The input of one variant: defaults, template and selected object."""
 
     path: FieldPath
     repo_default: str
@@ -70,7 +70,7 @@ class Context:
     number: int = 0
 
     def target_input(self) -> Mapping[str, Any]:
-        """Return the CEL variable `target`; Porch gives the two names where no object is selected."""
+        """Return the CEL variable `target`: the selected object, else both names, as in Porch."""
         if self.selected is None:
             return {"repo": self.repo_default, "package": self.package_default}
         return self.selected.as_input()
@@ -78,9 +78,9 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class TargetScope:
-    """What a set may see: the Repositories of its namespace and the snapshot. Nothing of other namespaces.
+    """The Repositories and the snapshot that a set selects from, limited to its namespace.
 
-    `clusters` are those whose objects it selects; empty for the ones of the snapshot itself.
+    `clusters` are the clusters of the snapshot to search; empty for the snapshot itself.
     """
 
     namespace: str
@@ -90,7 +90,7 @@ class TargetScope:
 
 
 def named_clusters(pvs: PackageVariantSet) -> tuple[str, ...]:
-    """Return the clusters whose objects a set selects, sorted; none where it does not say."""
+    """Return the clusters that a set names for its object selectors, sorted."""
     text = (pvs.metadata.annotations or {}).get(CLUSTERS, "")
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
@@ -103,7 +103,7 @@ class UnrollError(Exception):
         self.finding = finding
 
 
-def unroll(spec: PackageVariantSetSpec, visible: TargetScope) -> tuple[Context, ...]:
+def unroll(spec: PackageVariantSetSpec, scope: TargetScope) -> tuple[Context, ...]:
     """Return a context per variant, in the order of the targets, selected objects by name.
 
     Deterministic: the order of the snapshot does not matter. Nothing is deduplicated here.
@@ -118,11 +118,11 @@ def unroll(spec: PackageVariantSetSpec, visible: TargetScope) -> tuple[Context, 
     return tuple(
         context
         for number, target in enumerate(spec.targets or ())
-        for context in _unroll_target(target, number, package, visible)
+        for context in _unroll_target(target, number, package, scope)
     )
 
 
-def _unroll_target(target: Target, number: int, package: str, visible: TargetScope) -> Iterator[Context]:
+def _unroll_target(target: Target, number: int, package: str, scope: TargetScope) -> Iterator[Context]:
     path: FieldPath = ("spec", "targets", number)
     if target.repositories:
         for index, repository in enumerate(target.repositories):
@@ -132,26 +132,26 @@ def _unroll_target(target: Target, number: int, package: str, visible: TargetSco
                 where = (*base, "packageNames", place) if names else base
                 yield Context(where, repository.name or "", name, target.template, number=number)
         return
-    for selected in _select(target, path, visible):
+    for selected in _select(target, path, scope):
         yield Context(path, selected.name, package, target.template, selected, number)
 
 
-def _select(target: Target, path: FieldPath, visible: TargetScope) -> tuple[SelectedObject, ...]:
+def _select(target: Target, path: FieldPath, scope: TargetScope) -> tuple[SelectedObject, ...]:
     if target.repository_selector is not None:
         where = (*path, "repositorySelector")
-        return _filter(_repositories(visible), target.repository_selector, where)
+        return _filter(_repositories(scope), target.repository_selector, where)
     if target.object_selector is None:
         return ()
     where = (*path, "objectSelector")
-    return _filter(_objects(target.object_selector, where, visible), target.object_selector, where)
+    return _filter(_objects(target.object_selector, where, scope), target.object_selector, where)
 
 
-def _repositories(visible: TargetScope) -> Iterator[SelectedObject]:
-    for name, view in visible.repositories.items():
+def _repositories(scope: TargetScope) -> Iterator[SelectedObject]:
+    for name, view in scope.repositories.items():
         metadata = view.manifest.metadata
         yield SelectedObject(
             name,
-            visible.namespace,
+            scope.namespace,
             metadata.labels or {},
             metadata.annotations or {},
             view.source.location,
@@ -159,26 +159,26 @@ def _repositories(visible: TargetScope) -> Iterator[SelectedObject]:
         )
 
 
-def _objects(selector: ObjectSelector, path: FieldPath, visible: TargetScope) -> Iterator[SelectedObject]:
+def _objects(selector: ObjectSelector, path: FieldPath, scope: TargetScope) -> Iterator[SelectedObject]:
     api_version, kind = selector.api_version or "", selector.kind or ""
     if (api_version, kind) == (REPOSITORY, "Repository"):
-        yield from _named(_repositories(visible), selector.name)
+        yield from _named(_repositories(scope), selector.name)
         return
-    for cluster in visible.clusters or ("",):
-        snapshot = visible.snapshot.exactly(cluster) if cluster else visible.snapshot
-        if not is_served(snapshot, api_version, kind, visible.namespace):
+    for cluster in scope.clusters or ("",):
+        snapshot = scope.snapshot.exactly(cluster) if cluster else scope.snapshot
+        if not is_served(snapshot, api_version, kind, scope.namespace):
             raise UnrollError(_no_match(api_version, kind, path, snapshot))
-        found = snapshot.of_kind(api_version, kind)
-        mine = (item for item in found if item.namespace in {visible.namespace, ""})
-        yield from _named((_selected(item, snapshot.time, cluster) for item in mine), selector.name)
+        objects = snapshot.of_kind(api_version, kind)
+        mine = (item for item in objects if item.namespace in {scope.namespace, ""})
+        yield from _named((_as_selected(item, snapshot.time, cluster) for item in mine), selector.name)
 
 
 def _named(objects: Iterator[SelectedObject], name: str | None) -> Iterator[SelectedObject]:
     return (item for item in objects if not name or item.name == name)
 
 
-def _selected(item: SnapshotObject, time: int, cluster: str) -> SelectedObject:
-    """Return what is seen of an object; its annotation says which cluster it is in, where that is asked."""
+def _as_selected(item: SnapshotObject, time: int, cluster: str) -> SelectedObject:
+    """Return an object as expressions see it, annotated with its cluster if the set names clusters."""
     notes = {**item.annotations, CLUSTER: cluster} if cluster else item.annotations
     return SelectedObject(item.name, item.namespace, item.labels, notes, item.location, time, cluster)
 

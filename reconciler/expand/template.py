@@ -1,4 +1,4 @@
-"""Templates: compiled once per target, rendered once per variant, in Porch's order."""
+"""Templates of a set: compile once per target, render once per variant, in Porch's order."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,8 +32,17 @@ from reconciler.reasons import Reason
 Step = Program | Failure
 
 
+_HIDDEN = frozenset({"spec", "status", "kind", "apiVersion", "metadata", "data"})
+_UNDECLARED = "undeclared reference to '"
+_NO_KEY = "no such key: "
+_EXPRESSION_HINTS = {
+    "no such attribute(s): repository": "The repository is known only after repo or repoExpr was evaluated.",
+    MAP_ORDER: "Name the keys, as in target.labels.region, or ask with `in`, size(), exists() or all().",
+}
+
+
 class TemplateError(Exception):
-    """One variant cannot be rendered. `path` is the template's field, `failure` what its expression says."""
+    """One variant cannot be rendered: its field at `path` has an expression with a `failure`."""
 
     def __init__(self, path: FieldPath, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -43,7 +52,7 @@ class TemplateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """An expression of a template: where it stands below `template`, its text, and what compiling gave."""
+    """An expression of a template: its path below `template`, its text, and the compiled program or error."""
 
     path: FieldPath
     text: str
@@ -51,13 +60,13 @@ class Expression:
 
     @property
     def origin(self) -> str:
-        """How a trace names it."""
+        """Its name in a trace."""
         return f"{field_name(self.path)}: {self.text}"
 
 
 @dataclass(slots=True)
 class Scope:
-    """The variables of one rendering, bound once, and the origins of its fields if they are asked for."""
+    """The variables of one rendering, bound once; `trace` collects the origins of its fields."""
 
     expressions: Environment
     bound: Any
@@ -146,7 +155,7 @@ class Template:
 
 
 def compile_template(template: VariantTemplate, expressions: Environment) -> Template:
-    """Compile every expression of a template once; refused ones fail when they are evaluated.
+    """Compile every expression of a template once; invalid ones fail when they are evaluated.
 
     Source: porch packagevariantset render.go, renderPackageVariantSpec.
     """
@@ -176,18 +185,7 @@ def compile_template(template: VariantTemplate, expressions: Environment) -> Tem
         )
         if value is not None
     }
-    return Template(repo, package, tuple(fields), policies, tuple(compiler.found))
-
-
-def compile_map(
-    literals: Mapping[str, str], entries: Sequence[Mapping[str, str]], expressions: Environment
-) -> MapTemplate:
-    """Compile one map template that stands alone.
-
-    Source: porch packagevariantset render.go, copyAndOverlayMapExpr.
-    """
-    parsed = [MapExpr.model_validate(entry) for entry in entries]
-    return _Compiler(expressions).overlay("", literals, parsed, ())
+    return Template(repo, package, tuple(fields), policies, tuple(compiler.expressions_in_order))
 
 
 class _Compiler:
@@ -195,11 +193,11 @@ class _Compiler:
 
     def __init__(self, expressions: Environment) -> None:
         self.expressions = expressions
-        self.found: list[Expression] = []
+        self.expressions_in_order: list[Expression] = []
 
     def expression(self, text: str, *path: str | int) -> Expression:
         expression = Expression(("template", *path), text, self.expressions.compile(text))
-        self.found.append(expression)
+        self.expressions_in_order.append(expression)
         return expression
 
     def choice(self, name: str, literal: str | None, text: str | None) -> TextTemplate:
@@ -289,7 +287,7 @@ class _Compiler:
 
 
 class RenderError(Exception):
-    """A context cannot be rendered: `path` below the target is the field to blame, empty for none."""
+    """A context cannot be rendered; `finding` names the field, `failure` is the error of its expression."""
 
     def __init__(self, finding: Finding, failure: Failure | None = None) -> None:
         super().__init__(finding.message)
@@ -299,16 +297,16 @@ class RenderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RenderedSpec:
-    """One variant's spec, not yet validated, and where its fields came from."""
+    """The spec of one variant, not yet validated, and the origins of its fields."""
 
     spec: PackageVariantSpec
     trace: Mapping[str, str]
 
 
 class Renderer:
-    """Renders the contexts of one set: every template is compiled once, every Repository looked up once.
+    """Renders the contexts of one set, compiling every template and looking up every Repository once.
 
-    `defaults` are fields of the spec where no template gives them.
+    `defaults` are fields of the spec that no template sets.
 
     Source: porch packagevariantset render.go, renderPackageVariantSpec.
     """
@@ -371,19 +369,18 @@ class Renderer:
         return PackageVariantSpec(**{**self._blank, **fields, "downstream": downstream})
 
     def _template(self, template: VariantTemplate) -> Template:
-        found = self._templates.get(id(template))
-        if found is None:
-            found = self._templates[id(template)] = compile_template(template, self._expressions)
-        return found
+        # By identity: models are not hashable, and the templates of a set outlive its renderer.
+        if id(template) not in self._templates:
+            self._templates[id(template)] = compile_template(template, self._expressions)
+        return self._templates[id(template)]
 
     def _repository(self, name: str, context: Context) -> Mapping[str, Any]:
-        found = self._inputs.get(name)
-        if found is None:
+        if name not in self._inputs:
             view = self._repositories.get(name)
             if view is None:
                 raise RenderError(missing_repository(name, context))
-            found = self._inputs[name] = repository_input(view)
-        return found
+            self._inputs[name] = repository_input(view)
+        return self._inputs[name]
 
 
 def repository_input(view: RepositoryView) -> Mapping[str, Any]:
@@ -404,17 +401,8 @@ def missing_repository(name: str, context: Context) -> Finding:
     return Finding(path, f'repository "{name}" could not be loaded', Reason.REPOSITORY_NOT_FOUND, hint)
 
 
-_HIDDEN = frozenset({"spec", "status", "kind", "apiVersion", "metadata", "data"})
-_UNDECLARED = "undeclared reference to '"
-_NO_KEY = "no such key: "
-_EXPRESSION_HINTS = {
-    "no such attribute(s): repository": "The repository is known only after repo or repoExpr was evaluated.",
-    MAP_ORDER: "Name the keys, as in target.labels.region, or ask with `in`, size(), exists() or all().",
-}
-
-
 def hint_for(failure: Failure) -> str:
-    """Return the way out of a failure, empty where there is no special one."""
+    """Return the hint for a failed expression, "" for none."""
     message = failure.message
     if message.startswith(_UNDECLARED):
         return _undeclared(message.removeprefix(_UNDECLARED).rstrip("'"))

@@ -1,4 +1,4 @@
-"""The upstream of a set: does it exist, and what expressions see of it."""
+"""Find the upstream of a set, as expressions see it, or assume it where no repository is read."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,17 +6,27 @@ from typing import Any
 
 from reconciler.api.porch import Upstream
 from reconciler.ids import Lifecycle, ObjectName, Oid
-from reconciler.inventory import Commit, Draft, Inventory, PackageRevision, PackageState, RepositoryView
+from reconciler.inventory import (
+    Commit,
+    Draft,
+    Inventory,
+    PackageRevision,
+    PackageState,
+    RepositoryView,
+    declared_upstreams,
+)
 from reconciler.refs import object_name
 
 LATEST = "kpt.dev/latest-revision"
+_NULL_OID = Oid("0" * 40)
+_NULL_COMMIT = Commit(_NULL_OID, 0)
 
 
 def find_upstream(upstream: Upstream, view: RepositoryView | None) -> Mapping[str, Any] | None:
     """Return the metadata of the upstream's package revision object, None if there is no such revision.
 
-    Only metadata: resolving the commit is the next stage's. A version range names no revision
-    here, because names must not change when it moves: its metadata has no name.
+    The commit is resolved later. The metadata of a version range has no name, because names of variants
+    must not change when the range resolves to another revision.
 
     Source: porch packagevariantset_controller.go, getUpstreamPR.
     Differs: `revision` and `workspaceName` must name one revision (D9), and a workspace alone
@@ -36,7 +46,7 @@ def find_upstream(upstream: Upstream, view: RepositoryView | None) -> Mapping[st
 
 
 def describe_missing(upstream: Upstream) -> str:
-    """Return Porch's message for an upstream that does not exist."""
+    """Return Porch's message for a missing upstream."""
     selector: object = upstream.tag or upstream.version or upstream.branch or upstream.revision or 0
     return (
         f"could not find upstream package revision '{upstream.package or ''}/{selector}'"
@@ -48,7 +58,7 @@ def _numbered(upstream: Upstream, view: RepositoryView, state: PackageState) -> 
     package = upstream.package or ""
     revisions: tuple[PackageRevision | Draft, ...] = (*state.published, *state.drafts)
     for revision in revisions:
-        if _is_meant(upstream, revision):
+        if _matches(upstream, revision):
             name = _object_name(view, package, revision.workspace)
             return _metadata(view, name, latest=revision == state.latest)
     if upstream.workspace_name and upstream.workspace_name == view.branch and not upstream.revision:
@@ -56,7 +66,7 @@ def _numbered(upstream: Upstream, view: RepositoryView, state: PackageState) -> 
     return None
 
 
-def _is_meant(upstream: Upstream, revision: PackageRevision | Draft) -> bool:
+def _matches(upstream: Upstream, revision: PackageRevision | Draft) -> bool:
     number = revision.revision if isinstance(revision, PackageRevision) else 0
     if not upstream.revision and not upstream.workspace_name:
         return False
@@ -87,32 +97,26 @@ def _metadata(view: RepositoryView, name: str | None, *, latest: bool = False) -
     return {**named, "namespace": view.key.namespace, "labels": labels, "annotations": {}}
 
 
-_NOBODY = Oid("0" * 40)
-_UNKNOWN = Commit(_NOBODY, 0)
-
-
 def assume_upstreams(inventory: Inventory) -> Inventory:
-    """Return the inventory with each named upstream in its repository's view, so that sets can expand.
+    """Return the inventory with every named upstream in its repository's view, so that sets can expand.
 
-    Pure. For a check of manifests alone: what expands says nothing about whether upstreams exist,
-    and must not be planned. Repositories that are not registered stay unknown.
+    For a check of manifests alone: the result does not prove that upstreams exist and must not be
+    planned. Repositories that are not registered stay unknown.
     """
     views: dict[ObjectName, RepositoryView] = dict(inventory.repositories)
-    named = [(pvs.key, pvs.manifest.spec.upstream) for pvs in inventory.sets]
-    named += [(variant.key, variant.manifest.spec.upstream) for variant in inventory.variants]
-    for key, upstream in named:
-        view = views.get(ObjectName(key.namespace, (upstream and upstream.repo) or ""))
-        if view is not None and upstream is not None and upstream.package:
-            views[view.key] = _with(view, upstream, upstream.package)
+    for owner, upstream in declared_upstreams(inventory.sets, inventory.variants):
+        view = views.get(ObjectName(owner.namespace, upstream.repo or ""))
+        if view is not None and upstream.package:
+            views[view.key] = _with_upstream(view, upstream, upstream.package)
     return replace(inventory, repositories=views)
 
 
-def _with(view: RepositoryView, upstream: Upstream, package: str) -> RepositoryView:
+def _with_upstream(view: RepositoryView, upstream: Upstream, package: str) -> RepositoryView:
     path = view.full_path(package)
     state = view.packages.get(path) or PackageState(path)
     published = (*state.published, _revision(path, upstream))
     names = [name for name in (upstream.tag, upstream.branch) if name]
-    refs = dict.fromkeys(names, _UNKNOWN)
+    refs = dict.fromkeys(names, _NULL_COMMIT)
     return replace(
         view,
         packages={**view.packages, path: replace(state, published=published)},
@@ -125,4 +129,4 @@ def _revision(path: str, upstream: Upstream) -> PackageRevision:
     number = upstream.revision or 0
     workspace = upstream.workspace_name or (f"v{number}" if number else upstream.tag or "v0")
     ref = f"refs/tags/{path}/{workspace}"
-    return PackageRevision(path, workspace, number, Lifecycle.PUBLISHED, ref, _UNKNOWN, _NOBODY)
+    return PackageRevision(path, workspace, number, Lifecycle.PUBLISHED, ref, _NULL_COMMIT, _NULL_OID)

@@ -1,4 +1,4 @@
-"""Desired PackageVariants: what the manifests ask for, set by set, with who stalls."""
+"""Desired PackageVariants, the candidates of each owner, and variants as manifests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,16 +20,23 @@ from reconciler.expand.targets import SelectedObject
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import FieldPath, Inventory, Source
 
+FINALIZER = "config.porch.kpt.dev/packagevariants"
+PAUSED = "reconciler.dev/paused"
+"""Annotation of a variant, set or Repository: nothing of it changes."""
+CEL_EXTENSIONS = "reconciler.dev/cel-extensions"
+"""Annotation of a set: extension libraries that its expressions may use, separated by commas."""
+ALLOW_DELETES = "reconciler.dev/allow-deletes"
+"""Annotation of a set: the number of its variants that may be deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class DesiredVariant:
     """One PackageVariant that should exist, authored or generated.
 
-    `spec` is valid and has its defaults filled in. `source` is the manifest to blame and
-    `times` are committer times of its own inputs (manifest, target object), in seconds.
-    `target` is the kind and name of the object that its set selected, if any; `place` is the field of
-    the set's target.
-    `requested_by` are the ways from other variants to one that is there because they need it.
+    `spec` is valid and has its defaults. `source` is the declaring manifest; `times` are committer times
+    of the variant's inputs (manifest, target object), in seconds. `target` is kind and name of the object
+    that the set selected, if any, and `place` the field of the set's target. `requested_by` are the
+    dependency chains that need a variant that no manifest declares.
     """
 
     key: ObjectName
@@ -48,13 +55,12 @@ class DesiredVariant:
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """Everything the manifests ask for.
+    """All desired variants of a run.
 
-    `stalled` are the owners we could not understand: nothing of theirs is changed or deleted.
-    `conditions` are the Stalled and Ready conditions of every set and authored variant, as Porch
-    words them. `targets` is the number of variants each set that could be expanded yields.
-    Of the variants that others needed once, `released` are those that certainly nobody needs any more,
-    and `held` those that something needs which has not gone yet, with what that is.
+    `stalled` are owners with errors: nothing of theirs is changed or deleted. `conditions` are the Stalled
+    and Ready conditions of every set and authored variant, in Porch's words. `targets` is the number of
+    variants of each valid set. Of variants that others needed before, `released` are certainly unneeded,
+    and `held` maps those that are still needed to the reason.
     """
 
     variants: tuple[DesiredVariant, ...] = ()
@@ -66,12 +72,53 @@ class Desired:
     held: Mapping[ObjectName, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class VariantCandidate:
+    """A variant of one owner, before conflicts are detected: its downstream package and its source field."""
+
+    variant: DesiredVariant
+    owner: ObjectKey
+    source: Source
+    path: FieldPath
+    package: PackageKey
+    selected: SelectedObject | None = None
+
+    @property
+    def downstream(self) -> tuple[str, str]:
+        """The repository and package by name."""
+        downstream = self.variant.spec.downstream
+        return (downstream.repo or "", downstream.package or "") if downstream else ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerExpansion:
+    """The candidates of one owner, or its errors. `valid` is False if its own manifest is invalid."""
+
+    owner: ObjectKey
+    source: Source
+    candidates: tuple[VariantCandidate, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    valid: bool = True
+
+
+def variant_key(name: ObjectName) -> ObjectKey:
+    """Return the identity of a PackageVariant."""
+    return ObjectKey(GROUP, "PackageVariant", *name)
+
+
+def set_key(name: ObjectName) -> ObjectKey:
+    """Return the identity of a PackageVariantSet."""
+    return ObjectKey(GROUP, "PackageVariantSet", *name)
+
+
+def describe(owner: ObjectKey) -> str:
+    """Return the subject of an owner's problems: kind, namespace and name."""
+    return f"{owner.kind} {owner.namespace}/{owner.name}"
+
+
 def spec_data(variant: DesiredVariant) -> dict[str, Any]:
     """Return the spec as manifests and records spell it: camelCase, absent fields left out."""
     return variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-
-
-FINALIZER = "config.porch.kpt.dev/packagevariants"
 
 
 def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]:
@@ -81,8 +128,8 @@ def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]
     Differs: apiVersion has its version; defaults of the policies are filled in.
     """
     metadata: dict[str, Any] = {"name": variant.key.name, "namespace": variant.key.namespace}
-    asked = {REQUESTED_BY: ", ".join(variant.requested_by)} if variant.requested_by else {}
-    if annotations := {**variant.annotations, **asked}:
+    requested_by = {REQUESTED_BY: ", ".join(variant.requested_by)} if variant.requested_by else {}
+    if annotations := {**variant.annotations, **requested_by}:
         metadata["annotations"] = dict(sorted(annotations.items()))
     metadata["uid"] = variant.uid
     if variant.set_key is not None:
@@ -103,55 +150,6 @@ def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]
 
 
 def _set_uid(variant: DesiredVariant, inventory: Inventory) -> str:
-    pvs = next((one for one in inventory.sets if one.key == variant.set_key), None)
-    given = pvs.manifest.metadata.uid if pvs else None
-    return given or stable_uid(inventory.policy.instance, *(variant.set_key or variant.key))
-
-
-PAUSED = "reconciler.dev/paused"
-CEL_EXTENSIONS = "reconciler.dev/cel-extensions"
-ALLOW_DELETES = "reconciler.dev/allow-deletes"
-
-
-def variant_key(name: ObjectName) -> ObjectKey:
-    """Return the identity of a PackageVariant."""
-    return ObjectKey(GROUP, "PackageVariant", *name)
-
-
-def set_key(name: ObjectName) -> ObjectKey:
-    """Return the identity of a PackageVariantSet."""
-    return ObjectKey(GROUP, "PackageVariantSet", *name)
-
-
-def describe(owner: ObjectKey) -> str:
-    """Return an owner as problems name it."""
-    return f"{owner.kind} {owner.namespace}/{owner.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class VariantCandidate:
-    """A variant that its owner asks for, where it goes, the field and the object to blame."""
-
-    variant: DesiredVariant
-    owner: ObjectKey
-    source: Source
-    path: FieldPath
-    package: PackageKey
-    selected: SelectedObject | None = None
-
-    @property
-    def downstream(self) -> tuple[str, str]:
-        """The repository and package by name."""
-        downstream = self.variant.spec.downstream
-        return (downstream.repo or "", downstream.package or "") if downstream else ("", "")
-
-
-@dataclass(frozen=True, slots=True)
-class OwnerExpansion:
-    """What one owner asks for, or why it stalls. `valid` is False where its own manifest is wrong."""
-
-    owner: ObjectKey
-    source: Source
-    candidates: tuple[VariantCandidate, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    valid: bool = True
+    declared = next((pvs for pvs in inventory.sets if pvs.key == variant.set_key), None)
+    uid = declared.manifest.metadata.uid if declared else None
+    return uid or stable_uid(inventory.policy.instance, *(variant.set_key or variant.key))

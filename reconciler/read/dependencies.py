@@ -20,7 +20,14 @@ from reconciler.errors import Location, Problem, UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import FoundDocument, Inventory, PackageState, RepositoryView, Source
+from reconciler.inventory import (
+    FoundDocument,
+    Inventory,
+    PackageState,
+    RepositoryView,
+    Source,
+    declared_upstreams,
+)
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FoundFile, Objects, Walk
@@ -113,11 +120,9 @@ def read_published(inventory: Inventory, mirrors: Mirrors) -> PublishedPackages:
 
 def _upstreams(inventory: Inventory) -> Iterator[PackageKey]:
     """Yield the packages that variants are made from."""
-    named = [(one.key, one.manifest.spec.upstream) for one in inventory.variants]
-    named += [(one.key, one.manifest.spec.upstream) for one in inventory.sets]
-    for key, upstream in named:
-        view = inventory.repositories.get(ObjectName(key.namespace, (upstream and upstream.repo) or ""))
-        if view is not None and upstream is not None:
+    for owner, upstream in declared_upstreams(inventory.variants, inventory.sets):
+        view = inventory.repositories.get(ObjectName(owner.namespace, upstream.repo or ""))
+        if view is not None:
             yield PackageKey(view.url, view.full_path(upstream.package or ""))
 
 

@@ -27,7 +27,7 @@ from reconciler.expand.names import variant_identifier, variant_name
 from reconciler.expand.porch_checks import validate_set, validate_upstream, validate_variant
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.expand.targets import Context, SelectedObject, TargetScope, unroll
-from reconciler.expand.template import MapTemplate, Renderer, RenderError, Scope, TemplateError, compile_map
+from reconciler.expand.template import Renderer, RenderError, Scope, TemplateError, compile_template
 from reconciler.expand.upstream import describe_missing, find_upstream
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import (
@@ -225,10 +225,11 @@ def _inputs(given: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("case", vectors("porch", "MapExpressionOverlay"))
 def test_map_expressions(case: Case) -> None:
     expressions = Environment(Limits())
-    overlay: MapTemplate = compile_map(case["map"], case["mapExprs"], expressions)
+    template = VariantTemplate.model_validate({"labels": case["map"], "labelExprs": case["mapExprs"]})
+    fields = dict(compile_template(template, expressions).fields)
     scope = Scope(expressions, expressions.bind(_inputs(case["inputs"])))
 
-    got, error = attempt(lambda: overlay.render(scope), TemplateError)
+    got, error = attempt(lambda: fields["labels"](scope) if fields else None, TemplateError)
 
     assert (error is None) == (case["expectedError"] is None)
     assert got == case["expected"]

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reconciler.api.porch import Upstream
 from reconciler.git.repository import Mirrors
 from reconciler.ids import ObjectName, Oid, normalise_url
-from reconciler.inventory import RepositoryView, ReviewedLock, TreeAt
+from reconciler.inventory import RepositoryView, ReviewedLock, TreeAt, declared_upstreams
 from reconciler.read.manifests import Manifests
 from reconciler.read.state import State
 
@@ -65,11 +64,8 @@ def _pinned(
 
 def _followed(manifests: Manifests, views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
     """Yield where upstreams by branch, and by tags of a whole repository, may be."""
-    named = [(v.key, v.manifest.spec.upstream) for v in manifests.variants]
-    named += [(s.key, s.manifest.spec.upstream) for s in manifests.sets]
-    for key, given in named:
-        upstream = given or Upstream()
-        view = views.get(ObjectName(key.namespace, upstream.repo or ""))
+    for owner, upstream in declared_upstreams(manifests.variants, manifests.sets):
+        view = views.get(ObjectName(owner.namespace, upstream.repo or ""))
         if view is None or not view.is_available or not upstream.package:
             continue
         path = view.full_path(upstream.package)
