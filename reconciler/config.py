@@ -11,11 +11,11 @@ from reconciler.api.configuration import (
     AutoApprovalSettings,
     Configuration,
     DependencySettings,
+    FunctionSettings,
     PullRequestSettings,
     Spec,
 )
-from reconciler.api.function_settings import FunctionSettings
-from reconciler.api.validation import Fault, parse_model
+from reconciler.api.validation import FieldError, parse_model
 from reconciler.errors import ConfigurationError, Location
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.krm.yaml import Document, YamlError, load_documents
@@ -192,9 +192,9 @@ def _settings(model: type[BaseModel]) -> tuple[tuple[str, ...], ...]:
 
 
 def _error(
-    faults: tuple[Fault, ...], document: Document, path: str, environment: Mapping[str, str]
+    faults: tuple[FieldError, ...], document: Document, path: str, environment: Mapping[str, str]
 ) -> ConfigurationError:
-    def place(fault: Fault) -> Location:
+    def place(fault: FieldError) -> Location:
         if environment.get(variable := variable_name(fault.path[1:])):
             return Location(f"${variable}")
         mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)

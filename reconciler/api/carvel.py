@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from reconciler.api.foreign import ForeignManifest, ForeignModel
+from reconciler.api.meta import ForeignManifest, ForeignModel
 
 
 class GroupVersionKind(ForeignModel):
@@ -34,12 +34,12 @@ class Dependency(ForeignModel):
 
 
 class Constraints(ForeignModel):
-    """A range of versions of something that a package stands on."""
+    """Supported versions of Kubernetes or kapp-controller."""
 
     constraints: str = ""
 
 
-class PackageSpec(ForeignModel):
+class CarvelPackageSpec(ForeignModel):
     """One version of a package."""
 
     ref_name: str
@@ -58,14 +58,14 @@ class PackageSpec(ForeignModel):
     kapp_controller_version_selection: Constraints | None = None
 
 
-class Package(ForeignManifest):
+class CarvelPackage(ForeignManifest):
     """`data.packaging.carvel.dev/v1alpha1 Package`, also stored as InternalPackage."""
 
-    spec: PackageSpec
+    spec: CarvelPackageSpec
 
 
 class PackageMetadataSpec(ForeignModel):
-    """What is said about every version of a package."""
+    """Description of all versions of a package."""
 
     display_name: str = ""
     short_description: str = ""
@@ -84,7 +84,7 @@ class PackageMetadata(ForeignManifest):
 
 
 class PrereleaseSelection(ForeignModel):
-    """Which pre-releases to admit: all, or those with one of these identifiers."""
+    """Admitted pre-releases: all, or those with one of these identifiers."""
 
     identifiers: tuple[str, ...] = ()
 
@@ -97,13 +97,13 @@ class VersionSelection(ForeignModel):
 
 
 class PackageRef(ForeignModel):
-    """Which package to install."""
+    """Name and versions of the package to install."""
 
     ref_name: str
     version_selection: VersionSelection | None = None
 
 
-class SecretRef(ForeignModel):
+class SecretKeyRef(ForeignModel):
     """A Secret and the key in it."""
 
     name: str
@@ -111,7 +111,7 @@ class SecretRef(ForeignModel):
 
 
 class DependencyOverride(ForeignModel):
-    """The user's word about one dependency."""
+    """Override of one dependency by the user."""
 
     ref_name: str
     version_selection: VersionSelection | None = None
@@ -123,11 +123,11 @@ class DependencyValues(ForeignModel):
 
     alias: str = ""
     ref_name: str = ""
-    secret_ref: SecretRef
+    secret_ref: SecretKeyRef
 
 
 class InstallDependencies(ForeignModel):
-    """What the user says about dependencies. `deletePolicy` is what becomes of them when the install goes."""
+    """Dependency options of the user; `deletePolicy` applies to dependencies of a deleted install."""
 
     install: bool = True
     delete_policy: Literal["unused", "orphan"] = "unused"
@@ -136,7 +136,7 @@ class InstallDependencies(ForeignModel):
 
 
 class PackageInstallSpec(ForeignModel):
-    """What to install and how."""
+    """The package to install, and its options."""
 
     package_ref: PackageRef
     service_account_name: str = ""

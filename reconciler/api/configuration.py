@@ -1,16 +1,16 @@
-"""reconciler.yaml as its users write it: the schema of one instance's configuration."""
+"""Schema of `reconciler.yaml`, the configuration of one instance."""
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from reconciler.api.function_settings import FunctionSettings
 from reconciler.api.meta import LabelSelector
 from reconciler.policy import (
     Discovery,
     ForgeKind,
+    FunctionPolicy,
     GroupBy,
     LockMode,
     OnConflict,
@@ -22,12 +22,13 @@ from reconciler.policy import (
 
 API_VERSION = "reconciler.dev/v1alpha1"
 KIND = "Reconciler"
-
 _POLICY = Policy()
 _LIMITS = _POLICY.limits
+_FUNCTION_POLICY: Final = FunctionPolicy()
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DIGEST: Final = re.compile(r"(?:id:)?sha256:[0-9a-f]{64}")
 
 
 def _seconds(value: object) -> object:
@@ -56,6 +57,18 @@ def _environment_name(value: object) -> object:
     return value
 
 
+def _absolute(path: str) -> str:
+    if not path.startswith("/"):
+        raise ValueError(f"{path!r} is no absolute path")
+    return path
+
+
+def _digest(text: str) -> str:
+    if not _DIGEST.fullmatch(text):
+        raise ValueError(f"{text!r} is no digest; write sha256: and 64 hexadecimal digits")
+    return text
+
+
 Duration = Annotated[
     int, BeforeValidator(_seconds), Field(ge=0, json_schema_extra={"type": ["integer", "string"]})
 ]
@@ -67,7 +80,7 @@ Bound = Annotated[int, Field(ge=1)]
 
 
 class _Settings(BaseModel):
-    """Unknown fields are refused; numbers and booleans may be quoted, as the environment gives them."""
+    """Base of all settings: unknown fields are refused, numbers may be quoted as in environment variables."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -100,44 +113,44 @@ class PullRequestSettings(_Settings):
     """When and how changes become pull requests."""
 
     open_on: OpenOn = _POLICY.open_on
-    """`draft`: as soon as there is a draft; `propose`: when somebody proposed it."""
+    """`draft`: when the draft is created; `propose`: when a person proposes it."""
     group_by: GroupBy = _POLICY.group_by
-    """What shares one branch and one pull request: a `package` alone, those of a `set`, or a `repository`."""
+    """Packages of one branch and pull request: one `package`, those of a `set`, or of a `repository`."""
     labels: tuple[str, ...] = _POLICY.labels
     """Labels of every pull request; setting them is one write more. Commas separate them in the variable."""
     dashboard: bool = _POLICY.dashboard
-    """Keep an issue in the control repository that says what waits for whom; without a forge, a file."""
+    """Issue in the control repository with everything that waits for a person; without a forge, a file."""
     writes_per_minute: Bound = _POLICY.writes.per_minute
     """Writes to one forge as one identity, a minute."""
     writes_per_hour: Bound = _POLICY.writes.per_hour
     """Writes to one forge as one identity, an hour."""
     max_wait: Duration = int(_POLICY.writes.max_wait_s)
-    """A run whose next write is due later than this ends, and the next one goes on (exit 6)."""
+    """End the run if its next write is due later than this; the next run continues (exit 6)."""
 
 
 class AutoApprovalSettings(_Settings):
-    """One rule of what is approved without a person; never with an unmet gate or an open conflict."""
+    """One rule of automatic approval; drafts with unmet gates or open conflicts are never approved."""
 
     selector: LabelSelector = LabelSelector()
-    """Labels of the Repositories that it is for, as Kubernetes selects; empty: every one."""
+    """Label selector of the Repositories of this rule; empty: all of them."""
     checks: tuple[str, ...] = ()
     """Commit statuses and check runs that must have passed; the local forge has none."""
     edited: bool = False
-    """Also drafts that people committed to."""
+    """Approve drafts with commits of people, too."""
 
 
 class ApprovalSettings(_Settings):
-    """Who approves, beside people."""
+    """Automatic approval."""
 
     auto: tuple[AutoApprovalSettings, ...] = ()
-    """Rules; a draft that one of them lets pass is merged, pinned to its commit."""
+    """Rules; a draft that passes one of them is merged, pinned to its commit."""
 
 
 class PublishSettings(_Settings):
-    """What happens when a draft was merged."""
+    """Publication of merged drafts."""
 
     tags: bool = _POLICY.publish_tags
-    """Tag what was merged as `<package>/vN`, hotfixes too."""
+    """Tag merged packages as `<package>/vN`, hotfixes too."""
 
 
 class DeletionSettings(_Settings):
@@ -174,16 +187,16 @@ class SelectSettings(_Settings):
     carvel: Selection = _POLICY.resolution.carvel
     """Of Carvel's packages."""
     porter: Selection = _POLICY.resolution.porter
-    """Of Porter's bundles, where no installation says it."""
+    """Of Porter's bundles, unless the installation sets it."""
     kpt: Selection = _POLICY.resolution.kpt
     """Of kpt packages."""
 
 
 class DependencySettings(_Settings):
-    """What dependencies may be resolved to, and where the manifests go that are generated for them."""
+    """Choice of dependencies, and the place of the manifests that are generated for them."""
 
     discovery: Discovery = _POLICY.resolution.discovery
-    """`index`: any package of the index may bring an API or interface; `none`: only a named one."""
+    """`index`: any package of the index may provide an API or interface; `none`: only a named package."""
     allow_downgrade: bool = _POLICY.resolution.allow_downgrade
     """A package may go below its locked version where nothing else fits."""
     reconsider: bool = _POLICY.resolution.reconsider
@@ -197,7 +210,7 @@ class DependencySettings(_Settings):
     shared_namespace: str = Field(
         _POLICY.delivery.shared_namespace, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
     )
-    """Namespace of a package that may stand once in a cluster."""
+    """Namespace of packages that can be installed only once per cluster."""
 
 
 class CommitSettings(_Settings):
@@ -229,7 +242,7 @@ class LimitSettings(_Settings):
     read_seconds: Bound = _LIMITS.read_seconds
     """Longest wait for one answer of a Git server, in seconds; a silent HTTP server has at most 60.
 
-    Of the control repository, which is read before its configuration, the variable alone says it.
+    Only the environment variable applies to the control repository, which is read before this file.
     """
     manifest_bytes: Bound = _LIMITS.manifest_bytes
     """Size of one manifest file, in bytes."""
@@ -266,27 +279,27 @@ class LimitSettings(_Settings):
 
 
 class ForgeSettings(_Settings):
-    """Which forge keeps the pull requests of some repositories."""
+    """The forge of the repositories below one URL."""
 
     prefix: str = Field(min_length=1)
-    """Start of the repository URLs it is for; the longest match wins."""
+    """Prefix of the repository URLs; the longest match wins."""
     type: ForgeKind
-    """What it speaks."""
+    """Product of the forge, which determines its API."""
     api: str = ""
     """URL of its API, where that is not the usual one."""
 
 
 class CredentialSettings(_Settings):
-    """Where a credential is found: names of variables and files, never a secret itself."""
+    """Source of one credential: names of variables and files, never a secret itself."""
 
     prefix: str = Field(pattern=r"^(https?|ssh)://")
-    """Start of the repository URLs it is for, with the scheme; the longest match wins."""
+    """Prefix of the repository URLs, with the scheme; the longest match wins."""
     username: str = ""
     """User that the token belongs to, where the forge asks for it."""
     token_env: VariableName = ""
     """Environment variable that holds the token."""
     token_file: str = ""
-    """File that holds the token, a mounted Secret say."""
+    """File that holds the token, for example a mounted Secret."""
     ssh_key_file: str = ""
     """File that holds the private key."""
     known_hosts_file: str = ""
@@ -310,6 +323,35 @@ class CredentialSettings(_Settings):
         return self
 
 
+class FunctionSettings(_Settings):
+    """Functions of packages: built-in functions always run, others only if they are listed here."""
+
+    runtime: Literal["", "docker", "podman", "nerdctl"] = ""
+    """Engine that runs pinned images; none: containers are off."""
+    engine_arguments: tuple[str, ...] = ()
+    """Further arguments of the engine's `run`."""
+    images: dict[str, Annotated[str, AfterValidator(_digest)]] = {}
+    """Digest of each image by its name and tag; `reconciler functions pull` writes them."""
+    exec: dict[str, Annotated[str, AfterValidator(_absolute)]] = {}
+    """Executables by the name that a package gives: absolute paths."""
+    network: tuple[str, ...] = ()
+    """Images, without a tag, that may use the network."""
+    parallel: int = Field(_FUNCTION_POLICY.container.parallel, ge=1)
+    """Containers at one time."""
+    claim_floating: bool = _FUNCTION_POLICY.claim_floating
+    """Run built-in functions also for images tagged `latest` or without a tag."""
+    compatible: bool = _FUNCTION_POLICY.compatible
+    """Copy the faults of the functions that are reproduced."""
+    timeout: int = Field(_FUNCTION_POLICY.timeout_s, ge=1)
+    """Longest time of one function, in seconds."""
+    memory_bytes: int = Field(_FUNCTION_POLICY.memory_bytes, ge=1 << 24)
+    """Memory of one function, in bytes."""
+    output_bytes: int = Field(_FUNCTION_POLICY.output_bytes, ge=1 << 10)
+    """Output of one function, in bytes."""
+    starlark_steps: int = Field(_FUNCTION_POLICY.starlark_steps, ge=1000)
+    """Steps of one Starlark script."""
+
+
 class Spec(_Settings):
     """Every choice of the instance."""
 
@@ -331,9 +373,9 @@ class Spec(_Settings):
     dependencies: DependencySettings = DependencySettings()
     limits: LimitSettings = LimitSettings()
     on_conflict: OnConflict = _POLICY.on_conflict
-    """Who wins what both sides changed: `ask`, `upstream`, `local`, `fail`; packages may say otherwise."""
+    """Winner of conflicting changes: `ask`, `upstream`, `local` or `fail`; packages may override it."""
     unavailable: OnUnavailable = _POLICY.unavailable
-    """What one unreachable repository means: `fail` (exit 5) or `warn`."""
+    """Effect of an unreachable repository: `fail` (exit 5) or `warn`."""
     suspend: bool = _POLICY.suspend
     """Plan, and change nothing."""
     functions: FunctionSettings = FunctionSettings()

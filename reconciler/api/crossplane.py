@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from reconciler.api.foreign import ForeignManifest, ForeignModel
+from reconciler.api.meta import ForeignManifest, ForeignModel
 
 
-class Name(ForeignModel):
+class LocalObjectReference(ForeignModel):
     """A reference by name."""
 
     name: str = ""
@@ -19,13 +19,13 @@ class ServiceAccount(ForeignModel):
     annotations: dict[str, str] = Field(default_factory=dict)
 
 
-class PackageSpec(ForeignModel):
-    """What a Provider, Configuration, Function or the design's Package asks for."""
+class CrossplanePackageSpec(ForeignModel):
+    """Spec of a Provider, Configuration, Function, or of the design's Package."""
 
     package: str
     revision_activation_policy: Literal["Automatic", "Manual"] = "Automatic"
     revision_history_limit: int | None = None
-    package_pull_secrets: tuple[Name, ...] | None = None
+    package_pull_secrets: tuple[LocalObjectReference, ...] | None = None
     package_pull_policy: str | None = None
     service_account: ServiceAccount | None = None
     ignore_crossplane_constraints: bool = False
@@ -35,10 +35,10 @@ class PackageSpec(ForeignModel):
     runtime_config_ref: dict[str, str] | None = None
 
 
-class Package(ForeignManifest):
+class CrossplanePackage(ForeignManifest):
     """`pkg.crossplane.io Provider | Configuration | Function`, or the design's `Package`."""
 
-    spec: PackageSpec
+    spec: CrossplanePackageSpec
 
 
 class TypeMeta(ForeignModel):
@@ -69,7 +69,7 @@ class CrossplaneConstraint(ForeignModel):
 
 
 class MetaSpec(ForeignModel):
-    """What a package says about itself."""
+    """Constraints, dependencies and capabilities of a package."""
 
     crossplane: CrossplaneConstraint | None = None
     depends_on: tuple[MetaDependency, ...] = ()
@@ -97,7 +97,7 @@ class RevisionSpec(ForeignModel):
     permissions: dict[str, object] | None = None
     install_job_ref: dict[str, object] | None = None
     depends_on: tuple[MetaDependency, ...] = ()
-    package_pull_secrets: tuple[Name, ...] | None = None
+    package_pull_secrets: tuple[LocalObjectReference, ...] | None = None
     package_pull_policy: str | None = None
     ignore_crossplane_constraints: bool = False
     skip_dependency_resolution: bool = False
@@ -112,7 +112,7 @@ class Revision(ForeignManifest):
 
 
 class LockDependency(ForeignModel):
-    """A dependency as the lock keeps it; the design kept a bare name."""
+    """A dependency in a lock; the design has a bare name instead."""
 
     package: str
     api_version: str | None = None
@@ -135,7 +135,7 @@ class LockPackage(ForeignModel):
 
 
 class Lock(ForeignManifest):
-    """`pkg.crossplane.io/v1beta1 Lock`, whose packages stand at the top, or the design's PackageLock."""
+    """`pkg.crossplane.io/v1beta1 Lock`, with packages at the top level, or the design's PackageLock."""
 
     packages: tuple[LockPackage, ...] = ()
     custom_resource_definitions: dict[str, str] = Field(default_factory=dict)
@@ -143,7 +143,7 @@ class Lock(ForeignManifest):
 
 
 class MatchImage(ForeignModel):
-    """Which images a configuration is for."""
+    """Matcher of images by prefix."""
 
     type: str = "Prefix"
     prefix: str
@@ -156,7 +156,7 @@ class RewriteImage(ForeignModel):
 
 
 class ImageConfigSpec(ForeignModel):
-    """Where images with a prefix really come from."""
+    """Registry, rewriting and verification of images with a prefix."""
 
     match_images: tuple[MatchImage, ...]
     rewrite_image: RewriteImage | None = None

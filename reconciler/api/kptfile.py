@@ -1,4 +1,4 @@
-"""What the planner reads of a Kptfile: a lenient header, never used to write one back."""
+"""Fields of a Kptfile that the planner reads; Kptfiles are never written from this model."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ OWNER = "reconciler.dev/owner"
 LOCATION = "reconciler.dev/location"
 KPTFILE = "Kptfile"
 INJECTION_PREFIX = "config.injection."
-"""Of the conditions and readiness gates that config injection writes."""
+"""Prefix of conditions and readiness gates that config injection writes."""
 PACKAGE_CONTEXT_FILE = "package-context.yaml"
 PACKAGE_CONTEXT_NAME = "kptfile.kpt.dev"
 
@@ -23,9 +23,9 @@ class GitUpstream:
 
 @dataclass(frozen=True, slots=True)
 class KptfileHeader:
-    """The fields of a Kptfile that decide whose package it is and where it came from.
+    """Owner, location and origin of a package.
 
-    Total: a Kptfile that cannot be understood gives a header with `error` set, and is nobody's.
+    An unreadable Kptfile gives a header with `error` set and without an owner.
     """
 
     name: str = ""

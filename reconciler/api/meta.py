@@ -1,4 +1,4 @@
-"""What every Kubernetes object shares: metadata, selectors, conditions."""
+"""Base models of manifests: metadata, selectors and conditions of Kubernetes objects."""
 
 from typing import Literal
 
@@ -72,9 +72,29 @@ class Condition(ApiModel):
 
 
 class Manifest(ApiModel):
-    """What every manifest has; `status` is ignored on reading."""
+    """Base of all manifests; `status` is ignored on reading."""
 
     api_version: str
     kind: str
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     status: dict[str, object] | None = None
+
+
+class ForeignModel(BaseModel):
+    """Base of models that other projects own: immutable, camelCase on disk, unknown fields are kept."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        defer_build=True,  # most runs meet few of these kinds
+        extra="allow",
+        frozen=True,
+        populate_by_name=True,
+    )
+
+
+class ForeignManifest(ForeignModel):
+    """Base of manifests that other projects own."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta = ObjectMeta()

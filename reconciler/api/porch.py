@@ -1,7 +1,7 @@
 """Porch's API: PackageVariant v1alpha1, PackageVariantSet v1alpha2, Repository v1alpha1.
 
-Nothing is required here that Porch's own validation reports with a message of its own:
-presence matters to it (an absent list and an empty one differ), so every field is optional.
+Every field is optional where Porch's validation has its own message for its absence; an absent list
+and an empty one differ there.
 """
 
 from typing import Annotated
@@ -15,7 +15,7 @@ PACKAGE_VARIANT = f"{GROUP}/v1alpha1"
 PACKAGE_VARIANT_SET = f"{GROUP}/v1alpha2"
 REPOSITORY = f"{GROUP}/v1alpha1"
 REQUESTED_BY = "reconciler.dev/requested-by"
-"""On a variant that nobody declared: which others need it, and on which way."""
+"""Annotation of generated variants: the variants that depend on it, each with the path to it."""
 SET_LABEL = f"{GROUP}/packagevariantset"
 
 
@@ -32,7 +32,7 @@ Revision = Annotated[int, BeforeValidator(_revision)]
 
 
 class Upstream(ApiModel):
-    """The package to derive from; D9 says which of the selectors may stand together."""
+    """The package to derive from; design D9 lists the valid combinations of selectors."""
 
     repo: str | None = None
     package: str | None = None
@@ -44,7 +44,7 @@ class Upstream(ApiModel):
 
 
 class Downstream(ApiModel):
-    """Where the variant goes."""
+    """Repository and package name of the variant."""
 
     repo: str | None = None
     package: str | None = None
@@ -106,7 +106,7 @@ class InjectionSelector(ApiModel):
 
 
 class PackageVariantSpec(ApiModel):
-    """What one variant should be."""
+    """Desired state of one variant."""
 
     upstream: Upstream | None = None
     downstream: Downstream | None = None
@@ -169,7 +169,7 @@ class PackageContextTemplate(ApiModel):
 
 
 class FunctionTemplate(Function):
-    """A function whose configMap may hold expressions."""
+    """A function with expressions in its configMap."""
 
     config_map_exprs: list[MapExpr] | None = None
 
@@ -182,13 +182,13 @@ class PipelineTemplate(ApiModel):
 
 
 class InjectionSelectorTemplate(InjectionSelector):
-    """An injector whose name may be an expression."""
+    """An injector with an optional expression for its name."""
 
     name_expr: str | None = None
 
 
 class VariantTemplate(ApiModel):
-    """What each target's variant looks like."""
+    """Template of the variants of a target."""
 
     downstream: DownstreamTemplate | None = None
     adoption_policy: str | None = None
@@ -203,7 +203,7 @@ class VariantTemplate(ApiModel):
 
 
 class Target(ApiModel):
-    """Where variants go: exactly one of three ways to say it, plus a template."""
+    """Targets of variants: exactly one of three selectors, and a template."""
 
     repositories: list[RepositoryTarget] | None = None
     repository_selector: LabelSelector | None = None
@@ -212,7 +212,7 @@ class Target(ApiModel):
 
 
 class PackageVariantSetSpec(ApiModel):
-    """One upstream and where its variants go."""
+    """One upstream and the targets of its variants."""
 
     upstream: Upstream | None = None
     targets: list[Target] | None = None
@@ -225,13 +225,13 @@ class PackageVariantSet(Manifest):
 
 
 class SecretRef(ApiModel):
-    """Named in the cluster; secrets come from our environment instead, so it is only noted."""
+    """Name of a Secret in the cluster; ignored, because credentials come from the environment."""
 
     name: str = ""
 
 
 class GitRepository(ApiModel):
-    """Where a repository is, and which part of it."""
+    """URL, branch and directory of a repository."""
 
     repo: str
     branch: str = "main"
@@ -243,7 +243,7 @@ class GitRepository(ApiModel):
 
 
 class RepositorySync(ApiModel):
-    """When Porch polls; of no use to a batch run."""
+    """Polling schedule of Porch; ignored by batch runs."""
 
     schedule: str | None = None
     run_once_at: str | None = None

@@ -14,7 +14,7 @@ class PorterModel(BaseModel):
     )
 
 
-class Item(PorterModel):
+class InterfaceItem(PorterModel):
     """A parameter, credential or output."""
 
     name: str
@@ -22,11 +22,11 @@ class Item(PorterModel):
 
 
 class InterfaceDocument(PorterModel):
-    """What a required interface looks like."""
+    """Outputs, parameters and credentials of an interface."""
 
-    outputs: tuple[Item, ...] = ()
-    parameters: tuple[Item, ...] = ()
-    credentials: tuple[Item, ...] = ()
+    outputs: tuple[InterfaceItem, ...] = ()
+    parameters: tuple[InterfaceItem, ...] = ()
+    credentials: tuple[InterfaceItem, ...] = ()
 
 
 class RequiredInterface(InterfaceDocument):
@@ -40,28 +40,28 @@ class RequiredInterface(InterfaceDocument):
 
 
 class Bundle(PorterModel):
-    """Which bundle meets a dependency."""
+    """Reference, versions and interface of a required bundle."""
 
     reference: str = ""
     version: str = ""
     interface: RequiredInterface | None = None
 
 
-class Group(PorterModel):
+class SharingGroup(PorterModel):
     """A group of installations that share a dependency."""
 
     name: str = ""
 
 
 class SharingPolicy(PorterModel):
-    """Whether a dependency is shared; the mode is a flag or a word."""
+    """Sharing of a dependency; the mode is a boolean or a word."""
 
     mode: bool | str | None = None
-    group: Group | None = None
+    group: SharingGroup | None = None
 
 
-class Lifecycle(PorterModel):
-    """Which actions reach a dependency."""
+class DependencyLifecycle(PorterModel):
+    """Actions that also run on a dependency."""
 
     managed: bool | None = None
     upgrade: bool | None = None
@@ -82,14 +82,14 @@ class BundleRequirement(PorterModel):
     labels: dict[str, str] = Field(default_factory=dict)
     interface: RequiredInterface | None = None
     sharing: SharingPolicy | None = None
-    lifecycle: Lifecycle | None = None
+    lifecycle: DependencyLifecycle | None = None
     parameters: dict[str, object] = Field(default_factory=dict)
     credentials: dict[str, object] = Field(default_factory=dict)
     outputs: dict[str, object] = Field(default_factory=dict)
 
 
 class InstalledBundle(PorterModel):
-    """What an installation installs: digest before version before tag."""
+    """The bundle of an installation: digest takes precedence over version, version over tag."""
 
     repository: str
     version: str = ""

@@ -1,4 +1,4 @@
-"""snapshot.yaml as it is on disk: which cluster, when, and which lists of objects are whole."""
+"""Schema of `snapshot.yaml`: cluster, time, and completeness of the lists of objects."""
 
 from pydantic import Field
 
@@ -10,10 +10,10 @@ FILE = "snapshot.yaml"
 
 
 class ObjectList(ApiModel):
-    """One list of objects; without `complete` nothing is known about what is not in it.
+    """One list of objects; only in a `complete` one does a missing object mean that it does not exist.
 
     `namespace` is `*` for a list over all namespaces and empty for cluster-scoped kinds. `time` is
-    when it was made, where that is not the snapshot's own time.
+    set where it differs from that of the snapshot.
     """
 
     group: str = ""
@@ -25,7 +25,7 @@ class ObjectList(ApiModel):
 
 
 class SnapshotSpec(ApiModel):
-    """What is known about the lists; `served` holds `apiVersion Kind`, absent if nobody recorded it."""
+    """Lists of objects and their time; `served` holds `apiVersion Kind`, absent if it was not recorded."""
 
     time: str | None = None
     versions: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""From what pydantic finds wrong to what a person reads: which field, why, and what to do about it."""
+"""Turn errors of pydantic into messages for people: field, reason and next step."""
 
 import types
 from collections.abc import Iterable, Mapping
@@ -32,8 +32,8 @@ _KNOWN_FIELDS_SHOWN = 12
 _SHORTEST_START = 3
 
 
-class Fault(NamedTuple):
-    """One thing wrong with one field. `of_key` tells that the field's own name is wrong, not its value."""
+class FieldError(NamedTuple):
+    """An error of one field. `of_key` tells that the name of the field is wrong, not its value."""
 
     path: Path
     reason: Reason
@@ -42,20 +42,19 @@ class Fault(NamedTuple):
     of_key: bool = False
 
 
-def parse_model(model: type[M], data: object) -> M | tuple[Fault, ...]:
-    """Return the manifest that `data` is, or everything that is wrong with it, in the order of the fields.
+def parse_model(model: type[M], data: object) -> M | tuple[FieldError, ...]:
+    """Return the model of `data`, or all its errors in the order of the fields.
 
-    Total: no data raises. Names are those on disk; the snake_case ones of Python are unknown fields.
+    Total: no data raises. Field names are those on disk; Python's snake_case names are unknown fields.
     """
     try:
         return model.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        return tuple(_fault(model, detail) for detail in found)
+        return tuple(_field_error(model, detail) for detail in error.errors(include_url=False))
 
 
 def field_text(path: Iterable[str | int]) -> str:
-    """Return a field path as people write it: `spec.targets[0].template`."""
+    """Return a field path as text: `spec.targets[0].template`."""
     parts: list[str] = []
     for step in path:
         if isinstance(step, int):
@@ -66,9 +65,9 @@ def field_text(path: Iterable[str | int]) -> str:
     return "".join(parts)
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return a hint that names what `word` was probably meant to be, or else what there is."""
-    names = sorted(known)
+def suggest(word: str, candidates: Iterable[str]) -> str:
+    """Return a hint with the candidate closest to `word`, or else with all candidates."""
+    names = sorted(candidates)
     folded = {name.casefold(): name for name in names}
     start = [name for name in folded if _starts_alike(name, word.casefold())]
     close = get_close_matches(word.casefold(), folded, n=1, cutoff=0.6) or start
@@ -78,39 +77,41 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f"Known here: {shown}{', …' if len(names) > _KNOWN_FIELDS_SHOWN else ''}." if names else ""
 
 
-def _starts_alike(one: str, other: str) -> bool:
-    return min(len(one), len(other)) >= _SHORTEST_START and (one.startswith(other) or other.startswith(one))
+def _starts_alike(left: str, right: str) -> bool:
+    return min(len(left), len(right)) >= _SHORTEST_START and (
+        left.startswith(right) or right.startswith(left)
+    )
 
 
-def _fault(model: type[BaseModel], detail: ErrorDetails) -> Fault:
+def _field_error(model: type[BaseModel], detail: ErrorDetails) -> FieldError:
     path: Path = detail["loc"]
     kind, value, where = detail["type"], detail["input"], field_text(path)
     if kind == "extra_forbidden":
         hint = suggest(str(path[-1]), _fields_at(model, path[:-1]))
-        return Fault(path, Reason.UNKNOWN_FIELD, f"Unknown field {where}", hint, of_key=True)
+        return FieldError(path, Reason.UNKNOWN_FIELD, f"Unknown field {where}", hint, of_key=True)
     if kind == "missing":
         hint = f"Add {path[-1]} to {field_text(path[:-1]) or 'the manifest'}."
-        return Fault(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)
-    if wanted := _TYPES.get(kind):
-        message = f"{where or 'The manifest'} must be {wanted}, but is {_described(value)}"
-        return Fault(path, Reason.INVALID_MANIFEST, message, _type_hint(wanted, value))
+        return FieldError(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)
+    if expected_type := _TYPES.get(kind):
+        message = f"{where or 'The manifest'} must be {expected_type}, but is {_described(value)}"
+        return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected_type, value))
     if kind in {"enum", "literal_error"}:
         expected = str(detail.get("ctx", {}).get("expected", ""))
         words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
         message = f"{where} must be {expected}, but is {_described(value)}"
-        return Fault(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words))
+        return FieldError(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words))
     message = detail["msg"].removeprefix("Value error, ")
-    return Fault(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
+    return FieldError(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
 
 
-def _type_hint(wanted: str, value: object) -> str:
-    if wanted == "a string" and isinstance(value, bool):
+def _type_hint(expected_type: str, value: object) -> str:
+    if expected_type == "a string" and isinstance(value, bool):
         return "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans."
-    if wanted == "a string" and isinstance(value, int | float):
+    if expected_type == "a string" and isinstance(value, int | float):
         return "Put it in quotes, as it is written: without them it is a number."
     if value is None:
         return "Give it a value, or remove the field."
-    if wanted == "a list" and isinstance(value, Mapping):
+    if expected_type == "a list" and isinstance(value, Mapping):
         return "Start each item with a dash."
     return ""
 
@@ -132,13 +133,13 @@ def _described(value: object) -> str:
 
 
 def _fields_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
-    """Return the names on disk of the fields that the mapping at `path` may have."""
-    here: Any = model
+    """Return the names on disk of the fields of the mapping at `path`."""
+    annotation: Any = model
     for step in path:
-        here = _step_into(here, step)
-    if not _is_model(here):
+        annotation = _step_into(annotation, step)
+    if not _is_model(annotation):
         return ()
-    return tuple(info.alias or name for name, info in here.model_fields.items())
+    return tuple(info.alias or name for name, info in annotation.model_fields.items())
 
 
 def _step_into(annotation: Any, step: str | int) -> Any:
@@ -152,7 +153,7 @@ def _step_into(annotation: Any, step: str | int) -> Any:
 
 
 def _unwrapped(annotation: Any) -> Any:
-    """Return what an optional annotation stands for."""
+    """Return the type inside an optional annotation."""
     if get_origin(annotation) in (Union, types.UnionType):
         return next((a for a in get_args(annotation) if a is not types.NoneType), None)
     return annotation

@@ -7,10 +7,10 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from reconciler.api import porch
-from reconciler.api.keys import check_keys
+from reconciler.api.annotations import check_keys
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import Fault, parse_model, suggest
+from reconciler.api.validation import FieldError, parse_model, suggest
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.errors import Location, Problem
 from reconciler.expand.migration import migrate_set, untranslated_fields
@@ -274,7 +274,7 @@ def _identity(
     return ObjectKey(*kind, namespace, name), None
 
 
-def _problem(fault: Fault, place: Place, key: ObjectKey) -> Problem:
+def _problem(fault: FieldError, place: Place, key: ObjectKey) -> Problem:
     where = _at(place, fault.path, of_key=fault.of_key)
     return Problem(where, fault.reason, fault.message, fault.hint, _subject(key))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.api.keys import check_keys
+from reconciler.api.annotations import check_keys
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.errors import Location, Problem, UnavailableError

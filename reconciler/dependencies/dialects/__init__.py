@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from reconciler.api.keys import DEPENDENCY, INSTALLATION, check_keys, check_mapping
-from reconciler.api.validation import Fault
+from reconciler.api.annotations import DEPENDENCY, INSTALLATION, check_keys, check_mapping
+from reconciler.api.validation import FieldError
 from reconciler.dependencies.dialects import carvel, crossplane
 from reconciler.dependencies.dialects.carvel import (
     package_id,
@@ -57,7 +57,7 @@ def read_manifest(document: Document, source: Source) -> ParsedManifest | None:
     return None
 
 
-def _key_faults(document: Document) -> Iterator[Fault]:
+def _key_faults(document: Document) -> Iterator[FieldError]:
     """Yield the faults of keys under our prefix, in metadata or in Porter's `custom`."""
     if document.get("schemaType") == INSTALLATION:
         custom = document.get("custom")

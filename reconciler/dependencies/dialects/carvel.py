@@ -86,7 +86,7 @@ def read_package(
     """
     notes = Diagnostics(source, manifest_label(document))
     plain, items = _normalize(document, notes)
-    parsed = notes.parse(api.Package, plain)
+    parsed = notes.parse(api.CarvelPackage, plain)
     if parsed is None:
         return notes.reading()
     spec = parsed.spec
@@ -127,7 +127,7 @@ def _installation(text: str, notes: Diagnostics) -> InstallationType:
         return InstallationType.NO_RESTRICTIONS
 
 
-def _platforms(spec: api.PackageSpec, notes: Diagnostics) -> Iterator[PlatformNeed]:
+def _platforms(spec: api.CarvelPackageSpec, notes: Diagnostics) -> Iterator[PlatformNeed]:
     given = (
         (Platform.KUBERNETES, spec.kubernetes_version_selection, "kubernetesVersionSelection"),
         (Platform.KAPP_CONTROLLER, spec.kapp_controller_version_selection, "kappControllerVersionSelection"),

@@ -120,7 +120,7 @@ def rewritten(image: str, configs: tuple[api.ImageConfig, ...]) -> str:
 def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     spec = document.get("spec")
     renamed = {_LEGACY.get(k, k): v for k, v in spec.items()} if isinstance(spec, Mapping) else spec
-    parsed = notes.parse(api.Package, {**document, "spec": renamed})
+    parsed = notes.parse(api.CrossplanePackage, {**document, "spec": renamed})
     if parsed is None:
         return notes.reading()
     name, tag, digest = parse_image(parsed.spec.package)
@@ -145,7 +145,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     return notes.reading(installs=(install,))
 
 
-def _policy(spec: api.PackageSpec, noted: Mapping[str, str], notes: Diagnostics) -> RevisionPolicy:
+def _policy(spec: api.CrossplanePackageSpec, noted: Mapping[str, str], notes: Diagnostics) -> RevisionPolicy:
     """Return the revision policy of a package. A limit of 0 keeps all revisions, no limit means 1.
 
     Source: crossplane, packages-v2 design, spec.revisionActivationPolicy and spec.revisionHistoryLimit.

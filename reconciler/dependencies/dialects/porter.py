@@ -334,7 +334,7 @@ class _Required:
         return Actions(*(managed if action is None else action for action in given))
 
 
-def _named_items(items: tuple[api.Item, ...]) -> Pairs:
+def _named_items(items: tuple[api.InterfaceItem, ...]) -> Pairs:
     return tuple(sorted((item.name, item.type if isinstance(item.type, str) else "") for item in items))
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
-from reconciler.api.validation import Fault, field_text, parse_model, suggest
+from reconciler.api.validation import FieldError, field_text, parse_model, suggest
 from reconciler.reasons import Reason
 
 PV = {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "PackageVariant", "metadata": {"name": "a"}}
@@ -14,14 +14,14 @@ PV = {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "PackageVariant", "
 class Case(NamedTuple):
     reason: str
     spec: object
-    want: Fault
+    want: FieldError
 
 
 CASES = [
     Case(
         "a misspelt field names its neighbour",
         {"upstreem": {"repo": "r"}},
-        Fault(
+        FieldError(
             ("spec", "upstreem"),
             Reason.UNKNOWN_FIELD,
             "Unknown field spec.upstreem",
@@ -32,7 +32,7 @@ CASES = [
     Case(
         "a field in the wrong case is unknown, and found",
         {"upstream": {"workspacename": "w"}},
-        Fault(
+        FieldError(
             ("spec", "upstream", "workspacename"),
             Reason.UNKNOWN_FIELD,
             "Unknown field spec.upstream.workspacename",
@@ -43,7 +43,7 @@ CASES = [
     Case(
         "Python's spelling is not one of the manifest's",
         {"adoption_policy": "adoptNone"},
-        Fault(
+        FieldError(
             ("spec", "adoption_policy"),
             Reason.UNKNOWN_FIELD,
             "Unknown field spec.adoption_policy",
@@ -54,7 +54,7 @@ CASES = [
     Case(
         "a boolean where a text belongs is to be quoted",
         {"packageContext": {"data": {"on": True}}},
-        Fault(
+        FieldError(
             ("spec", "packageContext", "data", "on"),
             Reason.INVALID_MANIFEST,
             "spec.packageContext.data.on must be a string, but is the boolean true",
@@ -64,7 +64,7 @@ CASES = [
     Case(
         "an item of a list is named by its index",
         {"injectors": [{"name": "a"}, {"nam": "b"}]},
-        Fault(
+        FieldError(
             ("spec", "injectors", 1, "nam"),
             Reason.UNKNOWN_FIELD,
             "Unknown field spec.injectors[1].nam",
@@ -75,7 +75,7 @@ CASES = [
     Case(
         "a mapping where a list belongs",
         {"injectors": {"name": "a"}},
-        Fault(
+        FieldError(
             ("spec", "injectors"),
             Reason.INVALID_MANIFEST,
             "spec.injectors must be a list, but is a mapping",
@@ -85,7 +85,7 @@ CASES = [
     Case(
         "an empty spec is not a spec",
         None,
-        Fault(
+        FieldError(
             ("spec",),
             Reason.INVALID_MANIFEST,
             "spec must be a mapping, but is empty",
@@ -95,7 +95,7 @@ CASES = [
     Case(
         "what is nothing like a field lists what there is",
         {"downstream": {"zzz": 1}},
-        Fault(
+        FieldError(
             ("spec", "downstream", "zzz"),
             Reason.UNKNOWN_FIELD,
             "Unknown field spec.downstream.zzz",
@@ -124,7 +124,7 @@ def test_a_missing_field_says_where_to_add_it() -> None:
     faults = parse_model(Repository, {"apiVersion": "x", "kind": "y", "spec": {"git": {}}})
 
     assert faults == (
-        Fault(
+        FieldError(
             ("spec", "git", "repo"),
             Reason.MISSING_FIELD,
             "Missing required field spec.git.repo",

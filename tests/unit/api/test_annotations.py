@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.api.keys import (
+from reconciler.api.annotations import (
     DEPENDENCY,
     INSTALLATION,
     KEYS,

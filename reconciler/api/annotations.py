@@ -1,20 +1,20 @@
-"""The annotations and labels under our prefix: which there are, on which kinds, with which values."""
+"""Annotations and labels with the prefix `reconciler.dev/`: their kinds of object and valid values."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.api.validation import Fault, suggest
+from reconciler.api.validation import FieldError, suggest
 from reconciler.reasons import Reason
 
 PREFIX = "reconciler.dev/"
 DEPENDENCY = "a manifest of dependencies"
-"""Manifests of Carvel, Crossplane and Porter, which share their keys."""
+"""Manifests of Carvel, Crossplane and Porter, which have the same keys."""
 INSTALLATION = "Installation"
 CRD = "CustomResourceDefinition"
 RESOURCE = "a resource of a package"
 REVISIONS = "the package revisions of a PackageVariant"
-"""Annotations and labels of `spec`, and of a template of a set: they are no policy of the variant itself."""
+"""Annotations and labels in `spec` of a variant or in a template of a set; they go to package revisions."""
 
 _VARIANT, _SET, _REPOSITORY, _KPTFILE = "PackageVariant", "PackageVariantSet", "Repository", "Kptfile"
 _PLACES = (("metadata", "annotations"), ("metadata", "labels"))
@@ -23,7 +23,7 @@ Check = Callable[[Any], bool]
 
 
 class Key(NamedTuple):
-    """One key: the kinds that may have it, and what its value must be (`expects` for people)."""
+    """One key: the kinds that may have it, the check of its value, and its description for people."""
 
     name: str
     kinds: frozenset[str]
@@ -111,85 +111,93 @@ KEYS: Mapping[str, Key] = {
         _text("merge-keys", {CRD, RESOURCE}),
     )
 }
-"""Every key under our prefix; `docs/manifests.md` has the same table."""
+"""Every key with our prefix; `docs/manifests.md` has the same table."""
 
 
-def check_keys(kind: str, value: Mapping[str, Any]) -> tuple[Fault, ...]:
-    """Return what is wrong with the keys under our prefix on one object: total, in the order of the object.
+def check_keys(kind: str, value: Mapping[str, Any]) -> tuple[FieldError, ...]:
+    """Return the errors of our keys on one object, in the order of the object. Total.
 
-    A key that is unknown, or unknown on this kind, and a value that means nothing are faults: a safety
-    annotation that is misspelt must not be the same as none.
+    Unknown keys and invalid values are errors: a misspelt safety annotation must not be ignored.
     """
-    own = (fault for place in _PLACES for fault in _check_place(kind, value, place))
+    own = (error for place in _PLACES for error in _check_place(kind, value, place))
     return (*own, *_check_revisions(kind, value))
 
 
-def check_resource(value: Mapping[str, Any]) -> tuple[Fault, ...]:
-    """Return what is wrong with the keys under our prefix on one resource of a package. Total.
+def check_resource(value: Mapping[str, Any]) -> tuple[FieldError, ...]:
+    """Return the errors of our keys on one resource of a package. Total.
 
-    A key of another kind is no fault: packages hold manifests of ours, and of dependencies, as their content.
+    Keys of other kinds are valid: packages may contain variants, sets and dependencies as resources.
     """
-    return tuple(fault for place in _PLACES for fault in _check_place(RESOURCE, _of_resources(value), place))
+    return tuple(error for place in _PLACES for error in _check_place(RESOURCE, _resource_keys(value), place))
 
 
-def check_mapping(kind: str, place: tuple[str | int, ...], found: Mapping[Any, Any]) -> Iterator[Fault]:
-    """Yield what is wrong with the keys under our prefix in one mapping, which stands at `place`."""
-    for name, value in found.items():
+def check_mapping(
+    kind: str, place: tuple[str | int, ...], entries: Mapping[Any, Any]
+) -> Iterator[FieldError]:
+    """Yield the errors of our keys in the mapping at path `place`."""
+    for name, value in entries.items():
         if not isinstance(name, str) or not name.startswith(PREFIX):
             continue
         key, path = KEYS.get(name), (*place, name)
         if key is None or kind not in key.kinds:
-            here = (each.name for each in KEYS.values() if kind in each.kinds)
+            valid = (key.name for key in KEYS.values() if kind in key.kinds)
             message = f"{name} is unknown on {_called(kind)}"
             elsewhere = kind == REVISIONS and key is not None and key.kinds & {_VARIANT, _SET}
-            hint = "Write it in metadata.annotations." if elsewhere else suggest(name, here)
-            yield Fault(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
+            hint = "Write it in metadata.annotations." if elsewhere else suggest(name, valid)
+            yield FieldError(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
         elif not key.accepts(value):
             message = f"{name} must be {key.expects}, but is {str(value)[:60]!r}"
             hint = suggest(str(value), key.words) if key.words else f"Write {key.expects}."
-            yield Fault(path, Reason.INVALID_ANNOTATION, message, hint)
+            yield FieldError(path, Reason.INVALID_ANNOTATION, message, hint)
 
 
-def _check_place(kind: str, value: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[Fault]:
-    found: Any = value
+def _check_place(kind: str, value: Mapping[str, Any], place: tuple[str, ...]) -> Iterator[FieldError]:
+    entries: Any = value
     for step in place:
-        found = found.get(step) if isinstance(found, Mapping) else None
-    if isinstance(found, Mapping):
-        yield from check_mapping(kind, place, found)
+        entries = entries.get(step) if isinstance(entries, Mapping) else None
+    if isinstance(entries, Mapping):
+        yield from check_mapping(kind, place, entries)
 
 
-def _check_revisions(kind: str, value: Mapping[str, Any]) -> Iterator[Fault]:
-    """Yield what is wrong with the keys that a variant, or the template of a set, gives to revisions."""
+def _check_revisions(kind: str, value: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield the errors of our keys that a variant or the template of a set gives to revisions."""
     spec = value.get("spec") if kind in (_VARIANT, _SET) else None
     targets = spec.get("targets") if kind == _SET and isinstance(spec, Mapping) else None
     templates: list[tuple[tuple[str | int, ...], Any]] = [(("spec",), spec)] if kind == _VARIANT else []
     for index, target in enumerate(targets if isinstance(targets, list) else ()):
         template = target.get("template") if isinstance(target, Mapping) else None
         templates.append((("spec", "targets", index, "template"), template))
-    for at, found_template in templates:
-        template = found_template if isinstance(found_template, Mapping) else {}
-        for name in ("annotations", "labels"):
-            found, entries = template.get(name), template.get(f"{name.removesuffix('s')}Exprs")
-            if isinstance(found, Mapping):
-                yield from check_mapping(REVISIONS, (*at, name), found)
-            for place, entry in enumerate(entries if isinstance(entries, list) else ()):
-                key = entry.get("key") if isinstance(entry, Mapping) else None
-                faults = check_mapping(REVISIONS, (), {key: ""})
-                path = (*at, f"{name.removesuffix('s')}Exprs", place, "key")
-                yield from (fault._replace(path=path, of_key=False) for fault in faults)
+    for path, template in templates:
+        for name in ("annotations", "labels") if isinstance(template, Mapping) else ():
+            entries = template.get(name)
+            if isinstance(entries, Mapping):
+                yield from check_mapping(REVISIONS, (*path, name), entries)
+            yield from _check_expressions(template, path, f"{name.removesuffix('s')}Exprs")
 
 
-def _of_resources(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a resource with the keys alone that may stand on any resource, or nowhere."""
+def _check_expressions(
+    template: Mapping[str, Any], path: tuple[str | int, ...], field: str
+) -> Iterator[FieldError]:
+    """Yield the errors of our keys among expressions; their values are known only after expansion."""
+    expressions = template.get(field)
+    for index, expression in enumerate(expressions if isinstance(expressions, list) else ()):
+        key = expression.get("key") if isinstance(expression, Mapping) else None
+        for error in check_mapping(REVISIONS, (), {key: ""}):
+            yield error._replace(path=(*path, field, index, "key"), of_key=False)
+
+
+def _resource_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the metadata of a resource without our keys for other kinds."""
     metadata = value.get("metadata")
     if not isinstance(metadata, Mapping):
         return {}
-    found = {
-        name: {k: v for k, v in place.items() if k not in KEYS or RESOURCE in KEYS[k].kinds}
-        for name, place in metadata.items()
-        if isinstance(place, Mapping)
+    return {
+        "metadata": {
+            name: {k: v for k, v in entries.items() if k not in KEYS or RESOURCE in KEYS[k].kinds}
+            for name, entries in metadata.items()
+            if isinstance(entries, Mapping)
+        }
     }
-    return {"metadata": found}
 
 
 def _called(kind: str) -> str:
