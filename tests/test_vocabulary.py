@@ -44,7 +44,6 @@ PENDING = frozenset(
         "report",
         "resolve",
         "run.py",
-        "runtime",
         "state.py",
         "trailers.py",
     }
@@ -52,7 +51,6 @@ PENDING = frozenset(
 
 SHARED_NAMES = frozenset(
     {
-        "Answer",
         "Answers",
         "Decision",
         "Dialect",

@@ -187,7 +187,7 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
     from reconciler.functions.pipeline import declared_steps, find_engine
     from reconciler.functions.step import InvalidPipelineError, Unrunnable
     from reconciler.read.files import read_directory
-    from reconciler.runtime.choose import open_runtimes
+    from reconciler.runtime.pipelines import open_runtimes
 
     found = set()
     with open_runtimes(replace(policy, images={})) as runtimes:

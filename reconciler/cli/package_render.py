@@ -51,7 +51,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     from reconciler.apply.directory import check_writable, write_directory
     from reconciler.functions.pipeline import run_pipeline
     from reconciler.read.files import read_directory
-    from reconciler.runtime.choose import open_runtimes
+    from reconciler.runtime.pipelines import open_runtimes
 
     policy = _policy(**{name: options[name] for name in _POLICY})
     target = out or directory

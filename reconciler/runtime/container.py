@@ -1,19 +1,18 @@
-"""Functions in containers: pinned by digest, without network, files, privileges or time to waste."""
+"""Functions in containers: pinned by digest, without network, files and privileges, within a time limit."""
 
 import os
 import shutil
 import threading
 import uuid
 from contextlib import AbstractContextManager
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.process import ProcessRun, run_process
-from reconciler.runtime.resource_list import read_run, write_call
-from reconciler.runtime.results import ResultCache
+from reconciler.runtime.process import ProcessRun, read_run, run_process, write_call
+from reconciler.runtime.result_cache import ImageCache
 
 ENGINES: Final = ("docker", "podman", "nerdctl")
 _ENVIRONMENT: Final = (
@@ -27,36 +26,33 @@ _ENVIRONMENT: Final = (
 )
 _ENGINE_FAILED: Final = 125
 _NOT_RUNNABLE: Final = (126, 127)
-_STOPPED: Final = 255
+_TIMED_OUT: Final = 255
 _QUICK_S: Final = 60
 _PULL_S: Final = 900
 _ENGINE_OUTPUT: Final = 1 << 20
 
-Free = AbstractContextManager[Any]
-"""Entered while a container runs: one semaphore for all processes that run some."""
+Semaphore = AbstractContextManager[Any]
+"""Entered while a container runs; shared by all processes that run containers."""
 
 
 class ContainerRuntime:
     """Runs pinned images by a container engine, a few at a time. Off unless an engine is configured."""
 
-    def __init__(self, policy: FunctionPolicy, cache: Path | None = None, free: Free | None = None) -> None:
+    def __init__(
+        self, policy: FunctionPolicy, cache: Path | None = None, semaphore: Semaphore | None = None
+    ) -> None:
         self._policy = policy
-        self._results = ResultCache(cache)
-        self._free = free or threading.BoundedSemaphore(max(1, policy.container.parallel))
+        self._results = ImageCache(cache)
+        self._semaphore = semaphore or threading.BoundedSemaphore(max(1, policy.container.parallel))
         self._present: dict[str, str] = {}
 
     @property
     def engine(self) -> str:
-        """The engine's name."""
+        """The name of the engine, "" if containers are off."""
         return self._policy.container.engine
 
-    @cached_property
-    def version(self) -> str:
-        """What the engine says of itself, "" where it is not here."""
-        return self._engine("--version").stdout.decode(errors="replace").strip()
-
     def can_run(self, call: FunctionCall) -> str:
-        """Return "" for an image that is pinned and present; nothing is pulled here."""
+        """Return "" for an image that is pinned and present, else the reason; never pulls."""
         if not self.engine:
             return "Containers are off"
         if not call.image:
@@ -67,12 +63,12 @@ class ContainerRuntime:
         if not pinned:
             return "Its digest is not pinned; `reconciler functions pull` pins it"
         if pinned not in self._present:
-            found = self._engine("image", "inspect", "--format", "{{.Id}}", pinned)
-            self._present[pinned] = "" if found.exit_code == 0 else f"{pinned} is not on this machine"
+            inspected = self._engine("image", "inspect", "--format", "{{.Id}}", pinned)
+            self._present[pinned] = "" if inspected.exit_code == 0 else f"{pinned} is not on this machine"
         return self._present[pinned]
 
     def pinned(self, image: str) -> str:
-        """Return the image by its digest (or its local id, `sha256:...`), "" where none is pinned."""
+        """Return the image by its digest (or its local id, `sha256:...`), "" if it is not pinned."""
         if "@" in image:
             return image
         digest = self._policy.images.get(image, "")
@@ -81,24 +77,24 @@ class ContainerRuntime:
         return f"{image.rpartition(':')[0]}@{digest}" if digest else ""
 
     def run(self, call: FunctionCall) -> FunctionRun:
-        """Run the image on the items, unless the result is known. Never raises; leaves no container behind.
+        """Run the image on the items, unless the result is cached. Never raises; leaves no container behind.
 
-        What may use the network is never taken from the cache.
+        Results of images with network access are not cached.
         """
         image = self.pinned(call.image)
         if self._may_use_network(call):
             return self._run(call)
-        known = self._results.find(image, call)
-        if known is not None:
-            return known
-        found = self._run(call)
-        self._results.keep(image, call, found)
-        return found
+        cached = self._results.find(image, call)
+        if cached is not None:
+            return cached
+        run = self._run(call)
+        self._results.keep(image, call, run)
+        return run
 
     def _run(self, call: FunctionCall) -> FunctionRun:
         name = f"krm-{uuid.uuid4()}"
         command = [self.engine, *self._arguments(name, call), self.pinned(call.image)]
-        with self._free:
+        with self._semaphore:
             ended = run_process(
                 command,
                 write_call(call),
@@ -106,33 +102,34 @@ class ContainerRuntime:
                 timeout_s=self._policy.timeout_s,
                 output_bytes=self._policy.output_bytes,
             )
+            # Killing the client leaves the container running; podman waits ten seconds unless told not to.
             if ended.problem or ended.exit_code:
                 self._engine("rm", "-f", *(("-t", "0") if self.engine == "podman" else ()), name)
-        if not ended.problem and ended.exit_code in (_ENGINE_FAILED, *_NOT_RUNNABLE, _STOPPED):
-            return FunctionRun(None, (), ended.exit_code, _without_chatter(ended.stderr), self._said(ended))
-        found = read_run(ended, self._policy.output_bytes)
-        return FunctionRun(
-            found.items, found.results, found.exit_code, _without_chatter(found.stderr), found.error
-        )
+        if not ended.problem and ended.exit_code in (_ENGINE_FAILED, *_NOT_RUNNABLE, _TIMED_OUT):
+            return FunctionRun(
+                None, (), ended.exit_code, _without_pull_messages(ended.stderr), self._engine_error(ended)
+            )
+        run = read_run(ended, self._policy.output_bytes)
+        return replace(run, stderr=_without_pull_messages(run.stderr))
 
     def pull(self, image: str) -> tuple[str, str]:
-        """Pull an image and return its digest (`id:...` for one that is only local), or why there is none."""
+        """Pull an image; return its digest (`id:...` if it is local) and the problem, one of them empty."""
         ended = self._engine("pull", "--quiet", image, timeout_s=_PULL_S)
         if ended.exit_code or ended.problem:
             return "", ended.problem or ended.stderr.strip().rpartition("\n")[2]
         return self.digest(image)
 
     def digest(self, image: str) -> tuple[str, str]:
-        """Return the digest of a local image, or why there is none."""
-        asked = "{{range .RepoDigests}}{{println .}}{{end}}id:{{.Id}}"
-        ended = self._engine("image", "inspect", "--format", asked, image)
+        """Return the digest of a present image and the problem, one of them empty."""
+        template = "{{range .RepoDigests}}{{println .}}{{end}}id:{{.Id}}"
+        ended = self._engine("image", "inspect", "--format", template, image)
         if ended.exit_code or ended.problem:
             return "", ended.problem or ended.stderr.strip()
         lines = ended.stdout.decode().split()
         name = image.partition("@")[0].rpartition(":")[0] or image
-        found = sorted(line.partition("@")[2] for line in lines if line.startswith(f"{name}@"))
-        if found and not image.startswith("localhost/"):
-            return found[0], ""
+        digests = sorted(line.partition("@")[2] for line in lines if line.startswith(f"{name}@"))
+        if digests and not image.startswith("localhost/"):
+            return digests[0], ""
         local = next((line.removeprefix("id:") for line in lines if line.startswith("id:")), "")
         return f"id:sha256:{local.removeprefix('sha256:')}", ""
 
@@ -154,8 +151,8 @@ class ContainerRuntime:
         name, _, digest = call.image.partition("@")
         return (name if digest else name.rpartition(":")[0]) in self._policy.container.network
 
-    def _said(self, ended: ProcessRun) -> str:
-        if ended.exit_code == _STOPPED and self.engine == "podman":
+    def _engine_error(self, ended: ProcessRun) -> str:
+        if ended.exit_code == _TIMED_OUT and self.engine == "podman":
             return f"It was stopped after {self._policy.timeout_s} s"
         kind = "cannot start it" if ended.exit_code == _ENGINE_FAILED else "has no program that can run"
         return f"{self.engine} {kind}" if kind.startswith("cannot") else f"The image {kind}"
@@ -171,11 +168,17 @@ class ContainerRuntime:
 
 
 def _environment() -> dict[str, str]:
-    """Return the client's environment: where its engine and its credentials are, and nothing else."""
+    """Return the environment of the engine's client: the variables of its address and credentials only."""
     return {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
 
 
-def _without_chatter(stderr: str) -> str:
-    """Return a function's messages without the engine's own about pulling."""
-    chatter = ("Trying to pull", "Getting image source", "Copying blob", "Copying config", "Writing manifest")
-    return "\n".join(line for line in stderr.splitlines() if not line.startswith(chatter))
+def _without_pull_messages(stderr: str) -> str:
+    """Return the messages of a function without those of the engine about pulling."""
+    prefixes = (
+        "Trying to pull",
+        "Getting image source",
+        "Copying blob",
+        "Copying config",
+        "Writing manifest",
+    )
+    return "\n".join(line for line in stderr.splitlines() if not line.startswith(prefixes))

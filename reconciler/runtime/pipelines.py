@@ -1,4 +1,4 @@
-"""The pipelines of many packages: known results are looked up, the others made in several processes."""
+"""The pipelines of many packages: cached results are looked up, others are computed in several processes."""
 
 import os
 import sys
@@ -14,19 +14,37 @@ from reconciler.functions.runtime import FunctionRuntime
 from reconciler.functions.step import PipelineResult
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.choose import open_runtimes
-from reconciler.runtime.container import Free
-from reconciler.runtime.rendered import RenderedPackages, changed_files
+from reconciler.runtime.container import ContainerRuntime, Semaphore
+from reconciler.runtime.process import ExecRuntime
+from reconciler.runtime.result_cache import PackageCache, changed_files
+from reconciler.runtime.schemas import SchemaRuntime
+from reconciler.runtime.starlark import StarlarkRuntime
 
 _LEAST: Final = 64
-"""Packages that are worth a second process: starting one takes as long as rendering some of them."""
+"""Packages from which a second process pays: starting it takes as long as rendering some of them."""
 _LEAST_OUTSIDE: Final = 2
-"""The same where functions may run in containers or executables, and we mostly wait."""
+"""The same where functions may run in containers or executables, and this process mostly waits."""
 _CHUNKS: Final = 8
-"""Pieces of work for each process, so that none waits long for the last one."""
+"""Chunks of work for each process, so that all end at about the same time."""
 
 Definitions = Sequence[Mapping[str, Any]]
-"""CustomResourceDefinitions that resources are validated against besides those in their package."""
+"""CustomResourceDefinitions for validation, besides those in each package."""
+
+
+@contextmanager
+def open_runtimes(
+    policy: FunctionPolicy,
+    cache: Path | None = None,
+    definitions: Definitions = (),
+    semaphore: Semaphore | None = None,
+) -> Iterator[tuple[FunctionRuntime, ...]]:
+    """Yield the runtimes of a policy in the order in which they are tried (D11); end their processes.
+
+    `cache` is a directory for the results of containers; `semaphore` limits concurrent containers.
+    """
+    with StarlarkRuntime(policy) as starlark:
+        containers = ContainerRuntime(policy, cache, semaphore)
+        yield (starlark, SchemaRuntime(definitions), ExecRuntime(policy), containers)
 
 
 @contextmanager
@@ -36,28 +54,28 @@ def open_pipelines(
     definitions: Definitions = (),
     processes: int | None = None,
 ) -> Iterator[RunPipelines]:
-    """Yield what runs the pipelines of packages by a policy; end what that started.
+    """Yield a function that runs the pipelines of packages; end its processes.
 
-    Deterministic: each package is rendered by itself, and the results come in the order of the
-    packages, however many processes there are. `cache` is a directory where results are kept;
-    `processes` how many may work at a time, by default one for each core.
+    Deterministic: each package is rendered by itself, and the results come in the order of the packages,
+    whatever the number of processes. `cache` is a directory for results; `processes` is the number of
+    processes, by default one for each core.
     """
-    rendered = RenderedPackages(cache and cache / "packages", policy, definitions)
+    cached = PackageCache(cache and cache / "packages", policy, definitions)
     with ExitStack() as stack:
-        team = _Team(_Settings(policy, cache, definitions), processes or _cores(), stack)
+        pool = _Pool(_Settings(policy, cache, definitions), processes or _cores(), stack)
 
         def run(packages: Sequence[Files]) -> list[PipelineResult]:
-            found = [rendered.find(files) for files in packages]
-            missing = [files for files, known in zip(packages, found, strict=True) if known is None]
-            made = iter(team.run(missing))
-            results = [known or next(made) for known in found]
-            for files, known, result in zip(packages, found, results, strict=True):
-                if known is None:
-                    rendered.keep(files, result)
+            hits = [cached.find(files) for files in packages]
+            missing = [files for files, hit in zip(packages, hits, strict=True) if hit is None]
+            computed = iter(pool.run(missing))
+            results = [hit or next(computed) for hit in hits]
+            for files, hit, result in zip(packages, hits, results, strict=True):
+                if hit is None:
+                    cached.keep(files, result)
             return results
 
         yield run
-    rendered.prune()
+    cached.prune()
 
 
 def _cores() -> int:
@@ -66,7 +84,7 @@ def _cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What runtimes are made of, in whichever process."""
+    """The arguments from which each process opens its runtimes."""
 
     policy: FunctionPolicy
     cache: Path | None
@@ -74,23 +92,23 @@ class _Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """A result on its way between processes: without the files that stay."""
+class _ResultDelta:
+    """A result on its way between processes, without the unchanged files."""
 
     result: PipelineResult
     changed: Mapping[str, File]
     removed: frozenset[str]
 
-    def made_of(self, before: Files) -> PipelineResult:
-        """Return the result of the package that was given."""
+    def apply_to(self, before: Files) -> PipelineResult:
+        """Return the whole result of a package."""
         if not self.changed and not self.removed:
             return replace(self.result, files=before)
         kept = {path: file for path, file in before.items() if path not in self.removed}
         return replace(self.result, files={**kept, **self.changed})
 
 
-class _Team:
-    """This process, and where there is enough to do some that are made from it."""
+class _Pool:
+    """Runs pipelines in this process, or in forks of it where there are enough packages."""
 
     def __init__(self, settings: _Settings, processes: int, stack: ExitStack) -> None:
         self._settings = settings
@@ -101,55 +119,58 @@ class _Team:
     def run(self, packages: Sequence[Files]) -> Iterator[PipelineResult]:
         """Yield the result of each package, in their order."""
         done = 0
-        if self._is_worth_it(len(packages)):
-            for done, change in enumerate(self._side_by_side(packages), 1):
-                yield change.made_of(packages[done - 1])
+        if self._can_fork(len(packages)):
+            for done, delta in enumerate(self._run_forked(packages), 1):
+                yield delta.apply_to(packages[done - 1])
         for files in packages[done:]:
-            yield self._alone(files)
+            yield self._run_here(files)
 
-    def _is_worth_it(self, count: int) -> bool:
-        """Tell whether to fork: only where no thread could hold a lock for ever in the copy."""
+    def _can_fork(self, count: int) -> bool:
+        """Tell whether forks pay and are safe: a lock that another thread holds stays locked in a fork."""
         policy = self._settings.policy
         least = _LEAST_OUTSIDE if policy.container.engine or policy.exec else _LEAST
-        alone = self._processes < 2 or threading.active_count() > 1  # noqa: PLR2004 - a second one
-        return count >= least and not alone and sys.platform == "linux"
+        safe = self._processes > 1 and threading.active_count() == 1
+        return count >= least and safe and sys.platform == "linux"
 
-    def _alone(self, files: Files) -> PipelineResult:
+    def _run_here(self, files: Files) -> PipelineResult:
         if self._runtimes is None:
             settings = self._settings
             runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions)
             self._runtimes = self._stack.enter_context(runtimes)
         return run_pipeline(files, self._runtimes, self._settings.policy)
 
-    def _side_by_side(self, packages: Sequence[Files]) -> Iterator[_Change]:
-        """Yield what processes make of the packages; it ends early where one is killed from outside."""
+    def _run_forked(self, packages: Sequence[Files]) -> Iterator[_ResultDelta]:
+        """Yield the results of forked processes; end early if one of them is killed from outside."""
         import multiprocessing  # noqa: PLC0415 - slow to import, and only for many packages
         from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - as above
         from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415 - as above
 
         context = multiprocessing.get_context("fork")
-        free = context.BoundedSemaphore(max(1, self._settings.policy.container.parallel))
+        semaphore = context.BoundedSemaphore(max(1, self._settings.policy.container.parallel))
         count = min(self._processes, len(packages))
-        given = (self._settings, free, packages)
-        pieces = max(1, len(packages) // (count * _CHUNKS))
-        with ProcessPoolExecutor(count, context, _begin, given) as pool, suppress(BrokenProcessPool):
-            yield from pool.map(_render, range(len(packages)), chunksize=pieces)
+        arguments = (self._settings, semaphore, packages)
+        chunk = max(1, len(packages) // (count * _CHUNKS))
+        with (
+            ProcessPoolExecutor(count, context, _start_worker, arguments) as pool,
+            suppress(BrokenProcessPool),
+        ):
+            yield from pool.map(_run_in_worker, range(len(packages)), chunksize=chunk)
 
 
-_begun: list[tuple[Sequence[Files], FunctionPolicy, tuple[FunctionRuntime, ...]]] = []
-"""What a process of a team works on, once it has begun; empty in every other process."""
-_open: Final = ExitStack()
+_worker: list[tuple[Sequence[Files], FunctionPolicy, tuple[FunctionRuntime, ...]]] = []
+"""The work of a forked process, once it has started; empty in every other process."""
+_worker_stack: Final = ExitStack()
 
 
-def _begin(settings: _Settings, free: Free, packages: Sequence[Files]) -> None:
-    runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions, free)
-    _begun.append((packages, settings.policy, _open.enter_context(runtimes)))
+def _start_worker(settings: _Settings, semaphore: Semaphore, packages: Sequence[Files]) -> None:
+    runtimes = open_runtimes(settings.policy, settings.cache, settings.definitions, semaphore)
+    _worker.append((packages, settings.policy, _worker_stack.enter_context(runtimes)))
 
 
-def _render(number: int) -> _Change:
-    ((packages, policy, runtimes),) = _begun
+def _run_in_worker(number: int) -> _ResultDelta:
+    ((packages, policy, runtimes),) = _worker
     files = packages[number]
     result = run_pipeline(files, runtimes, policy)
     changed = changed_files(files, result.files) if result.files is not files else {}
     removed = frozenset(files.keys() - result.files.keys())
-    return _Change(replace(result, files={}), changed, removed)
+    return _ResultDelta(replace(result, files={}), changed, removed)

@@ -1,6 +1,6 @@
-"""Validation against Kubernetes' own schemas and the CRDs in the package: what kubeconform and kubeval do.
+"""Validation against the schemas of Kubernetes and of CRDs, in place of kubeconform and kubeval.
 
-In this process, without a network. The schemas come with an optional library (the extra `schemas`).
+Runs in this process, without a network. The schemas come with an optional library (the extra `schemas`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ _LIBRARIES: Final = ("jsonschema_rs", "kubernetes_validate")
 _SKIPPED_GROUPS: Final = frozenset(("kpt.dev", "fn.kpt.dev"))
 _LOCAL_CONFIG: Final = "config.kubernetes.io/local-config"
 _MOST: Final = 20
-"""Faults told of one resource: the rest follows from them, or waits for the next run."""
+"""Errors reported of one resource: the others are often consequences of these."""
 
 
 class SchemaRuntime:
-    """Validates resources; changes nothing. Schemas are compiled once per kind.
+    """Validates resources and changes nothing. Schemas are compiled once per kind.
 
     A package's own CustomResourceDefinitions come first, then those of the cluster (`definitions`),
     then the kinds of Kubernetes.
@@ -39,7 +39,7 @@ class SchemaRuntime:
         return _CustomSchemas(self._definitions)
 
     def can_run(self, call: FunctionCall) -> str:
-        """Return "" for a schema validator of the catalog, where its libraries are installed."""
+        """Return "" for a schema validator of the catalog, else the reason."""
         if call.claimed not in SCHEMA_VALIDATORS:
             return "It is not built in"
         if all(find_spec(name) for name in _LIBRARIES):
@@ -47,7 +47,7 @@ class SchemaRuntime:
         return "Its schemas are not installed: pip install 'package-reconciler[schemas]'"
 
     def run(self, call: FunctionCall) -> FunctionRun:
-        """Return every fault of every resource as a result of severity error."""
+        """Return each error of each resource as a result of severity error."""
         data = (call.config or {}).get("data")
         options = data if isinstance(data, Mapping) else {}
         skipped = frozenset(str(options.get("skip_kinds") or "").replace(" ", "").split(","))
@@ -58,21 +58,21 @@ class SchemaRuntime:
             result
             for item in call.items
             if str(item.get("kind")) not in skipped and not _is_for_tools(item)
-            for result in self._faults(item, own, strict=strict, lenient=lenient)
+            for result in self._errors(item, own, strict=strict, lenient=lenient)
         ]
         return FunctionRun(call.items, tuple(results), 1 if results else 0)
 
-    def _faults(
+    def _errors(
         self, item: Mapping[str, Any], own: "_CustomSchemas", *, strict: bool, lenient: bool
     ) -> Iterator[FunctionResult]:
         version, kind = str(item.get("apiVersion")), str(item.get("kind"))
         try:
             validator = own.find(version, kind) or self._cluster.find(version, kind)
-        except ValueError as wrong:
-            why = str(wrong).partition("\n")[0]
-            yield _result(item, f"the schema of {kind} of {version} is none: {why}")
+        except ValueError as invalid:
+            reason = str(invalid).partition("\n")[0]
+            yield _result(item, f"the schema of {kind} of {version} is none: {reason}")
             return
-        validator = validator or self._known(version, kind, strict=strict)
+        validator = validator or self._kubernetes(version, kind, strict=strict)
         if validator is None:
             if not lenient:
                 yield _result(item, f"could not find schema for {kind} of {version}")
@@ -81,11 +81,12 @@ class SchemaRuntime:
             if number == _MOST:
                 return
             path = ".".join(map(str, error.instance_path))
-            why = "it does not fit the schema" if kind == "Secret" else error.message
-            yield _result(item, f"{path or 'the resource'}: {why}", path)
+            # The message of the library quotes the value.
+            reason = "it does not fit the schema" if kind == "Secret" else error.message
+            yield _result(item, f"{path or 'the resource'}: {reason}", path)
 
-    def _known(self, version: str, kind: str, *, strict: bool) -> Any:
-        """Return the compiled schema of a kind that Kubernetes has, None for any other."""
+    def _kubernetes(self, version: str, kind: str, *, strict: bool) -> Any:
+        """Return the compiled schema of a kind of Kubernetes, None for any other kind."""
         parts = version.split("/")
         group = [part.partition(".")[0] for part in parts[:-1]]
         name = "-".join([kind.lower(), *group, parts[-1]]) + ".json"
@@ -93,34 +94,34 @@ class SchemaRuntime:
         if key not in self._compiled:
             directory = self._directories[strict]
             file = directory / name
-            found = file.parent == directory and file.is_file()
-            schema = orjson.loads(file.read_bytes()) if found else None
+            exists = file.parent == directory and file.is_file()  # a kind may contain `../`
+            schema = orjson.loads(file.read_bytes()) if exists else None
             self._compiled[key] = _compile(schema, directory) if schema is not None else None
         return self._compiled[key]
 
     @cached_property
     def _directories(self) -> dict[bool, Path]:
-        """The newest schemas that are installed, by whether unknown fields are errors."""
+        """The directories of the newest installed schemas, by whether unknown fields are errors."""
         spec = find_spec("kubernetes_validate")
         home = Path(spec.origin).parent if spec is not None and spec.origin else Path()
-        found = [path for path in (home / "kubernetes-json-schema").glob("v*-local*") if path.is_dir()]
-        found.sort(key=lambda path: [int(part) for part in path.name[1:].partition("-")[0].split(".")])
-        by = {path.name.endswith("-strict"): path for path in found}
-        return {strict: by.get(strict, home) for strict in (False, True)}
+        versions = [path for path in (home / "kubernetes-json-schema").glob("v*-local*") if path.is_dir()]
+        versions.sort(key=lambda path: [int(part) for part in path.name[1:].partition("-")[0].split(".")])
+        newest = {path.name.endswith("-strict"): path for path in versions}
+        return {strict: newest.get(strict, home) for strict in (False, True)}
 
 
 class _CustomSchemas:
-    """The schemas of CustomResourceDefinitions, compiled when an object of the kind is met."""
+    """The schemas of CustomResourceDefinitions, compiled for the first object of each kind."""
 
     def __init__(self, definitions: Sequence[Mapping[str, Any]]) -> None:
         self._schemas = dict(_custom_schemas(definitions))
         self._compiled: dict[tuple[str, str], Any] = {}
 
     def find(self, version: str, kind: str) -> Any:
-        """Return the compiled schema, None where there is none.
+        """Return the compiled schema of a kind, None if it has none.
 
         Raises:
-            ValueError: It is no schema.
+            ValueError: The schema is invalid.
         """
         key = (version, kind)
         if key in self._schemas and key not in self._compiled:
@@ -141,7 +142,7 @@ def _compile(schema: Any, directory: Path | None) -> Any:
 
 
 def _custom_schemas(items: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Yield the schema of each version of each CustomResourceDefinition, by the apiVersion and kind."""
+    """Yield apiVersion, kind and schema of each version of each CustomResourceDefinition."""
     for item in items:
         spec = item.get("spec")
         if item.get("kind") != "CustomResourceDefinition" or not isinstance(spec, Mapping):
@@ -155,15 +156,15 @@ def _custom_schemas(items: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[
 
 
 def _as_json_schema(schema: Any) -> Any:
-    """Return an OpenAPI schema as JSON schema: `nullable` is a type, formats are not judged."""
+    """Convert an OpenAPI schema to JSON schema: `nullable` becomes a type, formats are dropped."""
     if isinstance(schema, list):
         return [_as_json_schema(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {key: _as_json_schema(part) for key, part in schema.items() if key not in ("nullable", "format")}
+    plain = {key: _as_json_schema(part) for key, part in schema.items() if key not in ("nullable", "format")}
     if schema.get("nullable") is True and isinstance(schema.get("type"), str):
-        found["type"] = [schema["type"], "null"]
-    return found
+        plain["type"] = [schema["type"], "null"]
+    return plain
 
 
 def _is_for_tools(item: Mapping[str, Any]) -> bool:

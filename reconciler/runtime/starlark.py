@@ -1,4 +1,4 @@
-"""Starlark functions, in a worker process that has no environment and little memory."""
+"""Starlark functions, in a worker process without environment and with little memory."""
 
 import selectors
 import subprocess
@@ -21,13 +21,13 @@ _START: Final = (
     f"import sys; sys.path.insert(0, {_ROOT!r}); from reconciler.runtime.starlark_worker import main; main()"
 )
 _BASE_BYTES: Final = 256 << 20
-"""What the interpreter itself maps before a script needs anything."""
+"""The memory of the interpreter itself, beside that of a script."""
 
 _FAILURE: Final = "failed to evaluate function: error: function failure"
 
 
 class StarlarkRuntime:
-    """Runs scripts one after another in one worker, which is replaced when it had to be killed."""
+    """Runs scripts one after another in one worker process; a killed worker is replaced."""
 
     def __init__(self, policy: FunctionPolicy) -> None:
         self._policy = policy
@@ -53,11 +53,11 @@ class StarlarkRuntime:
                     pipe.close()
 
     def can_run(self, call: FunctionCall) -> str:
-        """Return "" for a version of the starlark function that the catalog claims."""
+        """Return "" for a version of the starlark function that the catalog claims, else the reason."""
         return "" if call.claimed == STARLARK else "It is not built in"
 
     def run(self, call: FunctionCall) -> FunctionRun:
-        """Run the script that the functionConfig holds. Never raises for what the script does."""
+        """Run the script in the functionConfig. Never raises for a failure of the script."""
         source, problem = _source(call.config)
         if problem:
             return _failed(problem)
@@ -73,11 +73,11 @@ class StarlarkRuntime:
             {"source": source, "resourceList": listed, "steps": self._policy.starlark_steps}
         )
         with self._lock:
-            answer = self._ask(request)
-        return _failed(answer) if isinstance(answer, str) else _run_of(answer)
+            reply = self._exchange(request)
+        return _failed(reply) if isinstance(reply, str) else _parse_reply(reply)
 
-    def _ask(self, request: bytes) -> dict[str, Any] | str:
-        """Return the worker's answer, or why there is none; it is then gone."""
+    def _exchange(self, request: bytes) -> dict[str, Any] | str:
+        """Return the worker's reply; if it has none, end the worker and return the reason."""
         worker = self._worker = self._worker or self._start()
         if worker.stdin is None or worker.stdout is None:
             return "The worker has no pipes"
@@ -95,8 +95,8 @@ class StarlarkRuntime:
                 f"{self._policy.timeout_s} s" if late else f"{self._policy.memory_bytes >> 20} MiB of memory"
             )
             return f"The script was stopped: it needs more than {limit}"
-        answer: dict[str, Any] = orjson.loads(body)
-        return answer
+        reply: dict[str, Any] = orjson.loads(body)
+        return reply
 
     def _start(self) -> subprocess.Popen[bytes]:
         memory = self._policy.memory_bytes + _BASE_BYTES
@@ -112,14 +112,14 @@ class StarlarkRuntime:
         )
 
     def _read(self, worker: subprocess.Popen[bytes], deadline: float) -> bytes | None:
-        """Return the worker's next frame, None when it died, is late or says too much."""
+        """Return the worker's next frame, None if it died, is late or exceeds the limit of output."""
         head = self._take(worker, 4, deadline)
         if head is None or (length := int.from_bytes(head)) > self._policy.output_bytes:
             return None
         return self._take(worker, length, deadline)
 
     @staticmethod
-    def _take(worker: subprocess.Popen[bytes], wanted: int, deadline: float) -> bytes | None:
+    def _take(worker: subprocess.Popen[bytes], size: int, deadline: float) -> bytes | None:
         pipe = worker.stdout
         data = bytearray()
         if pipe is None:
@@ -127,14 +127,14 @@ class StarlarkRuntime:
         # Not select.select(): it refuses descriptors above 1,023, and a large fleet has that many open.
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
-            while len(data) < wanted:
+            while len(data) < size:
                 left = deadline - time.monotonic()
                 if left <= 0 or not selector.select(left):
                     return None
-                piece = pipe.read(min(wanted - len(data), 1 << 20))
-                if not piece:
+                chunk = pipe.read(min(size - len(data), 1 << 20))
+                if not chunk:
                     return None
-                data += piece
+                data += chunk
         return bytes(data)
 
 
@@ -145,21 +145,21 @@ def _source(config: Mapping[str, Any] | None) -> tuple[str, str]:
     kind, version = str(config.get("kind")), str(config.get("apiVersion"))
     if kind == "ConfigMap" and version == "v1":
         data = config.get("data")
-        found = data.get("source") if isinstance(data, Mapping) else None
+        source = data.get("source") if isinstance(data, Mapping) else None
     elif kind == "StarlarkRun" and version.partition("/")[0] == "fn.kpt.dev":
-        found = config.get("source")
+        source = config.get("source")
     else:
         return "", f"functionConfig must be a `ConfigMap` or `StarlarkRun`, not {kind} of {version}"
-    if found is not None and not isinstance(found, str):
+    if source is not None and not isinstance(source, str):
         return "", "`source` must be text"
-    return found or "", ""
+    return source or "", ""
 
 
-def _run_of(answer: Mapping[str, Any]) -> FunctionRun:
-    stderr = str(answer.get("stderr") or "")
-    if answer.get("error"):
-        return _failed(str(answer["error"]), stderr)
-    listed = answer.get("resource_list")
+def _parse_reply(reply: Mapping[str, Any]) -> FunctionRun:
+    stderr = str(reply.get("stderr") or "")
+    if reply.get("error"):
+        return _failed(str(reply["error"]), stderr)
+    listed = reply.get("resource_list")
     items = listed.get("items") if isinstance(listed, Mapping) else None
     if not isinstance(items, list):
         return _failed("The script left no list of items", stderr)

@@ -65,7 +65,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionPolicy]
         if REQUIRED:
             pytest.fail(f"no container engine works here, and containers are required: {why}")
         pytest.skip(f"no container engine works here: {why}")
-    print(f"\ncontainers: {ContainerRuntime(found).version} {' '.join(found.container.arguments)}")
+    print(f"\ncontainers: {found.container.engine} {' '.join(found.container.arguments)}")
     yield found
     subprocess.run([found.container.engine, "rmi", "-f", IMAGE], check=False, capture_output=True)
 

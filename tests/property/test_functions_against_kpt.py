@@ -21,7 +21,7 @@ from reconciler.functions.step import PipelineResult
 from reconciler.krm.yaml import load_documents
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.exec import ExecRuntime
+from reconciler.runtime.process import ExecRuntime
 
 KPT = shutil.which("kpt")
 PIPELINES = 30 * int(os.environ.get("RECONCILER_FUZZ", "1"))

@@ -12,7 +12,7 @@ from reconciler.functions.step import PipelineResult
 from reconciler.objects import File, Files
 from reconciler.policy import ContainerPolicy, FunctionPolicy
 from reconciler.runtime.pipelines import open_pipelines
-from reconciler.runtime.rendered import RenderedPackages
+from reconciler.runtime.result_cache import PackageCache
 
 POLICY = FunctionPolicy()
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p{n}\npipeline:\n  mutators:\n{steps}"
@@ -68,7 +68,7 @@ def test_what_was_made_once_is_found_again(tmp_path: Path) -> None:
     files = package(1, WARNING, NAMESPACE)
     (made,) = run([files], cache=tmp_path)
 
-    found = RenderedPackages(tmp_path / "packages", POLICY).find(files)
+    found = PackageCache(tmp_path / "packages", POLICY).find(files)
 
     assert found == made
     assert found is not None
@@ -93,7 +93,7 @@ def test_nothing_is_taken_for_something_else(
 ) -> None:
     run([package(1, NAMESPACE)], cache=tmp_path)
 
-    assert RenderedPackages(tmp_path / "packages", policy).find(files) is None, reason
+    assert PackageCache(tmp_path / "packages", policy).find(files) is None, reason
 
 
 def test_other_definitions_of_kinds_are_another_question(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_other_definitions_of_kinds_are_another_question(tmp_path: Path) -> None
 
     definitions = [{"kind": "CustomResourceDefinition"}]
 
-    assert RenderedPackages(tmp_path / "packages", POLICY, definitions).find(files) is None
+    assert PackageCache(tmp_path / "packages", POLICY, definitions).find(files) is None
 
 
 def test_what_failed_is_tried_again(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_failed_is_tried_again(tmp_path: Path) -> None:
     (failed,) = run([files], cache=tmp_path)
 
     assert failed.error
-    assert RenderedPackages(tmp_path / "packages", POLICY).find(files) is None
+    assert PackageCache(tmp_path / "packages", POLICY).find(files) is None
 
 
 def test_a_damaged_result_is_none(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_damaged_result_is_none(tmp_path: Path) -> None:
 
 
 def test_the_oldest_results_go_when_there_are_too_many(tmp_path: Path) -> None:
-    rendered = RenderedPackages(tmp_path, POLICY)
+    rendered = PackageCache(tmp_path, POLICY)
     for n in range(4):
         rendered.keep(package(n, NAMESPACE), run_pipeline(package(n, NAMESPACE)))
         os.utime(max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns), (n, n))

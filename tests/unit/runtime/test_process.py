@@ -10,7 +10,7 @@ from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall, FunctionRun
 from reconciler.objects import File
 from reconciler.policy import FunctionPolicy
-from reconciler.runtime.exec import ExecRuntime
+from reconciler.runtime.process import ExecRuntime
 
 ITEM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 CONFIG_MAP = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n"
