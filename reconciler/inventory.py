@@ -122,24 +122,24 @@ class Draft:
     base: Oid
     base_tree: Oid | None
     written: Oid | None = None
-    foreign: bool = False
-    foreign_time: int = 0
+    has_foreign_commits: bool = False
+    foreign_commit_time: int = 0
     answers: Answers = NO_ANSWERS
     has_more: bool = False
     behind: bool = False
 
     @property
-    def edited(self) -> bool:
+    def is_edited(self) -> bool:
         """Whether a person changed the package since we last wrote it."""
         return self.tree != self.written
 
     @property
-    def touched(self) -> bool:
+    def append_only(self) -> bool:
         """Whether the package on this branch is a person's too, so that we may only add to it.
 
         On a branch of its own that is any commit of others; in a group only one that changed this package.
         """
-        return self.edited or (self.foreign and not self.is_grouped)
+        return self.is_edited or (self.has_foreign_commits and not self.is_grouped)
 
     @property
     def is_grouped(self) -> bool:
@@ -153,15 +153,15 @@ class GroupBranch:
 
     `paths` are the packages that our commits on it name, `dropped` those of them that a person took
     out of it. `foreign` tells whether commits of others stand on it, so that we may only append;
-    the newest was made at `foreign_time`, in seconds. `merged` tells that main has all of it.
+    the newest was made at `foreign_commit_time`, in seconds. `merged` tells that main has all of it.
     """
 
     ref: str
     tip: Commit
     paths: tuple[str, ...]
     dropped: frozenset[str] = frozenset()
-    foreign: bool = False
-    foreign_time: int = 0
+    has_foreign_commits: bool = False
+    foreign_commit_time: int = 0
     merged: bool = False
 
 
@@ -184,7 +184,7 @@ class DeletionBranch:
 
     tip: Commit
     base_tree: Oid | None = None
-    foreign: bool = False
+    has_foreign_commits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,14 +329,14 @@ class LockBranch:
     """The branch on which another lock is proposed, and the lock there.
 
     `edited` are the files that people changed on it, `foreign` tells whether commits of others stand
-    on it, so that we may only append; the newest of them was made at `foreign_time`, in seconds.
+    on it, so that we may only append; the newest of them was made at `foreign_commit_time`, in seconds.
     """
 
     tip: Commit
     files: Files
-    edited: frozenset[str] = frozenset()
-    foreign: bool = False
-    foreign_time: int = 0
+    edited_files: frozenset[str] = frozenset()
+    has_foreign_commits: bool = False
+    foreign_commit_time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,8 +410,8 @@ class Inventory:
     times: Mapping[Oid, int] = field(default_factory=dict)
     locks: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     reviewed: ReviewedLock | None = None
-    asked: frozenset[str] = frozenset()
-    passed: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    retry_requests: frozenset[str] = frozenset()
+    passed_checks: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     documents: tuple[FoundDocument, ...] = ()
     index: tuple[FoundDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)

@@ -74,7 +74,11 @@ def _known(
     package = PackageKey(found.view.url, draft.path)
     several = (r for r in inventory.records.values() if (r.url, r.path) == package)
     record = next(several, None)
-    if record is not None and record.output_tree == draft.tree and not (record.conflicts or draft.touched):
+    if (
+        record is not None
+        and record.output_tree == draft.tree
+        and not (record.conflicts or draft.append_only)
+    ):
         return (), record.unready
     change = next((each for each in plan().changes if each.package == package), None)
     if change is None:

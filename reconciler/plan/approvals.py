@@ -73,8 +73,8 @@ def _find_pull(change: Change, target: Target, rules: Finder, world: World) -> P
         return None
     if change.op is not Op.KEEP or change.pending or change.waits or not _is_ready(change, target, world):
         return None
-    passed = world.inventory.passed.get((change.package.url, draft.tip.oid), frozenset())
-    is_ours = not draft.foreign and not draft.edited
+    passed = world.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
+    is_ours = not draft.has_foreign_commits and not draft.is_edited
     fitting = (rule for rule in rules(target.view) if rule.edited or is_ours)
     return pull if any(passed.issuperset(rule.checks) for rule in fitting) else None
 

@@ -126,7 +126,7 @@ def _with_housekeeping(change: Change, target: Target, world: World) -> Change:
     if change.op is Op.BLOCK:
         return _publishing(change, target, world)
     merged = close_drafts(target.merged)
-    spare = tuple(d for d in target.others if not d.touched)
+    spare = tuple(d for d in target.others if not d.append_only)
     withdrawn = tuple(withdraw_deletion(target, world))
     refs = [write.ref for write in withdrawn]
     closes = (

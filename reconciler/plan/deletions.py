@@ -99,8 +99,8 @@ def _policy(owner: ObjectName, world: World) -> str:
 
 
 def _delete(target: Target, world: World, change: Change) -> Change:
-    touched = [d for d in target.drafts if d.touched]
-    untouched = [d for d in target.drafts if not d.touched]
+    touched = [d for d in target.drafts if d.append_only]
+    untouched = [d for d in target.drafts if not d.append_only]
     comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
     change = replace(
         change,
@@ -162,13 +162,21 @@ def _is_outdated(target: Target) -> bool:
     Such a proposal cannot be approved: its pull request does not list what it would remove.
     """
     deletion = target.package.deletion
-    return deletion is not None and not deletion.foreign and deletion.base_tree != target.package.main_tree
+    return (
+        deletion is not None
+        and not deletion.has_foreign_commits
+        and deletion.base_tree != target.package.main_tree
+    )
 
 
 def _is_split(target: Target) -> bool:
     """Whether the package changed on main, and a person committed to the branch of its deletion."""
     deletion = target.package.deletion
-    return deletion is not None and deletion.foreign and deletion.base_tree != target.package.main_tree
+    return (
+        deletion is not None
+        and deletion.has_foreign_commits
+        and deletion.base_tree != target.package.main_tree
+    )
 
 
 def _declined(target: Target, world: World, change: Change, pull: PullRequest) -> Change:
@@ -232,8 +240,8 @@ def _release_draft(target: Target, world: World, package: Package) -> WriteDraft
     workspace = draft.workspace if draft else next_workspace(target)
     latest = target.package.latest
     source = revision_name(view, path, latest.workspace if latest else view.branch)
-    touched = draft is not None and draft.touched
-    time = max(_removal_time(world), draft.foreign_time if draft and touched else 0)
+    touched = draft is not None and draft.append_only
+    time = max(_removal_time(world), draft.foreign_commit_time if draft and touched else 0)
     return write_draft(
         target,
         package,

@@ -53,7 +53,7 @@ class Group:
     @property
     def is_kept(self) -> bool:
         """Whether people committed to the branch, so that we may only append."""
-        return self.branch is not None and self.branch.foreign
+        return self.branch is not None and self.branch.has_foreign_commits
 
 
 def group_changes(world: World, changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -167,7 +167,7 @@ def _write(group: Group, world: World) -> WriteGroup | None:
         onto=onto,
         parts=tuple(sorted(parts, key=lambda part: part.path)),
         message=group_message({m.target.package.path: _workspace(m) for m in named}, [*_conflicts(shown)]),
-        time=max([*times, branch.foreign_time if branch is not None else 0]),
+        time=max([*times, branch.foreign_commit_time if branch is not None else 0]),
     )
 
 
@@ -252,7 +252,7 @@ def _cleared(
         pull = standing.pulls.get(short_branch(ref))
         is_merged = pull is not None and pull.state is PullState.MERGED and pull.head_oid == branch.tip.oid
         carrier = _carrier(branch, changes)
-        if carrier is not None and (branch.merged or is_merged or not branch.foreign):
+        if carrier is not None and (branch.merged or is_merged or not branch.has_foreign_commits):
             yield _with_removal(carrier, branch, pull)
 
 

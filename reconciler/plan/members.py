@@ -102,7 +102,7 @@ def taken_out(member: Member) -> Change:
 
 def _on_branch(change: Change, target: Target, group: GroupBranch, world: World) -> Member:
     draft, written = target.draft, change.written
-    if draft is not None and draft.touched:
+    if draft is not None and draft.append_only:
         if written is not None and change.conflicts:
             change = replace(
                 change,

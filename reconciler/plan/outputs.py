@@ -62,7 +62,9 @@ class Case:
             return True
         fresh, draft = self.rendered.fresh, self.target.draft
         trees = {fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None}
-        return any(ask_key(self.target.key, tree) in self.world.inventory.asked for tree in trees if tree)
+        return any(
+            ask_key(self.target.key, tree) in self.world.inventory.retry_requests for tree in trees if tree
+        )
 
 
 def decide_output(case: Case, change: Change) -> Change:
@@ -74,7 +76,7 @@ def decide_output(case: Case, change: Change) -> Change:
     if isinstance(fresh, Blocked):
         return _blocked(change, fresh.reason, fresh.message, fresh.conflicts)
     draft = case.target.draft
-    shown = case.rendered.merged if draft and draft.touched else None
+    shown = case.rendered.merged if draft and draft.append_only else None
     change = replace(
         change,
         after=fresh.tree,
@@ -92,7 +94,7 @@ def decide_output(case: Case, change: Change) -> Change:
 
 def _open_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> Change:
     """Bring an open draft up to date, or find that it is."""
-    if draft.touched:
+    if draft.append_only:
         return _touched_draft(case, change, draft, fresh)
     if draft.tree == fresh.tree and _is_outdated(case, draft):
         return _renewed(case, change, draft, fresh)
@@ -171,7 +173,7 @@ def _unanswered(case: Case, change: Change, conflicts: tuple[Conflict, ...]) -> 
 
 def _obsolete_draft(case: Case, change: Change, draft: Draft) -> Change:
     """Main is what it should be: an untouched draft is closed, a person's is kept."""
-    if draft.touched:
+    if draft.append_only:
         message = "Main is up to date; the draft has a person's commits and is left to them"
         return replace(change, op=Op.KEEP, reason=Reason.DRAFT_EDITED, message=message, waits=True)
     return replace(
@@ -231,7 +233,7 @@ def _renewed(case: Case, change: Change, draft: Draft, package: Package) -> Chan
 
 def _standing_draft(case: Case, change: Change, draft: Draft, package: Package) -> Change:
     """The draft says what it should: keep it, and see that its pull request is there."""
-    reason = Reason.DRAFT_EDITED if draft.edited else Reason.UP_TO_DATE
+    reason = Reason.DRAFT_EDITED if draft.is_edited else Reason.UP_TO_DATE
     reason = Reason.MERGE_CONFLICT if package.conflicts else reason
     change = _asking(replace(change, op=Op.KEEP, reason=reason, after=draft.tree), package)
     pull = latest_pull(case.target, draft.ref)
@@ -252,14 +254,14 @@ def _recorded(record: PackageVariantRecord | None) -> tuple[Answer, ...]:
 def _written(case: Case, change: Change, draft: Draft, package: Package) -> Change:
     """Write the draft in place: anew on main's head, or appended to a person's tip."""
     head = case.target.view.head
-    onto = draft.tip.oid if draft.touched or head is None else head.oid
+    onto = draft.tip.oid if draft.append_only or head is None else head.oid
     write = write_draft(
         case.target,
         package,
         draft=draft,
         onto=onto,
         message=draft_message(case.target, case.resolved, draft.workspace, package),
-        time=max(case.rendered.time, draft.foreign_time if draft.touched else 0),
+        time=max(case.rendered.time, draft.foreign_commit_time if draft.append_only else 0),
     )
     reason = _reason(case, draft)
     op = {Reason.OWNER_CHANGED: Op.TRANSFER, Reason.CONTENT_CHANGED: Op.EDIT}.get(reason, Op.UPDATE)

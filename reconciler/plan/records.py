@@ -205,7 +205,7 @@ def _output(resolved: ResolvedVariant, change: Change, world: World) -> Oid | No
     if isinstance(fresh, Blocked):
         return None
     draft = resolved.draft
-    if draft is None or not draft.touched or fresh.tree in (draft.written, draft.tree, resolved.local):
+    if draft is None or not draft.append_only or fresh.tree in (draft.written, draft.tree, resolved.local):
         return fresh.tree
     return draft.written
 

@@ -118,7 +118,7 @@ def _describe(change: Change, target: Target, world: World) -> Request | None:
     if after is None:
         return None
     # On a group's branch our next commit hides whose the one before it was.
-    edited = draft is not None and draft.touched and not draft.is_grouped
+    edited = draft is not None and draft.append_only and not draft.is_grouped
     if change.reason is Reason.ORPHANED:
         return Request(Op.ORPHAN, before=before, after=after, edited=edited)
     resolved = world.resolved.get(change.variant) if change.variant else None

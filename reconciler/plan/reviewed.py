@@ -73,7 +73,7 @@ def propose_lock(wanted: WantedLock, reviewed: ReviewedLock, inventory: Inventor
     if not reviewed.is_open:
         return None
     branch = reviewed.branch
-    kept = branch.edited if branch else frozenset()
+    kept = branch.edited_files if branch else frozenset()
     files = _with_edits(wanted.files, branch.files if branch else {}, kept)
     change = Change(
         package=lock_package(inventory),
@@ -123,7 +123,7 @@ def _obsolete(
     branch = reviewed.branch
     if branch is None:
         return None
-    if branch.edited and _tree(branch.files) != _tree(reviewed.files):
+    if branch.edited_files and _tree(branch.files) != _tree(reviewed.files):
         message = "The lock is what it should be; its branch has a person's changes and is left to them"
         return replace(change, reason=Reason.DRAFT_EDITED, message=message, waits=True)
     comment = "The lock of the main branch is what it should be; nothing is left to propose."
@@ -159,7 +159,7 @@ def _proposed(
     if last is not None and opened is None and again:
         message = _refused_text(last)
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)
-    reason = Reason.DRAFT_EDITED if branch and branch.edited else Reason.LOCK_PENDING
+    reason = Reason.DRAFT_EDITED if branch and branch.edited_files else Reason.LOCK_PENDING
     pull = lock_pull(
         PullRequest(
             head=short_branch(lock_ref(inventory.policy.instance)),
@@ -171,7 +171,7 @@ def _proposed(
             labels=tuple(sorted(inventory.policy.labels)),
         ),
         wanted.pins,
-        branch.edited if branch else (),
+        branch.edited_files if branch else (),
     )
     doubles = close_duplicates(opened, pulls) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
@@ -188,11 +188,11 @@ def _write(
 ) -> WriteDraft | WriteRemoval:
     """Return the one commit, anew on main's head; appended where people's commits stand on the branch."""
     branch = reviewed.branch
-    appends = branch is not None and branch.foreign
+    appends = branch is not None and branch.has_foreign_commits
     onto = branch.tip.oid if branch and appends else inventory.control.commit.oid
     ref, expect = lock_ref(inventory.policy.instance), branch.tip.oid if branch else None
     message = "\n".join([_title(wanted), "", *map(_line, wanted.pins), ""])
-    time = max(wanted.time, branch.foreign_time if branch else 0)
+    time = max(wanted.time, branch.foreign_commit_time if branch else 0)
     tree = _tree(files)
     if tree is None:
         return WriteRemoval(ref, expect, onto, LOCKS_DIRECTORY, message, time)

@@ -138,9 +138,9 @@ def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) ->
     return LockBranch(
         tip=Commit(tip, mirror.commit(tip).committer.time),
         files=files,
-        edited=frozenset(path.removeprefix(f"{LOCKS_DIRECTORY}/") for path in edited),
-        foreign=bool(foreign),
-        foreign_time=max((commit.committer.time for commit in foreign), default=0),
+        edited_files=frozenset(path.removeprefix(f"{LOCKS_DIRECTORY}/") for path in edited),
+        has_foreign_commits=bool(foreign),
+        foreign_commit_time=max((commit.committer.time for commit in foreign), default=0),
     )
 
 

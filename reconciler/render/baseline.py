@@ -92,7 +92,7 @@ def updates_of(resolved: ResolvedVariant) -> Iterator[Update]:
     pin, draft = resolved.pin, resolved.draft
     if resolved.local is not None and resolved.base is not None and resolved.base.tree != pin.tree:
         yield Update(resolved.base.tree, pin.tree, resolved.local)
-    if draft is not None and draft.touched:
+    if draft is not None and draft.append_only:
         bases = (resolved.draft_base.tree if resolved.draft_base is not None else None, resolved.asked_from)
         for base in bases:
             if base is not None and base != pin.tree:

@@ -45,7 +45,7 @@ def render_delivery(delivery: Delivery, contents: Contents, inventory: Inventory
         return RenderedVariant(key, unread(missing[0], contents), time=time)
     fresh = _package(delivery, _files(resolved.local, contents), inventory)
     draft = resolved.draft
-    if draft is None or not draft.touched:
+    if draft is None or not draft.append_only:
         return RenderedVariant(key, fresh, time=time)
     return RenderedVariant(key, fresh, _package(delivery, contents[draft.tree], inventory), time)
 

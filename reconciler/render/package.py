@@ -91,7 +91,7 @@ def make_variant(
     making = Making(resolved, contents, sides, inventory.policy)
     fresh = _make(making, inventory, local)
     draft = resolved.draft
-    if draft is None or not draft.touched:
+    if draft is None or not draft.append_only:
         return RenderedVariant(key, fresh, time=time)
     start = bring_into_draft(draft, making, inventory)
     merged = start if isinstance(start, Blocked) else _mutate(*start, resolved, inventory)

@@ -110,7 +110,7 @@ def delivery_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
     if resolved.settled is None:
         if resolved.local is not None:
             yield resolved.local
-        if resolved.draft is not None and resolved.draft.touched:
+        if resolved.draft is not None and resolved.draft.append_only:
             yield resolved.draft.tree
 
 

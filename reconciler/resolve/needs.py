@@ -35,7 +35,7 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
             yield pin.package.url, pin.tree
             yield from ((base.package.url, base.tree) for base in resolved.candidates)
     draft = resolved.draft
-    if draft is not None and draft.touched:
+    if draft is not None and draft.append_only:
         yield here, draft.tree
         yield from update_trees(resolved.draft_base, pin)
         if draft.answers.asked:

@@ -93,7 +93,7 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     if record.local_tree != (resolved.local or "") and output != resolved.local:
         return None
     draft = resolved.draft
-    if draft is not None and draft.touched and (record.conflicts or record.answers):
+    if draft is not None and draft.append_only and (record.conflicts or record.answers):
         return None  # people answer conflicts by what they commit
     if output == resolved.local or (draft is not None and output in (draft.tree, draft.written)):
         return output

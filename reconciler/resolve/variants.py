@@ -158,6 +158,6 @@ def _steady(pin: Pin, variant: DesiredVariant, base: Pin | None) -> Pin:
 
 def _asked_from(draft: Draft | None, record: PackageVariantRecord | None) -> Oid | None:
     """Return where the conflicts come from that wait in a draft which we only append to."""
-    if draft is None or record is None or not (draft.touched and record.conflicts):
+    if draft is None or record is None or not (draft.append_only and record.conflicts):
         return None
     return Oid(record.asked_from) if record.asked_from else None

@@ -373,7 +373,7 @@ def test_law_5_a_commit_is_as_old_as_its_newest_input(story: Story) -> None:
             for write in change.writes:
                 if isinstance(write, WriteDraft) and made is not None:
                     draft = made.draft
-                    people = draft.foreign_time if draft is not None and draft.touched else 0
+                    people = draft.foreign_commit_time if draft is not None and draft.append_only else 0
                     assert write.time == max(made.variant.source.time, made.pin.commit.time, people)
 
     live(story, check)
@@ -431,7 +431,7 @@ def test_invariant_one_open_draft_and_pull_request_per_variant(story: Story) -> 
                 owners = [
                     find_owner(d.header, PackageKey(view.url, state.path), inventory)
                     for d in state.drafts
-                    if not d.touched
+                    if not d.append_only
                 ]
                 owned = [owner for owner in owners if owner]
                 assert len(owned) <= 1

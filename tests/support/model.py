@@ -501,8 +501,8 @@ def _draft(repository: ModelRepository, ref: str, path: str) -> Draft | None:
         base=base or Oid(""),
         base_tree=base_tree,
         written=written.tree(path) if written else None,
-        foreign=bool(foreign),
-        foreign_time=max((c.time for c in foreign), default=0),
+        has_foreign_commits=bool(foreign),
+        foreign_commit_time=max((c.time for c in foreign), default=0),
         answers=read_answers((c.message for c in reversed(own)), path, alone=True),
         behind=repository.commits[main].tree(path) != base_tree,
     )

@@ -45,8 +45,8 @@ def read_draft(
         base=base or Oid(""),
         base_tree=base_tree,
         written=mirror.subtree(newest.oid, named.path) if newest else None,
-        foreign=bool(foreign),
-        foreign_time=max((c.committer.time for c in foreign), default=0),
+        has_foreign_commits=bool(foreign),
+        foreign_commit_time=max((c.committer.time for c in foreign), default=0),
         answers=read_answers((c.message for c in reversed(own)), named.path, alone=not is_group(ref)),
         has_more=bool(foreign and base and find_outside(mirror, base, tip.oid, named.path)),
         behind=main is not None and mirror.subtree(main, named.path) != base_tree,
@@ -67,7 +67,7 @@ def read_deletion(
     return DeletionBranch(
         tip=Commit(oid, tip.committer.time),
         base_tree=mirror.subtree(base, path) if base else None,
-        foreign=any(not is_ours(commit, ours) for commit in own),
+        has_foreign_commits=any(not is_ours(commit, ours) for commit in own),
     )
 
 
@@ -137,8 +137,8 @@ def _read_group(
         at,
         tuple(named),
         dropped=frozenset(dropped),
-        foreign=bool(foreign),
-        foreign_time=max((commit.committer.time for commit in foreign), default=0),
+        has_foreign_commits=bool(foreign),
+        foreign_commit_time=max((commit.committer.time for commit in foreign), default=0),
     )
     return FoundGroup(branch, tuple(drafts))
 

@@ -214,8 +214,8 @@ def test_our_own_draft(read: Read, repo: Repo) -> None:
     )  # fmt: skip
     assert found.tree == found.written == repo.tree(W, "nginx")
     assert (found.base, found.base_tree) == (base, repo.tree(base, "nginx"))
-    assert not found.foreign
-    assert not found.edited
+    assert not found.has_foreign_commits
+    assert not found.is_edited
     assert found.header.owner == "default/default/pv"
 
 
@@ -237,9 +237,9 @@ def test_a_person_who_edits_a_draft_is_seen(read: Read, repo: Repo) -> None:
     found = draft(read, repo)
 
     assert found.written == ours
-    assert found.edited
-    assert found.foreign
-    assert found.foreign_time == repo.time
+    assert found.is_edited
+    assert found.has_foreign_commits
+    assert found.foreign_commit_time == repo.time
 
 
 def test_a_commit_outside_the_package_is_foreign_and_no_edit(read: Read, repo: Repo) -> None:
@@ -248,8 +248,8 @@ def test_a_commit_outside_the_package_is_foreign_and_no_edit(read: Read, repo: R
 
     found = draft(read, repo)
 
-    assert found.foreign
-    assert not found.edited
+    assert found.has_foreign_commits
+    assert not found.is_edited
 
 
 def test_an_update_branch_merge_is_no_edit(read: Read, repo: Repo) -> None:
@@ -259,8 +259,8 @@ def test_an_update_branch_merge_is_no_edit(read: Read, repo: Repo) -> None:
 
     found = draft(read, repo)
 
-    assert not found.edited
-    assert found.foreign
+    assert not found.is_edited
+    assert found.has_foreign_commits
     assert found.base == repo.oid("main")
 
 
@@ -272,8 +272,8 @@ def test_an_amended_commit_is_a_persons(read: Read, repo: Repo) -> None:
     found = draft(read, repo)
 
     assert found.written is None
-    assert found.edited
-    assert found.foreign
+    assert found.is_edited
+    assert found.has_foreign_commits
 
 
 def test_our_commit_is_found_below_several_of_others_and_when_clocks_lie(read: Read, repo: Repo) -> None:
@@ -285,7 +285,7 @@ def test_our_commit_is_found_below_several_of_others_and_when_clocks_lie(read: R
     found = draft(read, repo)
 
     assert found.written == ours
-    assert found.foreign_time == 2_000_000_000
+    assert found.foreign_commit_time == 2_000_000_000
 
 
 def test_another_drafts_commit_merged_in_is_not_what_we_wrote_here(read: Read, repo: Repo) -> None:
@@ -317,7 +317,7 @@ def test_a_draft_with_a_history_of_its_own(read: Read, repo: Repo) -> None:
 
     found = draft(read, repo)
 
-    assert (found.base, found.base_tree, found.foreign) == ("", None, True)
+    assert (found.base, found.base_tree, found.has_foreign_commits) == ("", None, True)
 
 
 def test_proposals_are_found_beside_drafts(read: Read, repo: Repo) -> None:
@@ -335,7 +335,7 @@ def test_a_merged_draft_that_was_left_is_ours_and_unedited(read: Read, repo: Rep
 
     found = draft(read, repo)
 
-    assert (found.base, found.foreign, found.edited) == (tip, False, False)
+    assert (found.base, found.has_foreign_commits, found.is_edited) == (tip, False, False)
 
 
 # Merged and not tagged
