@@ -17,13 +17,13 @@ from reconciler.plan.lock_effect import lock_files
 from reconciler.plan.neighbours import find_nested_downstreams
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
-from reconciler.read.control import Proposal, is_merged, open_proposal
+from reconciler.read.control import ProposedChange, is_merged, open_proposed_change
 from reconciler.read.governance import (
-    Reading,
-    govern_with,
-    judge_with,
+    ReadOptions,
+    policy_governor,
     read_merged_policy,
     read_policy,
+    repository_check,
 )
 from reconciler.read.inventory import read_inventory
 from reconciler.reasons import Reason
@@ -75,25 +75,25 @@ def check_proposal(
     """
     mirrors = open_mirrors(settings)
     mirrors.hold()
-    proposal = open_proposal(settings.control, mirrors, base=base, head=head)
+    proposal = open_proposed_change(settings.control, mirrors, base=base, head=head)
     trusted = _merged_policy(proposal)
     control = proposal.base.mirror
     is_base_merged = is_merged(control, proposal.base.commit.oid)
     compares = _base_policy(proposal) is not None
 
-    def read(reading: Reading) -> World:
+    def read(reading: ReadOptions) -> World:
         shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
         return World(read_inventory(settings.control, mirrors, os.environ, shown), mirrors)
 
     def read_both() -> tuple[World | None, World]:
-        at_base = Reading(proposal.base, govern_with(trusted))
+        at_base = ReadOptions(proposal.base, policy_governor(trusted))
         if not is_base_merged:
-            at_base = replace(at_base, judge=judge_with(trusted, control))
+            at_base = replace(at_base, judge=repository_check(trusted, control))
         before = read(at_base) if compares else None
         # What the merged base registers is read wherever it is, so only what head adds is refused.
         views = before.inventory.repositories.values() if before and is_base_merged else ()
-        judge = judge_with(trusted, control, {view.url for view in views})
-        return before, read(Reading(proposal.head, govern_with(trusted), judge))
+        judge = repository_check(trusted, control, {view.url for view in views})
+        return before, read(ReadOptions(proposal.head, policy_governor(trusted), judge))
 
     merged, proposed = read_both()
     unread = _unread(merged, proposed)
@@ -121,7 +121,7 @@ def check_proposal(
 # What the merged configuration decides
 
 
-def _merged_policy(proposal: Proposal) -> Policy | None:
+def _merged_policy(proposal: ProposedChange) -> Policy | None:
     """Return the policy that governs: of the default branch, whatever branch the change is for.
 
     A branch that somebody proposes into, and the commit that a change starts from, are the proposer's
@@ -133,7 +133,7 @@ def _merged_policy(proposal: Proposal) -> Policy | None:
     return read_merged_policy(control, os.environ)
 
 
-def _base_policy(proposal: Proposal) -> Policy | None:
+def _base_policy(proposal: ProposedChange) -> Policy | None:
     """Return the policy of the base, None if none can be read: there is nothing to compare then."""
     try:
         return read_policy(proposal.base, os.environ)
@@ -141,7 +141,7 @@ def _base_policy(proposal: Proposal) -> Policy | None:
         return None
 
 
-def _renamed(trusted: Policy | None, proposal: Proposal) -> Iterator[Problem]:
+def _renamed(trusted: Policy | None, proposal: ProposedChange) -> Iterator[Problem]:
     if trusted is None:
         return
     name = read_policy(proposal.head, os.environ).instance

@@ -72,7 +72,7 @@ def declared_upstreams(
 
 
 @dataclass(frozen=True, slots=True)
-class FoundDocument:
+class SourcedDocument:
     """A document that a later stage understands, and where it stands; its kind says what it means."""
 
     value: Mapping[str, Any]
@@ -166,7 +166,7 @@ class GroupBranch:
 
 
 @dataclass(frozen=True, slots=True)
-class MainRevision:
+class UnpublishedRevision:
     """A state on main's first parents that no tag names; `workspaces` are as its commit says, by number."""
 
     commit: Commit
@@ -199,7 +199,7 @@ class PackageState:
     main_header: KptfileHeader | None = None
     drafts: tuple[Draft, ...] = ()
     published: tuple[PackageRevision, ...] = ()
-    untagged: tuple[MainRevision, ...] = ()
+    unpublished: tuple[UnpublishedRevision, ...] = ()
     deletion: DeletionBranch | None = None
 
     @property
@@ -343,14 +343,14 @@ class LockBranch:
 class ReviewedLock:
     """The lock on main of the control repository, where it changes by pull request (`lock.mode: reviewed`).
 
-    `base` is that branch, `wanted` the tree of the lock that the last run wanted. `files` are all of
+    `base` is that branch, `computed_tree` the tree of the lock that the last run computed. `files` are all of
     the lock, by path below its directory; `pins` are those of upstreams in it. Nothing may move for a
     variant in `broken`: its file cannot be read. Where its pull requests are unknown it is not
     `is_open` to proposals.
     """
 
     base: str = ""
-    wanted: Oid | None = None
+    computed_tree: Oid | None = None
     files: Files = field(default_factory=dict)
     pins: Mapping[ObjectName, UpstreamLock] = field(default_factory=dict)
     broken: frozenset[ObjectName] = frozenset()
@@ -412,8 +412,8 @@ class Inventory:
     reviewed: ReviewedLock | None = None
     retry_requests: frozenset[str] = frozenset()
     passed_checks: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    documents: tuple[FoundDocument, ...] = ()
-    index: tuple[FoundDocument, ...] = ()
+    documents: tuple[SourcedDocument, ...] = ()
+    index: tuple[SourcedDocument, ...] = ()
     images: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()

@@ -41,12 +41,12 @@ from reconciler.read.control import OpenControl, find_default_tip, open_commit, 
 from reconciler.read.credentials import control_credential
 from reconciler.read.dependencies import read_dependencies
 from reconciler.read.governance import (
-    Reading,
-    govern_reading,
-    govern_with,
-    judge_with,
+    ReadOptions,
+    policy_governor,
     read_merged_policy,
+    read_options,
     registered_in,
+    repository_check,
 )
 from reconciler.read.inventory import read_inventory
 from reconciler.reasons import Reason
@@ -147,19 +147,19 @@ def read_world(settings: Settings, forges: Forges | None = None, *, writes: bool
     return World(_with_consent(inventory, settings.allow_deletes), mirrors, forges)
 
 
-def _reading(settings: Settings, opened: OpenControl, mirrors: Mirrors) -> Reading:
+def _reading(settings: Settings, opened: OpenControl, mirrors: Mirrors) -> ReadOptions:
     """Return how the commit is read; one that is not merged also where the default branch registers."""
-    reading = govern_reading(opened, os.environ)
+    reading = read_options(opened, os.environ)
     tip = find_default_tip(opened.mirror) if reading.is_proposed else None
     if tip is None:
         return reading
     merged = read_merged_policy(opened.mirror, os.environ)
-    shallow = Reading(open_commit(opened.mirror, tip), govern_with(merged), deep=False)
+    shallow = ReadOptions(open_commit(opened.mirror, tip), policy_governor(merged), deep=False)
     try:
         registered = registered_in(read_inventory(settings.control, mirrors, os.environ, shallow))
     except ConfigurationError:
         return reading
-    return replace(reading, judge=judge_with(merged, opened.mirror, registered))
+    return replace(reading, judge=repository_check(merged, opened.mirror, registered))
 
 
 def _check_merged(opened: OpenControl) -> None:

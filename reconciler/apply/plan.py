@@ -153,8 +153,8 @@ def _recorded(inventory: Inventory) -> dict[str, bytes]:
     records += inventory.set_records.values()
     found = {record_path(record): record_bytes(record) for record in records}
     found |= {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
-    if inventory.reviewed and inventory.reviewed.wanted:
-        found[WANTED_LOCK] = record_bytes(WantedLockRecord(tree=inventory.reviewed.wanted))
+    if inventory.reviewed and inventory.reviewed.computed_tree:
+        found[WANTED_LOCK] = record_bytes(WantedLockRecord(tree=inventory.reviewed.computed_tree))
     return found
 
 

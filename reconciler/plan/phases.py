@@ -277,7 +277,7 @@ def _published_time(change: Change, target: Target) -> int:
     if change.approve is not None and target.draft is not None:
         return max(newest, target.draft.tip.time)
     times = [state.commit.time for state in package.published if state.tree == package.main_tree]
-    times += [state.commit.time for state in package.untagged if state.tree == package.main_tree]
+    times += [state.commit.time for state in package.unpublished if state.tree == package.main_tree]
     return max(times, default=newest)
 
 

@@ -73,7 +73,7 @@ def _states(package: PackageState) -> Iterator[tuple[Oid, Commit]]:
     """Yield what main had of the package, oldest first: its revisions, then what no tag names yet."""
     numbered = (revision for revision in package.published if revision.revision > 0)
     yield from ((r.tree, r.commit) for r in sorted(numbered, key=lambda r: r.revision))
-    yield from ((state.tree, state.commit) for state in package.untagged)
+    yield from ((state.tree, state.commit) for state in package.unpublished)
 
 
 def _was_on_main(package: PackageState, tree: Oid) -> bool:

@@ -45,7 +45,7 @@ def with_lock(
         return plan
     wanted = want_lock(reviewed, inventory, desired, resolution, decision)
     lock = propose_lock(wanted, reviewed, inventory)
-    tree = _tree(wanted.files) if reviewed.is_open else reviewed.wanted
+    tree = _tree(wanted.files) if reviewed.is_open else reviewed.computed_tree
     record = {WANTED_LOCK: record_bytes(WantedLockRecord(tree=tree))} if tree else {}
     exits = set(plan.exits)
     if not reviewed.is_open:
@@ -155,7 +155,7 @@ def _proposed(
     last = pulls[-1] if pulls else None
     opened = last if last and last.state is PullState.OPEN else None
     stands = branch is not None and _tree(branch.files) == _tree(files)
-    again = stands or (branch is None and reviewed.wanted == _tree(wanted.files))
+    again = stands or (branch is None and reviewed.computed_tree == _tree(wanted.files))
     if last is not None and opened is None and again:
         message = _refused_text(last)
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)

@@ -14,7 +14,7 @@ from reconciler.resolve.resolution import Needs
 
 
 @dataclass(frozen=True, slots=True)
-class Contents(Mapping[Oid, Files]):
+class PackageContents(Mapping[Oid, Files]):
     """Packages by the id of their tree; `refused` says, by the same id, why a needed one is not here."""
 
     files: Mapping[Oid, Files] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Contents(Mapping[Oid, Files]):
         return len(self.files)
 
 
-def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None) -> Contents:
+def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None) -> PackageContents:
     """Return the packages that rendering needs.
 
     A package that is hostile, too large or out of reach is in `refused`; the others proceed. So is
@@ -44,7 +44,7 @@ def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None)
             _fetch(mirrors.of(url), wanted, limits or Limits(), files, refused)
         except UnavailableError as error:
             refused.update({tree: str(error) for tree in wanted if tree not in files})
-    return Contents(files, {tree: why for tree, why in refused.items() if tree not in files})
+    return PackageContents(files, {tree: why for tree, why in refused.items() if tree not in files})
 
 
 def _fetch(

@@ -133,7 +133,7 @@ def absolute_remote(remote: str, base: str) -> str:
 _OID = re.compile(r"[0-9a-f]{40}")
 
 
-class Proposal(NamedTuple):
+class ProposedChange(NamedTuple):
     """The control repository opened twice; `branch` is where the change would be merged."""
 
     base: OpenControl
@@ -141,7 +141,7 @@ class Proposal(NamedTuple):
     branch: str
 
 
-def open_proposal(control: str, mirrors: Mirrors, *, base: str = "", head: str = "") -> Proposal:
+def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head: str = "") -> ProposedChange:
     """Open both sides of a change, whatever a checkout left out.
 
     The base is where the change left its branch, so that what was merged meanwhile is not taken
@@ -172,7 +172,7 @@ def open_proposal(control: str, mirrors: Mirrors, *, base: str = "", head: str =
     after = _at(opened, objects, proposed, into)
     if not head:
         after = after._replace(published=opened.published, uncommitted=opened.uncommitted)
-    return Proposal(_at(opened, opened.mirror, start, into), after, into)
+    return ProposedChange(_at(opened, opened.mirror, start, into), after, into)
 
 
 def _resolve(opened: OpenControl, name: str) -> Oid:

@@ -21,16 +21,16 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import (
-    FoundDocument,
     Inventory,
     PackageState,
     RepositoryView,
     Source,
+    SourcedDocument,
     declared_upstreams,
 )
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
-from reconciler.read.files import FoundFile, Objects, Walk
+from reconciler.read.files import FileEntry, GitObjects, Walk
 from reconciler.reasons import Reason
 
 MANIFESTS = ("package.yaml", "package.yml")
@@ -76,7 +76,7 @@ def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyInput
     return DependencyInputs(read_published(inventory, mirrors), locks)
 
 
-def read_lock_files(objects: Objects, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
+def read_lock_files(objects: GitObjects, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
     """Return the lock files of a commit of the state branch; what is too large to be one is left out.
 
     Raises:
@@ -86,12 +86,12 @@ def read_lock_files(objects: Objects, commit: Oid | None, limits: Limits) -> dic
     if tree is None:
         return {}
     walked = Walk((".json",)).below(objects, tree, LOCKS_DIRECTORY)
-    files = [file for file in walked if isinstance(file, FoundFile) and is_lock_file(file.path)]
+    files = [file for file in walked if isinstance(file, FileEntry) and is_lock_file(file.path)]
     objects.ensure(file.oid for file in files)
     return dict(_blobs(objects, files, limits))
 
 
-def _blobs(objects: Objects, files: Iterable[FoundFile], limits: Limits) -> Iterator[tuple[str, bytes]]:
+def _blobs(objects: GitObjects, files: Iterable[FileEntry], limits: Limits) -> Iterator[tuple[str, bytes]]:
     for file in files:
         try:
             yield file.path, objects.blob(file.oid, limits.manifest_bytes)
@@ -249,11 +249,11 @@ INDEX_SUFFIXES = (".yaml", ".yml", ".json")
 class IndexFolders:
     """The documents of the index, sorted by place, and the files that are not YAML."""
 
-    documents: tuple[FoundDocument, ...] = ()
+    documents: tuple[SourcedDocument, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
-def read_index_folders(objects: Objects, commit: Oid, limits: Limits) -> IndexFolders:
+def read_index_folders(objects: GitObjects, commit: Oid, limits: Limits) -> IndexFolders:
     """Return what stands below `index/` at a commit; nothing where there is no such directory.
 
     Isolated: a file that cannot be read is a problem, the others are read.
@@ -265,7 +265,7 @@ def read_index_folders(objects: Objects, commit: Oid, limits: Limits) -> IndexFo
     if tree is None:
         return IndexFolders()
     walked = Walk(INDEX_SUFFIXES).below(objects, tree, INDEX_DIRECTORY)
-    files = sorted(file for file in walked if isinstance(file, FoundFile))
+    files = sorted(file for file in walked if isinstance(file, FileEntry))
     objects.ensure(file.oid for file in files)
     contents: dict[str, bytes] = {}
     problems = []
@@ -293,14 +293,14 @@ def parse_version(files: Mapping[str, bytes]) -> ParsedManifest:
 
 
 def _parsed(contents: Mapping[str, bytes], limits: Limits, problems: Iterable[Problem]) -> IndexFolders:
-    documents: list[FoundDocument] = []
+    documents: list[SourcedDocument] = []
     wrong = list(problems)
     for path, data in contents.items():
         content = parse_file(path, data, yaml_limits(limits))
         wrong += (broken.problem for broken in content.broken)
         for value, place in content.objects:
             if isinstance(value, Mapping):
-                documents.append(FoundDocument(value, Source(place.location, marks=place)))
+                documents.append(SourcedDocument(value, Source(place.location, marks=place)))
             else:
                 wrong.append(_no_object(place.location))
     return IndexFolders(tuple(sorted(documents, key=_place)), tuple(sorted(wrong)))
@@ -310,5 +310,5 @@ def _no_object(location: Location) -> Problem:
     return Problem(location, Reason.INVALID_MANIFEST, "A document of the index is a mapping")
 
 
-def _place(document: FoundDocument) -> Location:
+def _place(document: SourcedDocument) -> Location:
     return document.source.location

@@ -17,7 +17,7 @@ _DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)
 _LINE = re.compile(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
 
 
-class Claim(NamedTuple):
+class ClaimedIdentity(NamedTuple):
     """Who a document says it is, as far as it says so."""
 
     api_version: str = ""
@@ -27,7 +27,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePosition:
     """Where one object stands: a document, the items above it in a list, the lines above it in its file."""
 
     path: str
@@ -58,25 +58,25 @@ class Place:
         return Location(self.path, self.document.line + self.lines_above)
 
 
-class FoundObject(NamedTuple):
+class ParsedObject(NamedTuple):
     """One object of a file, with the apiVersion and kind of a typed list filled in."""
 
     value: Any
-    place: Place
+    place: SourcePosition
 
 
 class BrokenDocument(NamedTuple):
     """A document that is not YAML: what is wrong, and who it still seems to be."""
 
     problem: Problem
-    claim: Claim
+    claim: ClaimedIdentity
 
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
     """What a file holds: its objects in order, and the documents that could not be read."""
 
-    objects: tuple[FoundObject, ...] = ()
+    objects: tuple[ParsedObject, ...] = ()
     broken: tuple[BrokenDocument, ...] = ()
 
 
@@ -96,20 +96,20 @@ def parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:
         found = load_documents(data, limits)
     except YamlError as error:
         return _parse_apart(path, data, limits, error)
-    return FileContent(tuple(o for document in found for o in _objects(Place(path, document))))
+    return FileContent(tuple(o for document in found for o in _objects(SourcePosition(path, document))))
 
 
 def _parse_apart(path: str, data: bytes, limits: YamlLimits, error: YamlError) -> FileContent:
     """Parse the documents of a broken file one by one, where it can be taken apart."""
     if not error.line or len(data) > limits.max_bytes:
         return FileContent(broken=(_broken(path, data, 0, error),))
-    objects: list[FoundObject] = []
+    objects: list[ParsedObject] = []
     broken: list[BrokenDocument] = []
     lines_above = 0
     for chunk in _chunks(data):
         try:
             for document in load_documents(chunk, limits):
-                objects += _objects(Place(path, document, (), lines_above))
+                objects += _objects(SourcePosition(path, document, (), lines_above))
         except YamlError as wrong:
             broken.append(_broken(path, chunk, lines_above, wrong))
         lines_above += chunk.count(b"\n")
@@ -126,10 +126,10 @@ def _broken(path: str, chunk: bytes, lines_above: int, error: YamlError) -> Brok
     duplicate = _DUPLICATE.match(error.message) is not None
     reason = Reason.DUPLICATE_KEY if duplicate else Reason.INVALID_YAML
     hint = error.hint or ("Keep one of the two." if duplicate else "Check quotes, indentation and brackets.")
-    return BrokenDocument(Problem(where, reason, error.message, hint), guess_claim(chunk))
+    return BrokenDocument(Problem(where, reason, error.message, hint), guess_identity(chunk))
 
 
-def guess_claim(chunk: bytes) -> Claim:
+def guess_identity(chunk: bytes) -> ClaimedIdentity:
     """Return who a document that cannot be parsed seems to be, from the lines that still look like YAML."""
     found: dict[str, str] = {}
     above, inside = "", ""
@@ -144,19 +144,21 @@ def guess_claim(chunk: bytes) -> Claim:
         elif above == "metadata" and indent == (inside := inside or indent):
             found.setdefault(f"metadata.{key}", value)
     names = ("apiVersion", "kind", "metadata.namespace", "metadata.name")
-    return Claim(*(found.get(name, "") for name in names))
+    return ClaimedIdentity(*(found.get(name, "") for name in names))
 
 
-def _objects(place: Place) -> Iterator[FoundObject]:
+def _objects(place: SourcePosition) -> Iterator[ParsedObject]:
     """Yield the object that a document is, or the items of the list that it is."""
     value = place.document.value
     if not _is_list(value):
-        yield FoundObject(value, place)
+        yield ParsedObject(value, place)
         return
     common = _common(value)
     for index, item in enumerate(value["items"]):
         filled = {**common, **item} if isinstance(item, Mapping) else item
-        yield FoundObject(filled, Place(place.path, place.document, ("items", index), place.lines_above))
+        yield ParsedObject(
+            filled, SourcePosition(place.path, place.document, ("items", index), place.lines_above)
+        )
 
 
 def _is_list(value: Any) -> bool:

@@ -17,7 +17,7 @@ from reconciler.policy import Limits
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
 
 
-class Objects(Protocol):
+class GitObjects(Protocol):
     """What reading a control repository needs of it; `git.repository.Mirror` is one."""
 
     def subtree(self, commit_or_tree: Oid, path: str) -> Oid | None:
@@ -49,7 +49,7 @@ class Objects(Protocol):
         ...
 
 
-class FoundFile(NamedTuple):
+class FileEntry(NamedTuple):
     """A file: its path from the repository's root, its blob, and the package directory around it, if any."""
 
     path: str
@@ -57,7 +57,7 @@ class FoundFile(NamedTuple):
     package: str | None = None
 
 
-class Unread(NamedTuple):
+class UnreadPath(NamedTuple):
     """A path that was not looked into, and why: what is behind it is unknown, not absent."""
 
     path: str
@@ -72,27 +72,27 @@ class Walk:
     skipped: frozenset[str] = frozenset()
     depth: int = 50
 
-    def below(self, objects: Objects, tree: Oid, path: str) -> Iterator[FoundFile | Unread]:
+    def below(self, objects: GitObjects, tree: Oid, path: str) -> Iterator[FileEntry | UnreadPath]:
         """Yield the files below the directory `path`, whose tree is `tree`. Links are never followed."""
         yield from self._below(objects, tree, path, None)
 
     def _below(
-        self, objects: Objects, tree: Oid, path: str, package: str | None
-    ) -> Iterator[FoundFile | Unread]:
+        self, objects: GitObjects, tree: Oid, path: str, package: str | None
+    ) -> Iterator[FileEntry | UnreadPath]:
         entries = [e for e in objects.judged(tree) if not e.name.startswith(".")]
         if package is None and any(isinstance(e, TreeEntry) and _is_kptfile(e) for e in entries):
             package = path
         for entry in entries:
             full = f"{path}/{entry.name}" if path else entry.name
             if isinstance(entry, Refusal):
-                yield Unread(full, entry.why)
+                yield UnreadPath(full, entry.why)
             elif entry.mode == Mode.SYMLINK:
-                yield Unread(full, "it is a symbolic link")
+                yield UnreadPath(full, "it is a symbolic link")
             elif entry.mode in REGULAR and entry.name.endswith(self.suffixes):
-                yield FoundFile(full, entry.oid, package)
+                yield FileEntry(full, entry.oid, package)
             elif entry.mode == Mode.TREE and full not in self.skipped:
                 if full.count("/") >= self.depth:
-                    yield Unread(full, f"it is deeper than {self.depth} directories")
+                    yield UnreadPath(full, f"it is deeper than {self.depth} directories")
                 else:
                     yield from self._below(objects, entry.oid, full, package)
 

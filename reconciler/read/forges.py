@@ -42,7 +42,7 @@ class Answers:
         return self.reviewed.problems if self.reviewed else ()
 
 
-def ask_forges(known: Answers, control: Mirror, mirrors: Mirrors, forges: Forges, policy: Policy) -> Answers:
+def read_forges(known: Answers, control: Mirror, mirrors: Mirrors, forges: Forges, policy: Policy) -> Answers:
     """Return what is known and what the forges add to it. Total: a forge that is dead costs its own.
 
     Args:

@@ -11,16 +11,16 @@ from reconciler.git.urls import is_loopback, local_path
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.policy import Policy, find_rule, govern, is_prefix
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit
-from reconciler.read.locks import read_images, with_images
+from reconciler.read.locks import read_image_digests, with_image_digests
 from reconciler.reasons import Reason
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
 
-Judge = Callable[[RepositoryView], Problem | None]
+RepositoryCheck = Callable[[RepositoryView], Problem | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """How one commit of the control repository is read.
 
     `govern` returns the policy that counts, given the one that the commit holds; `judge` says why a
@@ -30,13 +30,13 @@ class Reading:
 
     at: OpenControl
     govern: Callable[[Policy], Policy] = lambda policy: policy
-    judge: Judge = lambda _: None
+    judge: RepositoryCheck = lambda _: None
     deep: bool = True
     is_proposed: bool = False
     notes: tuple[str, ...] = ()
 
 
-def govern_reading(opened: OpenControl, environment: Mapping[str, str]) -> Reading:
+def read_options(opened: OpenControl, environment: Mapping[str, str]) -> ReadOptions:
     """Return how a command reads the commit that it was started on.
 
     The tip of the default branch governs itself, and so does what a working copy without a remote has
@@ -45,15 +45,17 @@ def govern_reading(opened: OpenControl, environment: Mapping[str, str]) -> Readi
     """
     alone = opened.mirror is opened.objects  # a bare repository, a URL, a working copy without a remote
     if alone or opened.commit.oid == find_default_tip(opened.mirror):
-        return Reading(opened)
+        return ReadOptions(opened)
     merged = read_merged_policy(opened.mirror, environment)
-    govern_by = govern_with(merged)
+    govern_by = policy_governor(merged)
     if is_merged(opened.mirror, opened.commit.oid):
-        return Reading(opened, govern_by)
+        return ReadOptions(opened, govern_by)
     branch = opened.mirror.head_branch or "the default branch"
     note = f"Commit {opened.commit.oid} is not merged: credentials, hosts, functions and limits are "
     note += f"those of {branch}" if merged else f"the defaults, as {branch} has no readable configuration"
-    return Reading(opened, govern_by, judge_with(merged, opened.mirror), is_proposed=True, notes=(note,))
+    return ReadOptions(
+        opened, govern_by, repository_check(merged, opened.mirror), is_proposed=True, notes=(note,)
+    )
 
 
 def read_merged_policy(control: Mirror, environment: Mapping[str, str]) -> Policy | None:
@@ -67,7 +69,7 @@ def read_merged_policy(control: Mirror, environment: Mapping[str, str]) -> Polic
         return None
 
 
-def govern_with(merged: Policy | None) -> Callable[[Policy], Policy]:
+def policy_governor(merged: Policy | None) -> Callable[[Policy], Policy]:
     """Return what makes of a proposed policy the one that counts; without a merged one nothing is trusted."""
     return lambda policy: govern(merged or Policy(instance=policy.instance), policy)
 
@@ -79,7 +81,9 @@ def registered_in(inventory: Inventory) -> frozenset[str]:
     return frozenset(view.url for view in views if not view.problem or view.problem.reason != refused)
 
 
-def judge_with(merged: Policy | None, control: Mirror, registered: Iterable[str] = ()) -> Judge:
+def repository_check(
+    merged: Policy | None, control: Mirror, registered: Iterable[str] = ()
+) -> RepositoryCheck:
     """Refuse to go where what is merged does not go: a change must not choose the host.
 
     Args:
@@ -104,7 +108,7 @@ def judge_with(merged: Policy | None, control: Mirror, registered: Iterable[str]
     return judge
 
 
-def allow_addresses(policy: Policy, control: Mirror) -> Judge:
+def allow_addresses(policy: Policy, control: Mirror) -> RepositoryCheck:
     """Refuse addresses that the configuration does not allow, whoever registers them.
 
     Without a list: https and ssh go anywhere; what is on this machine, a path or http to a loopback
@@ -148,9 +152,9 @@ def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
 
 def _with_reviewed_images(opened: OpenControl, policy: Policy) -> Policy:
     """Return the policy with the digests that main locks: like the policy, they say which code may run."""
-    images = read_images(opened.objects, opened.commit.oid, policy.limits.manifest_bytes)
+    images = read_image_digests(opened.objects, opened.commit.oid, policy.limits.manifest_bytes)
     if images.problem is not None:
         raise ConfigurationError(
             images.problem.message, location=images.problem.location, hint=images.problem.hint
         )
-    return with_images(policy, images.lock)
+    return with_image_digests(policy, images.lock)

@@ -27,9 +27,9 @@ from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import commit_signing, find_credentials
 from reconciler.read.dependencies import IndexFolders, read_index_folders
 from reconciler.read.files import is_below
-from reconciler.read.forges import Answers, ask_forges
-from reconciler.read.governance import Reading, allow_addresses, govern_reading, read_policy
-from reconciler.read.locks import Images, read_images, read_reviewed, with_images
+from reconciler.read.forges import Answers, read_forges
+from reconciler.read.governance import ReadOptions, allow_addresses, read_options, read_policy
+from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.repositories.trees import Trees, read_trees
@@ -49,7 +49,7 @@ def read_inventory(
     control: str,
     mirrors: Mirrors,
     environment: Mapping[str, str],
-    reading: Reading | None = None,
+    reading: ReadOptions | None = None,
     forges: Forges | None = None,
 ) -> Inventory:
     """Return all that one run may know. Writes nothing.
@@ -68,20 +68,20 @@ def read_inventory(
         ConfigurationError: There is no configuration, or it cannot be trusted.
         UnavailableError: The control repository cannot be reached.
     """
-    reading = reading or govern_reading(open_control(control, mirrors), environment)
+    reading = reading or read_options(open_control(control, mirrors), environment)
     forges = forges or Forges(writes=False)
     opened = reading.at
     policy = _authorised(reading, mirrors, forges, environment)
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
     declared = _read_declared(opened, policy, snapshot)
     written = _read_written(opened, policy)
-    policy = policy if policy.lock.is_reviewed else with_images(policy, written.images.lock)
+    policy = policy if policy.lock.is_reviewed else with_image_digests(policy, written.images.lock)
     views = _read_views(declared.registrations, reading, mirrors, policy)
     forges.set_authors(views.values())
     manifests, state = declared.manifests, written.state
     said, found = Answers(views, written.reviewed), Trees()
     if reading.deep:
-        said = ask_forges(said, opened.mirror, mirrors, forges, policy)
+        said = read_forges(said, opened.mirror, mirrors, forges, policy)
         found = read_trees(manifests, said.views, mirrors, state, said.reviewed)
     unread = tuple(_unread(opened, policy, manifests, state))
     problems = (*declared.problems, *snapshot.problems, *written.problems, *said.problems, *unread)
@@ -118,7 +118,9 @@ def read_inventory(
     )
 
 
-def _authorised(reading: Reading, mirrors: Mirrors, forges: Forges, environment: Mapping[str, str]) -> Policy:
+def _authorised(
+    reading: ReadOptions, mirrors: Mirrors, forges: Forges, environment: Mapping[str, str]
+) -> Policy:
     """Return the policy that counts; from here on repositories and forges are opened as it says."""
     policy = reading.govern(read_policy(reading.at, environment))
     find = find_credentials(policy, environment, forges.app_credential)
@@ -135,7 +137,7 @@ class _Written(NamedTuple):
     tip: Oid | None
     state: State
     statuses: Mapping[ObjectName, RecordedStatus]
-    images: Images
+    images: ImageDigests
     folders: IndexFolders
     reviewed: ReviewedLock | None
 
@@ -155,9 +157,9 @@ def _read_written(opened: OpenControl, policy: Policy) -> _Written:
         tip=tip,
         state=state,
         statuses=read_statuses(opened.mirror, refs.get(status_ref(policy.instance)), policy.limits),
-        images=read_images(opened.mirror, tip, policy.limits.manifest_bytes),
+        images=read_image_digests(opened.mirror, tip, policy.limits.manifest_bytes),
         folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits),
-        reviewed=read_reviewed(opened, policy, state.wanted_lock),
+        reviewed=read_reviewed_lock(opened, policy, state.wanted_lock),
     )
 
 
@@ -275,7 +277,7 @@ def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Re
 
 
 def _read_views(
-    registrations: Iterable[Registration], reading: Reading, mirrors: Mirrors, policy: Policy
+    registrations: Iterable[Registration], reading: ReadOptions, mirrors: Mirrors, policy: Policy
 ) -> dict[ObjectName, RepositoryView]:
     """Return the views, each with its manifest as it was written and the address that it means."""
     written = {r.key: r for r in registrations}

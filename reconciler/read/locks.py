@@ -24,7 +24,7 @@ from reconciler.lock import (
 from reconciler.objects import Files
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl
-from reconciler.read.files import Objects, read_directory
+from reconciler.read.files import GitObjects, read_directory
 from reconciler.read.repositories.drafts import is_ours
 from reconciler.read.state import check_schema
 from reconciler.reasons import Reason
@@ -35,11 +35,11 @@ MOST_FILES = 1_000_000
 """A fleet has more locks than a package has files."""
 
 
-def read_reviewed(opened: OpenControl, policy: Policy, wanted: Oid | None) -> ReviewedLock | None:
+def read_reviewed_lock(opened: OpenControl, policy: Policy, computed_tree: Oid | None) -> ReviewedLock | None:
     """Return the lock at the commit that is read; None where pins are not reviewed.
 
-    A pin that cannot be read is a problem of its own, and nothing moves for its variant. `wanted` is
-    the tree of the lock that the last run wanted.
+    A pin that cannot be read is a problem of its own, and nothing moves for its variant. `computed_tree` is
+    the tree of the lock that the last run computed.
 
     Raises:
         ConfigurationError: The lock as a whole cannot be read, or is of a newer version.
@@ -50,7 +50,7 @@ def read_reviewed(opened: OpenControl, policy: Policy, wanted: Oid | None) -> Re
     files = _files(opened.objects, opened.commit.oid, policy.limits)
     base = opened.mirror.head_branch
     branch = _read_branch(opened, policy, files, base)
-    return replace(_parsed(files), base=base, wanted=wanted, branch=branch)
+    return replace(_parsed(files), base=base, computed_tree=computed_tree, branch=branch)
 
 
 def read_working_lock(directory: Path, merged: ReviewedLock) -> ReviewedLock:
@@ -60,7 +60,7 @@ def read_working_lock(directory: Path, merged: ReviewedLock) -> ReviewedLock:
         ConfigurationError: It cannot be read as a whole, or is of a newer version.
     """
     files = read_directory(directory) if directory.is_dir() else {}
-    return replace(_parsed(files), base=merged.base, wanted=merged.wanted, branch=merged.branch)
+    return replace(_parsed(files), base=merged.base, computed_tree=merged.computed_tree, branch=merged.branch)
 
 
 def _parsed(files: Files) -> ReviewedLock:
@@ -153,14 +153,14 @@ def _changed(mirror: Mirror, commit: CommitData, paths: Iterable[str]) -> Iterat
     yield from left
 
 
-class Images(NamedTuple):
+class ImageDigests(NamedTuple):
     """The lock of images at a commit; `problem` says why it cannot be read, and is then empty."""
 
     lock: ImagesLock = ImagesLock()
     problem: Problem | None = None
 
 
-def read_images(objects: Objects, commit: Oid | None, limit: int) -> Images:
+def read_image_digests(objects: GitObjects, commit: Oid | None, limit: int) -> ImageDigests:
     """Return the digests that are locked at a commit; none without one.
 
     A lock that cannot be read pins nothing: what needs it then stands still, by name.
@@ -176,19 +176,19 @@ def read_images(objects: Objects, commit: Oid | None, limit: int) -> Images:
     """
     oid = objects.blob_at(commit, IMAGES_PATH) if commit else None
     if oid is None:
-        return Images()
+        return ImageDigests()
     objects.ensure([oid])
     try:
         data = objects.blob(oid, limit)
         check_schema(IMAGES_PATH, data)
-        return Images(ImagesLock.model_validate_json(data, by_alias=True, by_name=False))
+        return ImageDigests(ImagesLock.model_validate_json(data, by_alias=True, by_name=False))
     except ValidationError as error:
-        return Images(problem=_unreadable_images(error.errors(include_url=False)[0]["msg"]))
+        return ImageDigests(problem=_unreadable_images(error.errors(include_url=False)[0]["msg"]))
     except PackageRefusedError as error:
-        return Images(problem=_unreadable_images(error.why))
+        return ImageDigests(problem=_unreadable_images(error.why))
 
 
-def with_images(policy: Policy, lock: ImagesLock) -> Policy:
+def with_image_digests(policy: Policy, lock: ImagesLock) -> Policy:
     """Return the policy with what is locked; what the configuration itself pins comes first."""
     functions = policy.functions
     return replace(policy, functions=replace(functions, images={**lock.images, **functions.images}))

@@ -10,12 +10,12 @@ from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.errors import Location, Problem
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectKey, ObjectName, Oid
-from reconciler.inventory import FoundDocument, Source, Sourced
+from reconciler.inventory import Source, Sourced, SourcedDocument
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
-from reconciler.read.classify import Judged, judge_broken, judge_object
+from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
-from reconciler.read.files import FoundFile, Objects, Unread, Walk, is_below
+from reconciler.read.files import FileEntry, GitObjects, UnreadPath, Walk, is_below
 from reconciler.reasons import Reason
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -37,22 +37,22 @@ class Manifests:
     sets: tuple[Sourced[PackageVariantSet], ...] = ()
     repositories: tuple[Sourced[Repository], ...] = ()
     others: tuple[Sourced[Manifest], ...] = ()
-    documents: tuple[FoundDocument, ...] = ()
+    documents: tuple[SourcedDocument, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     claims: Mapping[ObjectName, tuple[str, str]] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     files: frozenset[str] = frozenset()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadPath, ...] = ()
     missing: tuple[str, ...] = ()
 
 
 class _Found(NamedTuple):
     """The files below the manifest paths, each with the path that led to it."""
 
-    files: Mapping[str, tuple[FoundFile, str]]
-    unread: tuple[Unread, ...]
+    files: Mapping[str, tuple[FileEntry, str]]
+    unread: tuple[UnreadPath, ...]
     missing: tuple[str, ...]
 
 
@@ -65,7 +65,7 @@ class _Contents:
 
 
 def read_manifests(
-    objects: Objects,
+    objects: GitObjects,
     commit: Oid,
     policy: Policy,
     *,
@@ -100,7 +100,7 @@ def read_manifests(
     judged = [
         *_judge(contents, sorted(kept & contents.by_path.keys()), policy),
         *(
-            Judged(broken=p.location.path, problems=(p,))
+            Classification(broken=p.location.path, problems=(p,))
             for p in contents.problems
             if p.location.path in kept
         ),
@@ -111,23 +111,23 @@ def read_manifests(
     )
 
 
-def _find(objects: Objects, commit: Oid, policy: Policy) -> _Found:
+def _find(objects: GitObjects, commit: Oid, policy: Policy) -> _Found:
     """Return every file that may hold manifests; a path inside another one leads to its files first."""
     locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()
     walk = Walk(SUFFIXES, frozenset({policy.snapshot_path, *locks}), policy.limits.path_depth)
-    files: dict[str, tuple[FoundFile, str]] = {}
-    unread: set[Unread] = set()
+    files: dict[str, tuple[FileEntry, str]] = {}
+    unread: set[UnreadPath] = set()
     missing: list[str] = []
     for path in sorted(policy.manifest_paths, key=lambda p: (-len(p), p)):
         if tree := objects.subtree(commit, path):
             below = walk.below(objects, tree, path)
         elif blob := objects.blob_at(commit, path):
-            below = iter((FoundFile(path, blob),))
+            below = iter((FileEntry(path, blob),))
         else:
             missing.append(path)
             continue
         for file in below:
-            if isinstance(file, Unread):
+            if isinstance(file, UnreadPath):
                 unread.add(file)
             else:
                 files.setdefault(file.path, (file, path))
@@ -135,7 +135,7 @@ def _find(objects: Objects, commit: Oid, policy: Policy) -> _Found:
     return _Found(files, tuple(sorted(unread)), tuple(sorted(missing)))
 
 
-def _parse(objects: Objects, files: Iterable[FoundFile], policy: Policy, into: _Contents) -> None:
+def _parse(objects: GitObjects, files: Iterable[FileEntry], policy: Policy, into: _Contents) -> None:
     batch = sorted(files)
     objects.ensure(file.oid for file in batch)
     limits = yaml_limits(policy.limits)
@@ -175,24 +175,24 @@ def _directory(repository: Repository, is_control: Callable[[str], bool]) -> str
     return git.directory.strip("/") if git and is_control(git.repo) else None
 
 
-def _is_registered(file: FoundFile, via: str, directories: Iterable[str]) -> bool:
+def _is_registered(file: FileEntry, via: str, directories: Iterable[str]) -> bool:
     """Tell whether a file belongs to a package repository; a manifest path inside opens the rest."""
     if file.package is not None and file.package != via:
         return any(is_below(file.package, d) for d in directories)
     return any(d and is_below(file.path, d) and not is_below(via, d) for d in directories)
 
 
-def _judge(contents: _Contents, paths: Iterable[str], policy: Policy) -> list[Judged]:
-    judged: list[Judged] = []
+def _judge(contents: _Contents, paths: Iterable[str], policy: Policy) -> list[Classification]:
+    judged: list[Classification] = []
     for path in paths:
         content = contents.by_path[path]
-        judged += (judge_object(o, policy.default_namespace) for o in content.objects)
-        judged += (judge_broken(b, path, policy.default_namespace) for b in content.broken)
+        judged += (classify_object(o, policy.default_namespace) for o in content.objects)
+        judged += (classify_broken(b, path, policy.default_namespace) for b in content.broken)
     return judged
 
 
-def _assemble(judged: list[Judged], times: Mapping[str, int]) -> Manifests:
-    places: dict[ObjectKey, list[Judged]] = {}
+def _assemble(judged: list[Classification], times: Mapping[str, int]) -> Manifests:
+    places: dict[ObjectKey, list[Classification]] = {}
     for one in judged:
         if one.key is not None:
             places.setdefault(one.key, []).append(one)
@@ -221,11 +221,11 @@ def _assemble(judged: list[Judged], times: Mapping[str, int]) -> Manifests:
     )
 
 
-def _source(judged: Judged) -> Source | None:
+def _source(judged: Classification) -> Source | None:
     return judged.document.source if judged.document else judged.source
 
 
-def _duplicates(key: ObjectKey, sharing: list[Judged]) -> Iterable[Problem]:
+def _duplicates(key: ObjectKey, sharing: list[Classification]) -> Iterable[Problem]:
     """Say at each place of an object where else it is declared."""
     locations = sorted(one.source.location for one in sharing if one.source)
     for here in locations:
@@ -235,7 +235,9 @@ def _duplicates(key: ObjectKey, sharing: list[Judged]) -> Iterable[Problem]:
         yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", subject)
 
 
-def _sourced(good: Iterable[Judged], model: type[M], times: Mapping[str, int]) -> tuple[Sourced[M], ...]:
+def _sourced(
+    good: Iterable[Classification], model: type[M], times: Mapping[str, int]
+) -> tuple[Sourced[M], ...]:
     found = [
         Sourced(
             ObjectName(one.key.namespace, one.key.name),
@@ -248,7 +250,7 @@ def _sourced(good: Iterable[Judged], model: type[M], times: Mapping[str, int]) -
     return tuple(sorted(found, key=lambda s: (s.key, s.source.location)))
 
 
-def _documents(judged: Iterable[Judged], times: Mapping[str, int]) -> tuple[FoundDocument, ...]:
+def _documents(judged: Iterable[Classification], times: Mapping[str, int]) -> tuple[SourcedDocument, ...]:
     found = (one.document for one in judged if one.document)
     timed = (
         replace(one, source=replace(one.source, time=times.get(one.source.location.path, 0))) for one in found
@@ -256,7 +258,7 @@ def _documents(judged: Iterable[Judged], times: Mapping[str, int]) -> tuple[Foun
     return tuple(sorted(timed, key=lambda one: one.source.location))
 
 
-def _notes(judged: Iterable[Judged]) -> tuple[str, ...]:
+def _notes(judged: Iterable[Classification]) -> tuple[str, ...]:
     foreign = Counter(one.foreign for one in judged if one.foreign)
     if not foreign:
         return ()

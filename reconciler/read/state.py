@@ -15,7 +15,7 @@ from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.policy import Limits
-from reconciler.read.files import FoundFile, Objects, Walk
+from reconciler.read.files import FileEntry, GitObjects, Walk
 from reconciler.reasons import Reason
 from reconciler.state import (
     NOTHING_REFUSED,
@@ -34,7 +34,7 @@ R = TypeVar("R", PackageVariantRecord, SetRecord, UpstreamLock)
 M = TypeVar("M", bound=BaseModel)
 
 
-class StateObjects(Objects, Protocol):
+class StateObjects(GitObjects, Protocol):
     """What reading the state branch needs of the control repository: its objects, and its commits."""
 
     def find_commit(self, oid: Oid) -> CommitData | None:
@@ -106,7 +106,7 @@ class _Reader:
         """Return the readable records below a directory by the name of their object."""
         tree = self.objects.subtree(self.commit, directory)
         walked = Walk((".json",)).below(self.objects, tree, directory) if tree else iter(())
-        files = [file for file in walked if isinstance(file, FoundFile)]
+        files = [file for file in walked if isinstance(file, FileEntry)]
         self.objects.ensure(file.oid for file in files)
         read = (self._record(file.path, file.oid, model) for file in files)
         return {record.key: record for record in read if record}
@@ -204,7 +204,9 @@ def check_schema(path: str, data: bytes) -> None:
 STATUS_DIRECTORY = "conditions/packagevariants"
 
 
-def read_statuses(objects: Objects, commit: Oid | None, limits: Limits) -> dict[ObjectName, RecordedStatus]:
+def read_statuses(
+    objects: GitObjects, commit: Oid | None, limits: Limits
+) -> dict[ObjectName, RecordedStatus]:
     """Return the recorded statuses at a commit of the status branch.
 
     Observations only: a file that cannot be read is as good as none.
@@ -213,7 +215,7 @@ def read_statuses(objects: Objects, commit: Oid | None, limits: Limits) -> dict[
     if tree is None:
         return {}
     walked = Walk((".json",)).below(objects, tree, STATUS_DIRECTORY)
-    files = [file for file in walked if isinstance(file, FoundFile)]
+    files = [file for file in walked if isinstance(file, FileEntry)]
     objects.ensure(file.oid for file in files)
     found = {}
     for file in files:

@@ -83,7 +83,7 @@ def _states(view: RepositoryView, package: PackageState) -> Iterator[tuple[str, 
         yield short_tag(revision.ref), revision.revision, revision.commit, revision.tree
     for draft in package.drafts:
         yield short_branch(draft.ref), 0, draft.tip, draft.tree
-    for state in package.untagged:
+    for state in package.unpublished:
         yield view.branch, -1, state.commit, state.tree
     if view.head and package.main_tree:
         yield view.branch, -1, view.head, package.main_tree

@@ -99,7 +99,7 @@ def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest])
     head = short_branch(draft.ref)
     if any(p.state is PullState.MERGED and p.head == head and p.head_oid == draft.tip.oid for p in pulls):
         return True
-    since = [revision.tree for revision in package.untagged]
+    since = [revision.tree for revision in package.unpublished]
     if draft.base_tree in since:
         last = len(since) - 1 - since[::-1].index(draft.base_tree)
         since = since[last + 1 :]

@@ -29,7 +29,7 @@ def find_publications(wanted: Wanted, desired: Desired, inventory: Inventory) ->
     for key, variants in wanted.items():
         view = find_view(variants[0], inventory)
         package = view.packages.get(key.path) if view is not None else None
-        if view is None or package is None or not package.untagged or len(variants) > 1:
+        if view is None or package is None or not package.unpublished or len(variants) > 1:
             continue
         owner = find_owner(package.main_header, key, inventory)
         if owner is None or may_stand_behind(owner, desired_keys, stalled, inventory):
@@ -76,7 +76,7 @@ def _revisions(
 ) -> Iterator[PackageRevision]:
     latest = package.latest
     number, tree = (latest.revision, latest.tree) if latest else (0, Oid(""))
-    for state in package.untagged:
+    for state in package.unpublished:
         if find_owner(state.header, key, inventory) is None or state.tree == tree:
             continue
         number += 1

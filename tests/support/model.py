@@ -26,7 +26,6 @@ from reconciler.inventory import (
     Control,
     Draft,
     Inventory,
-    MainRevision,
     PackageRevision,
     PackageState,
     PullRequest,
@@ -36,6 +35,7 @@ from reconciler.inventory import (
     Source,
     Sourced,
     TreeAt,
+    UnpublishedRevision,
 )
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.objects import File, Files, object_id, tree_id
@@ -470,7 +470,7 @@ def _state(repository: ModelRepository, path: str, policy: Policy) -> PackageSta
         main_header=head.header(path) if path in head.packages else None,
         drafts=tuple(d for d in drafts if d),
         published=tuple(sorted(published, key=lambda r: (r.revision, r.ref))),
-        untagged=tuple(_untagged(repository, path)) if owned else (),
+        unpublished=tuple(_untagged(repository, path)) if owned else (),
     )
 
 
@@ -534,7 +534,7 @@ def _published(repository: ModelRepository, ref: str, path: str) -> PackageRevis
     return PackageRevision(path, suffix, number, Lifecycle.PUBLISHED, ref, at, tree)
 
 
-def _untagged(repository: ModelRepository, path: str) -> Iterator[MainRevision]:
+def _untagged(repository: ModelRepository, path: str) -> Iterator[UnpublishedRevision]:
     tagged = {oid for ref, oid in repository.refs.items() if ref.startswith(f"refs/tags/{path}/")}
     states = []
     for commit in repository.first_parents(repository.refs[MAIN]):
@@ -545,7 +545,7 @@ def _untagged(repository: ModelRepository, path: str) -> Iterator[MainRevision]:
             break
         if commit.tree(path) != before:
             states.append(
-                MainRevision(
+                UnpublishedRevision(
                     Commit(commit.oid, commit.time), commit.tree(path) or Oid(""), commit.header(path)
                 )
             )

@@ -28,7 +28,7 @@ from reconciler.dependencies.model.installs import ActivationRequest, Install
 from reconciler.dependencies.model.packages import Candidate, Ecosystem
 from reconciler.dependencies.versions import VersionPolicy as Preference
 from reconciler.errors import Problem
-from reconciler.inventory import FoundDocument, Inventory
+from reconciler.inventory import Inventory, SourcedDocument
 from reconciler.policy import Discovery, Policy, Selection
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
@@ -127,7 +127,7 @@ class _ClusterManifests:
 
 
 def collect_cluster_inputs(
-    documents: Iterable[FoundDocument],
+    documents: Iterable[SourcedDocument],
     published: Iterable[Candidate],
     index: IndexContents,
     fleet: FleetClusters,
@@ -214,7 +214,7 @@ def _inputs_of(
     return ClusterInputs(installs, own, presence, pins, observed=observed, choices=choices, cluster=cluster)
 
 
-def _named_cluster(document: FoundDocument) -> str:
+def _named_cluster(document: SourcedDocument) -> str:
     """Return the cluster that a manifest names itself: by annotation, `custom` data, or its place."""
     custom = document.value.get("custom")
     annotated = annotations(document.value).get(CLUSTER) or (
@@ -223,7 +223,7 @@ def _named_cluster(document: FoundDocument) -> str:
     return annotated or _place(document.source.location.path)
 
 
-def _in_index(document: FoundDocument) -> bool:
+def _in_index(document: SourcedDocument) -> bool:
     return document.source.location.path.startswith("index/")
 
 
@@ -236,7 +236,7 @@ def _place(path: str) -> str:
 
 
 def _cluster_problems(
-    document: FoundDocument, cluster: str, fleet: FleetClusters, *, asks: bool
+    document: SourcedDocument, cluster: str, fleet: FleetClusters, *, asks: bool
 ) -> Iterator[Problem]:
     where, subject = document.source.location, manifest_label(document.value)
     if cluster and not _NAME.fullmatch(cluster):

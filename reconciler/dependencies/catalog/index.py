@@ -12,7 +12,7 @@ from reconciler.dependencies.dialects.reading import Diagnostics
 from reconciler.dependencies.model.cluster import Catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.errors import Problem
-from reconciler.inventory import FoundDocument
+from reconciler.inventory import SourcedDocument
 
 
 class InterfaceDefaults(NamedTuple):
@@ -150,7 +150,7 @@ def layer_path(*, environment: str = "", cluster: str = "") -> str:
     return f"index/environments/{environment}.yaml" if environment else FLEET
 
 
-def read_index(documents: Iterable[FoundDocument]) -> IndexContents:
+def read_index(documents: Iterable[SourcedDocument]) -> IndexContents:
     """Parse the documents of the index. Total; order-free; one bad file affects no other."""
     candidates: list[Candidate] = []
     layers: dict[str, LayerDefaults] = {}
@@ -177,14 +177,14 @@ def read_index(documents: Iterable[FoundDocument]) -> IndexContents:
     return IndexContents(tuple(candidates), layers, tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
-def _folders(documents: Iterable[FoundDocument]) -> Iterator[list[FoundDocument]]:
-    folders: dict[str, list[FoundDocument]] = {}
+def _folders(documents: Iterable[SourcedDocument]) -> Iterator[list[SourcedDocument]]:
+    folders: dict[str, list[SourcedDocument]] = {}
     for document in documents:
         folders.setdefault(document.source.location.path.rpartition("/")[0], []).append(document)
     yield from folders.values()
 
 
-def _layer(document: FoundDocument, notes: Diagnostics) -> LayerDefaults | None:
+def _layer(document: SourcedDocument, notes: Diagnostics) -> LayerDefaults | None:
     parsed = notes.parse(PackageIndex, document.value)
     if parsed is None:
         return None

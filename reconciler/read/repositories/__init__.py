@@ -11,10 +11,10 @@ from reconciler.git.urls import without_user
 from reconciler.ids import ObjectName
 from reconciler.inventory import Commit, RepositoryView, Sourced
 from reconciler.policy import OnUnavailable, Policy
-from reconciler.read.repositories.discovery import FoundRef, Survey, find_refs, survey_packages
-from reconciler.read.repositories.drafts import find_groups
+from reconciler.read.repositories.discovery import PackageAtRef, Survey, find_refs, survey_packages
+from reconciler.read.repositories.drafts import read_groups
 from reconciler.read.repositories.kptfiles import HeaderIndex
-from reconciler.read.repositories.packages import Material, read_packages
+from reconciler.read.repositories.packages import ViewContent, read_packages
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, TAGS
 
@@ -100,9 +100,9 @@ def _read_views(
     mirror: Mirror, siblings: list[RepositoryView], policy: Policy, index: HeaderIndex
 ) -> Iterator[RepositoryView]:
     homes = frozenset(view.directory for view in siblings)
-    found: dict[str, list[FoundRef]] = {}
+    found: dict[str, list[PackageAtRef]] = {}
     tips = {tip for view in siblings if (tip := mirror.refs().get(HEADS + view.branch))}
-    groups = tuple(find_groups(mirror, sorted(tips), policy))
+    groups = tuple(read_groups(mirror, sorted(tips), policy))
     grouped = (draft for group in groups for draft in group.drafts)
     for one in (*find_refs(mirror, lambda path: _home(path, homes) is not None), *grouped):
         found.setdefault(_home(one.named.path, homes) or "", []).append(one)
@@ -130,13 +130,13 @@ def _read_views(
 
 
 def _material(
-    mirror: Mirror, view: RepositoryView, found: Iterable[FoundRef], homes: frozenset[str]
-) -> Material:
+    mirror: Mirror, view: RepositoryView, found: Iterable[PackageAtRef], homes: frozenset[str]
+) -> ViewContent:
     tip = mirror.refs().get(HEADS + view.branch)
     head = mirror.commit(tip) if tip else None
     others = homes - {view.directory}
     survey = survey_packages(mirror, head.tree, view.directory, others.__contains__) if head else Survey()
-    return Material(head, survey, tuple(found))
+    return ViewContent(head, survey, tuple(found))
 
 
 def _home(path: str, homes: frozenset[str]) -> str | None:

@@ -16,7 +16,7 @@ DEEPEST = 50
 """Directories below the root that are searched for packages."""
 
 
-class Found(NamedTuple):
+class PackageDirectory(NamedTuple):
     """One package in one commit: its full path, its tree, the blob of its Kptfile.
 
     A directory whose tree is malformed has no Kptfile that could be read; whatever it holds stays.
@@ -27,13 +27,13 @@ class Found(NamedTuple):
     kptfile: Oid | None
 
 
-class FoundRef(NamedTuple):
+class PackageAtRef(NamedTuple):
     """A branch or tag that holds the package its name says."""
 
     ref: str
     named: RevisionRef
     commit: CommitData
-    package: Found
+    package: PackageDirectory
 
 
 class Survey(NamedTuple):
@@ -42,7 +42,7 @@ class Survey(NamedTuple):
     `files` are all entries outside of packages that are no directories, or that are refused.
     """
 
-    packages: tuple[Found, ...] = ()
+    packages: tuple[PackageDirectory, ...] = ()
     directories: Mapping[str, Oid] = MappingProxyType({})
     files: frozenset[str] = frozenset()
 
@@ -55,7 +55,7 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
 
     Source: porch pkg/externalrepo/git, package_tree.go, DiscoverPackagesInTree.
     """
-    packages: list[Found] = []
+    packages: list[PackageDirectory] = []
     directories: dict[str, Oid] = {}
     files: set[str] = {above} if (above := _find_file_above(mirror, tree, directory)) else set()
     start = mirror.subtree(tree, directory)
@@ -65,10 +65,10 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
         entries = mirror.entries(oid)
         kptfile = next((e for e in entries if e.name == KPTFILE and e.mode != Mode.TREE), None)
         if kptfile and path:
-            packages.append(Found(path, oid, kptfile.oid))
+            packages.append(PackageDirectory(path, oid, kptfile.oid))
             continue
         if path and any(not refusal.name for refusal in mirror.refusals(oid)):
-            packages.append(Found(path, oid, None))
+            packages.append(PackageDirectory(path, oid, None))
             continue
         directories[path] = oid
         inside = f"{path}/" if path else ""
@@ -97,7 +97,7 @@ def _find_file_above(mirror: Mirror, tree: Oid, directory: str) -> str:
     return ""
 
 
-def find_refs(mirror: Mirror, wanted: Callable[[str], bool]) -> Iterator[FoundRef]:
+def find_refs(mirror: Mirror, wanted: Callable[[str], bool]) -> Iterator[PackageAtRef]:
     """Yield the branches and tags whose names say a package that `wanted` accepts and that they hold."""
     for ref, oid in mirror.refs().items():
         named = parse_ref(ref)
@@ -106,17 +106,17 @@ def find_refs(mirror: Mirror, wanted: Callable[[str], bool]) -> Iterator[FoundRe
         commit = mirror.find_commit(oid)
         found = find_package(mirror, commit.tree, named.path) if commit else None
         if commit and found:
-            yield FoundRef(ref, named, commit, found)
+            yield PackageAtRef(ref, named, commit, found)
 
 
-def find_package(mirror: Mirror, tree: Oid, path: str) -> Found | None:
+def find_package(mirror: Mirror, tree: Oid, path: str) -> PackageDirectory | None:
     """Return the package at `path` of a commit's tree, None if no Kptfile is there."""
     package = mirror.subtree(tree, path)
     kptfile = mirror.blob_at(package, KPTFILE) if package else None
-    return Found(path, package, kptfile) if package and kptfile else None
+    return PackageDirectory(path, package, kptfile) if package and kptfile else None
 
 
-def published_revision(mirror: Mirror, found: FoundRef) -> PackageRevision:
+def published_revision(mirror: Mirror, found: PackageAtRef) -> PackageRevision:
     """Return the published revision that a tag names.
 
     Its workspace is what the commit's annotation says, else the tag's last segment.

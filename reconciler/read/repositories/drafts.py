@@ -12,13 +12,13 @@ from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, DeletionBranch, Draft, GroupBranch
 from reconciler.policy import CommitPolicy, Policy
-from reconciler.read.repositories.discovery import FoundRef, find_package
+from reconciler.read.repositories.discovery import PackageAtRef, find_package
 from reconciler.refs import RevisionRef, group_refs, is_group
 from reconciler.trailers import read_answers
 
 
 def read_draft(
-    mirror: Mirror, found: FoundRef, main: Oid | None, header: KptfileHeader, ours: CommitPolicy
+    mirror: Mirror, found: PackageAtRef, main: Oid | None, header: KptfileHeader, ours: CommitPolicy
 ) -> Draft:
     """Return a draft branch judged by its commits above main.
 
@@ -86,14 +86,14 @@ _BACK = 50
 
 
 @dataclass(frozen=True, slots=True)
-class FoundGroup:
+class GroupDrafts:
     """A group's branch, and the drafts that stand on it."""
 
     branch: GroupBranch
-    drafts: tuple[FoundRef, ...]
+    drafts: tuple[PackageAtRef, ...]
 
 
-def find_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterator[FoundGroup]:
+def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterator[GroupDrafts]:
     """Yield the groups of this instance in one repository; nothing but Git tells of them (D21).
 
     The `kpt:` lines of our own commits name the packages. A name is believed only as far as the
@@ -113,23 +113,23 @@ def find_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterato
 
 def _read_group(
     mirror: Mirror, ref: str, tip: CommitData, hidden: frozenset[Oid], policy: Policy
-) -> FoundGroup:
+) -> GroupDrafts:
     own = [mirror.commit(oid) for oid in mirror.walk(tip.oid, hidden)]
     at = Commit(tip.oid, tip.committer.time)
     if not own:
         below = islice(mirror.first_parents(tip.oid), _BACK)
         last = next((commit for commit in below if is_ours(commit, policy.commits)), None)
-        return FoundGroup(GroupBranch(ref, at, tuple(_named([last] if last else [])), merged=True), ())
+        return GroupDrafts(GroupBranch(ref, at, tuple(_named([last] if last else [])), merged=True), ())
     foreign = [commit for commit in own if not is_ours(commit, policy.commits)]
     named = _named(commit for commit in own if is_ours(commit, policy.commits))
     base = merge_base(mirror, hidden, tip.oid)
-    drafts: list[FoundRef] = []
+    drafts: list[PackageAtRef] = []
     dropped: set[str] = set()
     for path, workspace in named.items():
         proposed, before = mirror.subtree(tip.oid, path), mirror.subtree(base, path) if base else None
         found = find_package(mirror, tip.tree, path)
         if found is not None and proposed != before:
-            drafts.append(FoundRef(ref, RevisionRef(path, workspace, 0, Lifecycle.DRAFT), tip, found))
+            drafts.append(PackageAtRef(ref, RevisionRef(path, workspace, 0, Lifecycle.DRAFT), tip, found))
         elif _last_written(mirror, own, path, policy) != before:
             dropped.add(path)
     branch = GroupBranch(
@@ -140,7 +140,7 @@ def _read_group(
         has_foreign_commits=bool(foreign),
         foreign_commit_time=max((commit.committer.time for commit in foreign), default=0),
     )
-    return FoundGroup(branch, tuple(drafts))
+    return GroupDrafts(branch, tuple(drafts))
 
 
 def _named(commits: Iterable[CommitData]) -> Mapping[str, str]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
-from reconciler.inventory import Commit, Draft, MainRevision, PackageRevision, PackageState
+from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, UnpublishedRevision
 from reconciler.policy import Policy
 from reconciler.read.repositories.discovery import (
-    Found,
-    FoundRef,
+    PackageAtRef,
+    PackageDirectory,
     Survey,
     annotated_workspaces,
     find_package,
@@ -22,15 +22,15 @@ from reconciler.refs import deletion_ref
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class ViewContent:
     """What was found for one view: main's head, the packages on it, the refs that name packages."""
 
     head: CommitData | None
     survey: Survey
-    refs: tuple[FoundRef, ...]
+    refs: tuple[PackageAtRef, ...]
 
     @property
-    def mains(self) -> tuple[Found, ...]:
+    def mains(self) -> tuple[PackageDirectory, ...]:
         """The packages on main."""
         return self.survey.packages
 
@@ -41,7 +41,7 @@ class Material:
 
 
 def read_packages(
-    mirror: Mirror, material: Material, policy: Policy, index: HeaderIndex
+    mirror: Mirror, material: ViewContent, policy: Policy, index: HeaderIndex
 ) -> Mapping[str, PackageState]:
     """Return the packages of a view by full path, sorted; the headers of `material` are loaded.
 
@@ -58,7 +58,7 @@ def read_packages(
             drafts.setdefault(found.named.path, []).append(draft)
         else:
             tags.setdefault(found.named.path, []).append(published_revision(mirror, found))
-    untagged = _untagged(mirror, material, tags, policy, index)
+    unpublished = _unpublished(mirror, material, tags, policy, index)
     return {
         path: PackageState(
             path,
@@ -66,20 +66,20 @@ def read_packages(
             main_header=index.header(mains[path].kptfile) if path in mains else None,
             drafts=tuple(sorted(drafts.get(path, ()), key=lambda d: d.ref)),
             published=tuple(sorted(tags.get(path, ()), key=lambda r: (r.revision, r.ref))),
-            untagged=untagged.get(path, ()),
+            unpublished=unpublished.get(path, ()),
             deletion=read_deletion(mirror, deletion_ref(policy.instance, path), main, path, policy.commits),
         )
         for path in sorted({*mains, *drafts, *tags})
     }
 
 
-def _untagged(
+def _unpublished(
     mirror: Mirror,
-    material: Material,
+    material: ViewContent,
     tags: Mapping[str, list[PackageRevision]],
     policy: Policy,
     index: HeaderIndex,
-) -> Mapping[str, tuple[MainRevision, ...]]:
+) -> Mapping[str, tuple[UnpublishedRevision, ...]]:
     if material.head is None:
         return {}
     ours = f"{policy.instance}/"
@@ -88,11 +88,11 @@ def _untagged(
         for found in material.mains
         if index.header(found.kptfile).owner.startswith(ours) and found.tree != _latest(tags, found.path)
     }
-    states = find_untagged(mirror, material.head.oid, searched)
+    states = find_unpublished(mirror, material.head.oid, searched)
     index.load(mirror, (found.kptfile for several in states.values() for _, found in several))
     return {
         path: tuple(
-            MainRevision(
+            UnpublishedRevision(
                 commit=Commit(c.oid, c.committer.time),
                 tree=found.tree,
                 header=index.header(found.kptfile),
@@ -109,7 +109,7 @@ def _latest(tags: Mapping[str, list[PackageRevision]], path: str) -> Oid | None:
     return latest.tree if latest else None
 
 
-def _is_draft(found: FoundRef) -> bool:
+def _is_draft(found: PackageAtRef) -> bool:
     return found.named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}
 
 
@@ -123,12 +123,12 @@ class _Search:
 
     stop: int
     elsewhere: frozenset[Oid]
-    states: list[tuple[CommitData, Found]] = field(default_factory=list)
+    states: list[tuple[CommitData, PackageDirectory]] = field(default_factory=list)
 
 
-def find_untagged(
+def find_unpublished(
     mirror: Mirror, head: Oid, tagged: Mapping[str, Iterable[tuple[Oid, Oid]]]
-) -> dict[str, list[tuple[CommitData, Found]]]:
+) -> dict[str, list[tuple[CommitData, PackageDirectory]]]:
     """Return for each package its states on main since its newest tag, oldest first.
 
     However a draft was merged (merge, squash, rebase, plain push), main's first-parent line has

@@ -16,7 +16,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import GroupKind, Oid, group_of
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
 from reconciler.policy import Limits, Policy
-from reconciler.read.files import FoundFile, Objects, Unread, Walk
+from reconciler.read.files import FileEntry, GitObjects, UnreadPath, Walk
 from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file
 from reconciler.reasons import Reason
 from reconciler.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
@@ -57,7 +57,7 @@ class _Objects:
         return {kind: tuple(objects) for kind, objects in kinds.items()}
 
 
-def read_snapshot(objects: Objects, commit: Oid, policy: Policy) -> Snapshot:
+def read_snapshot(objects: GitObjects, commit: Oid, policy: Policy) -> Snapshot:
     """Return the snapshot below the policy's path; one without `present` if there is none.
 
     A directory with a snapshot.yaml is the snapshot of the cluster that it is called after; if there is
@@ -73,7 +73,7 @@ def read_snapshot(objects: Objects, commit: Oid, policy: Policy) -> Snapshot:
     if tree is None:
         return Snapshot(path=path)
     walked = list(Walk(SUFFIXES, depth=policy.limits.path_depth).below(objects, tree, path))
-    objects.ensure(file.oid for file in walked if isinstance(file, FoundFile))
+    objects.ensure(file.oid for file in walked if isinstance(file, FileEntry))
     homes = {directory: _inside(walked, directory) for directory in _cluster_directories(walked, path)}
     beside = [file for file in walked if not any(file in inside for inside in homes.values())]
     times = objects.last_touched(commit, [path, *homes])
@@ -92,7 +92,7 @@ def read_snapshot(objects: Objects, commit: Oid, policy: Policy) -> Snapshot:
     return replace(root, clusters=clusters, path=path, problems=tuple(sorted(problems)))
 
 
-def _cluster_directories(walked: Iterable[FoundFile | Unread], path: str) -> list[str]:
+def _cluster_directories(walked: Iterable[FileEntry | UnreadPath], path: str) -> list[str]:
     """Return the directories of single clusters: where one has a header, all that are called like clusters.
 
     A directory that lost its header must not become everybody's. Directories of kinds begin with a
@@ -104,13 +104,13 @@ def _cluster_directories(walked: Iterable[FoundFile | Unread], path: str) -> lis
     return sorted({f"{path}/{parts[0]}" for parts in below if parts[1:] and not parts[0][:1].isupper()})
 
 
-def _inside(walked: Iterable[FoundFile | Unread], directory: str) -> list[FoundFile | Unread]:
+def _inside(walked: Iterable[FileEntry | UnreadPath], directory: str) -> list[FileEntry | UnreadPath]:
     return [file for file in walked if file.path.startswith(f"{directory}/")]
 
 
 def _read_cluster(
-    objects: Objects,
-    walked: Iterable[FoundFile | Unread],
+    objects: GitObjects,
+    walked: Iterable[FileEntry | UnreadPath],
     path: str,
     policy: Policy,
     times: Mapping[str, int],
@@ -128,8 +128,8 @@ def _read_cluster(
 
 
 def _read_one(
-    objects: Objects,
-    walked: Iterable[FoundFile | Unread],
+    objects: GitObjects,
+    walked: Iterable[FileEntry | UnreadPath],
     path: str,
     policy: Policy,
     times: Mapping[str, int],
@@ -153,14 +153,14 @@ def _read_one(
 
 
 def _read_files(
-    objects: Objects, walked: Iterable[FoundFile | Unread], path: str, policy: Policy
+    objects: GitObjects, walked: Iterable[FileEntry | UnreadPath], path: str, policy: Policy
 ) -> tuple[_Objects, Header]:
     limits = policy.limits
     walked = tuple(walked)
-    files = sorted(f for f in walked if isinstance(f, FoundFile))
+    files = sorted(f for f in walked if isinstance(f, FileEntry))
     found, header = _Objects(), Header()
     for file in walked:
-        if isinstance(file, Unread):
+        if isinstance(file, UnreadPath):
             found.problems.append(_problem(Location(file.path), f"The path was not read: {file.why}"))
     for file in files:
         try:

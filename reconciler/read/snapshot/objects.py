@@ -12,7 +12,7 @@ from reconciler.dependencies.dialects import GROUPS
 from reconciler.errors import Location, Problem
 from reconciler.ids import group_of
 from reconciler.krm.yaml import YamlError, YamlLimits, load_json, type_number
-from reconciler.read.documents import FoundObject, parse_file
+from reconciler.read.documents import ParsedObject, parse_file
 from reconciler.reasons import Reason
 from reconciler.snapshot import SnapshotObject
 
@@ -268,7 +268,7 @@ def _renamed(problem: Problem) -> Problem:
     return Problem(problem.location, Reason.INVALID_SNAPSHOT, problem.message, problem.hint or _HINT)
 
 
-def _of_value(found: FoundObject) -> SnapshotObject | Problem:
+def _of_value(found: ParsedObject) -> SnapshotObject | Problem:
     value, place = found
     where = place.location
     if not isinstance(value, Mapping):

@@ -21,7 +21,7 @@ from reconciler.dependencies.update.cluster import ResolveOptions
 from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location, UsageError
-from reconciler.inventory import FoundDocument, Source
+from reconciler.inventory import Source, SourcedDocument
 from reconciler.policy import Discovery, Policy, ResolutionPolicy, Selection
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
@@ -30,9 +30,9 @@ from tests.support.dependency_manifests import install, installation, needs, pac
 FLEET = FleetClusters({"dev": "", "prod": "production"}, Snapshot())
 
 
-def found(files: dict[str, str]) -> tuple[FoundDocument, ...]:
+def found(files: dict[str, str]) -> tuple[SourcedDocument, ...]:
     return tuple(
-        FoundDocument(document, Source(Location(path, number)))
+        SourcedDocument(document, Source(Location(path, number)))
         for path, text in files.items()
         for number, document in enumerate(yaml.safe_load_all(textwrap.dedent(text)), 1)
         if document

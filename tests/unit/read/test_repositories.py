@@ -353,7 +353,7 @@ def test_two_drafts_merged_between_runs_are_two_revisions(read: Read, repo: Repo
         repo.delete(f"refs/heads/{branch}")
     repo.commit({"README.md": "more"})
 
-    found = package(read, repo).untagged
+    found = package(read, repo).unpublished
 
     assert [(s.commit.oid, s.tree) for s in found] == [(oid, repo.tree(oid, "nginx")) for oid in merged]
     assert {s.header.owner for s in found} == {"default/default/pv"}
@@ -362,7 +362,7 @@ def test_two_drafts_merged_between_runs_are_two_revisions(read: Read, repo: Repo
 def test_a_package_that_was_never_tagged_counts_from_its_creation(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"})
 
-    assert [s.tree for s in package(read, repo).untagged] == [
+    assert [s.tree for s in package(read, repo).unpublished] == [
         repo.tree(repo.git[repo.oid("main")].parent_ids[0].__str__(), "nginx"),
         repo.tree("main", "nginx"),
     ]
@@ -370,13 +370,13 @@ def test_a_package_that_was_never_tagged_counts_from_its_creation(read: Read, re
 
 def test_a_hotfix_is_a_revision_and_a_tagged_head_is_not(read: Read, repo: Repo) -> None:
     repo.tag("nginx/v1")
-    assert package(read, repo).untagged == ()
+    assert package(read, repo).unpublished == ()
 
     repo.commit({"README.md": "outside"})
-    assert package(read, repo).untagged == ()
+    assert package(read, repo).unpublished == ()
 
     fix = repo.commit({"nginx/values.yaml": "replicas: 9\n"})
-    assert [s.commit.oid for s in package(read, repo).untagged] == [fix]
+    assert [s.commit.oid for s in package(read, repo).unpublished] == [fix]
 
 
 def test_a_state_back_to_an_older_tag_is_not_named_by_it(read: Read, repo: Repo) -> None:
@@ -385,7 +385,7 @@ def test_a_state_back_to_an_older_tag_is_not_named_by_it(read: Read, repo: Repo)
     repo.tag("nginx/v2")
     back = repo.commit({"nginx/values.yaml": "replicas: 1\n"})
 
-    assert [s.commit.oid for s in package(read, repo).untagged] == [back]
+    assert [s.commit.oid for s in package(read, repo).unpublished] == [back]
 
 
 def test_a_tag_on_the_branch_that_was_squashed_names_the_state(read: Read, repo: Repo) -> None:
@@ -395,14 +395,14 @@ def test_a_tag_on_the_branch_that_was_squashed_names_the_state(read: Read, repo:
     repo.merge(W, how="squash")
     fix = repo.commit({"nginx/values.yaml": "replicas: 3\n"})
 
-    assert [s.commit.oid for s in package(read, repo).untagged] == [fix]
+    assert [s.commit.oid for s in package(read, repo).unpublished] == [fix]
 
 
 def test_a_package_that_came_back_starts_anew(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/Kptfile": None, "nginx/values.yaml": None, "README.md": ""})
     again = repo.commit({"nginx/Kptfile": OURS})
 
-    assert [s.commit.oid for s in package(read, repo).untagged] == [again]
+    assert [s.commit.oid for s in package(read, repo).unpublished] == [again]
 
 
 def test_packages_of_others_are_not_searched(read: Read, repo: Repo) -> None:
@@ -410,7 +410,7 @@ def test_packages_of_others_are_not_searched(read: Read, repo: Repo) -> None:
 
     view = view_of(read, repo)
 
-    assert view.packages["web"].untagged == view.packages["cms"].untagged == ()
+    assert view.packages["web"].unpublished == view.packages["cms"].unpublished == ()
 
 
 # Repositories that cannot be read
