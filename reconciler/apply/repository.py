@@ -10,7 +10,7 @@ from reconciler.apply.target import Target
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local import LocalForge
 from reconciler.forge.local_store import PULLS, PullRecord
-from reconciler.forge.local_transaction import Staging
+from reconciler.forge.local_transaction import LocalTransaction
 from reconciler.git.pack import Pack
 from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushStatus, push
 from reconciler.git.repository import Mirror
@@ -28,7 +28,7 @@ class _Push:
     """One push in the making: what it moves, and for which changes."""
 
     pack: Pack
-    staged: Staging | None
+    staged: LocalTransaction | None
     composed: list[tuple[Change, Composed]]
     effects: list[Effect]
     opened: dict[tuple[str, str], PullRequest] = field(default_factory=dict)
@@ -78,7 +78,7 @@ def _apply_batch(target: Target, changes: Sequence[Change], requests: Requests) 
 
 def _compose(target: Target, changes: Sequence[Change], requests: Requests) -> _Push:
     pack = Pack(target.mirror)
-    staged = target.forge.stage(pack) if isinstance(target.forge, LocalForge) else None
+    staged = target.forge.begin(pack) if isinstance(target.forge, LocalForge) else None
     pushed = _Push(pack, staged, [], [])
     made: dict[int, Composed | None] = {}
     told: set[Composed] = set()
@@ -166,7 +166,9 @@ def _refusal_hint(message: str) -> str:
     return "Git takes no push onto a malformed tree: `git fsck` names it; commit to the branch without it."
 
 
-def _stage_pulls(target: Target, staged: Staging, change: Change, requests: Requests) -> Iterator[Effect]:
+def _stage_pulls(
+    target: Target, staged: LocalTransaction, change: Change, requests: Requests
+) -> Iterator[Effect]:
     if change.pull:
         before = staged.find_open(change.pull.head)
         record = staged.ensure(requests.wanted(target, change, change.pull))

@@ -191,9 +191,9 @@ def _value(found: "Found", *, body: bool = False) -> dict[str, Any]:
 
 def _recorded(found: "Found", recorded: "Recorded") -> dict[str, Any] | None:
     """Return where the last run saw the package of an open pull request, and since when."""
-    from reconciler.forge.local_store import spellings
+    from reconciler.forge.local_store import head_branches
 
-    status = recorded.get((found.view.key.name, spellings(found.pull.head)[0]))
+    status = recorded.get((found.view.key.name, head_branches(found.pull.head)[0]))
     if status is None or found.pull.state != "open":
         return None
     since = datetime.fromtimestamp(status.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if status.since else None

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import RefusedError
 from reconciler.forge.local_merge import OutdatedError
-from reconciler.forge.local_store import spellings
-from reconciler.forge.local_transaction import gone_hint
+from reconciler.forge.local_store import head_branches
+from reconciler.forge.local_transaction import missing_branch_hint
 from reconciler.inventory import PullState
 from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval
 from reconciler.refs import HEADS, short_branch
@@ -26,10 +26,10 @@ def closed_error(found: "Found") -> RefusedError | None:
         return None
     message = f"Pull request {found.name} was closed"
     refs = found.forge.mirror.refs()
-    if any(f"{HEADS}{name}" in refs for name in spellings(found.pull.head)):
+    if any(f"{HEADS}{name}" in refs for name in head_branches(found.pull.head)):
         hint = f"Open it again with `reconciler pr reopen {found.name}`, then approve it."
         return RefusedError(message, hint=hint)
-    return RefusedError(message, hint=gone_hint(found.pull.head))
+    return RefusedError(message, hint=missing_branch_hint(found.pull.head))
 
 
 def outdated_error(error: OutdatedError, found: "Found", plan: Callable[[], Plan]) -> RefusedError:
@@ -51,7 +51,7 @@ def _renews(write: object, found: "Found") -> bool:
         return False
     base = found.forge.mirror.refs().get(f"{HEADS}{found.pull.base}")
     renewed = {write.onto, write.merges} if isinstance(write, WriteDraft) else {write.onto}
-    return short_branch(write.ref) in spellings(found.pull.head) and base in renewed
+    return short_branch(write.ref) in head_branches(found.pull.head) and base in renewed
 
 
 def _reason(change: Change) -> str:

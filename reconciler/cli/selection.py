@@ -9,7 +9,7 @@ from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.errors import Location, UsageError
 from reconciler.forge.local import LocalForge
 from reconciler.forge.local_merge import parse_head
-from reconciler.forge.local_store import spellings
+from reconciler.forge.local_store import head_branches
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft, PullRequest, PullState, RepositoryView, Source
 from reconciler.lock import LOCKS_DIRECTORY
@@ -108,7 +108,9 @@ def find_or_open(world: World, found: Sequence[Found], text: str) -> list[Found]
 def _is_proposed(draft: Draft, view: RepositoryView, found: Sequence[Found]) -> bool:
     """Whether a draft has a pull request that is open, or that a person closed as the draft is now."""
     named = [
-        f.pull for f in found if f.view.url == view.url and short_branch(draft.ref) in spellings(f.pull.head)
+        f.pull
+        for f in found
+        if f.view.url == view.url and short_branch(draft.ref) in head_branches(f.pull.head)
     ]
     newest = max(named, key=by_weight, default=None)
     if newest is None or newest.state is PullState.MERGED:

@@ -118,7 +118,7 @@ class ApiForge:
         return issue
 
     def merge(self, number: int, *, expect: str) -> str:
-        """Merge a pull request whose head is still `expect`; return the merge commit's id.
+        """Merge a pull request if its head is still `expect`; return the merge commit's id.
 
         Raises:
             RefusedError: It is a draft, closed, or cannot be merged.
@@ -142,7 +142,7 @@ class ApiForge:
         return self.merge(number, expect=expect)
 
     def passed_checks(self, commit: str) -> frozenset[str]:
-        """Return the names of a commit's checks whose newest run passed."""
+        """Return the names of a commit's checks that passed in their newest run."""
         return frozenset(name for name, passed in dict(self.dialect.checks(commit)).items() if passed)
 
     def _find_current(self, desired: PullRequest) -> ApiPullRequest | None:

@@ -26,7 +26,7 @@ class MarkedBody(NamedTuple):
         title: The digest of the generated title, "" if unknown.
         labels: The labels that were set beside the text.
         has_marker: Whether the text has a marker.
-        content: The digest of the generated part's source, "" if unknown or if somebody edited the part.
+        content: The digest of the generated part's source, "" if unknown or if the part was edited.
         duplicate_of: The pull request that was kept when this one was closed as a duplicate, else 0.
     """
 
@@ -54,7 +54,7 @@ def compose(
         body: The generated part.
         title: The generated title.
         labels: The labels that are set beside the text.
-        around: The present text, whose other parts are kept.
+        around: The present text; its parts outside of the markers are kept.
         limit: The greatest length that the forge accepts.
         content: The digest of the part's source.
     """

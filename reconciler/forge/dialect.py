@@ -20,7 +20,7 @@ class ApiPullRequest:
     Attributes:
         body: The whole text, people's parts included.
         key: The forge's own id, where its API needs one beside the number.
-        times: The seconds at which it was opened, changed or closed, by anybody.
+        times: The seconds at which it was opened, changed or closed, by any user.
         closed: The second at which it was closed or merged, 0 where the forge does not tell.
         unreadable: Why only number and head could be read, "" if everything could.
     """
@@ -50,7 +50,7 @@ class Comment(NamedTuple):
 
 
 class Issue(NamedTuple):
-    """An issue that the authenticated user opened; anybody may have closed it."""
+    """An issue that the authenticated user opened, and any user may have closed."""
 
     number: int
     body: str

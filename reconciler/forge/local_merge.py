@@ -119,7 +119,7 @@ def find_outside(mirror: Mirror, base: Oid, head: Oid, path: str) -> str | None:
 
 
 def check_new_package(mirror: Mirror, base: Oid, package: Oid, path: str) -> None:
-    """Refuse a new package that would be nested, or whose directory on the base holds files that it lacks.
+    """Refuse a new package that would be nested, or would remove files from its directory on the base.
 
     Args:
         mirror: The repository.

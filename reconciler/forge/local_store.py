@@ -1,4 +1,4 @@
-"""A pull request as the local forge keeps it: `pull.json` in one commit, a schema with stable bytes."""
+"""Records of pull requests in refs of their repository: `pull.json` in one commit, with canonical bytes."""
 
 import re
 
@@ -13,18 +13,21 @@ from reconciler.report.redact import mask_credentials_in
 FILE = "pull.json"
 PULLS = "refs/reconciler/pulls/"
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
-"""Numbers that count, whatever others write under `PULLS`."""
+"""Valid numbers; other refs below `PULLS` are ignored."""
 LARGEST_NUMBER = 999_999_999
 _OID = r"^([0-9a-f]{40})?$"
 
 
 class PullRecord(BaseModel):
-    """One pull request on disk.
+    """A pull request on disk.
 
-    `head` never changes: a draft that was proposed stands under `proposed/` instead of `drafts/`.
-    `headOid` is the head when the record was written, `mergeOid` what merging it made.
-    `digest` stands for what title and text were made of. `withdrawn` tells that we closed it because it
-    was obsolete, not that a person rejected it.
+    Attributes:
+        head: The draft's branch under `drafts/`; it stays the same when the branch moves to `proposed/`.
+        head_oid: The head when the record was written.
+        merge_oid: The commit that merged it.
+        digest: The digest of the source of title and text.
+        withdrawn: Whether a run closed it as obsolete; otherwise a person rejected it.
+        comments: Comments by their keys.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
@@ -52,11 +55,11 @@ class PullRecord(BaseModel):
 
     @property
     def head_refs(self) -> tuple[str, ...]:
-        """Where the head may stand, the original place first."""
-        return tuple(f"{HEADS}{name}" for name in spellings(self.head))
+        """The refs at which the head may be, the original first."""
+        return tuple(f"{HEADS}{name}" for name in head_branches(self.head))
 
     def pull(self) -> PullRequest:
-        """Return the pull request as every forge has it."""
+        """Return the pull request without the fields of the local forge."""
         return PullRequest(
             head=self.head,
             base=self.base,
@@ -71,8 +74,8 @@ class PullRecord(BaseModel):
         )
 
 
-def spellings(head: str) -> tuple[str, ...]:
-    """Return the branches that are one head: a draft is `drafts/F/W`, or `proposed/F/W` once proposed."""
+def head_branches(head: str) -> tuple[str, ...]:
+    """Return the branches at which a head may be: a draft moves from `drafts/F/W` to `proposed/F/W`."""
     for prefix in (DRAFTS, PROPOSED):
         if head.startswith(prefix):
             package = head.removeprefix(prefix)
@@ -88,26 +91,32 @@ def record_bytes(record: PullRecord) -> bytes:
 
 
 def parse_record(data: bytes, *, ref: str) -> PullRecord | PullRequest:
-    """Return the record in `data`, or what is legible of it where it is none. Total.
+    """Parse a record; return an unreadable pull request if it is malformed. Total.
 
-    The ref gives the number: a record that names another one would overwrite that one's ref.
+    The number is the ref's: a record with another number would overwrite another ref.
     """
     number = number_of(ref) or 0
     try:
         return PullRecord.model_validate_json(data).model_copy(update={"number": number})
     except ValidationError as error:
-        return unreadable_pull(ref, error.errors(include_url=False)[0]["msg"], head=_legible_head(data))
+        return unreadable_pull(ref, error.errors(include_url=False)[0]["msg"], head=_read_head(data))
 
 
-def unreadable_pull(ref: str, why: str, *, head: str = "") -> PullRequest:
-    """Return a pull request of which nothing but the number, and maybe the head, is known."""
+def unreadable_pull(ref: str, reason: str, *, head: str = "") -> PullRequest:
+    """Return a pull request with its number and reason only, and its head if it could be read."""
     return PullRequest(
-        head, base="", title="", body="", number=number_of(ref) or 0, state=PullState.CLOSED, unreadable=why
+        head,
+        base="",
+        title="",
+        body="",
+        number=number_of(ref) or 0,
+        state=PullState.CLOSED,
+        unreadable=reason,
     )
 
 
-def _legible_head(data: bytes) -> str:
-    """Return the head that a record names which is otherwise unreadable, "" if it names none."""
+def _read_head(data: bytes) -> str:
+    """Return the head of a malformed record, "" if it has none."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:

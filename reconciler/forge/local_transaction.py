@@ -1,4 +1,4 @@
-"""Pull requests that are refs of their own repository, so that they move in the same push as its branches."""
+"""Changes of local pull requests, collected for the same push as the branches of the repository."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,10 +12,10 @@ from reconciler.forge.local_store import (
     LARGEST_NUMBER,
     PULLS,
     PullRecord,
+    head_branches,
     number_of,
     parse_record,
     record_bytes,
-    spellings,
     unreadable_pull,
 )
 from reconciler.git.pack import Pack
@@ -31,12 +31,12 @@ from reconciler.refs import HEADS, is_group
 _LARGEST = 1 << 20
 
 
-class Staging:
-    """The pull requests of one repository as they will be, and the ref updates that make them so.
+class LocalTransaction:
+    """The pull requests of one repository with pending changes, and their ref updates.
 
-    Nothing is written: objects go to `pack`, moves to `updates()`; the caller pushes both at once.
-    Every method is safe to repeat, and stages nothing where nothing changes. Reproducible: a record's
-    commit is as old as the head that it is about.
+    Writes nothing: objects go to `pack`, ref updates to `updates()`; the caller pushes both at once.
+    Every method is safe to repeat, and adds no update where nothing changes. Reproducible: a record's
+    commit is as old as its head.
     """
 
     def __init__(self, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> None:
@@ -49,24 +49,24 @@ class Staging:
         self._moved: dict[str, Oid | None] = {}
         self._ages: dict[Oid, int] = {}
         self._unreadable: list[PullRequest] = []
-        for found in read_records(mirror):
-            if isinstance(found, PullRecord):
-                self._remember(found)
+        for record in read_records(mirror):
+            if isinstance(record, PullRecord):
+                self._remember(record)
             else:
-                self._unreadable.append(found)
+                self._unreadable.append(record)
 
     @property
     def records(self) -> Mapping[int, PullRecord]:
-        """Every pull request by number, as it will be."""
+        """The pull requests by number, with pending changes."""
         return MappingProxyType({n: self.observed(self._records[n]) for n in sorted(self._records)})
 
     @property
     def unreadable(self) -> tuple[PullRequest, ...]:
-        """The refs of ours that hold no pull request that can be read, by number."""
+        """The pull requests that cannot be read, by number."""
         return tuple(sorted(self._unreadable, key=lambda pull: pull.number))
 
     def move(self, ref: str, oid: Oid | None, time: int = 0) -> None:
-        """Note that the same push moves a branch (None: it goes); an open pull request of it follows."""
+        """Note that the same push moves a branch (None deletes it); its open pull request follows."""
         record = self.find_open(ref.removeprefix(HEADS))
         if oid is None:
             merged = record is not None and self._has_content(record)
@@ -80,7 +80,7 @@ class Staging:
             self._put(record.model_copy(update={"head_oid": oid}))
 
     def observed(self, record: PullRecord) -> PullRecord:
-        """Return a record as Git shows it: an open one whose head is merged or gone has ended. Pure."""
+        """Return a record updated from the refs: an open one is merged or closed if its head is. Pure."""
         if record.state is not PullState.OPEN:
             return record
         head = self._head(record)
@@ -97,48 +97,48 @@ class Staging:
         """Return a pull request.
 
         Raises:
-            RefusedError: There is none of this number.
+            RefusedError: There is none with this number.
         """
         if number not in self._records:
             raise RefusedError(f"There is no pull request {number} in {self.mirror.remote}")
         return self.observed(self._records[number])
 
     def find_open(self, head: str) -> PullRecord | None:
-        """Return the open pull request of a head, wherever its branch stands now."""
-        numbers = (n for name in spellings(head) for n in self._numbers.get(name, ()))
+        """Return the open pull request of a head, under `drafts/` or `proposed/`."""
+        numbers = (n for name in head_branches(head) for n in self._numbers.get(name, ()))
         records = (self.observed(self._records[number]) for number in numbers)
         return next((record for record in records if record.state is PullState.OPEN), None)
 
-    def ensure(self, wanted: PullRequest) -> PullRecord:
-        """Open a pull request, or bring the open one up to date; a ready one stays ready.
+    def ensure(self, desired: PullRequest) -> PullRecord:
+        """Open a pull request, or update the open one; a ready one stays ready.
 
         Raises:
-            RefusedError: There is no branch to propose, or its pull request cannot be read.
+            RefusedError: Its branch does not exist, or its pull request cannot be read.
         """
-        broken = next((p for p in self._unreadable if p.head in spellings(wanted.head)), None)
+        broken = next((p for p in self._unreadable if p.head in head_branches(desired.head)), None)
         if broken is not None:
-            message = f"Pull request {broken.number} of {wanted.head} cannot be read: {broken.unreadable}"
+            message = f"Pull request {broken.number} of {desired.head} cannot be read: {broken.unreadable}"
             raise RefusedError(message, hint=f"Delete {PULLS}{broken.number} if nothing needs it.")
-        found = self.find_open(wanted.head)
+        present = self.find_open(desired.head)
         text = {
-            "title": wanted.title,
-            "body": wanted.body,
-            "labels": wanted.labels,
-            "digest": wanted.digest,
+            "title": desired.title,
+            "body": desired.body,
+            "labels": desired.labels,
+            "digest": desired.digest,
         }
-        if found:
-            return self._put(found.model_copy(update={**text, "base": wanted.base}))
+        if present:
+            return self._put(present.model_copy(update={**text, "base": desired.base}))
         number = self._free_number()
         fresh = PullRecord(
-            number=number, draft=wanted.draft, head=spellings(wanted.head)[0], base=wanted.base, **text
+            number=number, draft=desired.draft, head=head_branches(desired.head)[0], base=desired.base, **text
         )
         head = self._head(fresh)
         if head is None:
-            raise RefusedError(f"{wanted.head} is no branch of {self.mirror.remote}")
+            raise RefusedError(f"{desired.head} is no branch of {self.mirror.remote}")
         return self._put(fresh.model_copy(update={"head_oid": head}))
 
     def mark_ready(self, number: int) -> list[RefUpdate]:
-        """Make a draft ready for review; its branch moves to `proposed/`, as Porch shows a proposal."""
+        """Mark a draft as ready for review; its branch moves to `proposed/`, as in Porch."""
         record = self.find(number)
         if record.state is not PullState.OPEN or not record.draft:
             return []
@@ -151,7 +151,7 @@ class Staging:
         return [RefUpdate(old, head, None), RefUpdate(other[0], None, head)]
 
     def mark_draft(self, number: int) -> list[RefUpdate]:
-        """Make a ready pull request a draft again; its branch moves back to `drafts/`."""
+        """Turn a ready pull request into a draft; its branch moves back to `drafts/`."""
         record = self.find(number)
         if record.state is not PullState.OPEN or record.draft:
             return []
@@ -164,7 +164,7 @@ class Staging:
         return [RefUpdate(other[0], head, None), RefUpdate(old, None, head)]
 
     def close(self, number: int, comment: str, *, withdrawn: bool) -> PullRecord:
-        """Close a pull request; one whose content the base has by now was merged, and says so."""
+        """Close a pull request; it counts as merged if the base has its content by now."""
         record = self.find(number)
         if self._records[number].state is not PullState.OPEN:
             return record
@@ -176,7 +176,7 @@ class Staging:
         return self._put(record.model_copy(update=update))
 
     def reopen(self, number: int) -> PullRecord:
-        """Open a pull request again that was closed, its head as it is now; nothing happens if it is open.
+        """Reopen a closed pull request with its present head; do nothing if it is open.
 
         Raises:
             RefusedError: It was merged, its branch is gone, or another one of this branch is open.
@@ -190,38 +190,39 @@ class Staging:
         head = self._head(record)
         if head is None:
             raise RefusedError(
-                f"Branch {record.head} of pull request {number} is gone", hint=gone_hint(record.head)
+                f"Branch {record.head} of pull request {number} is gone",
+                hint=missing_branch_hint(record.head),
             )
-        rival = self.find_open(record.head)
-        if rival is not None:
-            raise RefusedError(f"Pull request {rival.number} of the same branch is open")
+        other = self.find_open(record.head)
+        if other is not None:
+            raise RefusedError(f"Pull request {other.number} of the same branch is open")
         update = {"state": PullState.OPEN, "withdrawn": False, "head_oid": head}
         return self._put(record.model_copy(update=update))
 
-    def merged(self, number: int, merge: Oid, time: int) -> None:
-        """Note that a pull request was merged as `merge`."""
+    def mark_merged(self, number: int, merge: Oid, time: int) -> None:
+        """Note that the commit `merge` merges a pull request."""
         record = self.find(number)
         update = {"state": PullState.MERGED, "merge_oid": merge, "draft": False}
         self._put(record.model_copy(update=update), time)
 
-    def pull(self, record: PullRecord) -> PullRequest:
-        """Return a pull request as every forge has it, its head where the branch stands now."""
-        stands = (ref.removeprefix(HEADS) for ref in record.head_refs if self._at(ref))
-        open_head = next(stands, record.head) if record.state is PullState.OPEN else record.head
+    def pull_request(self, record: PullRecord) -> PullRequest:
+        """Return a pull request without the local forge's fields; an open one with its present branch."""
+        branches = (ref.removeprefix(HEADS) for ref in record.head_refs if self._at(ref))
+        open_head = next(branches, record.head) if record.state is PullState.OPEN else record.head
         return replace(record.pull(), head=open_head)
 
     def comment(self, number: int, key: str, body: str) -> PullRecord:
-        """Write or update the one comment of ours that `key` names."""
+        """Write the comment with this key, or update its text."""
         record = self._records[self.find(number).number]
         return self._put(record.model_copy(update={"comments": {**record.comments, key: body}}))
 
     def updates(self) -> list[RefUpdate]:
-        """Return the moves of the records that changed; their objects are in the pack."""
+        """Return the ref updates of changed records; their objects are in the pack."""
         return [self._update(number) for number in sorted(self._times)]
 
     def _free_number(self) -> int:
-        """Return a number that no ref has: the one after the last; the first gap where that is too large."""
-        # A ref below a number, `7/x`, makes the number impossible too: Git keeps refs as files.
+        """Return the number after the greatest, or the first gap if that is too large."""
+        # A ref `7/x` takes the number 7 too: Git stores refs as files, so `7` cannot be created beside it.
         names = (ref.removeprefix(PULLS) for ref in self.mirror.refs() if ref.startswith(PULLS))
         taken = {number_of(f"{PULLS}{name.partition('/')[0]}") or 0 for name in names} | {*self._records}
         following = 1 + max(taken, default=0)
@@ -242,23 +243,23 @@ class Staging:
 
     def _update(self, number: int) -> RefUpdate:
         record = self._records[number]
-        who = Signature(self.policy.name, self.policy.email, self._times[number])
+        signature = Signature(self.policy.name, self.policy.email, self._times[number])
         tree = self.pack.tree([TreeEntry(FILE, Mode.REGULAR, self.pack.blob(record_bytes(record)))])
-        commit = self.pack.commit(tree, (), who, who, f"Pull request {number}: {record.title}\n")
+        commit = self.pack.commit(tree, (), signature, signature, f"Pull request {number}: {record.title}\n")
         return RefUpdate(record.ref, self.mirror.refs().get(record.ref), commit)
 
     def _has_content(self, record: PullRecord) -> bool:
-        """Tell whether the base has what the pull request proposes, however it got there."""
-        base, about = self._at(f"{HEADS}{record.base}"), parse_head(record.head)
+        """Tell whether the base has the proposed content, merged by whatever means."""
+        base, proposal = self._at(f"{HEADS}{record.base}"), parse_head(record.head)
         if base is not None and is_group(f"{HEADS}{record.head}"):
             return self._has_group(base, Oid(record.head_oid))
-        if base is None or about is None:
+        if base is None or proposal is None:
             return False
-        here = self.mirror.subtree(base, about.path)
-        if isinstance(about, DeletionHead):
+        here = self.mirror.subtree(base, proposal.path)
+        if isinstance(proposal, DeletionHead):
             return here is None
-        proposed = self.mirror.subtree(Oid(record.head_oid), about.path)
-        return here == proposed and (here is not None or isinstance(about, LockHead))
+        proposed = self.mirror.subtree(Oid(record.head_oid), proposal.path)
+        return here == proposed and (here is not None or isinstance(proposal, LockHead))
 
     def _has_group(self, base: Oid, head: Oid) -> bool:
         fork = self.mirror.merge_base(base, head)
@@ -287,8 +288,8 @@ class Staging:
         return self._ages[oid]
 
 
-def gone_hint(head: str) -> str:
-    """Return how content is proposed again whose pull request was closed and whose branch is gone."""
+def missing_branch_hint(head: str) -> str:
+    """Return the hint how to propose content again after its pull request and its branch were closed."""
     if isinstance(parse_head(head), DeletionHead):
         return (
             "Write its PackageVariant again, run `reconciler apply`, and remove it again: "
@@ -298,7 +299,7 @@ def gone_hint(head: str) -> str:
 
 
 def read_records(mirror: Mirror) -> Iterator[PullRecord | PullRequest]:
-    """Yield the pull requests of a repository as they are stored, and what is legible of unreadable ones.
+    """Yield the stored pull requests of a repository, unreadable ones with their reason.
 
     Raises:
         UnavailableError: The repository cannot be read at all.

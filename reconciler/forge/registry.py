@@ -89,7 +89,7 @@ class Forge(Protocol):
         ...
 
     def merge(self, number: int, *, expect: str) -> str:
-        """Merge a pull request whose head is still `expect`; return the merge commit's id."""
+        """Merge a pull request if its head is still `expect`; return the merge commit's id."""
         ...
 
 
