@@ -10,8 +10,7 @@ from reconciler.dependencies.emit import PackageGraph, package_graph
 from reconciler.dependencies.lock.format import ClusterLock, LockedDependency, LockedPackage
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.model.installs import Install
-from reconciler.dependencies.model.packages import Dialect, Ecosystem
+from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
 

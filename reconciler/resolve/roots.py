@@ -11,8 +11,14 @@ from reconciler.api.porch import PACKAGE_VARIANT
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.published import PackageTree, PublishedPackages
 from reconciler.dependencies.lock.needed import VARIANT_KIND
-from reconciler.dependencies.model.installs import Install
-from reconciler.dependencies.model.packages import Candidate, Dialect, PackageNeed, Pairs, exact_range
+from reconciler.dependencies.model.packages import (
+    Candidate,
+    Dialect,
+    Install,
+    PackageNeed,
+    Pairs,
+    exact_range,
+)
 from reconciler.errors import Location
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.ids import ObjectName, Oid, PackageKey

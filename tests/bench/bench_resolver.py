@@ -28,12 +28,12 @@ from reconciler.dependencies.model.cluster import (
     ResolverSettings,
     build_catalogue,
 )
-from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
+    Install,
     PackageId,
     PackageNeed,
     Requirement,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from reconciler.dependencies.lock.format import ClusterLock, LockedRevision, ownership_entries
-from reconciler.dependencies.model.installs import ActivationRequest, RevisionPolicy
-from reconciler.dependencies.model.packages import DEFAULT_ACTIONS, Actions
+from reconciler.dependencies.model.packages import DEFAULT_ACTIONS, Actions, ActivationRequest, RevisionPolicy
 from reconciler.dependencies.update.fleet import LockUpdate
 from tests.support.package_life import NOTHING, Life
 

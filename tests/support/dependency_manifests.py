@@ -23,7 +23,7 @@ from reconciler.errors import Location
 from reconciler.inventory import Source
 
 if TYPE_CHECKING:
-    from reconciler.dependencies.model.installs import Install
+    from reconciler.dependencies.model.packages import Install
 
 FILE = "config/cluster.yaml"
 

@@ -14,13 +14,13 @@ from reconciler.dependencies.model.cluster import (
     SlotKind,
     build_catalogue,
 )
-from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
+    Install,
     InstallationType,
     Interface,
     InterfaceNeed,

@@ -13,17 +13,19 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.read import read_locks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
-from reconciler.dependencies.model.installs import ActivationRequest, Install, RevisionPolicy
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     Actions,
+    ActivationRequest,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
+    Install,
     PackageId,
     PackageNeed,
     Requirement,
+    RevisionPolicy,
     exact_range,
     version_range,
 )

@@ -24,8 +24,7 @@ from reconciler.dependencies.model.cluster import (
     SlotKind,
     build_catalogue,
 )
-from reconciler.dependencies.model.installs import ActivationRequest, Install
-from reconciler.dependencies.model.packages import Candidate, Ecosystem
+from reconciler.dependencies.model.packages import ActivationRequest, Candidate, Ecosystem, Install
 from reconciler.dependencies.versions import VersionPolicy as Preference
 from reconciler.errors import Problem
 from reconciler.inventory import Inventory, SourcedDocument

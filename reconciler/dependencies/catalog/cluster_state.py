@@ -8,8 +8,7 @@ from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_lock, read_manifest
 from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS, parse_image
 from reconciler.dependencies.model.cluster import ClusterState, ObservedInstallation, ObservedRevision
-from reconciler.dependencies.model.installs import Install
-from reconciler.dependencies.model.packages import Candidate, Gvk, PackageId, Platform
+from reconciler.dependencies.model.packages import Candidate, Gvk, Install, PackageId, Platform
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
 from reconciler.ids import GroupKind, group_of
 from reconciler.inventory import Source

@@ -15,7 +15,6 @@ from reconciler.dependencies.dialects.reading import (
     annotations,
     manifest_label,
 )
-from reconciler.dependencies.model.installs import Install, Override, Values
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     ApiNeed,
@@ -23,14 +22,17 @@ from reconciler.dependencies.model.packages import (
     Dialect,
     Ecosystem,
     Gvk,
+    Install,
     InstallationType,
     Need,
+    Override,
     PackageId,
     PackageNeed,
     Pairs,
     Platform,
     PlatformNeed,
     Requirement,
+    Values,
 )
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.inventory import Source

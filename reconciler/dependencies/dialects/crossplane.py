@@ -16,20 +16,22 @@ from reconciler.dependencies.dialects.reading import (
     annotations,
     manifest_label,
 )
-from reconciler.dependencies.model.installs import ActivationRequest, Install, RevisionPolicy
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
+    ActivationRequest,
     ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
+    Install,
     PackageId,
     PackageNeed,
     Pairs,
     Platform,
     PlatformNeed,
     Requirement,
+    RevisionPolicy,
     VersionRange,
     exact_range,
 )

@@ -17,12 +17,12 @@ from reconciler.dependencies.dialects.reading import (
     Path,
     manifest_label,
 )
-from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Actions,
     Candidate,
     Dialect,
     Ecosystem,
+    Install,
     Interface,
     InterfaceNeed,
     Need,

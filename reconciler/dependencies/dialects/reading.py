@@ -7,8 +7,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from reconciler.api.validation import parse_model
-from reconciler.dependencies.model.installs import ActivationRequest, Install
-from reconciler.dependencies.model.packages import Candidate, Dialect, VersionRange, version_range
+from reconciler.dependencies.model.packages import (
+    ActivationRequest,
+    Candidate,
+    Dialect,
+    Install,
+    VersionRange,
+    version_range,
+)
 from reconciler.dependencies.versions import Prereleases, VersionError, lint_constraint
 from reconciler.errors import Location, Problem
 from reconciler.inventory import Source

@@ -6,16 +6,19 @@ from typing import Any
 
 from reconciler.dependencies.dialects.crossplane import parse_image
 from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef, PackageGraph, name_collisions
-from reconciler.dependencies.emit.header import (
+from reconciler.dependencies.emit.manifests import (
     NEEDED_BY,
     OWNER,
+    active_version,
     add_checksum_header,
+    emit_carvel,
+    emit_crossplane,
+    emit_porter,
     has_header,
     is_generated_by,
     is_unmodified,
     needed_by,
 )
-from reconciler.dependencies.emit.manifests import active_version, emit_carvel, emit_crossplane, emit_porter
 from reconciler.dependencies.lock.format import ClusterLock, LockedPackage
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import ClusterInputs

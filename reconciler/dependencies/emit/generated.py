@@ -10,8 +10,7 @@ import orjson
 from reconciler.dependencies.lock.format import LockedInstance, LockedPackage
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import SlotKind
-from reconciler.dependencies.model.installs import Install, Values
-from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.dependencies.model.packages import Ecosystem, Install, Values
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
 

@@ -13,8 +13,14 @@ from reconciler.dependencies.lock.format import (
     SkippedDependency,
 )
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
-from reconciler.dependencies.model.installs import Install
-from reconciler.dependencies.model.packages import ApiNeed, Ecosystem, InterfaceNeed, PackageNeed, dns_label
+from reconciler.dependencies.model.packages import (
+    ApiNeed,
+    Ecosystem,
+    Install,
+    InterfaceNeed,
+    PackageNeed,
+    dns_label,
+)
 from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
 
 USER = "user"

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.dependencies.model.installs import ActivationRequest, Install
 from reconciler.dependencies.model.packages import (
+    ActivationRequest,
     Candidate,
     Ecosystem,
     Gvk,
+    Install,
     Interface,
     PackageId,
     Pairs,

@@ -17,8 +17,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.model.installs import ActivationRequest, Install
-from reconciler.dependencies.model.packages import LABEL_LENGTH
+from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Install
 from reconciler.dependencies.revisions.ownership import (
     OwnedResource,
     OwnedResources,

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.dependencies.model.cluster import Instance, ObservedInstallation, SlotKind, install_slot
-from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Ecosystem,
     Gvk,
+    Install,
     Interface,
     InterfaceNeed,
     Need,
@@ -18,20 +18,21 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     VersionRange,
 )
-from reconciler.dependencies.solve.lookup import CandidateLookup, any_version
+from reconciler.dependencies.solve.lookup import (
+    CandidateLookup,
+    RequirementContext,
+    all_places,
+    any_version,
+    cluster_singletons,
+    install_is_visible,
+    installation_matches,
+    new_slots,
+)
 from reconciler.dependencies.solve.problem import (
     Alternative,
     AlternativeSource,
     InstanceNode,
     InstanceRequirement,
-)
-from reconciler.dependencies.solve.slots import (
-    RequirementContext,
-    all_places,
-    cluster_singletons,
-    install_is_visible,
-    installation_matches,
-    new_slots,
 )
 
 

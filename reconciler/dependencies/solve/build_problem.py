@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
-from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Candidate,
     Ecosystem,
+    Install,
     InstallationType,
     PackageId,
     Requirement,
     Share,
 )
 from reconciler.dependencies.solve.alternatives import alternatives_for, existing_alternatives
-from reconciler.dependencies.solve.lookup import CandidateLookup
+from reconciler.dependencies.solve.lookup import CandidateLookup, RequirementContext, effective_requirement
 from reconciler.dependencies.solve.problem import (
     Alternative,
     AlternativeSource,
@@ -25,7 +25,6 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
-from reconciler.dependencies.solve.slots import RequirementContext, effective_requirement
 from reconciler.dependencies.versions import VersionPolicy, precedence_with_build, rank
 from reconciler.errors import Problem
 from reconciler.reasons import Reason

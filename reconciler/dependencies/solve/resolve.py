@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
-from reconciler.dependencies.model.installs import Install
-from reconciler.dependencies.model.packages import Interface, InterfaceNeed, PackageNeed
+from reconciler.dependencies.model.packages import Install, Interface, InterfaceNeed, PackageNeed
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.explain import explain
 from reconciler.dependencies.solve.problem import (

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance, install_slot
-from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Ecosystem,
+    Install,
     InstallationType,
     InterfaceNeed,
     Need,
     PackageNeed,
     Requirement,
 )
+from reconciler.dependencies.solve.lookup import effective_requirement
 from reconciler.dependencies.solve.problem import AlternativeSource
-from reconciler.dependencies.solve.slots import effective_requirement
 from reconciler.dependencies.solve.solution import RequirementEdge, ResolvedInstance, Solution
 from reconciler.dependencies.versions import precedence_with_build
 

@@ -8,8 +8,7 @@ from reconciler.dependencies.lock.format import Resolution, ownership_entries
 from reconciler.dependencies.lock.read import with_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import ClusterInputs, Instance
-from reconciler.dependencies.model.installs import Install
-from reconciler.dependencies.model.packages import Requirement
+from reconciler.dependencies.model.packages import Install, Requirement
 from reconciler.dependencies.revisions.autoremove import autoremove, retain_all, upgraded_with_parent
 from reconciler.dependencies.revisions.reconcile import PreviousLock, RevisionUpdate, reconcile_revisions
 from reconciler.dependencies.solve.solution import ResolvedInstance, Solution

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.dependencies.lock.format import DesiredState, LockedRevision
-from reconciler.dependencies.model.installs import ActivationRequest
+from reconciler.dependencies.model.packages import ActivationRequest
 from reconciler.dependencies.revisions.reconcile import (
     RevisionHistory,
     RevisionInput,

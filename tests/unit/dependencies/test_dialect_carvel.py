@@ -7,13 +7,13 @@ import yaml
 
 from reconciler.dependencies.dialects.carvel import package_id, read_carvel, read_kpt, version_of
 from reconciler.dependencies.dialects.reading import ParsedManifest
-from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
     Gvk,
+    Install,
     InstallationType,
     PackageId,
     PackageNeed,

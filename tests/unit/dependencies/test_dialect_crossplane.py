@@ -15,8 +15,16 @@ from reconciler.dependencies.dialects.crossplane import (
     rewritten,
 )
 from reconciler.dependencies.dialects.reading import ParsedManifest
-from reconciler.dependencies.model.installs import ActivationRequest, RevisionPolicy
-from reconciler.dependencies.model.packages import ApiNeed, Ecosystem, Gvk, PackageId, PackageNeed, Platform
+from reconciler.dependencies.model.packages import (
+    ActivationRequest,
+    ApiNeed,
+    Ecosystem,
+    Gvk,
+    PackageId,
+    PackageNeed,
+    Platform,
+    RevisionPolicy,
+)
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location
 from reconciler.inventory import Source

@@ -5,7 +5,7 @@ from dataclasses import replace
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import ActivationBlocker, ClusterLock, LockScope, record_bytes
 from reconciler.dependencies.lock.read import FleetLocks, read_locks
-from reconciler.dependencies.model.installs import ActivationRequest, RevisionPolicy
+from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.dependencies.update.fleet import update_locks
 from reconciler.dependencies.update.memo import outdated_clusters
 from reconciler.reasons import Reason

@@ -13,11 +13,11 @@ from reconciler.dependencies.model.cluster import (
     SlotKind,
     build_catalogue,
 )
-from reconciler.dependencies.model.installs import Install
 from reconciler.dependencies.model.packages import (
     Candidate,
     Dialect,
     Ecosystem,
+    Install,
     PackageId,
     PackageNeed,
     version_range,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.dependencies.emit.header import add_checksum_header
+from reconciler.dependencies.emit.manifests import add_checksum_header
 from reconciler.objects import File, Files
 from reconciler.render.delivery import bring
 
