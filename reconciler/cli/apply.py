@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import control_options, shard_option, with_consent
-from reconciler.cli.output import Output, Printer, make_printer, output_options, wants_colour
+from reconciler.cli.output import Output, Printer, listing_options, make_printer, output_options, wants_colour
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.errors import Exit, RefusedError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="Consent to N deletions."
 )
-@click.option("--quiet", "-q", is_flag=True, help="Only what is wrong, and the sums.")
+@listing_options
 def apply(
     settings: "Settings",
     output: str,
@@ -39,6 +39,7 @@ def apply(
     *,
     shard: str,
     no_color: bool,
+    unchanged: bool,
     quiet: bool,
 ) -> Exit:
     r"""Plan, then do it: write drafts, open pull requests, publish what was merged.
@@ -62,7 +63,7 @@ def apply(
     planned = make_plan(with_consent(settings, allow_deletes, shard), to_apply=True)
     form = Output(output)
     if form is Output.TEXT:
-        show_plan(printer, planned, form, quiet=quiet)
+        show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged)
     try:
         with _progress(printer, planned, shown=form is Output.TEXT and not quiet) as narrate:
             outcome = apply_plan(planned, checksum=checksum, narrate=narrate)

@@ -1,6 +1,7 @@
 """How every command prints: one printer that redacts, and colours only on a terminal."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ class Printer:
 
     redactor: Redactor
     paint: Paint = plain
+    width: int | None = None
+    """Characters of a line of the terminal; None where there is none."""
 
     def lines(self, lines: Iterable[str], *, err: bool = False) -> None:
         """Print lines of text."""
@@ -56,7 +59,8 @@ class Printer:
 def make_printer(*, colour: bool = True) -> Printer:
     """Return the printer for this process: its environment says what is secret and whether to colour."""
     coloured = colour and wants_colour()
-    return Printer(Redactor.of_environment(os.environ), ansi if coloured else plain)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    return Printer(Redactor.of_environment(os.environ), ansi if coloured else plain, width)
 
 
 def wants_colour() -> bool:
@@ -79,6 +83,14 @@ def output_options(*forms: Output) -> Callable[[F], F]:
         return click.option("--no-color", is_flag=True, help="No colours, also on a terminal.")(command)
 
     return decorate
+
+
+def listing_options(command: F) -> F:
+    """Add `--all` and `--quiet`, which a command that prints a plan receives as `unchanged` and `quiet`."""
+    command = click.option("--quiet", "-q", is_flag=True, help="Leave out progress and notes.")(command)
+    return click.option(
+        "--all", "unchanged", is_flag=True, help="List also the packages that stay as they are."
+    )(command)
 
 
 def format_option(command: F) -> F:

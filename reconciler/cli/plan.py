@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import control_options, shard_option, with_consent
-from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.output import Output, listing_options, make_printer, output_options
 from reconciler.errors import Exit
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @shard_option
 @output_options(*FORMS)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when changes are pending.")
-@click.option("--quiet", "-q", is_flag=True, help="Only what is wrong, and the sum.")
+@listing_options
 @click.option("--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="As `apply` takes it.")
 def plan(
     settings: "Settings",
@@ -30,19 +30,21 @@ def plan(
     shard: str,
     no_color: bool,
     detailed_exitcode: bool,
+    unchanged: bool,
     quiet: bool,
 ) -> Exit:
     r"""Show what `apply` would do to every package, and why. Writes nothing.
 
-    Every package of every repository that a variant targets is listed once, with a reason; what is
-    wrong follows with file and line; the last line has the counts and the plan's checksum.
+    The first line has the counts and the plan's checksum. Every package that changes, waits or has
+    something to report is listed with a reason; problems follow with file and line. `--all` lists also
+    the packages that stay as they are; JSON always has all of them.
 
     \b
     Examples:
       reconciler plan                              of the repository around the current directory
       reconciler plan --control https://git.example/acme/control.git
       reconciler plan --detailed-exitcode -q       10 when something is pending: for scripts
-      reconciler plan -o json > plan.json          for machines; see docs/plan.schema.json
+      reconciler plan -o json > plan.json          for machines; see docs/schemas/plan.schema.json
       reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     from reconciler.report.summary import exit_of
@@ -50,12 +52,18 @@ def plan(
 
     planned = make_plan(with_consent(settings, allow_deletes, shard))
     printer = make_printer(colour=not no_color)
-    show_plan(printer, planned, Output(output), quiet=quiet, detailed=detailed_exitcode)
+    show_plan(printer, planned, Output(output), quiet=quiet, unchanged=unchanged, detailed=detailed_exitcode)
     return exit_of(planned.plan, detailed=detailed_exitcode)
 
 
 def show_plan(
-    printer: "Printer", planned: "Planned", output: Output, *, quiet: bool = False, detailed: bool = False
+    printer: "Printer",
+    planned: "Planned",
+    output: Output,
+    *,
+    quiet: bool = False,
+    unchanged: bool = False,
+    detailed: bool = False,
 ) -> None:
     """Print a plan in the form that was asked for."""
     from reconciler.report.json import plan_value
@@ -65,7 +73,15 @@ def show_plan(
 
     match output:
         case Output.TEXT:
-            printer.lines(plan_lines(planned.plan, planned.names, paint=printer.paint, quiet=quiet))
+            lines = plan_lines(
+                planned.plan,
+                planned.names,
+                paint=printer.paint,
+                quiet=quiet,
+                unchanged=unchanged,
+                width=printer.width,
+            )
+            printer.lines(lines)
         case Output.JSON:
             printer.value(plan_value(planned.plan, planned.names, detailed=detailed))
         case Output.MARKDOWN:

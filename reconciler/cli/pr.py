@@ -12,6 +12,7 @@ from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.cli.unread import require_readable, show_unread
 from reconciler.errors import Exit, RefusedError, worst
 from reconciler.report.escape import terminal
+from reconciler.report.table import table_lines
 
 if TYPE_CHECKING:
     from reconciler.cli.selection import Found
@@ -61,7 +62,7 @@ def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> 
             listing("PullRequest", ({**_value(f), "status": _recorded(f, recorded)} for f in found))
         )
     else:
-        printer.lines(_table(found, recorded, is_whole=not unread))
+        printer.lines(_table(found, recorded, is_whole=not unread, width=printer.width))
     return worst(show_unread(printer, unread))
 
 
@@ -200,17 +201,15 @@ def _recorded(found: "Found", recorded: "Recorded") -> dict[str, Any] | None:
     return {"phase": status.phase, "since": since, "message": status.message}
 
 
-def _table(found: Sequence["Found"], recorded: "Recorded", *, is_whole: bool) -> Iterator[str]:
+def _table(
+    found: Sequence["Found"], recorded: "Recorded", *, is_whole: bool, width: int | None
+) -> Iterator[str]:
     if not found:
         where = "" if is_whole else " in the repositories that were read"
         yield f"There are no open pull requests{where}."
         return
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "SINCE", "STATUS")
-    shown = [heads, *(_row(f, _recorded(f, recorded) or {}) for f in found)]
-    last = len(heads) - 1
-    widths = [max(len(row[i]) for row in shown) for i in range(last)]
-    for row in shown:
-        yield "  ".join([*(c.ljust(w) for c, w in zip(row[:last], widths, strict=True)), row[last]]).rstrip()
+    yield from table_lines(heads, [_row(f, _recorded(f, recorded) or {}) for f in found], width)
 
 
 def _row(found: "Found", status: Mapping[str, Any]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import Exit, UsageError, worst
 from reconciler.report.escape import terminal
+from reconciler.report.table import table_lines
 
 if TYPE_CHECKING:
     from reconciler.run import Settings
@@ -51,7 +52,7 @@ def status(settings: "Settings", output: str, names: Sequence[str], *, no_color:
         problems = [problem_value(p) for p in observed.problems]
         printer.value({**listing("Status", owners), "problems": problems, **exits_value(exits)})
     else:
-        printer.lines(_table(owners))
+        printer.lines(_table(owners, printer.width))
         if not names:
             printer.lines(problem_lines(observed.problems, paint=printer.paint))
     return worst(exits)
@@ -86,15 +87,11 @@ def _names(owner: Mapping[str, Any]) -> set[str]:
     return {_name(owner), own}
 
 
-def _table(owners: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _table(owners: Sequence[Mapping[str, Any]], width: int | None) -> Iterator[str]:
     if not owners:
         yield "There is no PackageVariant and no PackageVariantSet, and no package of ours is left."
         return
-    shown = [HEADS, *map(_row, owners)]
-    last = len(HEADS) - 1
-    widths = [max(len(row[i]) for row in shown) for i in range(last)]
-    for row in shown:
-        yield "  ".join([*(c.ljust(w) for c, w in zip(row[:last], widths, strict=True)), row[last]]).rstrip()
+    yield from table_lines(HEADS, [_row(owner) for owner in owners], width)
 
 
 def _row(owner: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Why the content of a package changes, in words: what differs from when it was last applied."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.expand.variants import spec_data
@@ -13,9 +13,9 @@ _FACTS = {
     "deployment": "spec.deployment of the Repository",
     "functions": "the configuration of functions",
     "instance": "the name of this instance",
-    "policies": "who wins conflicts",
+    "policies": "the conflict policies",
     "repository": "the name of the Repository",
-    "engine": "the version of this tool, which makes something else of the same inputs",
+    "engine": "the version of this tool",
 }
 """What people call the inputs that a record keeps, the last resort last."""
 
@@ -30,15 +30,13 @@ def content_causes(
     """
     if record is None:
         return "Nothing was recorded of the last time; the package is not what it should be"
-    found = [*_causes(resolved, record)]
+    changed = _listed([*_causes(resolved, record)])
+    sentences = [f"{changed} changed"] if changed else []
     if asked_again:
-        found.append("a person asks for it again")
-    if not found and functions_failed(record.unready):
-        found.append("a function that failed or could not run was tried again")
-    if not found:
-        return "Nothing that it is made from changed; what was proposed of it is gone"
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"Changed: {', '.join(found[:_SHOWN])}{more}"
+        sentences.append("A person asked for it again")
+    if not sentences and functions_failed(record.unready):
+        sentences.append("A function that failed or could not run was tried again")
+    return "; ".join(sentences) or "No input changed, but the draft that was proposed is gone"
 
 
 def upstream_causes(
@@ -51,9 +49,16 @@ def upstream_causes(
         moved = f"The upstream repository was {before.address}, and is {pin.address}"
     elif before is not None and (before.ref, before.revision) == (pin.ref, pin.revision) and pin.revision > 0:
         moved = f"{pin.ref} moved from commit {before.commit.oid} to {pin.commit.oid}"
-    found = [*_causes(resolved, record)] if record is not None else []
-    also = f"Also changed: {', '.join(found[:_SHOWN])}" if found else ""
+    changed = _listed([*_causes(resolved, record)]) if record is not None else ""
+    also = f"{changed} also changed" if changed else ""
     return "; ".join(part for part in (moved, also) if part)
+
+
+def _listed(causes: Sequence[str]) -> str:
+    """Return causes as the subject of a sentence; more than a few are counted."""
+    shown = [*causes[:_SHOWN], *([f"{len(causes) - _SHOWN} more"] if len(causes) > _SHOWN else [])]
+    text = " and ".join(part for part in (", ".join(shown[:-1]), *shown[-1:]) if part)
+    return text if text.startswith("spec.") else text[:1].upper() + text[1:]
 
 
 def _causes(resolved: ResolvedVariant, record: PackageVariantRecord) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Plan and outcome as JSON: an API with a schema (`docs/plan.schema.json`), canonical bytes."""
+"""Plan and outcome as JSON: an API with a schema (`docs/schemas/plan.schema.json`), canonical bytes."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict

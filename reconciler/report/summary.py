@@ -121,6 +121,21 @@ def detail(change: Change, status: PackageStatus | None = None) -> str:
     return "; ".join(part for part in parts if part)
 
 
+_AS_BEFORE = frozenset({Reason.UP_TO_DATE, Reason.NOT_OURS})
+
+
+def is_unchanged(change: Change, status: PackageStatus | None = None) -> bool:
+    """Return whether a package stays as it is with nothing to report: no open draft, condition or problem."""
+    published = status is None or status.phase is Phase.PUBLISHED
+    reported = (change.detail, change.unready, change.warnings, change.conflicts, change.answers, change.pins)
+    return (
+        change.op is Op.KEEP
+        and change.reason in _AS_BEFORE
+        and published
+        and not (change.pending or change.waits or any(reported))
+    )
+
+
 def upstream_text(change: Change) -> str:
     """Return the upstream revision, or both where it changes."""
     return arrow(change.upstream_from, change.upstream_to)

@@ -1,4 +1,4 @@
-"""Plan and outcome as lines for a terminal: what happens first, then what is wrong, then the sum."""
+"""Plan and outcome as lines for a terminal: counts, then changes, then problems and refusals."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,12 +13,14 @@ from reconciler.report.summary import (
     Names,
     arrow,
     detail,
+    is_unchanged,
     move_text,
     sorted_changes,
     statuses_of,
     summary_line,
     upstream_text,
 )
+from reconciler.report.table import table_rows
 
 _COLOURS = {
     Op.CREATE: Colour.GREEN,
@@ -36,19 +38,35 @@ _COLOURS = {
 }
 
 
-def plan_lines(plan: Plan, names: Names, *, paint: Paint = plain, quiet: bool = False) -> Iterator[str]:
-    """Return the plan as a table with a reason per package, then problems and refusals, then the sum.
+def plan_lines(
+    plan: Plan,
+    names: Names,
+    *,
+    paint: Paint = plain,
+    quiet: bool = False,
+    unchanged: bool = False,
+    width: int | None = None,
+) -> Iterator[str]:
+    """Return the counts, then a table with a reason per package, then problems and refusals.
 
-    Deterministic: the order is that of operation, repository and path. `quiet` leaves the table out.
+    Deterministic: the order is that of operation, repository and path.
+
+    Args:
+        plan: The plan.
+        names: The names of its packages.
+        paint: Adds colors.
+        quiet: Leave the notes out.
+        unchanged: List also the packages that stay as they are.
+        width: Characters of a line of the terminal; None for no limit.
     """
+    yield paint(summary_line(plan), Colour.BOLD)
+    yield from _table(plan, names, paint, unchanged=unchanged, width=width)
+    yield from (f"pin: {terminal(move_text(move))}" for move in plan.moves)
+    yield from proposal_lines(plan.lock)
     if not quiet:
-        yield from _table(plan, names, paint)
-        yield from (f"pin: {terminal(move_text(move))}" for move in plan.moves)
-        yield from proposal_lines(plan.lock)
         yield from (f"note: {terminal(note)}" for note in plan.notes)
     yield from problem_lines(plan.problems, paint=paint)
     yield from refusal_lines(plan, paint=paint)
-    yield summary_line(plan)
 
 
 def problem_lines(problems: Iterable[Problem], *, paint: Paint = plain) -> Iterator[str]:
@@ -154,28 +172,25 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     return f"{paint('failed:', Colour.RED)} {tried} {place}: {terminal(effect.error)}"
 
 
-def _table(plan: Plan, names: Names, paint: Paint) -> Iterator[str]:
-    changes = sorted_changes(plan)
+def _table(plan: Plan, names: Names, paint: Paint, *, unchanged: bool, width: int | None) -> Iterator[str]:
+    statuses = statuses_of(plan)
+    changes = [
+        change
+        for change in sorted_changes(plan)
+        if unchanged or not is_unchanged(change, statuses.get(change.package))
+    ]
     if not changes:
         return
-    statuses = statuses_of(plan)
     details = (terminal(detail(c, statuses.get(c.package))) for c in changes)
-    rows = [(c.op, terminal(names.of(c)), c.reason, text) for c, text in zip(changes, details, strict=True)]
-    heads = ("CHANGE", "PACKAGE", "REASON", "DETAIL")
-    widths = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(heads[:3])]
-
-    def line(cells: tuple[str, str, str, str]) -> str:
-        padded = [cell.ljust(width) for cell, width in zip(cells[:3], widths, strict=True)]
-        return "  ".join([*padded, cells[3]]).rstrip()
-
-    yield paint(line(heads), Colour.BOLD)
-    for change, row in zip(changes, rows, strict=True):
-        text = line(row)
-        colour = _COLOURS[change.op]
+    cells = [(c.op, terminal(names.of(c)), c.reason, text) for c, text in zip(changes, details, strict=True)]
+    heads, *rows = table_rows(("CHANGE", "PACKAGE", "REASON", "DETAIL"), cells, width)
+    yield from (paint(line, Colour.BOLD) for line in heads)
+    for change, (first, *others) in zip(changes, rows, strict=True):
         if change.op is Op.KEEP and change.reason is not Reason.UP_TO_DATE:
-            yield text
+            yield first
         else:
-            yield paint(text[: widths[0]], colour) + text[widths[0] :]
+            yield paint(change.op, _COLOURS[change.op]) + first[len(change.op) :]
+        yield from others
 
 
 _MEANINGS = {

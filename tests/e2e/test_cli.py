@@ -316,7 +316,7 @@ def test_only_the_default_branch_is_applied(world: World) -> None:
 
 def test_the_json_of_a_plan_is_as_its_schema_says(world: World) -> None:
     control(world).commit({manifest("edge-2", "web"): "kind: [\n"})
-    schema = json.loads((PROJECT / "docs/plan.schema.json").read_text())
+    schema = json.loads((PROJECT / "docs/schemas/plan.schema.json").read_text())
 
     for line in (("plan",), ("apply",), ("plan", "--detailed-exitcode")):
         value = json.loads(world.run(*line, "-o", "json").out)
@@ -344,9 +344,50 @@ def test_markdown_is_a_job_summary(world: World) -> None:
     assert "| create | `edge-1/web` | New |" in text
 
 
-def test_quiet_says_only_the_sum(world: World) -> None:
-    assert len(world.run("plan", "-q").out.splitlines()) == 1
-    assert len(world.run("apply", "-q").out.splitlines()) == 2
+def test_quiet_hides_progress_and_keeps_changes(world: World) -> None:
+    planned, applied = world.run("plan", "-q").out, world.run("apply", "-q").out
+
+    assert "create  edge-1/web  New" in planned
+    assert applied.startswith(planned)
+    assert applied.splitlines()[len(planned.splitlines()) :] == ["14 effects done, 0 failed."]
+
+
+def test_unchanged_packages_are_listed_with_all(world: World) -> None:
+    world.run("apply")
+    world.run("approve", "--all")
+    world.run("apply")
+
+    short, full, data = (world.run("plan", *options) for options in ((), ("--all",), ("-o", "json")))
+
+    assert len(short.out.splitlines()) == 1
+    assert short.out.startswith("Nothing to do: 6 kept (6 published)")
+    assert re.findall(r"^keep +(\S+)", full.out, re.MULTILINE) == [
+        change["name"] for change in json.loads(data.out)["changes"]
+    ]
+
+
+@pytest.mark.parametrize("command", [("status",), ("pr", "list"), ("plan",)])
+def test_tables_fit_a_terminal(world: World, command: tuple[str, ...]) -> None:
+    import pty
+
+    world.run("apply")
+    leader, follower = pty.openpty()
+    line = [*command, "--no-color", "--control", str(world.control), "--cache-dir", str(world.root / "c")]
+    ran = subprocess.run(
+        [sys.executable, "-m", "reconciler.cli.main", *line],
+        cwd=PROJECT,
+        env={**os.environ, "COLUMNS": "80"},
+        stdout=follower,
+        check=False,
+    )
+    os.close(follower)
+    shown = os.read(leader, 1 << 16).decode()
+    os.close(leader)
+
+    assert ran.returncode == 0
+    assert "edge-1/web" in shown or "web-edge-1" in shown
+    long = [text for text in shown.splitlines() if len(text) > 80]
+    assert [text for text in long if "checksum" not in text] == []
 
 
 def test_no_colour_reaches_a_pipe(world: World) -> None:

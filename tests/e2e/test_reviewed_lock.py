@@ -79,7 +79,7 @@ def test_what_people_write_on_the_branch_stays_and_the_rest_follows(world: World
     assert rests(world)
 
     assert world.run("approve", "control/locks").code == 0
-    plan = world.run("plan").out
+    plan = world.run("plan", "--all").out
     assert re.search(r"update +edge/api .* -> web/stable@", plan)
     assert re.search(r"keep +edge/web +UpToDate", plan)
     assert "lock:" not in plan
@@ -204,7 +204,7 @@ def test_a_pin_that_cannot_be_read_stops_its_variant_alone(world: World) -> None
 
 
 def test_the_json_of_a_plan_that_proposes_a_lock_is_as_its_schema_says(world: World) -> None:
-    schema = json.loads((WORLDS.parents[1] / "docs/plan.schema.json").read_text())
+    schema = json.loads((WORLDS.parents[1] / "docs/schemas/plan.schema.json").read_text())
 
     value = json.loads(world.run("plan", "--output", "json").out)
 

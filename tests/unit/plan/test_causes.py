@@ -131,7 +131,8 @@ def world(request: pytest.FixtureRequest) -> Cluster:
 
 
 def told(change: Change) -> str:
-    return f"{change.upstream_from} -> {change.upstream_to}; {change.message}"
+    message = change.message.replace("The package", "the package").replace("Object", "object")
+    return f"{change.upstream_from} -> {change.upstream_to}; {message}"
 
 
 @pytest.mark.parametrize("causes", some(CAUSES), ids="+".join)
@@ -171,7 +172,7 @@ def decide_conflicts(world: Cluster) -> None:
     [
         (compatible_functions, "the configuration of functions"),
         (deployed, "spec.deployment of the Repository"),
-        (decide_conflicts, "who wins conflicts"),
+        (decide_conflicts, "the conflict policies"),
     ],
 )
 def test_what_is_configured_is_named_beside(
@@ -184,8 +185,20 @@ def test_what_is_configured_is_named_beside(
     (change,) = world.run().changes
 
     assert change.op is Op.EDIT
-    assert words in change.message
+    assert words in told(change)
     assert "spec.packageContext.data.region" in change.message
+
+
+def test_causes_read_as_a_sentence(world: Cluster) -> None:
+    hotfix(world)
+    edit_pipeline(world)
+    (first,) = world.plan().changes
+    release(world)
+    (second,) = world.plan().changes
+
+    causes = "spec.pipeline.mutators[0].configMap.team and the package on main"
+    assert first.message == f"{causes} changed"
+    assert second.message == f"{causes} also changed"
 
 
 def test_a_new_version_of_the_tool_is_the_last_resort(world: Cluster) -> None:
@@ -194,8 +207,8 @@ def test_a_new_version_of_the_tool_is_the_last_resort(world: Cluster) -> None:
     other = record.model_copy(update={"inputs": "", "facts": {**record.facts, "engine": "0"}})
     resolved = resolve(world.inventory(), expand(world.inventory())).variants[0]
 
-    assert "the version of this tool" in content_causes(resolved, other)
-    assert "the version of this tool" not in content_causes(resolved, record)
+    assert "The version of this tool changed" in content_causes(resolved, other)
+    assert "version of this tool" not in content_causes(resolved, record)
 
 
 def test_without_a_record_it_is_said_that_nothing_tells(world: Cluster) -> None:
@@ -223,4 +236,4 @@ def test_a_draft_whose_branch_is_gone_is_made_again_and_says_so() -> None:
 
     (change,) = world.run().changes
 
-    assert change.message == "Nothing that it is made from changed; what was proposed of it is gone"
+    assert change.message == "No input changed, but the draft that was proposed is gone"

@@ -68,7 +68,7 @@ def test_one_changed_object_changes_exactly_the_drafts_that_used_it(world: Clust
     assert sorted(c.package.path for c in changed) == sorted(f"web-{n}" for n in range(3, COUNT, TEAMS))
     assert len(changed) == TAKES
     assert {(c.op, c.reason) for c in changed} == {(Op.EDIT, Reason.CONTENT_CHANGED)}
-    assert {c.message for c in changed} == {"Changed: object Team team-3"}
+    assert {c.message for c in changed} == {"Object Team team-3 changed"}
     assert world.plan().is_empty
 
 

@@ -182,7 +182,7 @@ def test_a_hotfix_of_a_managed_value_is_proposed_to_be_set_again(world: ModelWor
     change = the_change(world)
 
     assert (change.op, change.reason, change.waits) == (Op.EDIT, Reason.CONTENT_CHANGED, False)
-    assert change.message == "Changed: the package on main"
+    assert change.message == "The package on main changed"
     assert Exit.WAITING not in world.plan().exits
     world.merge("edge", draft(world))
     world.run()

@@ -1,25 +1,65 @@
 from dataclasses import replace
+from typing import Any
 
-from reconciler.plan.changes import Op, Outcome, Plan
+import pytest
+
+from reconciler.plan.changes import ConflictNote, Op, Outcome, Plan
+from reconciler.plan.phases import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.paint import ansi
+from reconciler.report.summary import is_unchanged
 from reconciler.report.text import change_lines, outcome_lines, plan_lines
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, change
 
 
-def test_a_plan_is_a_table_then_what_is_wrong_then_one_line() -> None:
+def test_plan_is_counts_then_changes_then_problems() -> None:
     assert list(plan_lines(PLAN, NAMES)) == [
+        "1 to create, 1 to update, 2 kept, 1 waiting for people, 1 problem (checksum " + "c" * 64 + ")",
         "CHANGE  PACKAGE          REASON           DETAIL",
         "create  edge-east/nginx  New              nginx/v1; waits for a person",
         "update  edge-west/nginx  UpstreamChanged  nginx/v1 -> nginx/v2; 1 of 4 files differs",
-        "keep    edge-west/a      NotOurs",
-        "keep    edge-west/b      UpToDate",
         "note: Snapshot is 3 days old",
         "problem: config/bad.yaml:12:5: InvalidExpression: Undeclared reference to 'nam\\x1b[2Je'",
         "  stalls: PackageVariantSet default/bad",
         "  hint: Use target.name",
-        "1 to create, 1 to update, 2 kept, 1 waiting for people, 1 problem (checksum " + "c" * 64 + ")",
     ]
+
+
+def test_unchanged_packages_are_listed_on_request() -> None:
+    short, full = list(plan_lines(PLAN, NAMES)), list(plan_lines(PLAN, NAMES, unchanged=True))
+
+    assert [line for line in full if line not in short] == [
+        "keep    edge-west/a      NotOurs",
+        "keep    edge-west/b      UpToDate",
+    ]
+    assert [line for line in full if not line.startswith("keep")] == short
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"message": "Locked; upstream offers web/v2"},
+        {"unready": ("x is not set",)},
+        {"warnings": ("x",)},
+        {"waits": True},
+        {"reason": Reason.REJECTED},
+        {"conflicts": (ConflictNote("a.yaml", "spec.x", "1", "2"),)},
+    ],
+    ids=lambda news: next(iter(news)),
+)
+def test_kept_package_with_news_is_always_listed(news: dict[str, Any]) -> None:
+    kept = replace(change(Op.KEEP), **news)
+
+    lines = list(plan_lines(Plan((kept,)), NAMES, quiet=True))
+
+    assert any(line.startswith("keep") for line in lines)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_only_published_packages_are_unchanged(phase: Phase) -> None:
+    kept = change(Op.KEEP)
+
+    assert is_unchanged(kept, PackageStatus(phase, package=kept.package)) is (phase is Phase.PUBLISHED)
 
 
 def test_the_order_of_changes_does_not_matter() -> None:
@@ -28,17 +68,17 @@ def test_the_order_of_changes_does_not_matter() -> None:
     assert list(plan_lines(shuffled, NAMES)) == list(plan_lines(PLAN, NAMES))
 
 
-def test_quiet_leaves_out_the_table_and_nothing_else() -> None:
+def test_quiet_leaves_out_notes_and_nothing_else() -> None:
     full, quiet = list(plan_lines(PLAN, NAMES)), list(plan_lines(PLAN, NAMES, quiet=True))
 
-    assert quiet == full[6:]
+    assert quiet == [line for line in full if not line.startswith("note: ")]
 
 
 def test_a_refused_plan_is_shown_whole_before_it_says_why() -> None:
     lines = list(plan_lines(REFUSED, NAMES))
 
-    assert lines[1].startswith("delete")
-    assert lines[2:4] == ["refused: DeletionGuard: Deletes 1 of 1", "  hint: Pass --allow-deletes 1"]
+    assert lines[2].startswith("delete")
+    assert lines[3:5] == ["refused: DeletionGuard: Deletes 1 of 1", "  hint: Pass --allow-deletes 1"]
 
 
 def test_colours_change_no_word() -> None:

@@ -1,0 +1,62 @@
+"""Tables of text; on a narrow terminal columns fold below each other, and nothing is cut."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+_GAP = "  "
+_INDENT = "    "
+_LEAST = 24
+"""Characters that the last column, which is free text and wraps, needs to share a line with others."""
+
+
+def table_rows(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None
+) -> Iterator[list[str]]:
+    """Yield the lines of the heading, then those of each row.
+
+    The last column is free text. Without a width every row is one line. With one, columns that do not
+    fit go to indented lines below, and only the free text wraps: names stay whole however long they are.
+    """
+    table = [heads, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
+    groups = _fold(widths, width) if width else [range(len(heads))]
+    for row in table:
+        yield [line for i, group in enumerate(groups) for line in _lines(row, widths, group, i, width)]
+
+
+def table_lines(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None
+) -> Iterator[str]:
+    """Yield the lines of a table, its heading first."""
+    for lines in table_rows(heads, rows, width):
+        yield from lines
+
+
+def _fold(widths: Sequence[int], width: int) -> list[range]:
+    """Return which columns share a line: as many as fit, in their order."""
+    needs = [*widths[:-1], min(widths[-1], _LEAST)]
+    groups, start, used = [], 0, 0
+    for column, need in enumerate(needs):
+        if column > start and used + need > width:
+            groups.append(range(start, column))
+            start, used = column, len(_INDENT)
+        used += need + len(_GAP)
+    return [*groups, range(start, len(widths))]
+
+
+def _lines(
+    row: Sequence[str], widths: Sequence[int], group: range, index: int, width: int | None
+) -> Iterator[str]:
+    """Yield a row's lines of one group of columns; none of a later group that is empty."""
+    cells = [row[column].ljust(widths[column]) for column in group]
+    text = ((_INDENT if index else "") + _GAP.join(cells)).rstrip()
+    if index and not text:
+        return
+    last = len(widths) - 1
+    if width is None or last not in group or len(text) <= width or not row[last].strip():
+        yield text
+        return
+    indent = len(text) - len(row[last].rstrip())
+    wrapped = textwrap.wrap(row[last], max(width - indent, 1), break_long_words=False, break_on_hyphens=False)
+    yield text[:indent] + wrapped[0]
+    yield from (" " * indent + line for line in wrapped[1:])

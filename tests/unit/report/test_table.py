@@ -1,0 +1,58 @@
+import pytest
+
+from reconciler.report.table import table_lines
+
+HEADS = ("NAME", "STATE", "SINCE", "MESSAGE")
+ROWS = [
+    (
+        "default/a-variant-with-a-long-name",
+        "in review",
+        "2026-01-01",
+        "Its draft waits for a person to merge it",
+    ),
+    ("default/web", "published", "", ""),
+]
+
+
+def test_table_has_one_line_per_row_without_a_width() -> None:
+    lines = list(table_lines(HEADS, ROWS))
+
+    assert lines == [
+        "NAME                                STATE      SINCE       MESSAGE",
+        "default/a-variant-with-a-long-name  in review  2026-01-01  Its draft waits for a person to merge it",
+        "default/web                         published",
+    ]
+
+
+def test_free_text_wraps_in_its_column() -> None:
+    lines = list(table_lines(HEADS, ROWS, 88))
+
+    assert lines[1:3] == [
+        "default/a-variant-with-a-long-name  in review  2026-01-01  Its draft waits for a person",
+        "                                                           to merge it",
+    ]
+
+
+def test_columns_fold_below_each_other() -> None:
+    lines = list(table_lines(HEADS, ROWS, 50))
+
+    assert lines == [
+        "NAME                                STATE",
+        "    SINCE       MESSAGE",
+        "default/a-variant-with-a-long-name  in review",
+        "    2026-01-01  Its draft waits for a person to",
+        "                merge it",
+        "default/web                         published",
+    ]
+
+
+@pytest.mark.parametrize("width", range(1, 120, 7))
+def test_no_word_is_cut(width: int) -> None:
+    text = "\n".join(table_lines(HEADS, ROWS, width))
+
+    assert all(word in text for row in ROWS for word in " ".join(row).split())
+
+
+@pytest.mark.parametrize("width", [50, 80, 100])
+def test_lines_fit_the_width(width: int) -> None:
+    assert all(len(line) <= width for line in table_lines(HEADS, ROWS, width))
