@@ -12,6 +12,7 @@ from reconciler.errors import Exit, UsageError
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
+    from reconciler.errors import Problem
     from reconciler.expand import DesiredVariant
     from reconciler.plan.changes import Change
     from reconciler.plan.origins import Origin
@@ -30,8 +31,8 @@ def explain(settings: "Settings", output: str, package: str, *, no_color: bool) 
       reconciler explain edge-east/nginx
       reconciler explain edge-east/nginx -o json
     """
-    from reconciler.report.json import change_value
-    from reconciler.report.text import change_lines
+    from reconciler.report.json import API_VERSION, change_value, problem_value
+    from reconciler.report.text import change_lines, problem_lines
     from reconciler.run import make_plan
 
     planned = make_plan(settings)
@@ -40,14 +41,24 @@ def explain(settings: "Settings", output: str, package: str, *, no_color: bool) 
     origins = _origins(planned, change, variant)
     view = planned.world.inventory.repositories.get(change.repository)
     address = view.remote if view else ""
+    problems = _owner_problems(planned, change)
     printer = make_printer(colour=not no_color)
     if output == Output.JSON:
         trace = dict(_trace(variant))
         fields = [_value(origin) for origin in origins]
-        value = change_value(change, planned.names)
-        printer.value({**value, "kind": "Explanation", "address": address, "trace": trace, "fields": fields})
+        value = {
+            **change_value(change, planned.names),
+            "apiVersion": API_VERSION,
+            "kind": "Explanation",
+            "address": address,
+            "trace": trace,
+            "fields": fields,
+            "problems": [problem_value(problem) for problem in problems],
+        }
+        printer.value(value)
     else:
         printer.lines(change_lines(change, planned.names, address=address, paint=printer.paint))
+        printer.lines(problem_lines(problems, paint=printer.paint))
         told = [origin.source for origin in origins]
         others = ((n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in told))
         printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
@@ -64,7 +75,25 @@ def _find(planned: "Planned", package: str) -> "Change":
             return change
     require_readable(planned.world.inventory, [package])
     known = [names.of(change) for change in planned.plan.changes]
-    raise UsageError(f"The plan holds no package {package}", hint=suggest(package, known))
+    hint = suggest(package, known)
+    if problem := next(iter(planned.plan.problems), None):
+        # A manifest that nobody can parse names no package: it may be this one's.
+        hint += f" Or mend its manifest: {problem}."
+    raise UsageError(f"The plan has no package {package}", hint=hint)
+
+
+def _owner_problems(planned: "Planned", change: "Change") -> "list[Problem]":
+    """Return the problems of the manifest that declares the package, or last declared it."""
+    if change.variant is None:
+        return []
+    inventory = planned.world.inventory
+    record = inventory.records.get(change.variant)
+    subjects = {f"PackageVariant {change.variant}"}
+    broken = ""
+    if record is not None:
+        subjects.add(f"PackageVariantSet {record.namespace}/{record.set_name}")
+        broken = record.manifest if record.manifest in inventory.control.broken else ""
+    return [p for p in planned.plan.problems if p.subject in subjects or p.location.path == broken != ""]
 
 
 def _variant(planned: "Planned", change: "Change") -> "DesiredVariant | None":

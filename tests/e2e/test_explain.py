@@ -131,3 +131,25 @@ def test_a_package_of_nobody_has_no_fields(world: World) -> None:
         )
 
     assert fields(world, "theirs") == {}
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_broken_manifest_is_named_with_a_hint(world: World, *, is_applied: bool) -> None:
+    if is_applied:
+        world.run("apply", "--quiet")
+    path = manifest(EDGE, "web")
+    world.clock += 60
+    Repo(world.control, time=world.clock).commit({path: "kind: [\n"})
+
+    said = world.run("explain", f"{EDGE}/web")
+
+    if is_applied:
+        assert said.code == 0
+        assert "(OwnerStalled)" in said.out
+        assert f"problem: {path}:2:1: InvalidYAML" in said.out
+        assert "  hint: Check quotes, indentation and brackets." in said.out
+        (problem,) = json.loads(world.run("explain", f"{EDGE}/web", "-o", "json").out)["problems"]
+        assert problem["location"]["path"] == path
+    else:
+        assert said.code == 2
+        assert f"Or mend its manifest: {path}:2:1: InvalidYAML" in said.err
