@@ -18,8 +18,7 @@ RUN /opt/reconciler/bin/python -m pip install --no-cache-dir --disable-pip-versi
 COPY pyproject.toml README.md LICENSE CHANGELOG.md requirements-build.lock /src/
 COPY reconciler /src/reconciler
 COPY templates /src/templates
-COPY docs/expansion.schema.json docs/lock.schema.json \
-     docs/plan.schema.json docs/status.schema.json /src/docs/
+COPY docs/schemas /src/docs/schemas
 RUN python3 -m venv /opt/build \
  && /opt/build/bin/python -m pip install --no-cache-dir --disable-pip-version-check --quiet \
       --require-hashes --only-binary :all: -r /src/requirements-build.lock \

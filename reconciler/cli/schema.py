@@ -12,8 +12,24 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 NAMES = ("Reconciler", "PackageVariant", "PackageVariantSet", "Repository", "Snapshot")
-OUTPUTS = ("Expansion", "Lock", "Plan", "Status")
-"""What commands print as JSON; `Plan` is also what `apply` prints."""
+OUTPUTS = {
+    "Approval": ("approve",),
+    "Comparison": ("check",),
+    "Expansion": ("expand",),
+    "Explanation": ("explain",),
+    "Functions": ("functions list",),
+    "Images": ("functions pull",),
+    "IndexPackage": ("index list",),
+    "Lock": ("lock", "lock hold", "lock follow"),
+    "PackageRender": ("package render",),
+    "PackageUpdate": ("package update",),
+    "Plan": ("plan", "apply"),
+    "Prospect": ("lock what-if",),
+    "PullRequest": ("pr list", "pr show", "pr merge", "pr close", "pr reopen"),
+    "SnapshotKind": ("snapshot kinds",),
+    "Status": ("status",),
+}
+"""The commands that print each kind of JSON output."""
 
 
 @click.command()
@@ -46,7 +62,7 @@ def _output_schema(kind: str) -> str:
     """Return the schema of an output, from the installed package or from the checkout around it."""
     package = Path(__file__).parents[1]
     name = f"{kind.lower()}.schema.json"
-    folders = (package / "_schemas", package.parent / "docs")
+    folders = (package / "_schemas", package.parent / "docs/schemas")
     return next(path for folder in folders if (path := folder / name).is_file()).read_text()
 
 

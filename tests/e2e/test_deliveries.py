@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.schema import violations
+from tests.support.schema import output_violations, violations
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -33,7 +33,7 @@ def test_generated_files_among_the_manifests_are_no_input(world: World) -> None:
         (copy / "manifests/clusters/dev/copied.yaml").write_text(text)
 
     assert world.run("lock", "--output", "json").out == before
-    assert "keep    dev/dependencies  UpToDate" in world.run("plan").out
+    assert "keep    dev/dependencies  UpToDate" in world.run("plan", "--all").out
 
 
 def test_a_repository_that_is_its_own_control_repository_rests(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_an_unreachable_repository_keeps_its_package_and_the_lock_is_written(wor
 def test_status_tells_of_every_package_in_its_own_words(world: World) -> None:
     delivered(world)
 
-    schema = json.loads((Path(__file__).parents[2] / "docs/status.schema.json").read_text())
+    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/status.schema.json").read_text())
     assert violations(schema, json.loads(world.run("status", "--output", "json").out)) == []
     said = json.loads(world.run("status", "dev/platform", "--output", "json").out)["items"]
 
@@ -139,6 +139,7 @@ def test_a_manifest_of_its_own_decides_what_a_version_would_need(world: World, t
     line = ("lock", "what-if", "x.example.com/acme/net@v9.0.0")
 
     assert "could move: dev" in world.run(*line).out
+    assert output_violations("Prospect", world.run(*line, "-o", "json").out) == []
     assert "cannot move: dev" in world.run(*line, "--manifest", str(manifest)).out
     manifest.write_text("kind: [")
     assert world.run(*line, "--manifest", str(manifest)).code == 2

@@ -75,7 +75,7 @@ def test_json_lists_variants_problems_and_origins(control: Path) -> None:
     said = expand(control, "-o", "json", "--trace", "--authored")
 
     found = json.loads(said.stdout)
-    schema = json.loads((PROJECT / "docs/expansion.schema.json").read_text())
+    schema = json.loads((PROJECT / "docs/schemas/expansion.schema.json").read_text())
     assert violations(schema, found) == []
     assert (found["kind"], found["problems"]) == ("Expansion", [])
     names = [v["metadata"]["name"] for v in found["variants"]]

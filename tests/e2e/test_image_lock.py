@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.cli.main import invoke
 from tests.support.git import make_repository
+from tests.support.schema import output_violations
 from tests.support.small_world import app, manifest, repository, variant
 from tests.support.world import World, git
 
@@ -76,7 +77,8 @@ def drafted(world: World) -> str:
 
 def test_what_is_pulled_is_locked_runs_and_stays(world: World) -> None:
     before = unready(world)
-    pulled = world.run("functions", "pull", IMAGE)
+    pulled = world.run("functions", "pull", IMAGE, "-o", "json")
+    assert output_violations("Images", pulled.out) == []
     applied = world.run("apply")
     settled = world.all_refs()
     again = world.run("apply")

@@ -14,6 +14,7 @@ from reconciler.objects import File, Mode
 from reconciler.policy import Limits
 from reconciler.read.files import read_directory, stays_inside
 from tests.support.identifiers import without_identifiers
+from tests.support.schema import output_violations
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: pkg\n"
 CM = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  a: {}\n"
@@ -46,7 +47,9 @@ def test_conflicts_are_shown_and_exit_7(sides: Path, capsys: pytest.CaptureFixtu
 def test_json_names_both_sides(sides: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert update(sides, "--output=json") == 7
 
-    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    out = capsys.readouterr().out
+    said: dict[str, Any] = json.loads(out)
+    assert output_violations("PackageUpdate", out) == []
     assert said["updated"] is True
     assert said["conflicts"] == [
         {

@@ -11,6 +11,7 @@ import pytest
 
 from reconciler.krm.yaml import load_documents
 from tests.support.corpus import CORPUS, corpus_package
+from tests.support.schema import output_violations
 
 BUILT_IN = (
     "repository",
@@ -93,6 +94,7 @@ def test_a_package_of_other_functions_names_exactly_them_and_stays_as_it_was(
     said = reconciler("package", "render", directory, "--output", "json")
 
     assert said.returncode == 4
+    assert output_violations("PackageRender", said.stdout) == []
     value = json.loads(said.stdout)
     assert {each["function"] for each in value["unrunnable"]} == {
         f"docker.io/nephio/{image}:latest" for image in NEEDS[name]

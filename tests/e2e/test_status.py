@@ -182,7 +182,7 @@ def test_plan_says_what_waits_for_review(world: World) -> None:
 
 
 def test_json_is_as_its_schema_says(world: World) -> None:
-    schema = json.loads((PROJECT / "docs/status.schema.json").read_text())
+    schema = json.loads((PROJECT / "docs/schemas/status.schema.json").read_text())
 
     def wrong() -> list[str]:
         return violations(schema, json.loads(world.run("status", "-o", "json").out))

@@ -7,6 +7,8 @@ import sysconfig
 import venv
 from pathlib import Path
 
+from reconciler.cli.schema import OUTPUTS
+
 
 def run(*command: str, cwd: Path, **environment: str) -> str:
     ran = subprocess.run(
@@ -44,9 +46,9 @@ def test_the_wheel_runs_elsewhere(tmp_path: Path, project_root: Path) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = str(home / "bin/reconciler")
     run(command, "demo", "fleet", cwd=tmp_path, **environment)
-    for name in ("plan", "status", "lock", "expansion"):
+    for name in (kind.lower() for kind in OUTPUTS):
         shipped = run(command, "schema", name, cwd=tmp_path)
-        assert shipped == (project_root / f"docs/{name}.schema.json").read_text()
+        assert shipped == (project_root / f"docs/schemas/{name}.schema.json").read_text()
     said = run(command, "plan", "--output", "markdown", cwd=tmp_path / "fleet/control", **environment)
     assert "cluster-europe-01" in said
     run(command, "apply", cwd=tmp_path / "fleet/control", **environment)

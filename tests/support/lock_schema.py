@@ -15,7 +15,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.plan.changes import PinChange
 
-FILE = Path(__file__).resolve().parents[2] / "docs/lock.schema.json"
+FILE = Path(__file__).resolve().parents[2] / "docs/schemas/lock.schema.json"
 _PLAN = FILE.with_name("plan.schema.json")
 _TEXT = {"type": "string"}
 _MODELS = {"package": LockedPackage, "revision": LockedRevision, "owned": OwnershipEntry}

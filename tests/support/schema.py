@@ -1,7 +1,11 @@
 """Check a JSON value against the part of JSON Schema that our schemas use; anything else is an error."""
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+_SCHEMAS = Path(__file__).resolve().parents[2] / "docs/schemas"
 
 _TYPES = {
     "object": Mapping,
@@ -15,6 +19,12 @@ _KNOWN = {
     "$schema", "$id", "$defs", "$ref", "title", "description", "type", "properties", "required",
     "additionalProperties", "items", "enum", "const", "pattern", "anyOf",
 }  # fmt: skip
+
+
+def output_violations(kind: str, text: str) -> list[str]:
+    """Return where the JSON output of a command is not what the schema of its kind says."""
+    schema = json.loads((_SCHEMAS / f"{kind.lower()}.schema.json").read_text())
+    return violations(schema, json.loads(text))
 
 
 def violations(schema: Mapping[str, Any], value: Any) -> list[str]:

@@ -7,6 +7,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli.index import index
 from reconciler.errors import ConfigurationError, RefusedError, UsageError
+from tests.support.schema import output_violations
 from tests.support.world import git
 
 MYSQL = "io.cnab.interface.mysql"
@@ -77,6 +78,7 @@ def test_the_list_is_filtered_and_marks_the_default_of_its_layer(copy: Path) -> 
     ]
     assert run(copy, "list", "--interface", MYSQL, "--environment", "production")[0][0] == "*"
     assert run(copy, "list", "--keyword", "cloud") == ["  xpkg:x.io/aws  v1.2.0"]
+    assert output_violations("IndexPackage", "\n".join(run(copy, "list", "--output", "json"))) == []
     assert run(copy, "list", "--name", "AZURE") == [f"  bundle:r.io/azure{tail}"]
     assert run(copy, "list", "--label", "team=none") == ["No package of the index is like that."]
 

@@ -1,0 +1,91 @@
+"""Every command that prints JSON prints what `reconciler schema` describes."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from reconciler.cli.main import invoke, main
+from reconciler.cli.schema import OUTPUTS
+from tests.support.exits import leaf_commands
+from tests.support.git import Repo
+from tests.support.schema import violations
+from tests.support.small_world import manifest, variant, write_world
+from tests.support.world import World
+
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
+
+
+def schema_of(kind: str, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert invoke(["schema", kind]) == 0
+    return json.loads(capfd.readouterr().out)
+
+
+def json_commands() -> Iterator[str]:
+    """Yield the commands whose `--output` takes json."""
+    for name in leaf_commands():
+        context, command = click.Context(main), main
+        for word in name.split():
+            command = command.get_command(context, word)
+        options = {option: parameter for parameter in command.params for option in parameter.opts}
+        form = options.get("--output")
+        if form is not None and "json" in f"{form.metavar} {getattr(form.type, 'choices', '')}":
+            yield name
+
+
+def test_every_json_output_has_a_schema() -> None:
+    assert sorted(json_commands()) == sorted(name for names in OUTPUTS.values() for name in names)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A fleet with an approved package, an open pull request, a change and a broken manifest."""
+    root = tmp_path_factory.mktemp("w") / "w"
+    write_world(root, ("edge-1",))
+    world = World(root)
+    world.run("apply")
+    world.run("approve", "edge-1/web")
+    control = Repo(world.control, time=world.clock + 60)
+    control.commit(
+        {
+            manifest("edge-1", "web"): variant("edge-1", "web", revision=2),
+            manifest("edge-1", "new"): variant("edge-1", "new"),
+            "manifests/broken.yaml": "kind: [\n",
+        },
+        branch="change",
+        start="main",
+    )
+    return world
+
+
+LINES: dict[str, list[tuple[str, ...]]] = {
+    "Approval": [("approve", "edge-1/web"), ("approve", "--propose-only", "edge-1/db")],
+    "Comparison": [("check", "--head", "change")],
+    "Explanation": [("explain", "edge-1/web"), ("explain", "edge-1/db")],
+    "PullRequest": [
+        ("pr", "list", "--all"),
+        ("pr", "show", "edge-1/web"),
+        ("pr", "close", "edge-1/db"),
+        ("pr", "reopen", "edge-1/db"),
+        ("pr", "merge", "edge-1/db"),
+    ],
+    "SnapshotKind": [("snapshot", "kinds")],
+    "Functions": [("functions", "list")],
+}
+
+
+@pytest.mark.parametrize("kind", sorted(LINES))
+def test_output_is_as_its_schema_says(kind: str, world: World, capfd: pytest.CaptureFixture[str]) -> None:
+    schema = schema_of(kind, capfd)
+
+    for line in LINES[kind]:
+        said = world.run(*line, "-o", "json") if kind != "Functions" else None
+        out = said.out if said else _local(line, capfd)
+        assert violations(schema, json.loads(out)) == [], line
+
+
+def _local(line: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
+    invoke([*line, "-o", "json"])
+    return capfd.readouterr().out
