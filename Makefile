@@ -51,9 +51,10 @@ fix: $(VENV)/.installed
 golden: $(VENV)/.installed  ## Rewrite the expected files of the worlds; review them as a diff
 	$(RUN)python -m pytest -q tests/e2e --update-golden
 
-docs: $(VENV)/.installed  ## Write the list of rooms in docs/architecture.md, and the schema of locks
+docs: $(VENV)/.installed  ## Write the list of modules in docs/architecture.md, the schema of locks, and the merge keys of Kubernetes
 	$(RUN)python -m tests.support.architecture
 	$(RUN)python -m tests.support.lock_schema
+	$(RUN)python -m tests.support.kubernetes_schema
 
 mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
 	$(RUN)python tests/mutants/run.py

@@ -1,46 +1,82 @@
-"""Which lists of which kinds are merged by which keys: built in, from CRDs, declared."""
+"""Merge keys of lists by kind: of Kubernetes' kinds, of CRDs, and declared in comments and annotations.
+
+`kubernetes.json` is generated from Kubernetes' published OpenAPI (`make docs`); `kubernetes-1.21.json` is
+the schema inside kpt.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from reconciler.krm.schema.builtin import kind_shape, type_shape
-from reconciler.krm.schema.crds import Served, crd_shapes, schema_shape
-from reconciler.krm.schema.shapes import Shape
+import orjson
 
-__all__ = [
-    "Schemas",
-    "Served",
-    "Shape",
-    "crd_shapes",
-    "declared_shape",
-    "parse_merge_keys",
-    "with_merge_keys",
-]
+Served = tuple[str, str]
+"""An apiVersion and a kind."""
 
 _DEFINITIONS = "#/definitions/"
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The merge keys in and below a value.
+
+    `keys` is None for a value that is merged as a whole, `()` for a set of scalars, else the fields
+    that identify an element; `defaults` are the values of keys that may be absent. `values` is the
+    shape of every field that `fields` does not name. At most one field of each of `unions` may be set.
+    """
+
+    fields: Mapping[str, "Shape"] = field(default_factory=dict)
+    values: "Shape | None" = None
+    items: "Shape | None" = None
+    keys: tuple[str, ...] | None = None
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    unions: tuple[frozenset[str], ...] = ()
+
+    def below(self, name: str) -> "Shape | None":
+        """Return the shape of one field, None if it is unknown."""
+        return self.fields.get(name, self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """The shapes that hold in one package.
+    """The shapes of kinds in one package.
 
-    `since` False is Kubernetes 1.21 alone, as kpt has it; else every kind at least has metadata.
+    `since` False is Kubernetes 1.21 alone, as in kpt; otherwise every kind at least has metadata.
     """
 
     crds: Mapping[Served, Shape] = field(default_factory=dict)
     since: bool = True
 
     def shape(self, api_version: str, kind: str) -> Shape | None:
-        """Return the shape of a kind, None where nothing is known of it."""
-        found = kind_shape(api_version, kind, since=self.since)
-        if found is not None or not self.since:
-            return found
-        metadata = type_shape("Object")
-        custom = self.crds.get((api_version, kind))
-        if custom is None or metadata is None:
-            return metadata
-        return replace(custom, fields={**metadata.fields, **custom.fields})
+        """Return the shape of a kind, None if it is unknown."""
+        shape = _kind_shape(f"{api_version}/{kind}", since=self.since)
+        if shape is not None or not self.since:
+            return shape
+        metadata = {"metadata": _type_shape(_OBJECT_META) or Shape()}
+        custom = self.crds.get((api_version, kind), Shape())
+        return replace(custom, fields={**metadata, **custom.fields})
+
+
+def crd_shapes(definitions: Iterable[Any]) -> dict[Served, Shape]:
+    """Return the shape of every version of every CustomResourceDefinition among `definitions`.
+
+    Total: other objects and unreadable definitions are skipped; a later definition wins.
+    """
+    shapes: dict[Served, Shape] = {}
+    for definition in definitions:
+        if not isinstance(definition, dict) or definition.get("kind") != "CustomResourceDefinition":
+            continue
+        spec = _mapping(definition.get("spec"))
+        group, kind = spec.get("group"), _mapping(spec.get("names")).get("kind")
+        for name, schema in _versions(spec):
+            shape = _schema_shape(schema)
+            if shape is not None:
+                shapes[f"{group}/{name}", str(kind)] = shape
+    return shapes
 
 
 def declared_shape(schema: Mapping[str, Any]) -> Shape | None:
@@ -50,15 +86,15 @@ def declared_shape(schema: Mapping[str, Any]) -> Shape | None:
     """
     reference = schema.get("$ref")
     if isinstance(reference, str):
-        return type_shape(reference.removeprefix(_DEFINITIONS).rpartition(".")[2])
-    shape = schema_shape(schema) or Shape()
+        return _type_shape(reference.removeprefix(_DEFINITIONS))
+    shape = _schema_shape(schema) or Shape()
     items = schema.get("items")
     below = declared_shape(items) if isinstance(items, dict) else None
     return replace(shape, items=below) if below is not None else shape
 
 
 def parse_merge_keys(text: str) -> Iterable[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Yield (path, keys) of each `spec.fruits=name;spec.ports=port,protocol` clause; others are left out."""
+    """Yield (path, keys) of each clause of `spec.fruits=name;spec.ports=port,protocol`; skip invalid ones."""
     for clause in text.split(";"):
         path, equals, keys = clause.strip().partition("=")
         if equals and path:
@@ -66,9 +102,87 @@ def parse_merge_keys(text: str) -> Iterable[tuple[tuple[str, ...], tuple[str, ..
 
 
 def with_merge_keys(shape: Shape | None, path: tuple[str, ...], keys: tuple[str, ...]) -> Shape:
-    """Return `shape` with the list at `path` merged by `keys`."""
+    """Return `shape` with `keys` for the list at `path`."""
     shape = shape or Shape()
     if not path:
         return replace(shape, keys=keys)
     below = with_merge_keys(shape.below(path[0]), path[1:], keys)
     return replace(shape, fields={**shape.fields, path[0]: below})
+
+
+@cache
+def _kubernetes(*, since: bool) -> Mapping[str, Any]:
+    name = "kubernetes.json" if since else "kubernetes-1.21.json"
+    data: dict[str, Any] = orjson.loads(files(__name__).joinpath(name).read_bytes())
+    return data
+
+
+def _kind_shape(kind: str, *, since: bool) -> Shape | None:
+    """Return the shape of a kind of Kubernetes, such as `apps/v1/Deployment`."""
+    name = _kubernetes(since=since)["kinds"].get(kind)
+    return None if name is None else _type_shape(name, since=since) or Shape()
+
+
+@cache
+def _type_shape(name: str, *, since: bool = True) -> Shape | None:
+    """Return the shape of a type of Kubernetes by its full name."""
+    entry = _kubernetes(since=since)["types"].get(name)
+    if entry is None:
+        return None
+    fields = {field: _type_shape(target, since=since) for field, target in entry.get("fields", {}).items()}
+    for name_, keyed in entry.get("lists", {}).items():
+        items = _type_shape(keyed["items"], since=since) if "items" in keyed else None
+        fields[name_] = Shape(keys=tuple(keyed["keys"]), items=items, defaults=keyed.get("defaults", {}))
+    unions = (frozenset(entry["union"]),) if "union" in entry else ()
+    return Shape(fields={name: shape for name, shape in fields.items() if shape}, unions=unions)
+
+
+def _schema_shape(schema: Any, depth: int = 0) -> Shape | None:
+    """Return the shape that an OpenAPI schema declares, None if it declares no merge keys.
+
+    Two spellings are valid: `x-kubernetes-list-type` with `x-kubernetes-list-map-keys`, and
+    `x-kubernetes-patch-strategy: merge` with `x-kubernetes-patch-merge-key`.
+    """
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return None
+    below = {
+        name: shape
+        for name, part in _mapping(schema.get("properties")).items()
+        if (shape := _schema_shape(part, depth + 1)) is not None
+    }
+    values = _schema_shape(schema.get("additionalProperties"), depth + 1)
+    items = _schema_shape(schema.get("items"), depth + 1)
+    keys = _keys(schema)
+    if not below and values is None and keys is None:
+        return None
+    return Shape(fields=below, values=values, items=items, keys=keys, defaults=_defaults(schema, keys or ()))
+
+
+def _versions(spec: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    shared = _mapping(spec.get("validation")).get("openAPIV3Schema")
+    versions = spec.get("versions")
+    for version in versions if isinstance(versions, list) else [{"name": spec.get("version")}]:
+        schema = _mapping(_mapping(version).get("schema")).get("openAPIV3Schema", shared)
+        yield str(_mapping(version).get("name")), schema
+
+
+def _keys(schema: Mapping[str, Any]) -> tuple[str, ...] | None:
+    list_type = schema.get("x-kubernetes-list-type")
+    if list_type == "set":
+        return ()
+    if list_type == "map" and isinstance(names := schema.get("x-kubernetes-list-map-keys"), list):
+        return tuple(map(str, names)) or None
+    if "merge" not in str(schema.get("x-kubernetes-patch-strategy", "")).split(","):
+        return None
+    key = schema.get("x-kubernetes-patch-merge-key")
+    return (str(key),) if key else ()
+
+
+def _defaults(schema: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, str]:
+    properties = _mapping(_mapping(schema.get("items")).get("properties"))
+    defaults = {key: _mapping(properties.get(key)).get("default") for key in keys}
+    return {key: str(value) for key, value in defaults.items() if isinstance(value, (str, int))}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,4 +1,4 @@
-"""Which lists merge by which keys, and where that is known from."""
+"""Merge keys of lists: of Kubernetes, of CRDs, and declared."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ from reconciler.krm.schema import (
     parse_merge_keys,
     with_merge_keys,
 )
+from tests.support import kubernetes_schema
 
 POD = ("spec", "template", "spec")
 
@@ -57,6 +58,10 @@ def test_keys_of_lists(
     reason: str, version: str, kind: str, path: tuple[str, ...], want: tuple[str, ...] | None
 ) -> None:
     assert keys(Schemas().shape(version, kind), *path) == want, reason
+
+
+def test_the_table_of_kubernetes_is_generated() -> None:
+    assert kubernetes_schema.NEW.read_bytes() == kubernetes_schema.generate(), "run `make docs`"
 
 
 def test_kubernetes_1_21_knows_no_other_kind() -> None:
