@@ -1,25 +1,22 @@
 """CEL in the environment of Porch: parse, check and compile an expression once, then evaluate it.
 
 cel-python parses and gives the tree for the static check; Google's cel-cpp (cel-expr-python) evaluates.
-What cel-cpp would answer differently from cel-go, which Porch uses, the static check refuses.
+The static check refuses expressions with different results in cel-cpp and cel-go, which Porch uses.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from reconciler.cel.check import check
-from reconciler.cel.cost import check_cost
-from reconciler.cel.errors import CelError, Failure, not_a_string
-from reconciler.cel.functions import STRINGS
-from reconciler.cel.syntax import Literal
-from reconciler.cel.types import DYN, STRING
+from reconciler.cel.check import check, check_cost
+from reconciler.cel.syntax import CelError, Failure, Literal, not_a_string
+from reconciler.cel.types import DYN, STRING, STRINGS
 from reconciler.errors import MissingEngineError
 from reconciler.policy import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from reconciler.cel.engine import Engine
+    from reconciler.cel.engine import Evaluator
 
 __all__ = ["EXTENSIONS", "Environment", "Failure", "Program"]
 
@@ -50,11 +47,11 @@ class Environment:
     def __init__(self, limits: Limits, extensions: frozenset[str] = frozenset()) -> None:
         self._limits = limits
         self._extensions = extensions
-        self._engine = _load_engine(extensions)
+        self._evaluator = _load_evaluator(extensions)
         self._programs: dict[str, Program | Failure] = {}
 
     def compile(self, text: str) -> Program | Failure:
-        """Return the program of an expression, or why it is refused and where."""
+        """Return the program of an expression, or the failure and its place in the text."""
         program = self._programs.get(text)
         if program is None:
             program = self._programs[text] = self._compile(text)
@@ -63,13 +60,13 @@ class Environment:
     def bind(self, variables: "Mapping[str, Any]") -> Any:
         """Convert variables (strings, and maps of strings and maps) once for many evaluations.
 
-        A variable that is left out is not known yet: an expression that reads it fails.
+        An expression that reads an absent variable fails.
         """
-        return self._engine.bind(variables)
+        return self._evaluator.bind(variables)
 
     def evaluate(self, program: Program, activation: Any) -> str | Failure:
-        """Return the string that a program gives for bound variables, or why there is none."""
-        return self._engine.evaluate(program.code, activation)
+        """Return the string value of a program for bound variables, or the failure."""
+        return self._evaluator.evaluate(program.code, activation)
 
     def run(self, text: str, variables: "Mapping[str, Any]") -> str | Failure:
         """Compile and evaluate one expression."""
@@ -88,17 +85,17 @@ class Environment:
             return error.failure
         if type_ not in {STRING, DYN}:
             return not_a_string(type_.name, tree.offset)
-        code = self._engine.compile(text, tree)
+        code = self._evaluator.compile(text, tree)
         if isinstance(code, Failure):
             return code
         constant = tree.value if isinstance(tree, Literal) and isinstance(tree.value, str) else None
         return Program(text, code, constant)
 
 
-def _load_engine(extensions: frozenset[str]) -> "Engine":
-    """Import the evaluator when the first set needs it; it exists for common platforms only."""
+def _load_evaluator(extensions: frozenset[str]) -> "Evaluator":
+    """Import the evaluator when the first set needs it; not every platform has it."""
     try:
-        from reconciler.cel.engine import Engine  # noqa: PLC0415
+        from reconciler.cel.engine import Evaluator  # noqa: PLC0415
     except ImportError as error:
         raise MissingEngineError from error
-    return Engine(extensions)
+    return Evaluator(extensions)

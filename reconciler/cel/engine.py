@@ -1,4 +1,4 @@
-"""Evaluate expressions with Google's cel-cpp, and spell its errors as cel-go does.
+"""Evaluate expressions with Google's cel-cpp, with the error messages of cel-go.
 
 cel-cpp returns run-time errors as values, which would otherwise become package names, and
 unbound names as UNKNOWN: the type of every result is tested.
@@ -12,9 +12,8 @@ from typing import Any
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
-from reconciler.cel.errors import Failure, not_a_string
-from reconciler.cel.functions import STRINGS, VARIABLES
-from reconciler.cel.syntax import Node
+from reconciler.cel.syntax import Failure, Node, not_a_string
+from reconciler.cel.types import STRINGS, VARIABLES
 
 _STRING = cel.Type.STRING
 _ERROR = cel.Type.ERROR
@@ -31,7 +30,7 @@ _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _LOCATION = re.compile(r"^.*?ERROR: <input>:-?\d+:-?\d+: ")
 
 
-class Engine:
+class Evaluator:
     """cel-cpp in the environment of Porch: five variables and the standard library. No method raises."""
 
     def __init__(self, extensions: frozenset[str] = frozenset()) -> None:
@@ -50,7 +49,7 @@ class Engine:
         return self._env.Activation(variables)
 
     def evaluate(self, program: Any, activation: Any) -> str | Failure:
-        """Return the string that a program gives, or why there is none."""
+        """Return the string value of a program, or the failure."""
         try:
             value = program.eval(activation=activation)
             kind = value.type()

@@ -22,7 +22,7 @@ from reconciler.api.porch import (
 )
 from reconciler.cel import EXTENSIONS, Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
-from reconciler.cel.functions import STRING_EXTENSION
+from reconciler.cel.types import STRING_EXTENSION
 from reconciler.expand.findings import EXPRESSIONS, Finding, field_name
 from reconciler.expand.targets import Context
 from reconciler.expand.variants import CEL_EXTENSIONS

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from reconciler.cel import Environment, Failure
-from reconciler.cel.functions import STANDARD, STRING_EXTENSION, STRINGS
 from reconciler.cel.parser import parse
 from reconciler.cel.syntax import Call, Macro, Node, Select, children
+from reconciler.cel.types import STANDARD, STRING_EXTENSION, STRINGS
 from reconciler.policy import Limits
 from tests.support.cel_expressions import INPUTS, MACROS, Generator, draw_map_expression
 from tests.support.conformance import cases_of

@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from reconciler.cel.functions import STANDARD, STRING_EXTENSION, Overload
 from reconciler.cel.types import (
     BOOL,
     BYTES,
@@ -11,12 +10,15 @@ from reconciler.cel.types import (
     DURATION,
     DYN,
     INT,
+    STANDARD,
     STRING,
+    STRING_EXTENSION,
     TIMESTAMP,
     UINT,
     UNORDERED,
     A,
     B,
+    Overload,
     Type,
     list_of,
     map_of,

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.cel import Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
-from reconciler.cel.functions import STRINGS
+from reconciler.cel.types import STRINGS
 from reconciler.errors import Exit, MissingEngineError
 from reconciler.policy import Limits
 
