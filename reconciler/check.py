@@ -88,12 +88,12 @@ def check_proposal(
     def read_both() -> tuple[World | None, World]:
         at_base = ReadOptions(proposal.base, policy_governor(trusted))
         if not is_base_merged:
-            at_base = replace(at_base, judge=repository_check(trusted, control))
+            at_base = replace(at_base, check=repository_check(trusted, control))
         before = read(at_base) if compares else None
         # What the merged base registers is read wherever it is, so only what head adds is refused.
         views = before.inventory.repositories.values() if before and is_base_merged else ()
-        judge = repository_check(trusted, control, {view.url for view in views})
-        return before, read(ReadOptions(proposal.head, policy_governor(trusted), judge))
+        check = repository_check(trusted, control, {view.url for view in views})
+        return before, read(ReadOptions(proposal.head, policy_governor(trusted), check))
 
     merged, proposed = read_both()
     unread = _unread(merged, proposed)

@@ -49,6 +49,16 @@ class ObjectKey(NamedTuple):
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{GroupKind(self.group, self.kind)} {where}"
 
+    @property
+    def object_name(self) -> ObjectName:
+        """Its namespace and name."""
+        return ObjectName(self.namespace, self.name)
+
+    @property
+    def subject(self) -> str:
+        """The object as the subject of problems: kind, namespace and name."""
+        return f"{self.kind} {self.object_name}"
+
 
 class PackageKey(NamedTuple):
     """Where a package stands: the repository's normalised URL and the full path F in it.

@@ -1,4 +1,4 @@
-"""All that the core may know: one immutable value that `read` fills and nothing else changes."""
+"""The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ FieldPath = tuple[str | int, ...]
 
 
 class FieldMarks(Protocol):
-    """What a parsed document knows about places."""
+    """Positions of the fields of a parsed document."""
 
     def mark(self, path: FieldPath) -> tuple[int, int]:
         """Return line and column, from 1, of the value at `path` or of its nearest existing ancestor."""
@@ -32,30 +32,27 @@ class FieldMarks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where one manifest or object stands, and when it last changed.
-
-    `time` is the committer time of the commit that last touched its file, in seconds.
-    """
+    """Location of a manifest or object, and the committer time of its file's last change, in seconds."""
 
     location: Location
     time: int = 0
     marks: FieldMarks | None = field(default=None, compare=False, repr=False)
 
     def at(self, *path: str | int) -> Location:
-        """Return the place of one field; without marks, the place of the manifest."""
+        """Return the location of one field; without marks, that of the manifest."""
         if self.marks is None:
             return self.location
         return Location(self.location.path, *self.marks.mark(path))
 
     def inside(self, offset: int, *path: str | int) -> Location:
-        """Return the place of one character of a field's text, as near as the marks know it."""
+        """Return the location of one character of a field's text, as near as the marks know it."""
         find = getattr(self.marks, "mark_inside", None)
         return Location(self.location.path, *find(path, offset)) if find else self.at(*path)
 
 
 @dataclass(frozen=True, slots=True)
 class Sourced(Generic[M]):
-    """A manifest and where it came from. Its namespace is filled in, never empty."""
+    """A manifest and its source. Its namespace is never empty."""
 
     key: ObjectName
     manifest: M
@@ -73,7 +70,7 @@ def declared_upstreams(
 
 @dataclass(frozen=True, slots=True)
 class SourcedDocument:
-    """A document that a later stage understands, and where it stands; its kind says what it means."""
+    """An unparsed document of the dependency dialects or the package index, and its source."""
 
     value: Mapping[str, Any]
     source: Source
@@ -104,12 +101,10 @@ class PackageRevision:
 class Draft:
     """A draft or proposal branch of one package.
 
-    `written` is the package tree of our newest commit on the branch, None if none of its
-    commits is ours; the draft is edited by a person iff `tree != written`. `foreign` tells
-    whether commits of others stand on the branch above its base, `base_tree` is the package
-    on main where the branch left it (None: the package was not there). `answers` are what its
-    commits say about conflicts. `has_more` tells that the branch changes more than the package,
-    `behind` that main changed at the package's path since, whether a package is there or plain files.
+    `written` is the package tree of our newest commit on the branch, None if none of its commits is ours.
+    `base` is the commit where the branch left main, `base_tree` the package there. `answers` are the
+    conflict answers in its commit messages. `has_more` is True if the branch changes more than the package,
+    `behind` if main changed at the package's path since.
     """
 
     path: str
@@ -130,30 +125,30 @@ class Draft:
 
     @property
     def is_edited(self) -> bool:
-        """Whether a person changed the package since we last wrote it."""
+        """Whether people changed the package since our last commit."""
         return self.tree != self.written
 
     @property
     def append_only(self) -> bool:
-        """Whether the package on this branch is a person's too, so that we may only add to it.
+        """Whether people changed the package on this branch, so that commits may only be added.
 
-        On a branch of its own that is any commit of others; in a group only one that changed this package.
+        On its own branch any foreign commit counts, on a group branch only one that changed this package.
         """
         return self.is_edited or (self.has_foreign_commits and not self.is_grouped)
 
     @property
     def is_grouped(self) -> bool:
-        """Whether the branch holds drafts of other packages too."""
+        """Whether the branch is a group branch, with drafts of other packages."""
         return is_group(self.ref)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBranch:
-    """A branch of ours that holds the drafts of several packages (D4).
+    """A branch that holds the drafts of several packages (D4).
 
-    `paths` are the packages that our commits on it name, `dropped` those of them that a person took
-    out of it. `foreign` tells whether commits of others stand on it, so that we may only append;
-    the newest was made at `foreign_commit_time`, in seconds. `merged` tells that main has all of it.
+    `paths` are the packages that our commits on it name, `dropped` those that people removed from it.
+    `foreign_commit_time` is the time of the newest foreign commit, in seconds. `merged` is True if main
+    contains the branch.
     """
 
     ref: str
@@ -167,7 +162,7 @@ class GroupBranch:
 
 @dataclass(frozen=True, slots=True)
 class UnpublishedRevision:
-    """A state on main's first parents that no tag names; `workspaces` are as its commit says, by number."""
+    """A merged state without a tag, on main's first-parent history; `workspaces` by revision number."""
 
     commit: Commit
     tree: Oid
@@ -177,10 +172,7 @@ class UnpublishedRevision:
 
 @dataclass(frozen=True, slots=True)
 class DeletionBranch:
-    """Our branch that proposes to delete a package: its tip, and the package where it left main.
-
-    `foreign` tells whether commits of others stand on it.
-    """
+    """The branch that proposes to delete a package; `base_tree` is the package where it left main."""
 
     tip: Commit
     base_tree: Oid | None = None
@@ -189,10 +181,7 @@ class DeletionBranch:
 
 @dataclass(frozen=True, slots=True)
 class PackageState:
-    """One package of one repository view: main, drafts, published revisions.
-
-    It exists iff `main_tree` is set or `drafts` is not empty; tags alone are history.
-    """
+    """One package of a repository view: main, drafts, published and unpublished revisions."""
 
     path: str
     main_tree: Oid | None = None
@@ -204,7 +193,7 @@ class PackageState:
 
     @property
     def exists(self) -> bool:
-        """Whether the package exists: on main, as a draft or as a proposal."""
+        """Whether the package exists on main, as a draft or as a proposal; tags alone are history."""
         return self.main_tree is not None or bool(self.drafts)
 
     @property
@@ -216,12 +205,12 @@ class PackageState:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryView:
-    """A registered Repository and what its Git repository held.
+    """A registered Repository and the content of its Git repository.
 
-    `url` is normalised (the identity); `remote` is what git is called with. `packages` is keyed
-    by the full path F and excludes directories of more specific views (D19). `directories` and
-    `files` are what main has outside of packages, by full path. An unavailable repository has
-    `problem` set and no content, and nothing about it may be concluded.
+    `url` is normalized, the identity; `remote` is the address for Git. `packages` is keyed by full path and
+    excludes directories of more specific views (D19). `directories` and `files` are the paths on main
+    outside of packages. With a `problem` the repository is unavailable: it has no content, and nothing may
+    be concluded from that.
     """
 
     key: ObjectName
@@ -244,7 +233,7 @@ class RepositoryView:
 
     @property
     def deployment(self) -> bool:
-        """Whether packages here are deployed: they get a package context and readiness gates publishing."""
+        """Whether packages are deployed: they get a package context, and readiness gates publishing."""
         return self.manifest.spec.deployment
 
     @property
@@ -252,9 +241,23 @@ class RepositoryView:
         """Whether the repository could be read."""
         return self.problem is None
 
+    def problem_at(self, reason: Reason, message: str, hint: str = "", *path: str) -> Problem:
+        """Return a problem of this repository, at a field of its manifest; by default at its URL."""
+        where = self.source.at(*(path or ("spec", "git", "repo")))
+        return Problem(where, reason, message, hint, f"Repository {self.key}")
+
     def full_path(self, package: str) -> str:
-        """Return F for a package name of this view."""
+        """Return the path from the repository's root of a package of this view."""
         return "/".join(part for part in (self.directory, package.strip("/")) if part)
+
+
+def available_by_url(views: Iterable[RepositoryView]) -> dict[str, list[RepositoryView]]:
+    """Return the available views of each Git repository by its URL, in the order given."""
+    by_url: dict[str, list[RepositoryView]] = {}
+    for view in views:
+        if view.is_available:
+            by_url.setdefault(view.url, []).append(view)
+    return by_url
 
 
 class PullState(StrEnum):
@@ -267,12 +270,11 @@ class PullState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """A pull request as every forge has it; `number` 0 means not opened yet.
+    """A pull request of any forge; `number` is 0 before it is opened.
 
-    `digest` stands for everything that its title and text were made of; "" where that is unknown, or our
-    part of the text is not as we wrote it. `redraft` asks to turn one that is ready back into a draft.
-    `closed` is when it was closed, in seconds, 0 where the forge does not say. `unreadable` says why
-    nothing but number and head could be read of it; the head is "" where even that is not legible.
+    `digest` is the checksum of everything that our title and text were made of, "" if unknown or edited.
+    `redraft` converts an open one back into a draft. `closed` is the time when it was closed, in seconds, 0
+    if unknown. With `unreadable`, a reason, only number and head are known; the head may be "" then.
     """
 
     head: str
@@ -304,12 +306,11 @@ def unreadable_problem(where: Location, repository: str, pull: PullRequest, subj
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The control repository: where manifests, snapshot and state come from.
+    """The control repository at the commit that is read.
 
-    `readable` is False if any manifest path could not be read at all; `broken` are the files
-    that did not parse, or are not read any more: what their manifests owned is kept. `removed` are
-    files that declared a recorded variant and are gone, with the commit that removed each. `published`
-    tells whether `commit` is on the branch as everybody else has it.
+    `readable` is False if a manifest path could not be read at all. `broken` are files with errors, or not
+    among the manifests any more: what they declared is kept. `removed` maps deleted files that declared a
+    recorded variant to the commit that removed each. `published` is True if everybody's branch has `commit`.
     """
 
     url: str
@@ -326,10 +327,10 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class LockBranch:
-    """The branch on which another lock is proposed, and the lock there.
+    """The branch that proposes another lock.
 
-    `edited` are the files that people changed on it, `foreign` tells whether commits of others stand
-    on it, so that we may only append; the newest of them was made at `foreign_commit_time`, in seconds.
+    `files` is the lock there, `edited_files` are those that people changed. `foreign_commit_time` is the time
+    of the newest foreign commit, in seconds.
     """
 
     tip: Commit
@@ -341,12 +342,12 @@ class LockBranch:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedLock:
-    """The lock on main of the control repository, where it changes by pull request (`lock.mode: reviewed`).
+    """The lock on main of the control repository (`lock.mode: reviewed`).
 
-    `base` is that branch, `computed_tree` the tree of the lock that the last run computed. `files` are all of
-    the lock, by path below its directory; `pins` are those of upstreams in it. Nothing may move for a
-    variant in `broken`: its file cannot be read. Where its pull requests are unknown it is not
-    `is_open` to proposals.
+    `base` is the branch it changes on, `computed_tree` the tree of the lock that the last run computed.
+    `files` are all files of the lock by path below its directory, `pins` those of upstreams. Variants in
+    `broken` have unreadable files and must not move. Without `is_open` no pull request may be proposed,
+    because those of the control repository are unknown.
     """
 
     base: str = ""
@@ -360,7 +361,7 @@ class ReviewedLock:
 
 
 class RecordedStatus(NamedTuple):
-    """Where the last run saw a package: phase, since when in seconds, on which branch, and why."""
+    """The status of a package that the last run recorded; `since` in seconds, `head` is its branch."""
 
     phase: str
     since: int = 0
@@ -379,17 +380,18 @@ class TreeAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The world as one run sees it.
+    """Everything that one run read. Mappings may be in any order, tuples are sorted by identity.
 
-    Order-free: mappings may be in any order, tuples are sorted by identity. `pulls` is keyed by URL.
-    `trees` are packages at commits that no package revision names: the upstreamLocks of downstream
-    packages, tags of whole repositories, branches that variants follow, locked commits; `times` are
-    committer times of the latter, in seconds. `locks` are the pins that were applied last, `reviewed` the
-    lock on main, None where pins are not reviewed. `documents` are manifests of the dependency dialects,
-    `index` those of the package index. `images` are the digests of function images in the lock.
-    `refused` are the deletions that wait for consent, None where their record cannot be read: then every
-    deletion needs consent. `statuses` are those that the last run recorded of the packages of variants.
-    `claims` are the downstream repository and package that PackageVariants name which are not understood.
+    - `stalled`: owners with invalid manifests; `claims`: the downstreams (repository, package) they name.
+    - `records`, `set_records`, `statuses`, `refused`: what the last run recorded. `refused` are deletions
+      that wait for consent; None if the record is unreadable, and then every deletion needs consent.
+    - `pulls`, `unreadable_pulls`, `passed_checks`: answers of forges, by URL or by URL and commit.
+    - `trees`: packages at commits without a package revision, as in upstreamLocks, branches and pins;
+      `times`: committer times of locked commits, in seconds.
+    - `locks`: the pins applied last; `reviewed`: the lock on main, None if pins are not reviewed.
+    - `retry_requests`: keys of boxes ticked on the dashboard.
+    - `documents`: manifests of dependency dialects; `index`: documents of the package index.
+    - `images`: locked digests of function images.
     """
 
     policy: Policy

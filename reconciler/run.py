@@ -159,7 +159,7 @@ def _reading(settings: Settings, opened: OpenControl, mirrors: Mirrors) -> ReadO
         registered = registered_in(read_inventory(settings.control, mirrors, os.environ, shallow))
     except ConfigurationError:
         return reading
-    return replace(reading, judge=repository_check(merged, opened.mirror, registered))
+    return replace(reading, check=repository_check(merged, opened.mirror, registered))
 
 
 def _check_merged(opened: OpenControl) -> None:

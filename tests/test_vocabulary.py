@@ -32,7 +32,6 @@ PENDING = frozenset(
         "errors.py",
         "git",
         "ids.py",
-        "inventory.py",
         "krm",
         "lock.py",
         "locking.py",
@@ -50,7 +49,6 @@ PENDING = frozenset(
 
 SHARED_NAMES = frozenset(
     {
-        "Answers",
         "Decision",
         "Dialect",
         "Document",

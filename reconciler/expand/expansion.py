@@ -23,7 +23,6 @@ from reconciler.expand.variants import (
     Desired,
     OwnerExpansion,
     VariantCandidate,
-    describe,
     set_key,
     variant_key,
 )
@@ -60,7 +59,7 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
         stalled=inventory.stalled | stalled,
         conditions={**_unreadable_owners(inventory), **_conditions(expansions)},
         targets={
-            ObjectName(e.owner.namespace, e.owner.name): len(e.candidates)
+            e.owner.object_name: len(e.candidates)
             for e in expansions
             if e.owner.kind == "PackageVariantSet" and not e.findings
         },
@@ -112,7 +111,7 @@ def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Conditi
     """Return the conditions of owners with unreadable manifests."""
     conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
     for owner in inventory.stalled:
-        messages = sorted(p.message for p in inventory.problems if p.subject == describe(owner))
+        messages = sorted(p.message for p in inventory.problems if p.subject == owner.subject)
         findings = [Finding((), message) for message in messages]
         if owner.kind == "PackageVariantSet":
             conditions[owner] = stalled_set(findings, valid=False)
@@ -123,7 +122,7 @@ def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Conditi
 
 def _problems(expansions: Iterable[OwnerExpansion]) -> tuple[Problem, ...]:
     return tuple(
-        problem for e in expansions for problem in problems_of(e.findings, e.source, describe(e.owner))
+        problem for e in expansions for problem in problems_of(e.findings, e.source, e.owner.subject)
     )
 
 
@@ -184,7 +183,7 @@ def _name_message(group: Sequence[VariantCandidate]) -> str:
 
 
 def _claims(group: Sequence[VariantCandidate]) -> str:
-    claims = [f"{describe(c.owner)} ({c.source.at(*c.path)}{_target(c)})" for c in group[:_MAX_CLAIMS]]
+    claims = [f"{c.owner.subject} ({c.source.at(*c.path)}{_target(c)})" for c in group[:_MAX_CLAIMS]]
     more = len(group) - len(claims)
     return " and ".join(claims) + (f" and {more} more" if more else "")
 

@@ -111,11 +111,6 @@ def set_key(name: ObjectName) -> ObjectKey:
     return ObjectKey(GROUP, "PackageVariantSet", *name)
 
 
-def describe(owner: ObjectKey) -> str:
-    """Return the subject of an owner's problems: kind, namespace and name."""
-    return f"{owner.kind} {owner.namespace}/{owner.name}"
-
-
 def spec_data(variant: DesiredVariant) -> dict[str, Any]:
     """Return the spec as manifests and records spell it: camelCase, absent fields left out."""
     return variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,8 +1,8 @@
-"""One object of a manifest file: a manifest of ours, somebody else's object, or an owner that stalls."""
+"""Classify objects of manifest files: valid manifests, foreign objects, dependencies, invalid owners."""
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -19,17 +19,20 @@ from reconciler.inventory import Source, SourcedDocument
 from reconciler.read.documents import BrokenDocument, ParsedObject, SourcePosition
 from reconciler.reasons import Reason
 
-_CLOSE = 0.85
+_SIMILAR = 0.85
+"""Ratio from which an unknown API group is a misspelling of a known one."""
 _SHOWN = 5
-"""How many fields a hint names."""
+"""Fields that one hint lists."""
+_MAX_NAME = 253
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestKind:
-    """A kind that is read from manifests: the one version of it, its model, and advice on other versions.
+    """A kind of manifest: its version and model. `migrate` returns the hint for objects of other versions.
 
-    `distinctive` tells that no other group has a kind of this name, so that one which claims to is a
-    mistake. `migrate` turns an object of another version into a hint.
+    A `distinctive` kind name belongs to no other API group, so that any other group is a mistake.
     """
 
     api_version: str
@@ -46,7 +49,7 @@ class ManifestKind:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedObject:
-    """An object that should be ours and is not understood; `kind` is what it probably is, if known."""
+    """An invalid object of our API: `kind` is its probable kind, `field` the wrong field."""
 
     reason: Reason
     message: str
@@ -56,10 +59,7 @@ class UnsupportedObject:
 
 
 def _migrate_set(value: Mapping[str, Any]) -> str:
-    """Return how a set of the version that no Porch serves any more is written today.
-
-    The hint is a whole manifest only if that says the same.
-    """
+    """Return the hint for a set of v1alpha1: its v1alpha2 manifest, if that is equivalent."""
     current = {key: field for key, field in value.items() if key != "status"}
     current["apiVersion"] = porch.PACKAGE_VARIANT_SET
     if isinstance(parse_model(PackageVariantSet, current), PackageVariantSet):
@@ -85,90 +85,70 @@ MANIFEST_KINDS: Mapping[GroupKind, ManifestKind] = {
         ManifestKind(porch.REPOSITORY, "Repository", Repository),
     )
 }
-"""By group and kind. A further kind is one more line here; what it means is for `expand` to say."""
 
 _GROUPS = frozenset(kind.group for kind in MANIFEST_KINDS)
-_NOT_READ = frozenset({GroupKind(porch.GROUP, "PackageRev"), GroupKind(porch.GROUP, "FunctionConfig")})
+_IGNORED = frozenset({GroupKind(porch.GROUP, "PackageRev"), GroupKind(porch.GROUP, "FunctionConfig")})
 
 
 def find_kind(value: Mapping[str, Any]) -> ManifestKind | UnsupportedObject | None:
-    """Return what reads an object, why nothing can although something should, or None for a foreign one."""
+    """Return the kind of an object, why it is not supported, or None for a foreign object."""
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
-        return _half_named(api_version, kind)
+        return _incomplete(api_version, kind)
     group = group_of(api_version)
-    found = MANIFEST_KINDS.get(GroupKind(group, kind))
-    if found is not None:
-        return found if found.api_version == api_version else _other_version(found, value)
+    manifest_kind = MANIFEST_KINDS.get(GroupKind(group, kind))
+    if manifest_kind is not None:
+        is_current = manifest_kind.api_version == api_version
+        return manifest_kind if is_current else _other_version(manifest_kind, value)
     if group in _GROUPS:
-        return None if GroupKind(group, kind) in _NOT_READ else _unknown_kind(group, kind)
+        return None if GroupKind(group, kind) in _IGNORED else _unknown_kind(group, kind)
     return _unknown_group(group, kind)
 
 
-def is_dependency(value: Mapping[str, Any]) -> bool:
-    """Tell whether an object belongs to one of the dependency dialects; Porter's has no apiVersion."""
-    if value.get("schemaType") == "Installation":
-        return True
-    return group_of(str(value.get("apiVersion") or "")) in GROUPS
-
-
-def _other_version(found: ManifestKind, value: Mapping[str, Any]) -> UnsupportedObject:
+def _other_version(current: ManifestKind, value: Mapping[str, Any]) -> UnsupportedObject:
     api_version = str(value["apiVersion"])
-    migrate = found.migrate.get(api_version)
-    hint = migrate(value) if migrate else f"Use apiVersion: {found.api_version}."
-    message = f"{found.kind} {api_version} is not supported; {found.api_version} is"
-    return UnsupportedObject(Reason.UNSUPPORTED_VERSION, message, hint, "apiVersion", found.group_kind)
+    migrate = current.migrate.get(api_version)
+    hint = migrate(value) if migrate else f"Use apiVersion: {current.api_version}."
+    message = f"{current.kind} {api_version} is not supported; {current.api_version} is"
+    return UnsupportedObject(Reason.UNSUPPORTED_VERSION, message, hint, "apiVersion", current.group_kind)
 
 
 def _unknown_kind(group: str, kind: str) -> UnsupportedObject:
-    kinds = [known.kind for known in MANIFEST_KINDS if known.group == group]
+    kinds = [other.kind for other in MANIFEST_KINDS if other.group == group]
     hint = suggest(kind, kinds)
     meant = next((GroupKind(group, k) for k in kinds if hint == f"Did you mean {k}?"), None)
     return UnsupportedObject(Reason.UNKNOWN_KIND, f"Unknown kind {kind} of {group}", hint, "kind", meant)
 
 
 def _unknown_group(group: str, kind: str) -> UnsupportedObject | None:
-    for known in MANIFEST_KINDS.values():
-        same_kind = known.kind == kind
-        close = SequenceMatcher(None, group, group_of(known.api_version)).ratio() >= _CLOSE
-        if same_kind and (known.distinctive or close):
+    for meant in MANIFEST_KINDS.values():
+        similar = SequenceMatcher(None, group, group_of(meant.api_version)).ratio() >= _SIMILAR
+        if meant.kind == kind and (meant.distinctive or similar):
             message = f"Unknown API group {group or '(none)'} of kind {kind}"
-            hint = f"Use apiVersion: {known.api_version}."
-            return UnsupportedObject(Reason.UNKNOWN_GROUP, message, hint, "apiVersion", known.group_kind)
+            hint = f"Use apiVersion: {meant.api_version}."
+            return UnsupportedObject(Reason.UNKNOWN_GROUP, message, hint, "apiVersion", meant.group_kind)
     return None
 
 
-def _half_named(api_version: object, kind: object) -> UnsupportedObject | None:
-    """Judge an object without apiVersion or kind: ours only if the other one says so."""
-    by_kind = [r for r in MANIFEST_KINDS.values() if r.kind == kind and r.distinctive]
-    by_group = isinstance(api_version, str) and group_of(api_version) in _GROUPS
-    if by_kind:
-        hint = f"Add apiVersion: {by_kind[0].api_version}."
-        return UnsupportedObject(
-            Reason.MISSING_FIELD,
-            "Missing required field apiVersion",
-            hint,
-            "apiVersion",
-            by_kind[0].group_kind,
-        )
-    if by_group:
+def _incomplete(api_version: object, kind: object) -> UnsupportedObject | None:
+    """Return the error of an object of ours without apiVersion or kind, None for a foreign one."""
+    for meant in MANIFEST_KINDS.values():
+        if meant.kind == kind and meant.distinctive:
+            message = "Missing required field apiVersion"
+            hint = f"Add apiVersion: {meant.api_version}."
+            return UnsupportedObject(Reason.MISSING_FIELD, message, hint, "apiVersion", meant.group_kind)
+    if isinstance(api_version, str) and group_of(api_version) in _GROUPS:
         return UnsupportedObject(Reason.MISSING_FIELD, "Missing required field kind", "Add the kind.", "kind")
     return None
 
 
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LONGEST_NAME = 253
-
-
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """What one object turned out to be.
+    """The classification of one object.
 
-    With a `manifest` it is understood; with only a `key` its owner stalls; `broken` names the file
-    when not even the owner is certain; `foreign` is the kind of an object that is not ours. A
-    `document` is left to the dialects of dependencies. `claim` is the downstream that a PackageVariant
-    names which is not understood: repository and package.
+    With a `manifest` it is valid; with a `key` alone its owner stalls. `broken` is the file of an object
+    whose identity is uncertain. `foreign` is the kind of an object of another API, `document` one of a
+    dependency dialect. `claim` is the downstream (repository, package) of an invalid PackageVariant.
     """
 
     key: ObjectKey | None = None
@@ -181,72 +161,67 @@ class Classification:
     claim: tuple[str, str] | None = None
 
 
-def classify_object(found: ParsedObject, default_namespace: str) -> Classification:
-    """Return what an object is. Total."""
-    value, place = found
+def classify_object(parsed: ParsedObject, default_namespace: str) -> Classification:
+    """Classify an object. Total."""
+    value, place = parsed
     source = Source(place.location, marks=place)
     if not isinstance(value, Mapping):
         return _not_an_object(value, place)
-    reader = find_kind(value)
-    if reader is None:
+    kind = find_kind(value)
+    if kind is None:
         return _foreign(value, place)
-    key, problem = _identity(
-        value,
-        place,
-        reader.group_kind if not isinstance(reader, UnsupportedObject) else reader.kind,
-        default_namespace,
-    )
-    if isinstance(reader, UnsupportedObject):
-        where = _at(place, (reader.field,))
-        wrong = Problem(where, reader.reason, reader.message, reader.hint, _subject(key))
-        return Classification(key, None, source, (wrong,), broken="" if key else place.path)
+    group_kind = kind.kind if isinstance(kind, UnsupportedObject) else kind.group_kind
+    key, problem = _identity(value, place, group_kind, default_namespace)
+    if isinstance(kind, UnsupportedObject):
+        subject = key.subject if key else ""
+        problem = Problem(_at(place, (kind.field,)), kind.reason, kind.message, kind.hint, subject)
+        return Classification(key, None, source, (problem,), broken="" if key else place.path)
     if key is None:
         return Classification(None, None, source, (problem,) if problem else (), broken=place.path)
-    parsed = parse_model(reader.model, {k: v for k, v in value.items() if k != "status"})
-    # What a misspelt safety annotation asks for is not known: its owner stalls, and nothing moves.
-    faults = parsed if isinstance(parsed, tuple) else check_keys(key.kind, value)
-    if isinstance(parsed, tuple) or faults:
-        problems = tuple(_problem(fault, place, key) for fault in faults)
+    manifest = parse_model(kind.model, {k: v for k, v in value.items() if k != "status"})
+    # A misspelt safety annotation leaves the intent unknown: its owner stalls, and nothing of it changes.
+    errors = manifest if isinstance(manifest, tuple) else check_keys(key.kind, value)
+    if isinstance(manifest, tuple) or errors:
+        problems = tuple(_problem(error, place, key) for error in errors)
         return Classification(key, None, source, problems, claim=_claim(key, value))
-    return Classification(key, parsed, source)
+    return Classification(key, manifest, source)
 
 
-def classify_broken(found: BrokenDocument, path: str, default_namespace: str) -> Classification:
-    """Return who stalls because a document is not YAML: whoever it still seems to be, and its whole file."""
-    claim = found.claim
-    kind = GroupKind(group_of(claim.api_version), claim.kind)
-    problem = found.problem
-    if kind not in MANIFEST_KINDS or not claim.name:
+def classify_broken(broken: BrokenDocument, path: str, default_namespace: str) -> Classification:
+    """Classify a document that is not valid YAML: the owner it seems to be stalls, and its whole file."""
+    problem, guess = broken.problem, broken.identity
+    kind = GroupKind(group_of(guess.api_version), guess.kind)
+    if kind not in MANIFEST_KINDS or not guess.name:
         return Classification(problems=(problem,), broken=path)
-    key = ObjectKey(*kind, claim.namespace or default_namespace, claim.name)
-    named = Problem(problem.location, problem.reason, problem.message, problem.hint, _subject(key))
-    return Classification(key, None, Source(problem.location), (named,), broken=path)
+    key = ObjectKey(*kind, guess.namespace or default_namespace, guess.name)
+    problem = replace(problem, subject=key.subject)
+    return Classification(key, None, Source(problem.location), (problem,), broken=path)
 
 
 def _claim(key: ObjectKey, value: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the downstream that a PackageVariant names, None where it names none or is another kind."""
-    found: Any = value if key.kind == "PackageVariant" else None
+    """Return the downstream of a PackageVariant, None if it is missing or the kind is another one."""
+    downstream: Any = value if key.kind == "PackageVariant" else None
     for step in ("spec", "downstream"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    repo, package = (found.get(name) if isinstance(found, Mapping) else None for name in ("repo", "package"))
+        downstream = downstream.get(step) if isinstance(downstream, Mapping) else None
+    if not isinstance(downstream, Mapping):
+        return None
+    repo, package = downstream.get("repo"), downstream.get("package")
     return (repo, package) if isinstance(repo, str) and isinstance(package, str) else None
 
 
 def _not_an_object(value: Any, place: SourcePosition) -> Classification:
-    """Judge a document that is no mapping: a list is some other tool's, a bare text is a mistake."""
+    """Classify a document that is not a mapping: a list belongs to another tool, plain text is an error."""
     if isinstance(value, list):
         return Classification(broken=place.path, foreign="(a list)")
-    text = str(value)[:40]
-    message = f"This is not a Kubernetes object, but the text {text!r}"
+    message = f"This is not a Kubernetes object, but the text {str(value)[:40]!r}"
     hint = "A manifest starts with apiVersion, kind and metadata."
-    return Classification(
-        problems=(Problem(place.location, Reason.INVALID_MANIFEST, message, hint),), broken=place.path
-    )
+    problem = Problem(place.location, Reason.INVALID_MANIFEST, message, hint)
+    return Classification(problems=(problem,), broken=place.path)
 
 
 def _foreign(value: Mapping[str, Any], place: SourcePosition) -> Classification:
-    """Judge an object of another group; one without a kind may have been ours, which its file remembers."""
-    if is_dependency(value):
+    """Classify an object of another API; one without a kind may have been ours, so its file is broken."""
+    if _is_dependency(value):
         return Classification(document=SourcedDocument(value, Source(place.location, marks=place)))
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if isinstance(api_version, str) and isinstance(kind, str):
@@ -254,37 +229,37 @@ def _foreign(value: Mapping[str, Any], place: SourcePosition) -> Classification:
     return Classification(broken=place.path, foreign="(no kind)")
 
 
+def _is_dependency(value: Mapping[str, Any]) -> bool:
+    # A Porter Installation has a schemaType and no apiVersion.
+    return value.get("schemaType") == "Installation" or group_of(str(value.get("apiVersion") or "")) in GROUPS
+
+
 def _identity(
     value: Mapping[str, Any], place: SourcePosition, kind: GroupKind | None, default_namespace: str
 ) -> tuple[ObjectKey | None, Problem | None]:
-    """Return who an object is, or what is wrong with its name or namespace."""
+    """Return the identity of an object, or the problem with its name or namespace."""
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     name, namespace = metadata.get("name"), metadata.get("namespace") or default_namespace
     if kind is None:
         return None, None
     if not name:
-        hint = (
-            "Give it a name; generateName is not enough." if "generateName" in metadata else "Give it a name."
-        )
+        hint = "; generateName is not enough" if "generateName" in metadata else ""
         where = _at(place, ("metadata", "name"))
-        return None, Problem(where, Reason.MISSING_FIELD, "Missing required field metadata.name", hint)
+        message = "Missing required field metadata.name"
+        return None, Problem(where, Reason.MISSING_FIELD, message, f"Give it a name{hint}.")
     for name_field, text, pattern in (("name", name, _SUBDOMAIN), ("namespace", namespace, _LABEL)):
-        if not isinstance(text, str) or len(text) > _LONGEST_NAME or not pattern.fullmatch(text):
-            message = f"metadata.{name_field} {str(text)[:80]!r} is not a valid name of Kubernetes"
+        if not isinstance(text, str) or len(text) > _MAX_NAME or not pattern.fullmatch(text):
+            message = f"metadata.{name_field} {str(text)[:80]!r} is not a valid Kubernetes name"
             hint = "Use lower-case letters, digits and dashes, and start and end with a letter or digit."
             return None, Problem(_at(place, ("metadata", name_field)), Reason.INVALID_NAME, message, hint)
     return ObjectKey(*kind, namespace, name), None
 
 
-def _problem(fault: FieldError, place: SourcePosition, key: ObjectKey) -> Problem:
-    where = _at(place, fault.path, of_key=fault.of_key)
-    return Problem(where, fault.reason, fault.message, fault.hint, _subject(key))
+def _problem(error: FieldError, place: SourcePosition, key: ObjectKey) -> Problem:
+    where = _at(place, error.path, of_key=error.of_key)
+    return Problem(where, error.reason, error.message, error.hint, key.subject)
 
 
 def _at(place: SourcePosition, path: tuple[str | int, ...], *, of_key: bool = False) -> Location:
     return Location(place.path, *(place.key_mark(path) if of_key else place.mark(path)))
-
-
-def _subject(key: ObjectKey | None) -> str:
-    return f"{key.kind} {key.namespace}/{key.name}" if key else ""

@@ -1,4 +1,4 @@
-"""Credentials of repositories: looked up where the configuration says, and never kept anywhere else."""
+"""Look up credentials of repositories, and the signing key, in environment and files."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,13 +16,14 @@ CONTROL_KNOWN_HOSTS = "RECONCILER_CONTROL_KNOWN_HOSTS_FILE"
 
 
 def control_credential(environment: Mapping[str, str]) -> Callable[[str], Credential | None]:
-    """Return what answers for the control repository, which is opened before a configuration is read."""
+    """Return the credential lookup for the control repository, which is opened before its configuration."""
     token = environment.get(CONTROL_TOKEN, "")
-    key, known = environment.get(CONTROL_KEY, ""), environment.get(CONTROL_KNOWN_HOSTS, "")
+    key, known_hosts = environment.get(CONTROL_KEY, ""), environment.get(CONTROL_KNOWN_HOSTS, "")
     learn_credential(token)
     _learn_key(key)
-    found = Credential("", token, _path(key), _path(known)) if token or key or known else None
-    return lambda _: found
+    is_set = token or key or known_hosts
+    credential = Credential("", token, _path(key), _path(known_hosts)) if is_set else None
+    return lambda _: credential
 
 
 def find_credentials(
@@ -30,10 +31,10 @@ def find_credentials(
     environment: Mapping[str, str],
     app: Callable[[CredentialRule], Credential] | None = None,
 ) -> Callable[[str], Credential | None]:
-    """Return what answers with the credential for an address: of the longest matching rule, else none.
+    """Return the credential lookup by address: the longest matching rule counts.
 
-    What it returns raises UnavailableError if the variable or file that the rule names is not there:
-    the repositories of that rule cannot be read, and the others can.
+    The lookup raises UnavailableError if the variable or file of a rule is missing, so that only the
+    repositories of that rule are unreadable. `app` creates the credential of a rule for a GitHub App.
     """
 
     def find(remote: str) -> Credential | None:
@@ -46,9 +47,9 @@ def find_credentials(
 
 
 def commit_signing(policy: CommitPolicy, environment: Mapping[str, str]) -> CommitSigning:
-    """Return how commits are finished. The key is read when the first one is signed, not before.
+    """Return the signing of commits. The key is read when the first one is signed.
 
-    Reading it raises UnavailableError if the variable or file that the configuration names is not there.
+    Reading it raises UnavailableError if its variable or file is missing.
     """
     if not policy.sign:
         return CommitSigning(policy.sign_off)
@@ -58,8 +59,8 @@ def commit_signing(policy: CommitPolicy, environment: Mapping[str, str]) -> Comm
 def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:
     hint = "Set it, or correct spec.commits of reconciler.yaml."
     if policy.signing_key_env:
-        if found := environment.get(policy.signing_key_env, ""):
-            return found.encode()
+        if key := environment.get(policy.signing_key_env, ""):
+            return key.encode()
         message = f"Commits cannot be signed: environment variable {policy.signing_key_env} is not set"
         raise UnavailableError(message, hint=hint)
     try:
@@ -72,27 +73,29 @@ def _signing_key(policy: CommitPolicy, environment: Mapping[str, str]) -> bytes:
 def _credential(rule: CredentialRule, environment: Mapping[str, str]) -> Credential:
     if rule.ssh_key_file:
         _learn_key(rule.ssh_key_file)
-        return Credential(
-            rule.username, ssh_key=Path(rule.ssh_key_file), known_hosts=_path(rule.known_hosts_file)
-        )
+        known_hosts = _path(rule.known_hosts_file)
+        return Credential(rule.username, ssh_key=Path(rule.ssh_key_file), known_hosts=known_hosts)
+    token = _token(rule, environment)
+    learn_credential(token)
+    return Credential(rule.username, token)
+
+
+def _token(rule: CredentialRule, environment: Mapping[str, str]) -> str:
     if rule.token_env:
-        token = environment.get(rule.token_env, "")
-        if not token:
-            raise _missing(rule, f"environment variable {rule.token_env} is not set")
-        learn_credential(token)
-        return Credential(rule.username, token)
+        if token := environment.get(rule.token_env, ""):
+            return token
+        raise _missing(rule, f"environment variable {rule.token_env} is not set")
     try:
         token = Path(rule.token_file).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _missing(rule, f"file {rule.token_file} cannot be read") from error
     if not token:
         raise _missing(rule, f"file {rule.token_file} is empty")
-    learn_credential(token)
-    return Credential(rule.username, token)
+    return token
 
 
 def _learn_key(path: str) -> None:
-    """Mask a private key that ssh reads by itself; where it cannot be read here, ssh says so."""
+    """Mask a private key that ssh reads by itself; ssh reports one that is unreadable."""
     if path:
         with suppress(OSError, UnicodeDecodeError):
             learn_credential(Path(path).read_text(encoding="utf-8"))
@@ -102,6 +105,6 @@ def _path(text: str) -> Path | None:
     return Path(text) if text else None
 
 
-def _missing(rule: CredentialRule, what: str) -> UnavailableError:
+def _missing(rule: CredentialRule, why: str) -> UnavailableError:
     hint = "Set it, or correct spec.credentials of reconciler.yaml."
-    return UnavailableError(f"The credential for {rule.prefix} is missing: {what}", hint=hint)
+    return UnavailableError(f"The credential for {rule.prefix} is missing: {why}", hint=hint)

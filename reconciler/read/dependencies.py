@@ -30,7 +30,7 @@ from reconciler.inventory import (
 )
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
-from reconciler.read.files import FileEntry, GitObjects, Walk
+from reconciler.read.files import FileEntry, GitObjects, Walk, json_files
 from reconciler.reasons import Reason
 
 MANIFESTS = ("package.yaml", "package.yml")
@@ -82,13 +82,8 @@ def read_lock_files(objects: GitObjects, commit: Oid | None, limits: Limits) -> 
     Raises:
         UnavailableError: The control repository cannot be read.
     """
-    tree = objects.subtree(commit, LOCKS_DIRECTORY) if commit else None
-    if tree is None:
-        return {}
-    walked = Walk((".json",)).below(objects, tree, LOCKS_DIRECTORY)
-    files = [file for file in walked if isinstance(file, FileEntry) and is_lock_file(file.path)]
-    objects.ensure(file.oid for file in files)
-    return dict(_blobs(objects, files, limits))
+    files = json_files(objects, commit, LOCKS_DIRECTORY)
+    return dict(_blobs(objects, [file for file in files if is_lock_file(file.path)], limits))
 
 
 def _blobs(objects: GitObjects, files: Iterable[FileEntry], limits: Limits) -> Iterator[tuple[str, bytes]]:

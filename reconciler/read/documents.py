@@ -1,4 +1,4 @@
-"""One file of manifests: bytes in, Kubernetes objects with their places out, whatever else is wrong in it."""
+"""Parse one file of manifests into Kubernetes objects with their positions, isolating broken documents."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _LINE = re.compile(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
 
 
 class ClaimedIdentity(NamedTuple):
-    """Who a document says it is, as far as it says so."""
+    """The identity in a document that is not valid YAML; unknown parts are empty."""
 
     api_version: str = ""
     kind: str = ""
@@ -28,7 +28,7 @@ class ClaimedIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """Where one object stands: a document, the items above it in a list, the lines above it in its file."""
+    """Position of one object: its document, its path in a list, and the lines above the document."""
 
     path: str
     document: Document = field(repr=False, compare=False)
@@ -66,22 +66,22 @@ class ParsedObject(NamedTuple):
 
 
 class BrokenDocument(NamedTuple):
-    """A document that is not YAML: what is wrong, and who it still seems to be."""
+    """A document that is not valid YAML: the problem, and its guessed identity."""
 
     problem: Problem
-    claim: ClaimedIdentity
+    identity: ClaimedIdentity
 
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """What a file holds: its objects in order, and the documents that could not be read."""
+    """The objects of a file, in order, and its broken documents."""
 
     objects: tuple[ParsedObject, ...] = ()
     broken: tuple[BrokenDocument, ...] = ()
 
 
 def yaml_limits(limits: Limits) -> YamlLimits:
-    """Return what the policy allows one manifest file."""
+    """Return the limits of one manifest file."""
     return YamlLimits(
         max_bytes=limits.manifest_bytes,
         max_documents=limits.yaml_documents,
@@ -91,16 +91,16 @@ def yaml_limits(limits: Limits) -> YamlLimits:
 
 
 def parse_file(path: str, data: bytes, limits: YamlLimits) -> FileContent:
-    """Return the objects of a file; a document that is not YAML takes no other document with it. Total."""
+    """Return the objects of a file; a broken document does not affect the others. Total."""
     try:
-        found = load_documents(data, limits)
+        documents = load_documents(data, limits)
     except YamlError as error:
         return _parse_apart(path, data, limits, error)
-    return FileContent(tuple(o for document in found for o in _objects(SourcePosition(path, document))))
+    return FileContent(tuple(o for document in documents for o in _objects(SourcePosition(path, document))))
 
 
 def _parse_apart(path: str, data: bytes, limits: YamlLimits, error: YamlError) -> FileContent:
-    """Parse the documents of a broken file one by one, where it can be taken apart."""
+    """Parse the documents of a broken file one by one, if the error has a position."""
     if not error.line or len(data) > limits.max_bytes:
         return FileContent(broken=(_broken(path, data, 0, error),))
     objects: list[ParsedObject] = []
@@ -110,8 +110,8 @@ def _parse_apart(path: str, data: bytes, limits: YamlLimits, error: YamlError) -
         try:
             for document in load_documents(chunk, limits):
                 objects += _objects(SourcePosition(path, document, (), lines_above))
-        except YamlError as wrong:
-            broken.append(_broken(path, chunk, lines_above, wrong))
+        except YamlError as chunk_error:
+            broken.append(_broken(path, chunk, lines_above, chunk_error))
         lines_above += chunk.count(b"\n")
     return FileContent(tuple(objects), tuple(broken) or (_broken(path, data, 0, error),))
 
@@ -130,8 +130,8 @@ def _broken(path: str, chunk: bytes, lines_above: int, error: YamlError) -> Brok
 
 
 def guess_identity(chunk: bytes) -> ClaimedIdentity:
-    """Return who a document that cannot be parsed seems to be, from the lines that still look like YAML."""
-    found: dict[str, str] = {}
+    """Guess the identity of a broken document from the lines that still look like YAML."""
+    fields: dict[str, str] = {}
     above, inside = "", ""
     for line in chunk.decode("utf-8", "replace").splitlines():
         match = _LINE.match(line)
@@ -140,15 +140,15 @@ def guess_identity(chunk: bytes) -> ClaimedIdentity:
         indent, key, value = match.groups()
         if not indent:
             above, inside = key, ""
-            found.setdefault(key, value)
+            fields.setdefault(key, value)
         elif above == "metadata" and indent == (inside := inside or indent):
-            found.setdefault(f"metadata.{key}", value)
+            fields.setdefault(f"metadata.{key}", value)
     names = ("apiVersion", "kind", "metadata.namespace", "metadata.name")
-    return ClaimedIdentity(*(found.get(name, "") for name in names))
+    return ClaimedIdentity(*(fields.get(name, "") for name in names))
 
 
 def _objects(place: SourcePosition) -> Iterator[ParsedObject]:
-    """Yield the object that a document is, or the items of the list that it is."""
+    """Yield the object of a document, or the items of its list."""
     value = place.document.value
     if not _is_list(value):
         yield ParsedObject(value, place)
@@ -171,6 +171,6 @@ def _is_list(value: Any) -> bool:
 
 
 def _common(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the items of a typed list leave out, as `kubectl get --raw` prints them."""
+    """Return apiVersion and kind of a typed list's items, which `kubectl get --raw` leaves out."""
     kind = value["kind"].removesuffix("List")
     return {"apiVersion": value.get("apiVersion"), "kind": kind} if kind else {}

@@ -1,4 +1,4 @@
-"""Files of the control repository at a commit: which there are below a path, never what is in them."""
+"""List files below a path of the control repository; read a directory on disk whole."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
 
 
 class GitObjects(Protocol):
-    """What reading a control repository needs of it; `git.repository.Mirror` is one."""
+    """Git objects of a repository, for reading; `git.repository.Mirror` implements it."""
 
     def subtree(self, commit_or_tree: Oid, path: str) -> Oid | None:
         """Return the tree at `path`, None if there is no directory."""
@@ -29,15 +29,15 @@ class GitObjects(Protocol):
         ...
 
     def judged(self, tree: Oid) -> tuple[TreeEntry | Refusal, ...]:
-        """Return every entry of a tree, those that nobody should touch as refusals."""
+        """Return the entries of a tree, hostile ones as refusals."""
         ...
 
     def ensure(self, oids: Iterable[Oid]) -> None:
-        """Fetch the objects that are not here yet, in one batch."""
+        """Fetch missing objects in one batch."""
         ...
 
     def blob(self, oid: Oid, max_bytes: int) -> bytes:
-        """Return a blob's bytes, looking at its size first."""
+        """Return a blob's bytes, checking its size first."""
         ...
 
     def last_touching(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, Oid]:
@@ -50,7 +50,7 @@ class GitObjects(Protocol):
 
 
 class FileEntry(NamedTuple):
-    """A file: its path from the repository's root, its blob, and the package directory around it, if any."""
+    """A file: its path from the repository's root, its blob, and the directory of its package, if any."""
 
     path: str
     oid: Oid
@@ -58,7 +58,7 @@ class FileEntry(NamedTuple):
 
 
 class UnreadPath(NamedTuple):
-    """A path that was not looked into, and why: what is behind it is unknown, not absent."""
+    """A path that was not read, and why: its content is unknown, not absent."""
 
     path: str
     why: str
@@ -66,14 +66,14 @@ class UnreadPath(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Which files a walk is interested in: names that end so, outside hidden and skipped directories."""
+    """Lists the files with some suffixes, outside hidden and skipped directories."""
 
     suffixes: tuple[str, ...]
     skipped: frozenset[str] = frozenset()
     depth: int = 50
 
     def below(self, objects: GitObjects, tree: Oid, path: str) -> Iterator[FileEntry | UnreadPath]:
-        """Yield the files below the directory `path`, whose tree is `tree`. Links are never followed."""
+        """Yield the files below the directory `path` with this tree. Links are never followed."""
         yield from self._below(objects, tree, path, None)
 
     def _below(
@@ -97,6 +97,15 @@ class Walk:
                     yield from self._below(objects, entry.oid, full, package)
 
 
+def json_files(objects: GitObjects, commit: Oid | None, directory: str) -> list[FileEntry]:
+    """Return the JSON files below a directory of a commit, fetched; unread paths are skipped."""
+    tree = objects.subtree(commit, directory) if commit else None
+    walked = Walk((".json",)).below(objects, tree, directory) if tree else ()
+    files = [file for file in walked if isinstance(file, FileEntry)]
+    objects.ensure(file.oid for file in files)
+    return files
+
+
 def _is_kptfile(entry: TreeEntry) -> bool:
     return entry.name == KPTFILE and entry.mode in REGULAR
 
@@ -106,21 +115,17 @@ def is_below(path: str, directory: str) -> bool:
     return not directory or path == directory or path.startswith(f"{directory}/")
 
 
-_GIT = ".git"
-
-
 def read_directory(root: Path, limits: Limits = Limits()) -> dict[str, File]:  # noqa: B008 - a frozen value
     """Return the files below `root` with their modes; `.git` is left out.
 
     Symbolic links that stay within the package are kept as links and never followed.
 
     Raises:
-        UsageError: `root` is no directory.
-        ConfigurationError: A link leads out of the package, a file is no regular file, or a
-            limit is passed.
+        UsageError: `root` is not a directory.
+        ConfigurationError: A link leads out of the package, a file is not regular, or a limit is exceeded.
     """
     if not root.is_dir():
-        raise UsageError(f"{root} is no directory")
+        raise UsageError(f"{root} is not a directory")
     files: dict[str, File] = {}
     size = 0
     for path, entry in _entries(root, "", limits):
@@ -136,11 +141,11 @@ def read_directory(root: Path, limits: Limits = Limits()) -> dict[str, File]:  #
 def _entries(directory: Path, prefix: str, limits: Limits) -> Iterator[tuple[str, os.DirEntry[str]]]:
     if prefix.count("/") > limits.path_depth:
         raise _refused(prefix, f"the package is deeper than {limits.path_depth} directories")
-    with os.scandir(directory) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(directory) as scanned:
+        entries = sorted(scanned, key=lambda entry: entry.name)
     for entry in entries:
         path = prefix + entry.name
-        if entry.name == _GIT:
+        if entry.name == ".git":
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _entries(Path(entry.path), f"{path}/", limits)
@@ -164,7 +169,7 @@ def _read(path: str, entry: os.DirEntry[str], limits: Limits) -> File:
 
 
 def stays_inside(path: str, target: str) -> bool:
-    """Tell whether a link at `path` with this target leads to a place within its package."""
+    """Tell whether a link at `path` with this target stays within its package."""
     if target.startswith("/") or not target:
         return False
     depth = len(PurePosixPath(path).parts) - 1

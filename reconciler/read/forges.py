@@ -1,6 +1,7 @@
-"""What the forges of a run say: pull requests, what people ask for, the checks that passed."""
+"""Read the forges of a run: pull requests, passed checks and requests on the dashboard."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from reconciler.errors import Location, Problem, ReconcilerError, UnavailableError
@@ -8,7 +9,14 @@ from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.registry import Forge, Forges
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.ids import ObjectName
-from reconciler.inventory import PullRequest, PullState, RepositoryView, ReviewedLock, unreadable_problem
+from reconciler.inventory import (
+    PullRequest,
+    PullState,
+    RepositoryView,
+    ReviewedLock,
+    available_by_url,
+    unreadable_problem,
+)
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.asking import asked_keys, dashboard_key
@@ -17,54 +25,55 @@ from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref, short_branch
 
 Pulls = Mapping[str, tuple[PullRequest, ...]]
-"""Pull requests by normalised URL; a repository that was not asked is missing."""
+"""Pull requests by normalized URL; repositories that were not listed are missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
-    """What forges said, and what that makes of repositories and of the reviewed lock.
+class ForgeState:
+    """Pull requests, checks and requests of all forges, and the views and lock updated accordingly.
 
-    `asked` are the boxes that people ticked on the dashboard, `passed` the checks that passed, by
-    repository and commit. `unreadable` are pull requests of which nothing but the head may be known.
+    `unreadable` are pull requests of which little more than the head is known. `retry_requests` are keys of
+    boxes ticked on the dashboard. `passed_checks` are names of checks by URL and commit.
     """
 
     views: Mapping[ObjectName, RepositoryView]
     reviewed: ReviewedLock | None = None
     pulls: Pulls = field(default_factory=dict)
     unreadable: Pulls = field(default_factory=dict)
-    asked: frozenset[str] = frozenset()
-    passed: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    retry_requests: frozenset[str] = frozenset()
+    passed_checks: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is wrong with the reviewed lock; a repository has its own problem."""
+        """Problems of the reviewed lock; those of a repository are in its view."""
         return self.reviewed.problems if self.reviewed else ()
 
 
-def read_forges(known: Answers, control: Mirror, mirrors: Mirrors, forges: Forges, policy: Policy) -> Answers:
-    """Return what is known and what the forges add to it. Total: a forge that is dead costs its own.
+def read_forges(
+    state: ForgeState, control: Mirror, mirrors: Mirrors, forges: Forges, policy: Policy
+) -> ForgeState:
+    """Return the state completed by the forges. Total: an unreachable forge affects only its repositories.
 
     Args:
-        known: Repositories and the reviewed lock, before any forge was asked.
+        state: The views and the reviewed lock.
         control: The control repository.
-        mirrors: Where repositories are opened.
-        forges: Whom to ask, configured.
-        policy: What is wanted of them.
+        mirrors: The local mirrors of repositories.
+        forges: The forges, configured.
+        policy: The instance, the approval rules and the dashboard.
     """
-    listed, views = _read_pulls(known.views, mirrors, forges)
-    reviewed = known.reviewed
+    listed, views = _read_pulls(state.views, mirrors, forges)
+    reviewed = state.reviewed
     if reviewed is not None:
         reviewed, listed = _with_lock_pulls(reviewed, listed, control, forges)
         reviewed = _with_unreadable_pulls(reviewed, listed.get(control.url, ()), policy.instance)
     unreadable = {url: broken for url, pulls in listed.items() if (broken := _unreadable(pulls))}
     pulls = {url: tuple(p for p in pulls if not p.unreadable) for url, pulls in listed.items()}
-    passed = dict(read_passed(views, pulls, forges, mirrors, policy))
-    answers = Answers(views, reviewed, pulls, unreadable, passed=passed)
-    if not policy.dashboard:
-        return answers
-    asked, notes = read_asked(forges.of(control), policy.instance)
-    return replace(answers, asked=asked, notes=notes)
+    passed_checks = dict(_read_passed_checks(views, pulls, forges, mirrors, policy))
+    requests, notes = (
+        _read_retry_requests(forges.of(control), policy) if policy.dashboard else (frozenset(), ())
+    )
+    return ForgeState(views, reviewed, pulls, unreadable, requests, passed_checks, notes)
 
 
 def _unreadable(pulls: Iterable[PullRequest]) -> tuple[PullRequest, ...]:
@@ -74,33 +83,36 @@ def _unreadable(pulls: Iterable[PullRequest]) -> tuple[PullRequest, ...]:
 def _read_pulls(
     views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, forges: Forges
 ) -> tuple[dict[str, tuple[PullRequest, ...]], dict[ObjectName, RepositoryView]]:
-    """List the pull requests of every repository; one whose forge is dead is unavailable (D21).
-
-    Where another shard writes and asking costs of a quota, that shard asks.
-    """
+    """List the pull requests of every repository; with an unreachable forge it is unavailable (D21)."""
     pulls: dict[str, tuple[PullRequest, ...]] = {}
-    dead: dict[str, UnavailableError] = {}
+    unreachable: dict[str, UnavailableError] = {}
     for view in views.values():
-        if view.url in pulls or view.url in dead:
+        if view.url in pulls or view.url in unreachable:
             continue
         if not view.is_available:
             forges.mark_unread(view.remote, view.url)
             continue
         try:
             mirror = mirrors.open(view.remote)
+            # Listing costs API quota: a shard lists only where it writes.
             if forges.lists_pulls(mirror):
                 pulls[view.url] = _current(forges.of(mirror).list_pulls(), mirror)
         except UnavailableError as error:
-            dead[view.url] = error
-    return pulls, {k: _without(v, dead[v.url]) if v.url in dead else v for k, v in views.items()}
+            unreachable[view.url] = error
+    updated = {
+        key: _without_content(view, unreachable[view.url]) if view.url in unreachable else view
+        for key, view in views.items()
+    }
+    return pulls, updated
 
 
 def _current(pulls: tuple[PullRequest, ...], mirror: Mirror) -> tuple[PullRequest, ...]:
-    """Return the pull requests, if they are of the same moment as the branches that were read before them.
+    """Return the pull requests if they match the branches that were fetched before them.
 
-    Raises: UnavailableError if one is open and its branch is not here: another run pushed meanwhile,
-    and this one would take its draft for a name in use and propose the package twice.
+    Raises:
+        UnavailableError: The branch of an open one is not here: another run pushed it meanwhile.
     """
+    # Without its branch, this run would take the name of the draft as in use and propose the package twice.
     refs = mirror.refs()
     newer = [p.head for p in pulls if p.state is PullState.OPEN and f"{HEADS}{p.head}" not in refs]
     if newer:
@@ -109,16 +121,15 @@ def _current(pulls: tuple[PullRequest, ...], mirror: Mirror) -> tuple[PullReques
     return pulls
 
 
-def _without(view: RepositoryView, error: UnavailableError) -> RepositoryView:
-    where = view.source.at("spec", "git", "repo")
-    problem = Problem(where, Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint, f"Repository {view.key}")
+def _without_content(view: RepositoryView, error: UnavailableError) -> RepositoryView:
+    problem = view.problem_at(Reason.REPOSITORY_UNAVAILABLE, str(error), error.hint)
     return replace(view, problem=problem, head=None, packages={}, branches={}, tags={})
 
 
 def _with_lock_pulls(
     reviewed: ReviewedLock, pulls: dict[str, tuple[PullRequest, ...]], control: Mirror, forges: Forges
 ) -> tuple[ReviewedLock, dict[str, tuple[PullRequest, ...]]]:
-    """Add the control repository's pull requests; where they cannot be listed the lock says why."""
+    """Add the pull requests of the control repository; close the lock to proposals if that fails."""
     if control.url in pulls:
         return reviewed, pulls
     try:
@@ -133,7 +144,7 @@ def _with_lock_pulls(
 def _with_unreadable_pulls(
     reviewed: ReviewedLock, pulls: Iterable[PullRequest], instance: str
 ) -> ReviewedLock:
-    """Return the lock closed to proposals if the pull request that proposes another one cannot be read."""
+    """Close the lock to proposals if the pull request that proposes another lock is unreadable."""
     head = short_branch(lock_ref(instance))
     broken = [pull for pull in _unreadable(pulls) if pull.head == head]
     if not broken:
@@ -143,36 +154,26 @@ def _with_unreadable_pulls(
     return replace(reviewed, is_open=False, problems=(*reviewed.problems, *problems))
 
 
-def read_passed(
-    views: Mapping[ObjectName, RepositoryView],
-    pulls: Mapping[str, tuple[PullRequest, ...]],
-    forges: Forges,
-    mirrors: Mirrors,
-    policy: Policy,
+def _read_passed_checks(
+    views: Mapping[ObjectName, RepositoryView], pulls: Pulls, forges: Forges, mirrors: Mirrors, policy: Policy
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
-    """Yield the checks that passed by repository and commit. What cannot be asked has passed nothing."""
-    by_url: dict[str, list[RepositoryView]] = {}
-    for view in views.values() if any(rule.checks for rule in policy.approvals) else ():
-        if view.is_available:
-            by_url.setdefault(view.url, []).append(view)
-    for url, some in by_url.items():
-        forge = forges.of(mirrors.open(some[0].remote))
-        for commit in wanted_checks(some, pulls.get(url, ()), policy):
-            try:
+    """Yield the passed checks by URL and commit, for the commits that an approval rule needs."""
+    if not any(rule.checks for rule in policy.approvals):
+        return
+    for url, siblings in available_by_url(views.values()).items():
+        forge = forges.of(mirrors.open(siblings[0].remote))
+        for commit in wanted_checks(siblings, pulls.get(url, ()), policy):
+            # A failed request approves nothing.
+            with suppress(ReconcilerError):
                 yield (url, commit), forge.passed_checks(commit)
-            except ReconcilerError:
-                continue
 
 
-def read_asked(forge: Forge, instance: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return what is asked for on the dashboard of an instance, and notes on what could not be read.
-
-    Total: a dashboard that cannot be read asks for nothing, this time.
-    """
+def _read_retry_requests(forge: Forge, policy: Policy) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the keys of ticked boxes on the dashboard, and a note if it is unreadable. Total."""
     if not isinstance(forge, ApiForge):
         return frozenset(), ()
     try:
-        issue = forge.find_issue(dashboard_key(instance))
+        issue = forge.find_issue(dashboard_key(policy.instance))
     except UnavailableError as error:
         return frozenset(), (f"The dashboard cannot be read: {error}",)
     return asked_keys(issue.body) if issue is not None and issue.is_open else frozenset(), ()

@@ -1,4 +1,4 @@
-"""The merged configuration: it alone decides which credentials, hosts and programs a run uses (D25)."""
+"""Govern a run: only merged configuration decides on credentials, hosts and programs (D25)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,34 +17,34 @@ from reconciler.reasons import Reason
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
 
 RepositoryCheck = Callable[[RepositoryView], Problem | None]
+"""Returns the problem of a repository that must not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How one commit of the control repository is read.
+    """How to read one commit of the control repository.
 
-    `govern` returns the policy that counts, given the one that the commit holds; `judge` says why a
-    repository must not be read; without `deep` no repository is read, only what manifests say. One that
-    `is_proposed` is not merged.
+    `govern` returns the policy that applies, given the one of the commit; `check` refuses repositories.
+    Without `deep` only the control repository is read. With `is_proposed` the commit is not merged.
     """
 
-    at: OpenControl
+    control: OpenControl
     govern: Callable[[Policy], Policy] = lambda policy: policy
-    judge: RepositoryCheck = lambda _: None
+    check: RepositoryCheck = lambda _: None
     deep: bool = True
     is_proposed: bool = False
     notes: tuple[str, ...] = ()
 
 
 def read_options(opened: OpenControl, environment: Mapping[str, str]) -> ReadOptions:
-    """Return how a command reads the commit that it was started on.
+    """Return how a command reads the commit it was started on.
 
-    The tip of the default branch governs itself, and so does what a working copy without a remote has
-    checked out. Another commit, merged or not, is governed by the tip; repositories of an unmerged one
-    are read only on hosts that the merged configuration names.
+    The tip of the default branch governs itself, and so does the HEAD of a working copy without a remote.
+    Any other commit is governed by the tip. Repositories of an unmerged commit are read only on hosts that
+    the merged configuration names.
     """
-    alone = opened.mirror is opened.objects  # a bare repository, a URL, a working copy without a remote
-    if alone or opened.commit.oid == find_default_tip(opened.mirror):
+    # The same mirror twice: a bare repository, a URL or a working copy without a remote.
+    if opened.mirror is opened.objects or opened.commit.oid == find_default_tip(opened.mirror):
         return ReadOptions(opened)
     merged = read_merged_policy(opened.mirror, environment)
     govern_by = policy_governor(merged)
@@ -59,7 +59,7 @@ def read_options(opened: OpenControl, environment: Mapping[str, str]) -> ReadOpt
 
 
 def read_merged_policy(control: Mirror, environment: Mapping[str, str]) -> Policy | None:
-    """Return the policy of the default branch, None if it has none that can be read: nothing is trusted."""
+    """Return the policy of the default branch, None if it has none or it is unreadable."""
     tip = find_default_tip(control)
     if tip is None:
         return None
@@ -70,12 +70,12 @@ def read_merged_policy(control: Mirror, environment: Mapping[str, str]) -> Polic
 
 
 def policy_governor(merged: Policy | None) -> Callable[[Policy], Policy]:
-    """Return what makes of a proposed policy the one that counts; without a merged one nothing is trusted."""
+    """Return a function from a proposed policy to the one that applies; defaults govern without `merged`."""
     return lambda policy: govern(merged or Policy(instance=policy.instance), policy)
 
 
 def registered_in(inventory: Inventory) -> frozenset[str]:
-    """Return the repositories that a commit registers and may be read, by normalised URL."""
+    """Return the normalized URLs of the repositories that a commit registers and that may be read."""
     views = inventory.repositories.values()
     refused = Reason.REPOSITORY_REFUSED
     return frozenset(view.url for view in views if not view.problem or view.problem.reason != refused)
@@ -84,54 +84,52 @@ def registered_in(inventory: Inventory) -> frozenset[str]:
 def repository_check(
     merged: Policy | None, control: Mirror, registered: Iterable[str] = ()
 ) -> RepositoryCheck:
-    """Refuse to go where what is merged does not go: a change must not choose the host.
+    """Return the check that refuses hosts beyond the merged ones: a change must not choose the host.
 
     Args:
-        merged: The configuration that governs, None for none.
+        merged: The configuration that governs, None for the defaults.
         control: The control repository; its own host is not refused.
-        registered: Repositories that a merged commit registers, by normalised URL.
+        registered: Normalized URLs of the repositories that a merged commit registers.
     """
     merged_urls = frozenset(registered)
     home = control.url.partition("/")[0]
     policy = merged or Policy()
 
-    def judge(view: RepositoryView) -> Problem | None:
+    def check(view: RepositoryView) -> Problem | None:
         same_host = view.url.partition("/")[0] == home and (control.is_local or home)
         named = find_rule(policy.credentials, view.remote) or find_rule(policy.forges, view.remote)
         if view.url in merged_urls or same_host or named:
             return None
-        where = view.source.at("spec", "git", "repo")
         message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"
         hint = "Name its prefix in spec.credentials or spec.forges first, or merge without this comparison."
-        return Problem(where, Reason.REPOSITORY_REFUSED, message, hint, f"Repository {view.key}")
+        return view.problem_at(Reason.REPOSITORY_REFUSED, message, hint)
 
-    return judge
+    return check
 
 
-def allow_addresses(policy: Policy, control: Mirror) -> RepositoryCheck:
-    """Refuse addresses that the configuration does not allow, whoever registers them.
+def address_check(policy: Policy, control: Mirror) -> RepositoryCheck:
+    """Return the check that refuses addresses beyond `spec.addresses`.
 
-    Without a list: https and ssh go anywhere; what is on this machine, a path or http to a loopback
-    address, is read only where the control repository is on it too. The control repository is allowed.
+    Without that list https and ssh are allowed anywhere, paths and loopback addresses only if the control
+    repository is on this machine too, and plain http never. The control repository is always allowed.
     """
     here = control.is_local or is_loopback(control.remote)
 
-    def judge(view: RepositoryView) -> Problem | None:
+    def check(view: RepositoryView) -> Problem | None:
         listed = any(is_prefix(prefix, view.remote) for prefix in policy.addresses)
         on_this_machine = local_path(view.remote) is not None or is_loopback(view.remote)
         usual = here if on_this_machine else not view.remote.lower().startswith("http://")
         if view.url == control.url or listed or (usual and not policy.addresses):
             return None
-        where = view.source.at("spec", "git", "repo")
         message = f"{view.remote} is not an address that the configuration allows; it was not read"
         hint = f"Add its prefix to spec.addresses of {policy.config_path}, if that is meant."
-        return Problem(where, Reason.REPOSITORY_REFUSED, message, hint, f"Repository {view.key}")
+        return view.problem_at(Reason.REPOSITORY_REFUSED, message, hint)
 
-    return judge
+    return check
 
 
 def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
-    """Return the policy of the control repository at the commit that was opened.
+    """Return the policy of the opened commit.
 
     Raises:
         ConfigurationError: There is no configuration, or it cannot be trusted.
@@ -151,10 +149,8 @@ def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
 
 
 def _with_reviewed_images(opened: OpenControl, policy: Policy) -> Policy:
-    """Return the policy with the digests that main locks: like the policy, they say which code may run."""
+    # Like the policy, locked digests decide which code runs: without them nothing may.
     images = read_image_digests(opened.objects, opened.commit.oid, policy.limits.manifest_bytes)
-    if images.problem is not None:
-        raise ConfigurationError(
-            images.problem.message, location=images.problem.location, hint=images.problem.hint
-        )
+    if (problem := images.problem) is not None:
+        raise ConfigurationError(problem.message, location=problem.location, hint=problem.hint)
     return with_image_digests(policy, images.lock)

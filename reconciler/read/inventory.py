@@ -1,4 +1,4 @@
-"""The whole inventory of a run: configuration, manifests, snapshot, state, repositories, pull requests."""
+"""Read the inventory of a run: configuration, manifests, snapshot, state, repositories, pull requests."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,14 +25,14 @@ from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import commit_signing, find_credentials
-from reconciler.read.dependencies import IndexFolders, read_index_folders
+from reconciler.read.dependencies import INDEX_DIRECTORY, IndexFolders, read_index_folders
 from reconciler.read.files import is_below
-from reconciler.read.forges import Answers, read_forges
-from reconciler.read.governance import ReadOptions, allow_addresses, read_options, read_policy
+from reconciler.read.forges import ForgeState, read_forges
+from reconciler.read.governance import ReadOptions, address_check, read_options, read_policy
 from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
-from reconciler.read.repositories.trees import Trees, read_trees
+from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, read_statuses, state_ref, status_ref
 from reconciler.reasons import Reason
@@ -49,80 +49,91 @@ def read_inventory(
     control: str,
     mirrors: Mirrors,
     environment: Mapping[str, str],
-    reading: ReadOptions | None = None,
+    options: ReadOptions | None = None,
     forges: Forges | None = None,
 ) -> Inventory:
-    """Return all that one run may know. Writes nothing.
+    """Return everything that one run reads. Writes nothing.
 
-    One repository that cannot be read is a view with a `problem`, one manifest that is not
-    understood is a stalled owner; the others proceed.
+    An unreadable repository is a view with a `problem`, an invalid manifest a stalled owner; the others
+    proceed.
 
     Args:
         control: The control repository: a working copy, whose HEAD is read, a bare one, or a URL.
-        mirrors: Where repositories are opened.
+        mirrors: The local mirrors of repositories.
         environment: Overrides of the configuration; see `reconciler.config`.
-        reading: Which commit to read instead, and how; `control` is not looked at then.
-        forges: Where pull requests are read; configured here.
+        options: The commit to read and the policy that applies; `control` is not used then.
+        forges: The forges to read pull requests from; configured here.
 
     Raises:
         ConfigurationError: There is no configuration, or it cannot be trusted.
         UnavailableError: The control repository cannot be reached.
     """
-    reading = reading or read_options(open_control(control, mirrors), environment)
+    options = options or read_options(open_control(control, mirrors), environment)
     forges = forges or Forges(writes=False)
-    opened = reading.at
-    policy = _authorised(reading, mirrors, forges, environment)
+    opened = options.control
+    policy = _authorize(options, mirrors, forges, environment)
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
     declared = _read_declared(opened, policy, snapshot)
-    written = _read_written(opened, policy)
-    policy = policy if policy.lock.is_reviewed else with_image_digests(policy, written.images.lock)
-    views = _read_views(declared.registrations, reading, mirrors, policy)
+    recorded = _read_recorded(opened, policy)
+    policy = policy if policy.lock.is_reviewed else with_image_digests(policy, recorded.images.lock)
+    views = _read_views(declared.registrations, options, mirrors, policy)
     forges.set_authors(views.values())
-    manifests, state = declared.manifests, written.state
-    said, found = Answers(views, written.reviewed), Trees()
-    if reading.deep:
-        said = read_forges(said, opened.mirror, mirrors, forges, policy)
-        found = read_trees(manifests, said.views, mirrors, state, said.reviewed)
-    unread = tuple(_unread(opened, policy, manifests, state))
-    problems = (*declared.problems, *snapshot.problems, *written.problems, *said.problems, *unread)
-    notes = (*reading.notes, *said.notes, *manifests.notes)
+    manifests, state = declared.manifests, recorded.state
+    forge_state, package_trees = ForgeState(views, recorded.reviewed), PackageTrees()
+    if options.deep:
+        forge_state = read_forges(forge_state, opened.mirror, mirrors, forges, policy)
+        # After the forges: they may have found a repository unavailable, or the lock closed.
+        package_trees = read_trees(manifests, forge_state.views, mirrors, state, forge_state.reviewed)
+    skipped = tuple(_skipped_files(opened, policy, manifests, state))
     return Inventory(
         policy=policy,
-        control=_control(opened, policy, written, manifests, unread),
+        control=_control(opened, policy, recorded, manifests, skipped),
         variants=manifests.variants,
         sets=manifests.sets,
         stalled=manifests.stalled,
         claims=manifests.claims,
-        repositories=said.views,
+        repositories=forge_state.views,
         snapshot=snapshot,
         records=state.records,
         set_records=state.set_records,
         refused=state.refused,
-        statuses=written.statuses,
-        pulls=said.pulls,
-        unreadable_pulls=said.unreadable,
-        trees=found.trees,
-        times=found.times,
+        statuses=recorded.statuses,
+        pulls=forge_state.pulls,
+        unreadable_pulls=forge_state.unreadable,
+        trees=package_trees.trees,
+        times=package_trees.times,
         locks=state.locks,
-        retry_requests=said.asked,
-        passed_checks=said.passed,
-        reviewed=said.reviewed,
+        retry_requests=forge_state.retry_requests,
+        passed_checks=forge_state.passed_checks,
+        reviewed=forge_state.reviewed,
         documents=manifests.documents,
-        index=written.folders.documents,
-        images=written.images.lock.images,
-        problems=tuple(sorted(set(problems))),
+        index=recorded.index_folders.documents,
+        images=recorded.images.lock.images,
+        problems=tuple(
+            sorted(
+                {
+                    *declared.problems,
+                    *snapshot.problems,
+                    *recorded.problems,
+                    *forge_state.problems,
+                    *skipped,
+                }
+            )
+        ),
         notes=(
-            *notes,
-            *_notes(said.views, opened, policy, written.tip),
+            *options.notes,
+            *forge_state.notes,
+            *manifests.notes,
+            *_notes(forge_state.views, opened, policy, recorded.tip),
         ),
     )
 
 
-def _authorised(
-    reading: ReadOptions, mirrors: Mirrors, forges: Forges, environment: Mapping[str, str]
+def _authorize(
+    options: ReadOptions, mirrors: Mirrors, forges: Forges, environment: Mapping[str, str]
 ) -> Policy:
-    """Return the policy that counts; from here on repositories and forges are opened as it says."""
-    policy = reading.govern(read_policy(reading.at, environment))
+    """Return the policy that applies, after giving its credentials and limits to mirrors and forges."""
+    policy = options.govern(read_policy(options.control, environment))
     find = find_credentials(policy, environment, forges.app_credential)
     forges.configure(policy, find, environment)
     mirrors.authenticate(find)
@@ -131,40 +142,40 @@ def _authorised(
     return policy
 
 
-class _Written(NamedTuple):
-    """What earlier runs and people wrote in the control repository: state, locks, the package index."""
+class _Recorded(NamedTuple):
+    """State, locks and package index of the control repository."""
 
     tip: Oid | None
     state: State
     statuses: Mapping[ObjectName, RecordedStatus]
     images: ImageDigests
-    folders: IndexFolders
+    index_folders: IndexFolders
     reviewed: ReviewedLock | None
 
     @property
     def problems(self) -> Iterator[Problem]:
-        """What is wrong with it, apart from the reviewed lock."""
-        yield from (*self.folders.problems, *self.state.problems)
+        """Problems except those of the reviewed lock."""
+        yield from (*self.index_folders.problems, *self.state.problems)
         if self.images.problem is not None:
             yield self.images.problem
 
 
-def _read_written(opened: OpenControl, policy: Policy) -> _Written:
+def _read_recorded(opened: OpenControl, policy: Policy) -> _Recorded:
     refs = opened.mirror.refs()
     tip = refs.get(state_ref(policy.instance))
     state = read_state(opened.mirror, tip, policy.limits)
-    return _Written(
+    return _Recorded(
         tip=tip,
         state=state,
         statuses=read_statuses(opened.mirror, refs.get(status_ref(policy.instance)), policy.limits),
         images=read_image_digests(opened.mirror, tip, policy.limits.manifest_bytes),
-        folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits),
+        index_folders=read_index_folders(opened.objects, opened.commit.oid, policy.limits),
         reviewed=read_reviewed_lock(opened, policy, state.wanted_lock),
     )
 
 
 class _Declared(NamedTuple):
-    """What people declare: manifests of the control repository, and the Repositories of both places."""
+    """Manifests of the control repository, and the Repositories of manifests and cluster."""
 
     manifests: Manifests
     registrations: tuple[Registration, ...]
@@ -172,40 +183,42 @@ class _Declared(NamedTuple):
 
 
 def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _Declared:
-    found = tuple(_registrations_of(snapshot, policy))
-    registered = [one for one in found if isinstance(one, Sourced)]
+    registrations = tuple(_cluster_registrations(snapshot, policy))
+    registered = [each for each in registrations if isinstance(each, Sourced)]
     manifests = read_manifests(
         opened.objects,
         opened.commit.oid,
         policy,
-        registered=[one.manifest for one in registered],
+        registered=[registration.manifest for registration in registered],
         is_control=lambda repo: normalise_url(_address(repo, opened.mirror)) == opened.mirror.url,
     )
-    wrong = (one for one in found if isinstance(one, Problem))
-    return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *wrong))
+    problems = (each for each in registrations if isinstance(each, Problem))
+    return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *problems))
 
 
 def _notes(
     views: Mapping[ObjectName, RepositoryView], opened: OpenControl, policy: Policy, state: Oid | None
 ) -> Iterator[str]:
-    yield from _what_is_read(opened, policy)
+    yield from _read_commit(opened, policy)
     yield from _unused_secrets(views)
     yield from _other_instances(opened, policy, state)
 
 
-def _what_is_read(opened: OpenControl, policy: Policy) -> Iterator[str]:
-    """Say which commit counts, where a person's working copy has more than everybody else."""
-    inputs = (policy.config_path, policy.snapshot_path, "index", LOCKS_DIRECTORY, *policy.manifest_paths)
-    left = [path for path in opened.uncommitted if any(is_below(path, one) for one in inputs)]
-    if opened.published and not left:
+def _read_commit(opened: OpenControl, policy: Policy) -> Iterator[str]:
+    """Yield which commit was read, if a working copy has commits or files that are not published."""
+    inputs = (policy.config_path, policy.snapshot_path, INDEX_DIRECTORY, LOCKS_DIRECTORY)
+    directories = (*inputs, *policy.manifest_paths)
+    uncommitted = [p for p in opened.uncommitted if any(is_below(p, directory) for directory in directories)]
+    if opened.published and not uncommitted:
         return
-    said = f"Commit {opened.commit.oid[:_SHORT]} is read"
-    said += "" if opened.published else ", which is not pushed"
-    if left:
-        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
-        files = "1 uncommitted file is" if len(left) == 1 else f"{len(left)} uncommitted files are"
-        said += f"; {files} not: {', '.join(left[:_SHOWN])}{more}"
-    yield said
+    note = f"Commit {opened.commit.oid[:_SHORT]} is read"
+    note += "" if opened.published else ", which is not pushed"
+    if uncommitted:
+        count, more = len(uncommitted), len(uncommitted) - _SHOWN
+        files = "1 uncommitted file is" if count == 1 else f"{count} uncommitted files are"
+        rest = f" and {more} more" if more > 0 else ""
+        note += f"; {files} not: {', '.join(uncommitted[:_SHOWN])}{rest}"
+    yield note
 
 
 def _unused_secrets(views: Mapping[ObjectName, RepositoryView]) -> Iterator[str]:
@@ -216,7 +229,7 @@ def _unused_secrets(views: Mapping[ObjectName, RepositoryView]) -> Iterator[str]
 
 
 def _other_instances(opened: OpenControl, policy: Policy, state: Oid | None) -> Iterator[str]:
-    """Say that the instance may have been renamed, which it must not be: it owns packages by name."""
+    """Yield a warning if the instance seems renamed: packages are owned by its name."""
     if state is not None:
         return
     for ref in sorted(opened.mirror.refs()):
@@ -228,7 +241,11 @@ def _other_instances(opened: OpenControl, policy: Policy, state: Oid | None) -> 
 
 
 def _control(
-    opened: OpenControl, policy: Policy, written: _Written, manifests: Manifests, unread: Iterable[Problem]
+    opened: OpenControl,
+    policy: Policy,
+    recorded: _Recorded,
+    manifests: Manifests,
+    skipped: Iterable[Problem],
 ) -> Control:
     mirror = opened.mirror
     return Control(
@@ -236,55 +253,57 @@ def _control(
         remote=mirror.remote,
         commit=opened.commit,
         branch=opened.branch,
-        state=written.tip,
+        state=recorded.tip,
         status=mirror.refs().get(status_ref(policy.instance)),
         readable=True,
-        broken=manifests.broken | {problem.location.path for problem in unread},
-        removed=_removed(opened, manifests, written.state),
+        broken=manifests.broken | {problem.location.path for problem in skipped},
+        removed=_removed(opened, manifests, recorded.state),
         published=opened.published,
     )
 
 
 def _removed(opened: OpenControl, manifests: Manifests, state: State) -> Mapping[str, Oid]:
-    """Return the files that declared what was applied and are gone, with the commit that removed each."""
-    declared = {r.manifest for r in state.records.values()} | {r.manifest for r in state.set_records.values()}
-    at = opened.commit.oid
-    gone = [path for path in sorted(declared - manifests.files) if opened.objects.blob_at(at, path) is None]
+    """Return the deleted files that declared recorded objects, with the commit that removed each."""
+    at, absent = opened.commit.oid, sorted(_recorded_files(state) - manifests.files)
+    gone = [path for path in absent if opened.objects.blob_at(at, path) is None]
     return opened.objects.last_touching(at, gone) if gone else {}
 
 
-def _registrations_of(snapshot: Snapshot, policy: Policy) -> Iterator[Registration | Problem]:
-    """Yield the repositories that the cluster has registered, and what is wrong with one of them."""
-    for (api_version, kind), objects in sorted(snapshot.objects.items()):
-        if (api_version, kind) != (REPOSITORY, "Repository"):
+def _recorded_files(state: State) -> set[str]:
+    """Return the manifest files that declared what was applied."""
+    declared = {record.manifest for record in state.records.values()}
+    return declared | {record.manifest for record in state.set_records.values()}
+
+
+def _cluster_registrations(snapshot: Snapshot, policy: Policy) -> Iterator[Registration | Problem]:
+    """Yield the Repositories of the cluster, and the problems of invalid ones."""
+    for item in snapshot.of_kind(REPOSITORY, "Repository"):
+        key = ObjectName(item.namespace or policy.default_namespace, item.name)
+        parsed = parse_model(Repository, {k: v for k, v in item.body.items() if k != "status"})
+        parsed = check_keys("Repository", item.body) or parsed
+        if isinstance(parsed, Repository):
+            yield Sourced(key, parsed, Source(item.location, snapshot.time))
             continue
-        for one in objects:
-            key = ObjectName(one.namespace or policy.default_namespace, one.name)
-            parsed = parse_model(Repository, {k: v for k, v in one.body.items() if k != "status"})
-            parsed = check_keys(kind, one.body) or parsed
-            if isinstance(parsed, Repository):
-                yield Sourced(key, parsed, Source(one.location, snapshot.time))
-                continue
-            for fault in parsed:
-                yield Problem(one.location, fault.reason, fault.message, fault.hint, f"Repository {key}")
+        for error in parsed:
+            yield Problem(item.location, error.reason, error.message, error.hint, f"Repository {key}")
 
 
 def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Registration]:
-    """Return every registration; a manifest, even one that is not understood, comes before the cluster's."""
+    """Return every registration; a manifest, even an invalid one, takes precedence over the cluster's."""
     mine = {r.key for r in manifests.repositories}
     mine |= {ObjectName(k.namespace, k.name) for k in manifests.stalled if k.kind == "Repository"}
     return [*manifests.repositories, *(r for r in registered if r.key not in mine)]
 
 
 def _read_views(
-    registrations: Iterable[Registration], reading: ReadOptions, mirrors: Mirrors, policy: Policy
+    registrations: Iterable[Registration], options: ReadOptions, mirrors: Mirrors, policy: Policy
 ) -> dict[ObjectName, RepositoryView]:
-    """Return the views, each with its manifest as it was written and the address that it means."""
+    """Return the views, read at their absolute addresses, each with its manifest as written."""
     written = {r.key: r for r in registrations}
-    located = [_located(r, reading.at.mirror) for r in written.values()]
-    if reading.deep:
-        allowed = allow_addresses(policy, reading.at.mirror)
-        views = read_repositories(located, mirrors, policy, lambda v: allowed(v) or reading.judge(v))
+    located = [_located(r, options.control.mirror) for r in written.values()]
+    if options.deep:
+        check_address = address_check(policy, options.control.mirror)
+        views = read_repositories(located, mirrors, policy, lambda v: check_address(v) or options.check(v))
     else:
         views = describe_repositories(located, mirrors, policy)
     return {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
@@ -306,11 +325,13 @@ def _address(remote: str, control: Mirror) -> str:
         return remote
 
 
-def _unread(opened: OpenControl, policy: Policy, manifests: Manifests, state: State) -> Iterator[Problem]:
-    """Yield a problem for each file that declared something and was not read: it is unknown, not absent."""
-    declared = {r.manifest for r in state.records.values()} | {r.manifest for r in state.set_records.values()}
+def _skipped_files(
+    opened: OpenControl, policy: Policy, manifests: Manifests, state: State
+) -> Iterator[Problem]:
+    """Yield a problem for each unread file that declared something: it is unknown, not absent."""
+    declared = _recorded_files(state)
     for path in sorted(declared - manifests.files):
-        why = next((u.why for u in manifests.unread if is_below(path, u.path)), "")
+        why = next((unread.why for unread in manifests.unread if is_below(path, unread.path)), "")
         if not why and opened.objects.blob_at(opened.commit.oid, path):
             why = "it is not among the manifests any more"
         if why:
@@ -318,7 +339,7 @@ def _unread(opened: OpenControl, policy: Policy, manifests: Manifests, state: St
             hint = f"Add it to spec.manifests of {policy.config_path}, or remove the file."
             yield Problem(Location(path), Reason.MANIFEST_UNREADABLE, message, hint)
     for path in manifests.missing:
-        if not any(is_below(one, path) for one in declared):
+        if not any(is_below(file, path) for file in declared):
             hint = "Correct spec.manifests, or create it."
             message = f"Manifest path {path} does not exist"
             yield Problem(Location(policy.config_path), Reason.MANIFEST_UNREADABLE, message, hint)

@@ -1,4 +1,4 @@
-"""The reviewed lock: what main of the control repository has, and the branch that proposes another."""
+"""Read the reviewed lock, with the branch that proposes another one, and the locked image digests."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -30,19 +30,19 @@ from reconciler.read.state import check_schema
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref
 
-MOST_BYTES = 1 << 30
-MOST_FILES = 1_000_000
-"""A fleet has more locks than a package has files."""
+MAX_LOCK_BYTES = 1 << 30
+MAX_LOCK_FILES = 1_000_000
+"""A fleet has more lock files than a package has files."""
 
 
 def read_reviewed_lock(opened: OpenControl, policy: Policy, computed_tree: Oid | None) -> ReviewedLock | None:
-    """Return the lock at the commit that is read; None where pins are not reviewed.
+    """Return the lock at the opened commit, None if pins are not reviewed.
 
-    A pin that cannot be read is a problem of its own, and nothing moves for its variant. `computed_tree` is
-    the tree of the lock that the last run computed.
+    An unreadable pin is a problem, and its variant does not move. `computed_tree` is the tree of the lock
+    that the last run computed.
 
     Raises:
-        ConfigurationError: The lock as a whole cannot be read, or is of a newer version.
+        ConfigurationError: The lock as a whole is unreadable, or was written by a newer version.
         UnavailableError: The control repository cannot be read.
     """
     if not policy.lock.is_reviewed:
@@ -54,10 +54,10 @@ def read_reviewed_lock(opened: OpenControl, policy: Policy, computed_tree: Oid |
 
 
 def read_working_lock(directory: Path, merged: ReviewedLock) -> ReviewedLock:
-    """Return the lock as it stands in a working copy, committed or not.
+    """Return the lock in a working copy, committed or not.
 
     Raises:
-        ConfigurationError: It cannot be read as a whole, or is of a newer version.
+        ConfigurationError: It is unreadable as a whole, or was written by a newer version.
     """
     files = read_directory(directory) if directory.is_dir() else {}
     return replace(_parsed(files), base=merged.base, computed_tree=merged.computed_tree, branch=merged.branch)
@@ -72,7 +72,7 @@ def _parsed(files: Files) -> ReviewedLock:
 def parse_pins(
     files: Mapping[str, bytes],
 ) -> tuple[Mapping[ObjectName, UpstreamLock], tuple[Problem, ...]]:
-    """Return the pins of upstreams among files of a lock, and what is wrong with those that cannot be read.
+    """Return the pins of upstreams among the files of a lock, and the problems of unreadable ones.
 
     Raises:
         ConfigurationError: One was written by a newer version.
@@ -91,7 +91,7 @@ def parse_pins(
         if lock_path(lock) == path:
             pins[lock.key] = lock
         else:
-            problems.append(_unreadable(path, f"It is about {lock.key}, which has a file of its own"))
+            problems.append(_unreadable(path, f"It is the pin of {lock.key}, which has a file of its own"))
     return pins, tuple(problems)
 
 
@@ -101,7 +101,7 @@ def _unreadable(path: str, why: str) -> Problem:
 
 
 def _variant_at(path: str) -> ObjectName | None:
-    """Return the variant whose pin a path is of, None for any other path."""
+    """Return the variant of a pin's path, None for any other path."""
     parts = PurePosixPath(path)
     if parts.suffix != ".json" or str(parts.parent.parent) != UPSTREAMS_DIRECTORY:
         return None
@@ -113,9 +113,9 @@ def _files(mirror: Mirror, commit: Oid, limits: Limits) -> Files:
     if tree is None:
         return {}
     try:
-        roomy = replace(limits, package_files=MOST_FILES, package_bytes=MOST_BYTES)
-        mirror.ensure(mirror.list_blobs(tree, roomy))
-        return mirror.files(tree, roomy)
+        lock_limits = replace(limits, package_files=MAX_LOCK_FILES, package_bytes=MAX_LOCK_BYTES)
+        mirror.ensure(mirror.list_blobs(tree, lock_limits))
+        return mirror.files(tree, lock_limits)
     except PackageRefusedError as error:
         message = f"The lock cannot be read: {error}"
         raise ConfigurationError(message, location=Location(LOCKS_DIRECTORY)) from error
@@ -128,9 +128,9 @@ def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) ->
         return None
     base = refs.get(f"{HEADS}{into}")
     merged = mirror.ancestry(base) if base else frozenset()
-    own = [mirror.commit(oid) for oid in mirror.walk(tip, merged)]
-    foreign = [commit for commit in own if not is_ours(commit, policy.commits)]
-    ours = next((commit for commit in own if is_ours(commit, policy.commits)), None)
+    commits = [mirror.commit(oid) for oid in mirror.walk(tip, merged)]
+    foreign = [commit for commit in commits if not is_ours(commit, policy.commits)]
+    ours = next((commit for commit in commits if is_ours(commit, policy.commits)), None)
     files = _files(mirror, tip, policy.limits)
     written = _files(mirror, ours.oid, policy.limits) if foreign and ours else {}
     paths = {f"{LOCKS_DIRECTORY}/{path}" for path in (*main, *files, *written)}
@@ -145,7 +145,7 @@ def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) ->
 
 
 def _changed(mirror: Mirror, commit: CommitData, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths at which a commit differs from every parent: what a merge only brings is no edit."""
+    """Yield the paths at which a commit differs from every parent: a merge alone edits nothing."""
     left = set(paths)
     for parent in commit.parents or (None,):
         before = mirror.commit(parent).tree if parent else None
@@ -154,25 +154,25 @@ def _changed(mirror: Mirror, commit: CommitData, paths: Iterable[str]) -> Iterat
 
 
 class ImageDigests(NamedTuple):
-    """The lock of images at a commit; `problem` says why it cannot be read, and is then empty."""
+    """The lock of function images; empty with a `problem` if it is unreadable."""
 
     lock: ImagesLock = ImagesLock()
     problem: Problem | None = None
 
 
 def read_image_digests(objects: GitObjects, commit: Oid | None, limit: int) -> ImageDigests:
-    """Return the digests that are locked at a commit; none without one.
+    """Return the image digests that a commit locks.
 
-    A lock that cannot be read pins nothing: what needs it then stands still, by name.
+    An unreadable lock pins nothing: packages that need it stall.
 
     Args:
         objects: The control repository.
-        commit: The commit of the state branch; of main, where the lock is reviewed.
-        limit: The largest file that is read, in bytes.
+        commit: The commit of the state branch, or of main if the lock is reviewed.
+        limit: Maximal size of the file, in bytes.
 
     Raises:
         ConfigurationError: The lock was written by a newer version.
-        UnavailableError: The repository cannot be read.
+        UnavailableError: The repository is unreadable.
     """
     oid = objects.blob_at(commit, IMAGES_PATH) if commit else None
     if oid is None:
@@ -189,7 +189,7 @@ def read_image_digests(objects: GitObjects, commit: Oid | None, limit: int) -> I
 
 
 def with_image_digests(policy: Policy, lock: ImagesLock) -> Policy:
-    """Return the policy with what is locked; what the configuration itself pins comes first."""
+    """Return the policy with the locked digests; digests of the configuration take precedence."""
     functions = policy.functions
     return replace(policy, functions=replace(functions, images={**lock.images, **functions.images}))
 

@@ -1,4 +1,4 @@
-"""Manifests of the control repository at a commit: what was understood, and who stalls because it was not."""
+"""Read the manifests of the control repository at a commit."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -25,18 +25,17 @@ M = TypeVar("M", bound=Manifest)
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """Every manifest of ours, sorted by namespace and name.
+    """All manifests, sorted by namespace and name.
 
-    `stalled` are the owners that could not be understood, `broken` the files that hold something
-    whose owner is not even known: what their manifests owned is kept. `claims` are the downstreams that
-    stalled PackageVariants name. `files` were read, `unread` were not looked into, `missing` are manifest
-    paths that do not exist. `documents` are left to the dialects of dependencies.
+    `stalled` are owners with invalid manifests; `claims` are the downstreams (repository, package) that they
+    name. `broken` are files with objects of uncertain identity: everything declared there is kept. `files`
+    were read, `unread` were not, `missing` are manifest paths that do not exist. `documents` belong to the
+    dependency dialects.
     """
 
     variants: tuple[Sourced[PackageVariant], ...] = ()
     sets: tuple[Sourced[PackageVariantSet], ...] = ()
     repositories: tuple[Sourced[Repository], ...] = ()
-    others: tuple[Sourced[Manifest], ...] = ()
     documents: tuple[SourcedDocument, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     claims: Mapping[ObjectName, tuple[str, str]] = field(default_factory=dict)
@@ -48,8 +47,8 @@ class Manifests:
     missing: tuple[str, ...] = ()
 
 
-class _Found(NamedTuple):
-    """The files below the manifest paths, each with the path that led to it."""
+class _Files(NamedTuple):
+    """The files below the manifest paths, each with the manifest path above it."""
 
     files: Mapping[str, tuple[FileEntry, str]]
     unread: tuple[UnreadPath, ...]
@@ -58,7 +57,7 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Contents:
-    """What was parsed so far, by path."""
+    """Parsed files by path, and the problems of unreadable ones."""
 
     by_path: dict[str, FileContent] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -74,45 +73,43 @@ def read_manifests(
 ) -> Manifests:
     """Return the manifests below the policy's paths.
 
-    Isolated: whatever is wrong with one file or object becomes a problem, and the others are read.
-    Hidden files, the snapshot, the configuration, a reviewed lock, and what is registered as a package
-    repository (its directory; packages below a registered root) are not manifests, unless a manifest
-    path names something inside.
+    Isolated: an error in one file or object becomes a problem, and the others are read. Hidden files, the
+    snapshot, the configuration, a reviewed lock and registered package repositories (their directory, or
+    packages below a registered root) are not manifests, unless a manifest path is inside them.
 
     Args:
         objects: The control repository.
-        commit: Where to read it.
+        commit: The commit to read.
         policy: Paths, limits and the default namespace.
-        registered: Repositories known from elsewhere, from the snapshot say.
-        is_control: Tells whether a `spec.git.repo` means the control repository itself.
+        registered: Repositories registered elsewhere, as in the snapshot.
+        is_control: Tells whether a `spec.git.repo` is the control repository itself.
 
     Raises:
-        UnavailableError: The control repository cannot be read.
+        UnavailableError: The control repository is unreadable.
     """
-    found = _find(objects, commit, policy)
-    contents = _Contents()
-    outside = [file for file, _ in found.files.values() if file.package is None]
-    _parse(objects, outside, policy, contents)
+    found_files = _list_files(objects, commit, policy)
+    files, contents = found_files.files, _Contents()
+    # Registrations decide which packages are read, so files outside of packages come first.
+    _parse([file for file, _ in files.values() if file.package is None], objects, policy, contents)
     directories = _registered_directories(contents, policy, registered, is_control)
-    kept = {path for path, (file, via) in found.files.items() if not _is_registered(file, via, directories)}
-    inside = [file for path, (file, _) in found.files.items() if file.package is not None and path in kept]
-    _parse(objects, inside, policy, contents)
-    judged = [
-        *_judge(contents, sorted(kept & contents.by_path.keys()), policy),
+    kept = {path for path, (file, via) in files.items() if not _is_registered(file, via, directories)}
+    inside = [file for path, (file, _) in files.items() if file.package is not None and path in kept]
+    _parse(inside, objects, policy, contents)
+    classified = [
+        *_classify(contents, sorted(kept & contents.by_path.keys()), policy),
         *(
-            Classification(broken=p.location.path, problems=(p,))
-            for p in contents.problems
-            if p.location.path in kept
+            Classification(broken=problem.location.path, problems=(problem,))
+            for problem in contents.problems
+            if problem.location.path in kept
         ),
     ]
-    times = objects.last_touched(commit, sorted({s.location.path for j in judged if (s := _source(j))}))
-    return replace(
-        _assemble(judged, times), files=frozenset(kept), unread=found.unread, missing=found.missing
-    )
+    paths = {source.location.path for each in classified if (source := _source(each))}
+    manifests = _assemble(classified, objects.last_touched(commit, sorted(paths)))
+    return replace(manifests, files=frozenset(kept), unread=found_files.unread, missing=found_files.missing)
 
 
-def _find(objects: GitObjects, commit: Oid, policy: Policy) -> _Found:
-    """Return every file that may hold manifests; a path inside another one leads to its files first."""
+def _list_files(objects: GitObjects, commit: Oid, policy: Policy) -> _Files:
+    """Return every file that may hold manifests, each below its most specific manifest path."""
     locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()
     walk = Walk(SUFFIXES, frozenset({policy.snapshot_path, *locks}), policy.limits.path_depth)
     files: dict[str, tuple[FileEntry, str]] = {}
@@ -132,10 +129,10 @@ def _find(objects: GitObjects, commit: Oid, policy: Policy) -> _Found:
             else:
                 files.setdefault(file.path, (file, path))
     files.pop(policy.config_path, None)
-    return _Found(files, tuple(sorted(unread)), tuple(sorted(missing)))
+    return _Files(files, tuple(sorted(unread)), tuple(sorted(missing)))
 
 
-def _parse(objects: GitObjects, files: Iterable[FileEntry], policy: Policy, into: _Contents) -> None:
+def _parse(files: Iterable[FileEntry], objects: GitObjects, policy: Policy, contents: _Contents) -> None:
     batch = sorted(files)
     objects.ensure(file.oid for file in batch)
     limits = yaml_limits(policy.limits)
@@ -145,27 +142,24 @@ def _parse(objects: GitObjects, files: Iterable[FileEntry], policy: Policy, into
         except PackageRefusedError as error:
             message = f"The file was not read: {error.why}"
             hint = "Split the file, or raise spec.limits.manifestBytes."
-            into.problems.append(Problem(Location(file.path), Reason.MANIFEST_UNREADABLE, message, hint))
+            problem = Problem(Location(file.path), Reason.MANIFEST_UNREADABLE, message, hint)
+            contents.problems.append(problem)
         else:
-            into.by_path[file.path] = parse_file(file.path, data, limits)
+            contents.by_path[file.path] = parse_file(file.path, data, limits)
 
 
 def _registered_directories(
-    contents: _Contents, policy: Policy, known: Iterable[Repository], is_control: Callable[[str], bool]
+    contents: _Contents, policy: Policy, registered: Iterable[Repository], is_control: Callable[[str], bool]
 ) -> frozenset[str]:
-    """Return the directories of the control repository that are package repositories.
-
-    A registration inside such a directory is a package's content and registers nothing, so those
-    nearest to the root are looked at first.
-    """
-    directories = {d for repository in known if (d := _directory(repository, is_control)) is not None}
-    paths = sorted(contents.by_path, key=lambda p: (p.count("/"), p))
-    for path in paths:
+    """Return the directories of the control repository that are package repositories."""
+    directories = {d for repository in registered if (d := _directory(repository, is_control)) is not None}
+    # Nearest to the root first: a registration inside a package repository is content and registers nothing.
+    for path in sorted(contents.by_path, key=lambda p: (p.count("/"), p)):
         if any(d and is_below(path, d) for d in directories):
             continue
-        for judged in _judge(contents, [path], policy):
-            if isinstance(judged.manifest, Repository):
-                directory = _directory(judged.manifest, is_control)
+        for each in _classify(contents, [path], policy):
+            if isinstance(each.manifest, Repository):
+                directory = _directory(each.manifest, is_control)
                 directories |= {directory} if directory is not None else set()
     return frozenset(directories)
 
@@ -176,90 +170,80 @@ def _directory(repository: Repository, is_control: Callable[[str], bool]) -> str
 
 
 def _is_registered(file: FileEntry, via: str, directories: Iterable[str]) -> bool:
-    """Tell whether a file belongs to a package repository; a manifest path inside opens the rest."""
+    """Tell whether a file belongs to a package repository and the manifest path `via` is not inside it."""
     if file.package is not None and file.package != via:
         return any(is_below(file.package, d) for d in directories)
     return any(d and is_below(file.path, d) and not is_below(via, d) for d in directories)
 
 
-def _judge(contents: _Contents, paths: Iterable[str], policy: Policy) -> list[Classification]:
-    judged: list[Classification] = []
+def _classify(contents: _Contents, paths: Iterable[str], policy: Policy) -> list[Classification]:
+    classified: list[Classification] = []
     for path in paths:
         content = contents.by_path[path]
-        judged += (classify_object(o, policy.default_namespace) for o in content.objects)
-        judged += (classify_broken(b, path, policy.default_namespace) for b in content.broken)
-    return judged
+        classified += (classify_object(o, policy.default_namespace) for o in content.objects)
+        classified += (classify_broken(b, path, policy.default_namespace) for b in content.broken)
+    return classified
 
 
-def _assemble(judged: list[Classification], times: Mapping[str, int]) -> Manifests:
-    places: dict[ObjectKey, list[Classification]] = {}
-    for one in judged:
-        if one.key is not None:
-            places.setdefault(one.key, []).append(one)
-    twice = {key: sharing for key, sharing in places.items() if len(sharing) > 1}
-    problems = {p for one in judged for p in one.problems}
-    problems |= {p for key, sharing in twice.items() for p in _duplicates(key, sharing)}
-    stalled = {one.key for one in judged if one.key and one.manifest is None} | twice.keys()
-    good = [one for one in judged if one.manifest is not None and one.key not in twice]
+def _assemble(classified: list[Classification], times: Mapping[str, int]) -> Manifests:
+    by_key: dict[ObjectKey, list[Classification]] = {}
+    for each in classified:
+        if each.key is not None:
+            by_key.setdefault(each.key, []).append(each)
+    duplicates = {key: declared for key, declared in by_key.items() if len(declared) > 1}
+    problems = {problem for each in classified for problem in each.problems}
+    problems |= {problem for key in duplicates for problem in _duplicates(key, duplicates[key])}
+    invalid = {each.key for each in classified if each.key and each.manifest is None}
+    valid = [each for each in classified if each.manifest is not None and each.key not in duplicates]
     return Manifests(
-        variants=_sourced(good, PackageVariant, times),
-        sets=_sourced(good, PackageVariantSet, times),
-        repositories=_sourced(good, Repository, times),
-        others=tuple(
-            one
-            for one in _sourced(good, Manifest, times)
-            if not isinstance(one.manifest, PackageVariant | PackageVariantSet | Repository)
-        ),
-        documents=_documents(judged, times),
-        stalled=frozenset(stalled),
-        claims={
-            ObjectName(one.key.namespace, one.key.name): one.claim for one in judged if one.key and one.claim
-        },
-        broken=frozenset(one.broken for one in judged if one.broken),
+        variants=_sourced(valid, PackageVariant, times),
+        sets=_sourced(valid, PackageVariantSet, times),
+        repositories=_sourced(valid, Repository, times),
+        documents=_documents(classified, times),
+        stalled=frozenset(invalid | duplicates.keys()),
+        claims={each.key.object_name: each.claim for each in classified if each.key and each.claim},
+        broken=frozenset(each.broken for each in classified if each.broken),
         problems=tuple(sorted(problems)),
-        notes=_notes(judged),
+        notes=_notes(classified),
     )
 
 
-def _source(judged: Classification) -> Source | None:
-    return judged.document.source if judged.document else judged.source
+def _source(classified: Classification) -> Source | None:
+    return classified.document.source if classified.document else classified.source
 
 
-def _duplicates(key: ObjectKey, sharing: list[Classification]) -> Iterable[Problem]:
-    """Say at each place of an object where else it is declared."""
-    locations = sorted(one.source.location for one in sharing if one.source)
+def _duplicates(key: ObjectKey, declared: list[Classification]) -> Iterable[Problem]:
+    """Yield a problem at each declaration of an object, with the locations of the others."""
+    locations = sorted(each.source.location for each in declared if each.source)
     for here in locations:
         others = ", ".join(str(there) for there in locations if there != here)
-        subject = f"{key.kind} {key.namespace}/{key.name}"
-        message = f"{subject} is also declared at {others}"
-        yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", subject)
+        message = f"{key.subject} is also declared at {others}"
+        yield Problem(here, Reason.DUPLICATE_OBJECT, message, "Keep one of them.", key.subject)
 
 
 def _sourced(
-    good: Iterable[Classification], model: type[M], times: Mapping[str, int]
+    valid: Iterable[Classification], model: type[M], times: Mapping[str, int]
 ) -> tuple[Sourced[M], ...]:
-    found = [
-        Sourced(
-            ObjectName(one.key.namespace, one.key.name),
-            one.manifest,
-            replace(one.source, time=times.get(one.source.location.path, 0)),
-        )
-        for one in good
-        if one.key and one.source and isinstance(one.manifest, model)
+    manifests = [
+        Sourced(each.key.object_name, each.manifest, _with_time(each.source, times))
+        for each in valid
+        if each.key and each.source and isinstance(each.manifest, model)
     ]
-    return tuple(sorted(found, key=lambda s: (s.key, s.source.location)))
+    return tuple(sorted(manifests, key=lambda s: (s.key, s.source.location)))
 
 
-def _documents(judged: Iterable[Classification], times: Mapping[str, int]) -> tuple[SourcedDocument, ...]:
-    found = (one.document for one in judged if one.document)
-    timed = (
-        replace(one, source=replace(one.source, time=times.get(one.source.location.path, 0))) for one in found
-    )
-    return tuple(sorted(timed, key=lambda one: one.source.location))
+def _documents(classified: Iterable[Classification], times: Mapping[str, int]) -> tuple[SourcedDocument, ...]:
+    documents = (each.document for each in classified if each.document)
+    timed = (replace(document, source=_with_time(document.source, times)) for document in documents)
+    return tuple(sorted(timed, key=lambda document: document.source.location))
 
 
-def _notes(judged: Iterable[Classification]) -> tuple[str, ...]:
-    foreign = Counter(one.foreign for one in judged if one.foreign)
+def _with_time(source: Source, times: Mapping[str, int]) -> Source:
+    return replace(source, time=times.get(source.location.path, 0))
+
+
+def _notes(classified: Iterable[Classification]) -> tuple[str, ...]:
+    foreign = Counter(each.foreign for each in classified if each.foreign)
     if not foreign:
         return ()
     kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(foreign.items()))

@@ -1,4 +1,4 @@
-"""The records of the state branch: what was applied, as the last run left it."""
+"""Read the records of the state branch, and the statuses of the status branch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.policy import Limits
-from reconciler.read.files import FileEntry, GitObjects, Walk
+from reconciler.read.files import GitObjects, json_files
 from reconciler.reasons import Reason
 from reconciler.state import (
     NOTHING_REFUSED,
@@ -35,7 +35,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class StateObjects(GitObjects, Protocol):
-    """What reading the state branch needs of the control repository: its objects, and its commits."""
+    """Git objects and commits, for reading the state branch."""
 
     def find_commit(self, oid: Oid) -> CommitData | None:
         """Return a commit, None if it is not here."""
@@ -44,12 +44,11 @@ class StateObjects(GitObjects, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the state branch holds; `problems` are records that cannot be read.
+    """The content of the state branch; `problems` are unreadable records.
 
-    Of a record that cannot be read its newest version that can be counts, in the history of the branch;
-    without one it is as if it had never been written. `locks` are the pins of floating upstreams,
-    `wanted_lock` is the tree of the reviewed lock that the last run wanted. `refused` is None if its
-    record cannot be read.
+    An unreadable record is replaced by its newest readable version in the history of the branch, if any.
+    `locks` are the pins of floating upstreams, `wanted_lock` is the tree of the reviewed lock that the last
+    run computed. `refused` is None if its record is unreadable.
     """
 
     records: Mapping[ObjectName, PackageVariantRecord] = field(default_factory=dict)
@@ -61,12 +60,12 @@ class State:
 
 
 def state_ref(instance: str) -> str:
-    """Return the branch of an instance's decisions."""
+    """Return the branch for the state of an instance: decisions that the next run needs."""
     return f"refs/heads/reconciler/{instance}/state"
 
 
 def status_ref(instance: str) -> str:
-    """Return the branch of an instance's observations."""
+    """Return the branch for the statuses of an instance: observations for people."""
     return f"refs/heads/reconciler/{instance}/status"
 
 
@@ -95,7 +94,7 @@ def read_state(objects: StateObjects, commit: Oid | None, limits: Limits) -> Sta
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the records of one commit, and collects what is wrong with them."""
+    """Reads the records of one commit and collects their problems."""
 
     objects: StateObjects
     commit: Oid
@@ -104,21 +103,18 @@ class _Reader:
 
     def records(self, directory: str, model: type[R]) -> dict[ObjectName, R]:
         """Return the readable records below a directory by the name of their object."""
-        tree = self.objects.subtree(self.commit, directory)
-        walked = Walk((".json",)).below(self.objects, tree, directory) if tree else iter(())
-        files = [file for file in walked if isinstance(file, FileEntry)]
-        self.objects.ensure(file.oid for file in files)
+        files = json_files(self.objects, self.commit, directory)
         read = (self._record(file.path, file.oid, model) for file in files)
         return {record.key: record for record in read if record}
 
     def wanted_lock(self) -> Oid | None:
-        """Return the tree of the reviewed lock that the last run wanted, None for none."""
+        """Return the tree of the reviewed lock that the last run computed."""
         oid = self._blob(self.commit, WANTED_LOCK)
         record = self._record(WANTED_LOCK, oid, WantedLockRecord) if oid else None
         return Oid(record.tree) if record else None
 
     def refused_deletions(self) -> RefusedDeletionsRecord | None:
-        """Return the deletions that wait for consent; None if the file is there and cannot be read."""
+        """Return the deletions that wait for consent, None if the file exists and is unreadable."""
         oid = self._blob(self.commit, REFUSED_DELETIONS)
         if oid is None and self.objects.subtree(self.commit, REFUSED_DELETIONS) is None:
             return NOTHING_REFUSED
@@ -130,7 +126,7 @@ class _Reader:
         return None
 
     def _record(self, path: str, oid: Oid, model: type[M]) -> M | None:
-        """Return a record; of a damaged one, which is a problem, the newest version that is readable."""
+        """Return a record; of a damaged one, report the problem and return its newest readable version."""
         read = self._parsed(path, oid, model)
         if not isinstance(read, str):
             return read
@@ -140,7 +136,7 @@ class _Reader:
         return record
 
     def _earlier(self, path: str, model: type[M]) -> tuple[Oid | None, M | None]:
-        """Return the newest readable version of a record before the commit, and the commit that has it."""
+        """Return the newest readable version of a record before the commit, with its commit."""
         commit = self.commit
         for _ in range(self.limits.record_versions):
             touched = self.objects.last_touching(commit, [path]).get(path)
@@ -163,7 +159,7 @@ class _Reader:
         return oid
 
     def _parsed(self, path: str, oid: Oid, model: type[M]) -> M | str:
-        """Return the record of a blob that is here, or why it cannot be read."""
+        """Return the record of a fetched blob, or why it is unreadable."""
         try:
             data = self.objects.blob(oid, self.limits.manifest_bytes)
         except PackageRefusedError as error:
@@ -182,7 +178,7 @@ _CONSENT_HINT = (
 
 
 def _unreadable(commit: Oid, path: str, why: str) -> Problem:
-    # Commits of the branch are never rewritten, so its history is the copy.
+    # Commits of the branch are never rewritten: its history is the backup.
     hint = (
         "What it owned is kept as it is. The next apply replaces the record; "
         f"`git show {commit}:{path}` in the control repository still shows it."
@@ -194,7 +190,7 @@ def check_schema(path: str, data: bytes) -> None:
     """Refuse a state of a newer version.
 
     Raises:
-        ConfigurationError: The record's apiVersion is not ours.
+        ConfigurationError: The record has an unknown apiVersion.
     """
     if f'"{SCHEMA}"'.encode() not in data and b'"reconciler.dev/' in data:
         message = "The state was written by a newer version of reconciler"
@@ -207,26 +203,17 @@ STATUS_DIRECTORY = "conditions/packagevariants"
 def read_statuses(
     objects: GitObjects, commit: Oid | None, limits: Limits
 ) -> dict[ObjectName, RecordedStatus]:
-    """Return the recorded statuses at a commit of the status branch.
-
-    Observations only: a file that cannot be read is as good as none.
-    """
-    tree = objects.subtree(commit, STATUS_DIRECTORY) if commit else None
-    if tree is None:
-        return {}
-    walked = Walk((".json",)).below(objects, tree, STATUS_DIRECTORY)
-    files = [file for file in walked if isinstance(file, FileEntry)]
-    objects.ensure(file.oid for file in files)
-    found = {}
-    for file in files:
+    """Return the statuses at a commit of the status branch; unreadable files are skipped."""
+    statuses = {}
+    for file in json_files(objects, commit, STATUS_DIRECTORY):
         try:
             value = orjson.loads(objects.blob(file.oid, limits.manifest_bytes))
         except (PackageRefusedError, orjson.JSONDecodeError):
             continue
         status = _status(value)
         if status is not None:
-            found[ObjectName(str(value["namespace"]), str(value["name"]))] = status
-    return found
+            statuses[ObjectName(str(value["namespace"]), str(value["name"]))] = status
+    return statuses
 
 
 def _status(value: Any) -> RecordedStatus | None:

@@ -12,7 +12,7 @@ from reconciler.read.state import State
 
 
 @dataclass(frozen=True, slots=True)
-class Trees:
+class PackageTrees:
     """Package trees by place, and the committer times of locked commits, in seconds."""
 
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
@@ -31,7 +31,7 @@ def read_trees(
     mirrors: Mirrors,
     state: State,
     reviewed: ReviewedLock | None,
-) -> Trees:
+) -> PackageTrees:
     """Return the trees that upstreams, Kptfiles and locks name and that are there.
 
     A locked commit that no branch leads to any more is asked for by its id.
@@ -48,7 +48,7 @@ def read_trees(
         if at not in trees:
             mirror = mirrors.open(view.remote)
             trees[at] = mirror.subtree(commit, path) if mirror.find_commit(commit) else None
-    return Trees({at: tree for at, tree in trees.items() if tree}, times)
+    return PackageTrees({at: tree for at, tree in trees.items() if tree}, times)
 
 
 def _pinned(

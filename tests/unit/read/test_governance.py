@@ -13,7 +13,7 @@ from reconciler.git.urls import parse_remote
 from reconciler.ids import ObjectName
 from reconciler.inventory import RepositoryView, Source
 from reconciler.policy import Policy
-from reconciler.read.governance import allow_addresses
+from reconciler.read.governance import address_check
 from reconciler.reasons import Reason
 
 REMOTE = "https://git.example/platform/control.git"
@@ -59,7 +59,7 @@ def test_addresses_that_are_not_allowed_are_refused(case: Case, tmp_path: Path) 
     remote = parse_remote(case.remote)
     view = RepositoryView(key, remote.url, remote.address, "main", "", manifest, Source(Location("a.yaml")))
 
-    problem = allow_addresses(Policy(addresses=case.addresses), control)(view)
+    problem = address_check(Policy(addresses=case.addresses), control)(view)
 
     assert (problem is None) == case.allowed
     assert problem is None or problem.reason == Reason.REPOSITORY_REFUSED
