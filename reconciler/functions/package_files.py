@@ -2,9 +2,13 @@
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final
+
+from pathspec import GitIgnoreSpec
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.differences import copy_value
@@ -13,8 +17,6 @@ from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import File, Files, Mode
-
-_IgnoreRule = tuple[bool, bool, re.Pattern[str]]
 
 _IGNORE_FILE: Final = ".krmignore"
 _ENDINGS: Final = (".yaml", ".yml")
@@ -38,48 +40,31 @@ def package_of(path: str, packages: Container[str]) -> str:
 
 
 def ignored_paths(files: Files) -> frozenset[str]:
-    """Return the paths that the `.krmignore` of one package hides; `files` has no files of sub-packages.
-
-    Gitignore patterns without `a/**/b`; a later `!pattern` takes a path back.
-    """
+    """Return the paths that the `.krmignore` of one package hides; `files` has no files of sub-packages."""
     ignore = files.get(_IGNORE_FILE)
     if ignore is None:
         return frozenset()
-    rules = _ignore_rules(ignore.data)
-    return frozenset(path for path in files if path != _IGNORE_FILE and _is_ignored(path, rules))
+    spec = _ignore_spec(ignore.data)
+    return frozenset(path for path in files if path != _IGNORE_FILE and _is_ignored(path, spec))
 
 
 @lru_cache(maxsize=256)
-def _ignore_rules(data: bytes) -> tuple[_IgnoreRule, ...]:
-    """Return (hides, directories only, pattern) of each line."""
-    rules: list[_IgnoreRule] = []
+def _ignore_spec(data: bytes) -> GitIgnoreSpec:
+    """Return the patterns of a `.krmignore`; invalid lines are skipped, as by Git."""
+    lines: list[str] = []
     for raw in data.decode(errors="replace").splitlines():
-        line = raw.rstrip()
-        if not line or line.startswith("#"):
-            continue
-        hides = not line.startswith("!")
-        body = line if hides else line[1:]
-        rules.append((hides, body.endswith("/"), re.compile(_ignore_pattern(body.rstrip("/")))))
-    return tuple(rules)
+        # `a/**` hides the content of `a`, not `a` itself; pathspec takes it for both, `a/*` not.
+        line = re.sub(r"/\*\*\s*\Z", "/*", raw)
+        with suppress(ValueError, re.error):
+            GitIgnoreSpec.from_lines([line])
+            lines.append(line)
+    return GitIgnoreSpec.from_lines(lines)
 
 
-def _ignore_pattern(pattern: str) -> str:
-    anchored = "/" in pattern
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])", pattern.lstrip("/"))
-    wild = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    body = "".join(wild.get(part, part if part[:1] == "[" else re.escape(part)) for part in parts)
-    return ("" if anchored else "(?:.*/)?") + body + r"\Z"
-
-
-def _is_ignored(path: str, rules: Iterable[_IgnoreRule]) -> bool:
-    parts = path.split("/")
-    prefixes = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
-    hidden = False
-    for hides, directories_only, pattern in rules:
-        candidates = prefixes if directories_only else [*prefixes, path]
-        if any(pattern.match(candidate) for candidate in candidates):
-            hidden = hides
-    return hidden
+def _is_ignored(path: str, spec: GitIgnoreSpec) -> bool:
+    """Tell whether Git would ignore a path: nothing below an ignored directory can be included again."""
+    steps = accumulate(path.split("/"), "{}/{}".format)
+    return any(spec.match_file(step if step == path else f"{step}/") for step in steps)
 
 
 class _SplitCache:

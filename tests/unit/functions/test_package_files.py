@@ -1,0 +1,33 @@
+"""Files of a package that `.krmignore` hides, by the rules of Git."""
+
+import pytest
+
+from reconciler.functions.package_files import ignored_paths
+from reconciler.objects import File
+
+PATHS = ("b.yaml", "a/b.yaml", "a/c.txt", "c/a/b.yaml", "a/d/e.yaml")
+
+
+@pytest.mark.parametrize(
+    ("reason", "patterns", "ignored"),
+    [
+        ("a name anywhere", "b.yaml", {"b.yaml", "a/b.yaml", "c/a/b.yaml"}),
+        ("a path from the root", "/a", {"a/b.yaml", "a/c.txt", "a/d/e.yaml"}),
+        ("a directory at any depth", "a/", {"a/b.yaml", "a/c.txt", "c/a/b.yaml", "a/d/e.yaml"}),
+        ("a star matches no slash", "a/*.yaml", {"a/b.yaml"}),
+        ("two stars match every depth", "a/**/*.yaml", {"a/b.yaml", "a/d/e.yaml"}),
+        ("comments and empty lines", "# b.yaml\n\n", set()),
+        ("the last match wins", "*.yaml\n!b.yaml\n", {"a/d/e.yaml"}),
+        (
+            "nothing in an ignored directory returns",
+            "a/\n!a/b.yaml\n!c/a/\n",
+            {*PATHS} - {"b.yaml", "c/a/b.yaml"},
+        ),
+        ("the content of a directory may return", "a/**\n!a/b.yaml\n", {"a/c.txt", "a/d/e.yaml"}),
+        ("invalid lines are skipped", "[b-a]\n!\n[\na/c.txt\n", {"a/c.txt"}),
+    ],
+)
+def test_ignored_paths_follow_git(reason: str, patterns: str, ignored: set[str]) -> None:
+    files = {path: File.of(b"") for path in PATHS}
+
+    assert ignored_paths({**files, ".krmignore": File.of(patterns.encode())}) == ignored, reason
