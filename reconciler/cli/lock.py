@@ -92,7 +92,8 @@ def _check_frozen(locking: "Locking") -> None:
     moved = [scope.cluster for scope in locking.decision.scopes if scope.changes]
     moved += [pin.what for pin in locking.pins]
     if moved:
-        raise RefusedError(
-            f"The lock of {', '.join(moved)} would have to change",
-            hint="Run `reconciler lock`, review what changes, and commit nothing else before.",
-        )
+        hint = "Run `reconciler lock`, and review what changes."
+        if locking.pins and locking.wanted is None:
+            # Without a reviewed lock the pin of an upstream moves together with the draft made from it.
+            hint = "Run `reconciler apply`: it moves the pins, and drafts the updates."
+        raise RefusedError(f"The lock of {', '.join(moved)} would have to change", hint=hint)

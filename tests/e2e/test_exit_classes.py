@@ -2,17 +2,22 @@
 
 import contextlib
 import io
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from reconciler.cli.main import invoke
 from reconciler.errors import Exit
+from reconciler.git import effects
 from tests.support.exits import LINES, LOCAL, leaf_commands
-from tests.support.git import make_repository
-from tests.support.small_world import write_world
+from tests.support.git import Repo, make_repository
+from tests.support.small_world import app, manifest, variant, write_world
 from tests.support.world import World
 
+WEB = manifest("edge-1", "web")
 WRONG = """\
 apiVersion: reconciler.dev/v1alpha1
 kind: Reconciler
@@ -75,6 +80,111 @@ def test_bug_is_reported_with_what_to_do(name: str, tmp_path: Path, monkeypatch:
     assert said.code == Exit.BUG
     assert "ZeroDivisionError: an unforeseen fault" in said.err
     assert "Please report it with everything above and these versions:" in said.err
+
+
+def commit(world: World, files: dict[str, str | None], *, branch: str = "main") -> None:
+    world.clock += 60
+    Repo(world.control, time=world.clock).commit(files, branch=branch, start="main")
+
+
+def published(world: World) -> None:
+    world.run("apply")
+    assert world.run("approve", "--all").code == Exit.DONE
+    world.run("apply")
+
+
+def guarded_deletion(world: World) -> None:
+    """Remove a manifest where no deletion is allowed without consent."""
+    published(world)
+    text = Repo(world.control).read("main", "reconciler.yaml").decode()
+    commit(world, {"reconciler.yaml": f"{text}  deletions:\n    count: 0\n", WEB: None})
+
+
+def proposed_guarded_deletion(world: World) -> None:
+    """Propose the same on a branch."""
+    published(world)
+    text = Repo(world.control).read("main", "reconciler.yaml").decode()
+    commit(world, {"reconciler.yaml": f"{text}  deletions:\n    count: 0\n"})
+    world.run("apply")
+    commit(world, {WEB: None}, branch="change")
+
+
+def proposed_update(world: World) -> None:
+    published(world)
+    commit(world, {WEB: variant("edge-1", "web", revision=2)}, branch="change")
+
+
+def closed(world: World) -> None:
+    world.run("apply")
+    world.run("pr", "close", "edge-1/web")
+
+
+def conflict(world: World) -> None:
+    published(world)
+    with world.edit("edge-1", "Own image") as copy:
+        (copy / "web/app.yaml").write_text(app("web", 7))
+    commit(world, {WEB: variant("edge-1", "web", revision=2)})
+    world.run("apply")
+
+
+def floating(world: World) -> None:
+    """Let a variant follow a tag that moves after it was published."""
+    text = variant("edge-1", "web").replace("    revision: 1\n", "    tag: stable\n", 1)
+    world.tag("blueprints", "web/stable", "web/v1")
+    commit(world, {WEB: text})
+    published(world)
+    world.tag("blueprints", "web/stable", "web/v2")
+
+
+def stopped(world: World) -> None:
+    """Ask the process to stop, as SIGTERM does, before anything is written."""
+    floating(world)
+    effects.request_shutdown()
+
+
+class Row(NamedTuple):
+    """One command that ends with a class of exit, and the line that explains it."""
+
+    code: Exit
+    situation: Callable[[World], None]
+    line: str
+    text: str
+    hint: str = "hint: "
+
+
+ROWS = [
+    Row(Exit.REFUSED, guarded_deletion, "plan", "refused: DeletionGuard: "),
+    Row(Exit.REFUSED, guarded_deletion, "apply", "refused: DeletionGuard: "),
+    Row(Exit.REFUSED, published, "apply --checksum 0", "not the one that was reviewed"),
+    Row(Exit.REFUSED, proposed_guarded_deletion, "check --head change", "refused: DeletionGuard: "),
+    Row(Exit.REFUSED, closed, "approve edge-1/web", "refused: edge-1/web: Pull request edge-1#2 was closed"),
+    Row(Exit.REFUSED, closed, "pr merge edge-1/web", "Pull request edge-1#2 was closed"),
+    Row(Exit.REFUSED, published, "pr close edge-1/web", "was merged and cannot be closed"),
+    Row(Exit.REFUSED, floating, "lock --frozen", "PackageVariant default/web-edge-1 would have to change"),
+    Row(Exit.PARTIAL, stopped, "apply", "error: The run was asked to end"),
+    Row(Exit.WAITING, conflict, "plan", "conflict in app.yaml", "Change the values in the draft"),
+    Row(Exit.WAITING, conflict, "apply", "conflict in app.yaml", "Change the values in the draft"),
+    Row(Exit.WAITING, closed, "plan", "Its pull request #2 was closed", "reconciler.dev/retry"),
+    Row(Exit.PENDING, proposed_update, "check --head change --detailed-exitcode", "update", ""),
+    Row(Exit.PENDING, floating, "plan --detailed-exitcode", "update  edge-1/web", ""),
+    Row(Exit.PENDING, floating, "lock --check", "~ PackageVariant default/web-edge-1: ", ""),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.code.name.lower()}: {row.line}")
+def test_exit_class_has_a_line_that_explains_it(
+    row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(effects, "_requested", threading.Event())
+    write_world(tmp_path / "w", ("edge-1",))
+    world = World(tmp_path / "w")
+    row.situation(world)
+
+    said = world.run(*row.line.split())
+
+    assert said.code == row.code, said.out + said.err
+    assert row.text in said.out + said.err
+    assert row.hint in said.out + said.err
 
 
 def test_nothing_is_open_only_where_it_was_read(tmp_path: Path) -> None:

@@ -219,6 +219,70 @@ def consented(world: World) -> None:
     commit(world, {"reconciler.yaml": f"{text}  consents:\n    {consent}: Kim agrees\n"})
 
 
+def proposed_deletion(world: World) -> None:
+    """Propose on a branch to remove a manifest, where no deletion is allowed without consent."""
+    published(world)
+    text = Repo(world.control).read("main", "reconciler.yaml").decode()
+    commit(world, {"reconciler.yaml": f"{text}  deletions:\n    count: 0\n"})
+    proposed(world, {WEB: None})
+
+
+def proposed(world: World, files: dict[str, str | None]) -> None:
+    world.clock += 60
+    Repo(world.control, time=world.clock).commit(files, branch="change", start="main")
+
+
+def consented_in_proposal(world: World) -> None:
+    text = Repo(world.control).read("main", "reconciler.yaml").decode()
+    consent = world.run(*CHECK).out.split("spec.consents: {")[1].split(":")[0]
+    proposed(world, {"reconciler.yaml": f"{text}  consents:\n    {consent}: Kim agrees\n"})
+
+
+def broken_proposal(world: World) -> None:
+    published(world)
+    proposed(world, {WEB: UPDATE.replace("revision: 2", "revison: 2")})
+
+
+def mended_proposal(world: World) -> None:
+    proposed(world, {WEB: UPDATE})
+
+
+def moved_tag(world: World) -> None:
+    world.tag("blueprints", "web/stable", "web/v1")
+    text = variant("edge-1", "web").replace("revision: 1", "tag: stable")
+    commit(world, {WEB: text})
+    published(world)
+    world.tag("blueprints", "web/stable", "web/v2")
+
+
+def held(world: World) -> None:
+    moved_tag(world)
+    world.run("lock", "hold", "default/web-edge-1")
+
+
+def unmet_gate(world: World) -> None:
+    """Put a readiness gate into the draft of a Repository where packages are deployed."""
+    path = "manifests/repositories/edge-1.yaml"
+    text = Repo(world.control).read("main", path).decode()
+    assert "deployment: true" in text
+    apply(world)
+    with_gate(world, "False")
+
+
+def met_gate(world: World) -> None:
+    with_gate(world, "True")
+
+
+def with_gate(world: World, status: str) -> None:
+    with world.edit("edge-1", "Check it", branch=draft(world)) as copy:
+        path = copy / "web/Kptfile"
+        text = path.read_text().partition("info:\n  readinessGates:")[0]
+        path.write_text(
+            f"{text}info:\n  readinessGates:\n  - conditionType: checked\n"
+            f'status:\n  conditions:\n  - type: checked\n    status: "{status}"\n'
+        )
+
+
 class Step(NamedTuple):
     """One row: what is blocked, where it is told, the hint, what it makes people do, what holds then."""
 
@@ -232,6 +296,8 @@ class Step(NamedTuple):
 
 
 APPROVE = ("approve", "edge-1/web")
+CHECK = ("check", "--head", "change")
+FROZEN = ("lock", "--frozen")
 OUTDATED = "hint: Run `reconciler apply`: it brings it into the draft."
 BY_HAND = "hint: Merge main into drafts/web/packagevariant-2 with git and push it, then approve again."
 REOPEN = "hint: Open it again with `reconciler pr reopen edge-1#2`, then approve it."
@@ -344,6 +410,51 @@ STEPS = [
         consented,
         ("apply",),
         "pushed   edge-1 reconciler/fleet/delete/web",
+    ),
+    Step(
+        proposed_deletion,
+        CHECK,
+        Exit.REFUSED,
+        "spec.consents: {",
+        consented_in_proposal,
+        CHECK,
+        "proposes 1 deletion",
+    ),
+    Step(
+        broken_proposal,
+        CHECK,
+        Exit.INVALID_INPUT,
+        "hint: Did you mean revision?",
+        mended_proposal,
+        CHECK,
+        "Merging this updates 1",
+    ),
+    Step(
+        moved_tag,
+        FROZEN,
+        Exit.REFUSED,
+        "hint: Run `reconciler apply`: it moves the pins, and drafts the updates.",
+        apply,
+        FROZEN,
+        "0 clusters, 0 changed, 0 pins changed",
+    ),
+    Step(
+        held,
+        ("plan",),
+        Exit.DONE,
+        "Locked; upstream offers web/stable@",
+        run("lock", "follow", "default/web-edge-1"),
+        ("plan",),
+        "update  edge-1/web",
+    ),
+    Step(
+        unmet_gate,
+        APPROVE,
+        Exit.REFUSED,
+        "hint: Meet each condition: it is read from status.conditions of the draft's Kptfile.",
+        met_gate,
+        APPROVE,
+        PUBLISHED,
     ),
 ]
 
