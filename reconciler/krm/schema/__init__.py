@@ -1,7 +1,7 @@
 """Merge keys of lists by kind: of Kubernetes' kinds, of CRDs, and declared in comments and annotations.
 
 `kubernetes.json` is generated from Kubernetes' published OpenAPI (`make docs`); `kubernetes-1.21.json` is
-the schema inside kpt.
+the schema inside kpt, `scopes.json` the table of the SDK of kpt functions. Neither of the two changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,6 +61,14 @@ class Schemas:
         return replace(custom, fields={**metadata, **custom.fields})
 
 
+def is_namespaced_kind(api_version: str, kind: str) -> bool | None:
+    """Tell whether a kind of Kubernetes 1.21 is namespaced, None for any other kind.
+
+    Source: kpt-functions-sdk go/fn, precomputedIsNamespaceScoped.
+    """
+    return _scopes().get(f"{api_version}/{kind}")
+
+
 def crd_shapes(definitions: Iterable[Any]) -> dict[Served, Shape]:
     """Return the shape of every version of every CustomResourceDefinition among `definitions`.
 
@@ -110,11 +118,20 @@ def with_merge_keys(shape: Shape | None, path: tuple[str, ...], keys: tuple[str,
     return replace(shape, fields={**shape.fields, path[0]: below})
 
 
-@cache
-def _kubernetes(*, since: bool) -> Mapping[str, Any]:
-    name = "kubernetes.json" if since else "kubernetes-1.21.json"
+def _load(name: str) -> Mapping[str, Any]:
     data: dict[str, Any] = orjson.loads(files(__name__).joinpath(name).read_bytes())
     return data
+
+
+@cache
+def _scopes() -> Mapping[str, bool]:
+    scopes = _load("scopes.json")
+    return dict.fromkeys(scopes["cluster"], False) | dict.fromkeys(scopes["namespaced"], True)
+
+
+@cache
+def _kubernetes(*, since: bool) -> Mapping[str, Any]:
+    return _load("kubernetes.json" if since else "kubernetes-1.21.json")
 
 
 def _kind_shape(kind: str, *, since: bool) -> Shape | None:
