@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reconciler.apply.demo_world import DemoRepository, Layout, cluster_names, demo_world
 from reconciler.errors import UsageError
-from reconciler.git.working_copy import Snapshot, clone, create_bare
+from reconciler.git.working_copy import NewCommit, clone, create_bare
 
 EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z: the demo's commits must not depend on the clock
 STEP_S = 3600
@@ -77,9 +77,9 @@ def walkthrough(layout: Layout, clusters: int) -> tuple[tuple[str, tuple[str, ..
     )
 
 
-def _snapshots(repository: DemoRepository) -> Sequence[Snapshot]:
+def _snapshots(repository: DemoRepository) -> Sequence[NewCommit]:
     return [
-        Snapshot(
+        NewCommit(
             message=commit.message,
             files={path: text.encode() for path, text in commit.files.items()},
             time=EPOCH + STEP_S * number,

@@ -18,7 +18,7 @@ from reconciler import __version__
 from reconciler.cli.streams import redact_standard_streams
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import effects
-from reconciler.git.command import is_local_trouble
+from reconciler.git.command import is_local_failure
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 
@@ -181,7 +181,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def _limit_error(error: OSError) -> UnavailableError | None:
     """Return a full disk or a limit of the process as what it is, None for any other error."""
-    if error.errno not in _LIMIT_ERRORS and not is_local_trouble(str(error)):  # libgit2 gives no number
+    if error.errno not in _LIMIT_ERRORS and not is_local_failure(str(error)):  # libgit2 gives no number
         return None
     where = f"{error.filename}: " if error.filename else ""
     what = error.strerror or str(error)

@@ -1,4 +1,7 @@
-"""Mirrors on disk: bare repositories in a cache directory that several processes may share."""
+"""Mirrors on disk: bare repositories in a cache directory that several processes may share.
+
+Killed processes, full disks and bad sectors damage mirrors: damage is detected, and the mirror replaced.
+"""
 
 import fcntl
 import hashlib
@@ -20,79 +23,79 @@ from reconciler.git.urls import Credential, Remote
 
 CACHE_HINT = "Check the disk, the permissions and the limits of the process (`ulimit -n`, `ulimit -f`)."
 MANY_PACKS = 50
-"""More packs than this slow every look-up down."""
+"""Number of packs from which look-ups become slow."""
 _KEPT_S = 24 * 3600
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 _LOCKED_FILES = ("*.lock", "refs/**/*.lock", "objects/info/*.lock")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where one repository is, and where its mirror stands; the identity is `remote.url`."""
+class MirrorLocation:
+    """The address of a repository and the directory of its mirror; the identity is `remote.url`."""
 
     remote: Remote
     directory: Path
     credential: Credential | None = None
 
     @classmethod
-    def of(cls, cache: Path, remote: Remote, credential: Credential | None) -> "Place":
-        """Return the place of `remote` in a cache: a readable name, made unique by its identity.
+    def of(cls, cache: Path, remote: Remote, credential: Credential | None) -> "MirrorLocation":
+        """Return the location of a remote in a cache: a readable name, unique by the identity.
 
         Raises: UnavailableError if a secret would be sent in the clear.
         """
-        known = credential or remote.credential
-        if known and known.password and remote.is_clear:
+        effective = credential or remote.credential
+        if effective and effective.password and remote.is_clear:
             message = f"A credential for {remote.address} would be sent in the clear"
             raise UnavailableError(message, hint="Use https.")
         digest = hashlib.sha256(remote.url.encode()).hexdigest()[:16]
         name = _UNSAFE.sub("-", remote.url.rpartition("/")[2])[:40].strip(".-")
-        return cls(remote, cache / f"{name}-{digest}.git", known)
+        return cls(remote, cache / f"{name}-{digest}.git", effective)
 
 
-def create_mirror(place: Place) -> None:
-    """Create the mirror's bare repository if it is not there; safe beside other processes.
+def create_mirror(location: MirrorLocation) -> None:
+    """Create the mirror's bare repository unless it exists; safe beside other processes.
 
     Raises: UnavailableError if the cache directory cannot be written.
     """
-    if place.directory.is_dir():
+    if location.directory.is_dir():
         return
-    fresh = create_empty(place)
+    fresh = create_empty(location)
     try:
-        fresh.rename(place.directory)
+        fresh.rename(location.directory)
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
-        if not place.directory.is_dir():
-            raise cache_error(f"Cannot create {place.directory}", error) from error
+        if not location.directory.is_dir():
+            raise cache_error(f"Cannot create {location.directory}", error) from error
 
 
-def create_empty(place: Place) -> Path:
-    """Return a new empty mirror of a repository, beside the place where it belongs.
+def create_empty(location: MirrorLocation) -> Path:
+    """Create an empty mirror of a repository beside its final directory, and return its path.
 
     Raises: UnavailableError if the cache directory cannot be written.
     """
     try:
-        place.directory.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=place.directory.parent))
-        _fill(fresh, place.remote)
+        location.directory.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=location.directory.parent))
+        _fill(fresh, location.remote)
     except OSError as error:
-        raise cache_error(f"Cannot create {place.directory}", error) from error
+        raise cache_error(f"Cannot create {location.directory}", error) from error
     return fresh
 
 
-def replace_mirror(place: Place, fresh: Path) -> None:
-    """Put a new mirror in the place of the damaged one; the caller holds `locked`.
+def replace_mirror(location: MirrorLocation, fresh: Path) -> None:
+    """Replace a damaged mirror by a new one; the caller holds `locked`.
 
     Raises: UnavailableError if the damaged one cannot be removed.
     """
-    discard_mirror(place.directory)
+    discard_mirror(location.directory)
     try:
-        fresh.rename(place.directory)
+        fresh.rename(location.directory)
     except OSError as error:
-        raise cache_error(f"Cannot create {place.directory}", error) from error
+        raise cache_error(f"Cannot create {location.directory}", error) from error
 
 
 def discard_mirror(directory: Path) -> None:
-    """Remove a damaged mirror, whatever stands in its place; the caller holds `locked`.
+    """Remove a damaged mirror, or a file of its name; the caller holds `locked`.
 
     Raises: UnavailableError if it cannot be removed.
     """
@@ -108,13 +111,13 @@ def discard_mirror(directory: Path) -> None:
         raise UnavailableError(message, hint="Delete it: everything in it is fetched again.") from error
 
 
-def restore_settings(place: Place) -> None:
-    """Write HEAD and the configuration of a mirror anew if they are not what we write.
+def restore_settings(location: MirrorLocation) -> None:
+    """Rewrite HEAD and the configuration of a mirror if they differ from ours.
 
     Raises: UnavailableError if they cannot be written.
     """
-    for name, text in _settings(place.remote).items():
-        path = place.directory / name
+    for name, text in _settings(location.remote).items():
+        path = location.directory / name
         try:
             if not path.is_file() or path.read_bytes() != text.encode():
                 discard_mirror(path)
@@ -123,16 +126,16 @@ def restore_settings(place: Place) -> None:
             raise cache_error(f"Cannot write {path}", error) from error
 
 
-def attach(place: Place, repository: pygit2.Repository) -> None:
-    """Let a repository on this machine see the objects of ours in the cache; damaged ones are removed.
+def attach(location: MirrorLocation, repository: pygit2.Repository) -> None:
+    """Add the cached objects of a run to a repository on this machine; remove damaged ones.
 
-    Nothing is lost with them: what was pushed is in the repository itself, what was not is made again.
+    Nothing is lost with them: pushed objects are in the repository itself, others are made again.
 
     Raises: UnavailableError if they are damaged and cannot be removed.
     """
-    directory = place.directory
+    directory = location.directory
     if not find_damage(directory):
-        write_alternates(place, repository)
+        write_alternates(location, repository)
         repository.odb.add_disk_alternate(str(directory / "objects"))
         return
     with locked(directory):
@@ -140,17 +143,17 @@ def attach(place: Place, repository: pygit2.Repository) -> None:
             discard_mirror(directory)
 
 
-def write_alternates(place: Place, repository: pygit2.Repository) -> None:
-    """Let the store of our objects see those of the repository on this machine that they are for.
+def write_alternates(location: MirrorLocation, repository: pygit2.Repository) -> None:
+    """Add the objects of a repository on this machine to the cached objects of a run.
 
     Raises: UnavailableError if the cache directory cannot be written.
     """
-    alternates = place.directory / "objects" / "info" / "alternates"
-    wanted = f"{objects_directory(repository)}\n".encode()
-    restore_settings(place)
+    alternates = location.directory / "objects" / "info" / "alternates"
+    content = f"{objects_directory(repository)}\n".encode()
+    restore_settings(location)
     try:
-        if not alternates.is_file() or alternates.read_bytes() != wanted:
-            alternates.write_bytes(wanted)
+        if not alternates.is_file() or alternates.read_bytes() != content:
+            alternates.write_bytes(content)
     except OSError as error:
         raise cache_error(f"Cannot write {alternates}", error) from error
 
@@ -178,7 +181,7 @@ def _settings(remote: Remote) -> dict[str, str]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the mirror for this process: whoever holds it is the only writer of its refs.
+    """Lock the mirror: only the process that holds the lock writes its refs.
 
     Raises: UnavailableError if the cache directory cannot be written.
     """
@@ -194,16 +197,14 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def count_packs(directory: Path) -> int:
-    """Return how many packs a mirror has."""
+    """Return the number of packs of a mirror."""
     return sum(1 for _ in (directory / "objects" / "pack").glob("*.pack"))
 
 
 def drop_old_packs(directory: Path) -> int:
-    """Remove the packs of earlier days from the mirror of a repository on this machine.
+    """Remove packs of earlier days from the mirror of a local repository; return their number.
 
-    Nothing is lost: what was pushed is in the repository itself, what was not is made again.
-
-    Returns: how many were removed.
+    Nothing is lost: pushed objects are in the repository itself, others are made again.
     """
     if count_packs(directory) <= MANY_PACKS:
         return 0
@@ -216,7 +217,7 @@ def drop_old_packs(directory: Path) -> int:
 
 
 def record_packs(directory: Path) -> None:
-    """Note which packs a mirror has, so that a lost one is missed; the caller holds `locked`.
+    """Write the list of a mirror's packs, so that a lost one is detected; the caller holds `locked`.
 
     Raises: UnavailableError if the cache directory cannot be written.
     """
@@ -227,9 +228,9 @@ def record_packs(directory: Path) -> None:
 
 
 def recover_locks(directory: Path) -> int:
-    """Remove lock files that a killed process left; the caller holds `locked`, so they have no owner.
+    """Remove lock files of killed processes; return their number.
 
-    Returns: how many there were.
+    The caller holds `locked`, so no living process owns them.
     """
     stale = [path for pattern in _LOCKED_FILES for path in directory.glob(pattern)]
     for path in stale:
@@ -243,7 +244,7 @@ _CHECKED = (
     "objects/info/commit-graph",
     "objects/info/commit-graphs/*.graph",
 )
-"""Files that end with the SHA-1 of what stands before."""
+"""Files that end with the SHA-1 of their content."""
 _DIRECTORIES = ("objects/info", "objects/pack", "refs/heads", "refs/tags")
 _RECORD = "reconciler-packs"
 _CHECKSUM_BYTES = 20
@@ -253,10 +254,10 @@ _PACKED_REFS = re.compile(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^
 
 
 def find_damage(mirror: Path) -> str:
-    """Return the first file of a mirror that is damaged or lost, and how; "" if there is none.
+    """Return the first damage of a mirror, "" if there is none.
 
-    Every byte is read: what Git and libgit2 would find later they report as objects that the remote
-    lacks, or not at all. Files that another process replaces meanwhile are skipped.
+    Reads every byte: Git and libgit2 find damage late, and report it as objects that the remote lacks, or
+    not at all. Files that another process replaces meanwhile are skipped.
     """
     try:
         return next(_damages(mirror), "")
@@ -265,7 +266,7 @@ def find_damage(mirror: Path) -> str:
 
 
 def write_packs_record(mirror: Path) -> None:
-    """Write which packs a mirror has, so that a lost one is missed.
+    """Write the list of a mirror's packs, so that a lost one is detected.
 
     Raises: OSError if it cannot be written.
     """
@@ -322,7 +323,7 @@ def _read(path: Path) -> bytes:
 
 
 def _has_checksum(path: Path) -> bool:
-    """Tell whether a file ends with its own SHA-1; a file that is gone by now does."""
+    """Tell whether a file ends with its SHA-1; True for a file that was removed meanwhile."""
     digest = hashlib.sha1(usedforsecurity=False)
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The git command: the only place that runs it, with fixed arguments and a clean environment."""
+"""Run the git command, with fixed arguments and a clean environment."""
 
 import os
 import re
@@ -23,9 +23,9 @@ CONFIG = Path(__file__).with_name("git.config")
 KNOWN_HOSTS = Path(__file__).with_name("known_hosts")
 DEFAULT_TIMEOUT_S = 600.0
 _SILENT_S = 60
-"""How long an HTTP server may send nothing at all: git's own keep it alive every five seconds."""
-_LISTEN_S = 0.5
-"""How often a process that takes its time is asked whether it should go on."""
+"""The longest silence of an HTTP server: Git servers send a keep-alive every five seconds."""
+_CHECK_S = 0.5
+"""The interval at which a running process checks for a shutdown."""
 
 _KEPT = (
     "PATH", "HOME", "TMPDIR", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -49,49 +49,40 @@ _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=yes"
 _HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$GIT_USER" "$GIT_SECRET"; }; f'
 
 
-_LOCAL_TROUBLE = ("No space left", "Disk quota", "File too large", "Too many open files", "died of signal 25",
-                  "Read-only file system", "Cannot allocate memory")  # fmt: skip
-"""What git prints if this machine is at its limits, not the remote."""
+_LOCAL_FAILURES = (
+    "No space left", "Disk quota", "File too large", "Too many open files", "died of signal 25",
+    "Read-only file system", "Cannot allocate memory",
+)  # fmt: skip
+"""Messages of git about a limit of this machine; the remote did nothing wrong."""
 
 
-class SilentError(UnavailableError):
-    """A git process did not end in time: whoever it talks to does not answer."""
+class GitTimeoutError(UnavailableError):
+    """A git process did not end in time: its remote does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """What one git process answered."""
+class GitResult:
+    """Exit code and output of a git process."""
 
     code: int
     out: bytes
     err: str
 
 
-class _Counter:
-    """How many git processes this one has started."""
-
-    def __init__(self) -> None:
-        self.value = 0
-        self.lock = threading.Lock()
-
-    def add(self) -> None:
-        with self.lock:
-            self.value += 1
-
-
-_started = _Counter()
+_started: list[str] = []
+"""The subcommands of all git processes; appending to a list is atomic."""
 
 
 def process_count() -> int:
-    """Return how many git processes have been started so far."""
-    return _started.value
+    """Return the number of git processes that this process has started."""
+    return len(_started)
 
 
 def environment(base: Mapping[str, str], credential: Credential | None = None) -> dict[str, str]:
-    """Return the whole environment of a git process: an allow-list of `base`, and what we fix.
+    """Return the environment of a git process: an allow-list of `base`, and fixed variables.
 
-    A secret reaches git through its credential protocol, bound by git to the host it asks for,
-    so it is in no argument, in no file, and is not sent along a redirect to another host.
+    A secret reaches git by its credential protocol, which git binds to a host: it is in no argument and
+    no file, and is not sent along a redirect to another host.
     """
     clean = {name: base[name] for name in _KEPT if name in base} | _FIXED
     if credential and (credential.username or credential.password):
@@ -108,20 +99,22 @@ def run_git(
     remote: str = "",
     credential: Credential | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-) -> Ran:
-    """Run git once, without a shell, and return what it answered whatever its exit code.
+) -> GitResult:
+    """Run git without a shell, and return its output whatever its exit code.
+
+    Follows a redirect of an HTTP server on the same scheme, host and port.
 
     Args:
-        arguments: The subcommand and its arguments, the caller's own words only; what comes from
-            outside stands after `--` or is a validated ref or object id.
-        directory: The git directory to work in.
-        stdin: What the process reads.
-        remote: The address that `credential` is for.
-        credential: What to answer if that host asks.
-        timeout_s: Seconds until the whole process group is ended.
+        arguments: The subcommand and its arguments. Values from outside must follow `--`, or be a
+            validated ref or object id.
+        directory: The git directory.
+        stdin: The input.
+        remote: The address of `credential`.
+        credential: The credential if that host demands one.
+        timeout_s: Seconds until the whole process group is killed.
 
-    Raises: UnavailableError if git is not installed or does not end in time; StoppedError if the
-    process was asked to end: then only a push is waited for.
+    Raises: UnavailableError if git is not installed or does not end in time; StoppedError if a shutdown
+    was requested, except during a push, which is waited for.
     """
     executable = shutil.which("git")
     if executable is None:
@@ -132,70 +125,73 @@ def run_git(
     variables = environment(os.environ, credential)
     name = _subcommand(arguments)
 
-    def run(moved: str) -> Ran:
-        instead = ["-c", f"url.{moved}.insteadOf={remote}"] if moved else []
+    def run(target: str) -> GitResult:
+        instead = ["-c", f"url.{target}.insteadOf={remote}"] if target else []
         where = [f"--git-dir={directory}"] if directory else []
         with effect(f"git {name}"):
-            _started.add()
+            _started.append(name)
             process = _start([*command, *instead, *where, *arguments], variables, with_input=bool(stdin))
             return _communicate(process, stdin, timeout_s, finish=name == "push")
 
-    ran = run("")
-    if not ran.code or not is_redirected(ran.err):
-        return ran
-    asked = [*command, "ls-remote", "--", remote, "HEAD"]
-    trace = _communicate(_start(asked, variables | TRACE, with_input=False), b"", timeout_s, finish=False)
-    moved = redirect_target(remote, trace.err)
-    if not moved:
+    result = run("")
+    if not result.code or not is_redirected(result.err):
+        return result
+    # Git tells that it was redirected, but not to which address: its trace has the header.
+    probe = [*command, "ls-remote", "--", remote, "HEAD"]
+    trace = _communicate(_start(probe, variables | TRACE, with_input=False), b"", timeout_s, finish=False)
+    target = redirect_target(remote, trace.err)
+    if not target:
         hint = "Register the address that it leads to, if that is meant."
         raise UnavailableError(f"{remote} leads to another address, which is not followed", hint=hint)
-    return run(moved)
+    return run(target)
 
 
 def run_checked(arguments: Sequence[str], *, directory: Path, stdin: bytes = b"") -> bytes:
-    """Run a local git command that has no reason to fail; return its output.
+    """Run a local git command and return its output.
 
-    Raises: UnavailableError with git's own words if it fails all the same (a full disk, say).
+    Raises: UnavailableError with git's message if it fails, for example for a full disk.
     """
-    ran = run_git(arguments, directory=directory, stdin=stdin)
-    if ran.code:
+    result = run_git(arguments, directory=directory, stdin=stdin)
+    if result.code:
         hint = "Check the disk and the permissions of the cache directory."
-        raise UnavailableError(f"git {arguments[0]} failed in {directory}: {last_line(ran.err)}", hint=hint)
-    return ran.out
+        raise UnavailableError(
+            f"git {arguments[0]} failed in {directory}: {last_line(result.err)}", hint=hint
+        )
+    return result.out
 
 
 def slow_options(seconds: float) -> tuple[str, ...]:
-    """Return the options by which git gives up an HTTP server that sends nothing for this long."""
+    """Return the options with which git aborts if an HTTP server sends nothing for so many seconds."""
     return ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={max(1, int(min(seconds, _SILENT_S)))}")
 
 
 def is_too_slow(text: str) -> bool:
-    """Tell whether git gave a server up because it sent nothing."""
+    """Tell whether git aborted because a server sent nothing."""
     return "Operation too slow" in text or "timed out" in text
 
 
-def is_local_trouble(text: str) -> bool:
-    """Tell whether git complains of the disk or the limits of this machine."""
-    return any(words in text for words in _LOCAL_TROUBLE)
+def is_local_failure(text: str) -> bool:
+    """Tell whether a message of git is about the disk or another limit of this machine."""
+    return any(words in text for words in _LOCAL_FAILURES)
 
 
 def last_line(text: str) -> str:
-    """Return the line of git's complaint that says most: the last `fatal:` or `error:`, else the last."""
+    """Return the last line with `fatal:` or `error:` of git's messages, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    return (telling or lines or ["no message"])[-1]
+    errors = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (errors or lines or ["no message"])[-1]
 
 
 def _subcommand(arguments: Sequence[str]) -> str:
-    """Return the subcommand after options of git itself, each of which is `-c` and a value."""
+    """Return the subcommand; before it are only options `-c` with a value."""
     skip = next((n for n in range(0, len(arguments), 2) if arguments[n] != "-c"), 0)
     return arguments[skip]
 
 
 def _start(command: list[str], env: dict[str, str], *, with_input: bool) -> subprocess.Popen[bytes]:
-    """Start a process in a group of its own: a signal to ours does not reach it.
+    """Start a process in a group of its own, so that Ctrl-C does not reach it.
 
-    Raises: UnavailableError if this process is at its limits.
+    Raises: UnavailableError if this process has reached its limits.
     """
     try:
         return subprocess.Popen(
@@ -211,20 +207,22 @@ def _start(command: list[str], env: dict[str, str], *, with_input: bool) -> subp
         raise UnavailableError(f"git cannot be started: {error.strerror}", hint=hint) from error
 
 
-def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, *, finish: bool) -> Ran:
+def _communicate(
+    process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, *, finish: bool
+) -> GitResult:
     until = time.monotonic() + timeout_s
     try:
         _feed(process, stdin)
         while True:
             try:
-                out, err = process.communicate(timeout=_LISTEN_S)
+                out, err = process.communicate(timeout=_CHECK_S)
             except subprocess.TimeoutExpired:
                 if time.monotonic() > until:
-                    raise SilentError(f"git did not answer within {timeout_s:.0f} s") from None
+                    raise GitTimeoutError(f"git did not answer within {timeout_s:.0f} s") from None
                 if not finish:
                     effects.check_shutdown()
             else:
-                return Ran(process.returncode, out, mask_credentials(err.decode("utf-8", "replace")))
+                return GitResult(process.returncode, out, mask_credentials(err.decode("utf-8", "replace")))
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -232,10 +230,10 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
 
 
 def _feed(process: subprocess.Popen[bytes], stdin: bytes) -> None:
-    """Send a process its input from a thread, which ends with the process.
+    """Write the input of a process from a thread, which ends with the process.
 
-    Not by `communicate`: called again after a timeout it neither sends the rest of an input that does
-    not fit into the pipe nor closes the pipe, so that the process waits for ever.
+    Not by `Popen.communicate`: called again after a timeout, it neither writes the rest of an input that
+    does not fit into the pipe nor closes the pipe, so that the process waits for ever.
     """
     pipe, process.stdin = process.stdin, None
     if pipe is None:
@@ -260,11 +258,11 @@ def _helper_options(remote: str, credential: Credential | None) -> list[str]:
 
 
 def _ssh_command(credential: Credential) -> str:
-    """Return how git calls ssh: no host is trusted on first sight, and nobody is asked."""
-    known = [KNOWN_HOSTS, Path("/etc/ssh/ssh_known_hosts")]
+    """Return the ssh command of git: unknown hosts are refused, without a prompt."""
+    paths = [KNOWN_HOSTS, Path("/etc/ssh/ssh_known_hosts")]
     if credential.known_hosts:
-        known.insert(0, credential.known_hosts)
-    files = " ".join(f'"{path}"' for path in known)
+        paths.insert(0, credential.known_hosts)
+    files = " ".join(f'"{path}"' for path in paths)
     options = [_SSH, "-o", _quoted(f"GlobalKnownHostsFile={files}")]
     if credential.ssh_key:
         options += ["-o IdentitiesOnly=yes -i", _quoted(str(credential.ssh_key))]
@@ -281,25 +279,25 @@ _PLAIN = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+/[A-Za-z0-9._~/%+-]*")
 _SERVICE = re.compile(r"/info/refs(?:\?.*)?$")
 
 TRACE = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
-"""With these in its environment git says which headers it received; it redacts what it sent."""
+"""Variables with which git prints the headers that it receives; it redacts those that it sends."""
 
 
 def is_redirected(err: str) -> bool:
-    """Tell whether git stopped because a server redirected it, which it may not follow by itself."""
+    """Tell whether git stopped at a redirect, which it is forbidden to follow by itself."""
     return _REDIRECTED.search(err) is not None
 
 
 def redirect_target(remote: str, trace: str) -> str:
-    """Return where a server moved a repository to; empty if that is not the same scheme, host and port.
+    """Return the target of a redirect, "" if it is not on the same scheme, host and port.
 
     Args:
-        remote: The address that was asked.
-        trace: What git said with TRACE in its environment.
+        remote: The requested address.
+        trace: The messages of git with TRACE in its environment.
     """
-    found = _LOCATION.findall(trace)
-    if not found:
+    locations = _LOCATION.findall(trace)
+    if not locations:
         return ""
-    target = _SERVICE.sub("", urljoin(f"{remote.rstrip('/')}/info/refs", found[-1]))
+    target = _SERVICE.sub("", urljoin(f"{remote.rstrip('/')}/info/refs", locations[-1]))
     plain = _PLAIN.fullmatch(target) and ".." not in target
     return target if plain and target != remote and _origin(target) == _origin(remote) else ""
 

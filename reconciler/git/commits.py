@@ -1,4 +1,4 @@
-"""Commit objects as bytes, parsed without failing: whoever can push may write any bytes into a commit."""
+"""Lenient parsing of commit objects, and of the annotations in messages: a push may contain any bytes."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from reconciler.objects import Signature
 _OID = re.compile(rb"[0-9a-f]{40}")
 _PERSON = re.compile(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)
 _LATEST = 253_402_300_799
-"""The last second of the year 9999: every library that formats a date can format this one."""
+"""The last second of the year 9999: no library that formats dates fails for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitData:
-    """A commit as it is stored; times in seconds, text decoded without failing."""
+    """A commit as it is stored; times in seconds, undecodable text replaced."""
 
     oid: Oid
     tree: Oid
@@ -29,9 +29,9 @@ class CommitData:
 
 
 def parse_commit(oid: Oid, data: bytes) -> CommitData | None:
-    """Return the commit in the bytes of a commit object, None if it names no tree. Total.
+    """Parse a commit object; return None if it has no tree. Total.
 
-    A missing author or committer is a nameless one at time 0, as git shows it.
+    A missing author or committer has no name and time 0, as git shows it.
     """
     header, _, message = data.partition(b"\n\n")
     fields: dict[bytes, list[bytes]] = {}
@@ -53,7 +53,7 @@ def parse_commit(oid: Oid, data: bytes) -> CommitData | None:
 
 
 def decode_text(text: bytes, encoding: bytes = b"") -> str:
-    """Return text in the encoding that a commit names, or as UTF-8 where Python cannot use that one.
+    """Decode text in the encoding of a commit, or as UTF-8 if Python cannot use that encoding.
 
     A codec may be unknown, may be no text encoding, or may refuse to replace what it cannot decode
     (`undefined`, `idna`, `punycode`): LookupError and UnicodeError, a ValueError, cover them all.
@@ -72,7 +72,7 @@ def _parse_person(value: bytes) -> Signature:
 
 
 def valid_time(seconds: int) -> int:
-    """Return the nearest time that a commit of ours may repeat: from 1970 to the year 9999."""
+    """Return the nearest valid time of a commit: from 1970 to the year 9999."""
     return min(max(seconds, 0), _LATEST)
 
 

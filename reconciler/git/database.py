@@ -1,20 +1,20 @@
-"""The objects of a repository: read in place, judged, remembered for the run."""
+"""The objects of a repository: read in place, checked, and cached for the run."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pygit2
 
 from reconciler.errors import UnavailableError
-from reconciler.git import history
 from reconciler.git.commits import CommitData, decode_text, parse_commit, valid_time
+from reconciler.git.history import History
 from reconciler.git.trees import (
     PackageRefusedError,
     RawEntry,
-    Refusal,
-    judge_entry,
+    UnsafeEntry,
+    check_entry,
     list_files,
     parse_tree,
     read_files,
@@ -24,42 +24,43 @@ from reconciler.objects import Files, Mode, Signature, TreeEntry
 from reconciler.policy import Limits
 
 NO_OBJECT = (KeyError, ValueError, pygit2.GitError)
-_Place = tuple[int, Oid]
+"""Errors of pygit2 for a missing object, a malformed id and an unreadable repository."""
+_ModeAndOid = tuple[int, Oid]
 _FEW = 8
 _FILE_MODES = frozenset({0o100644, 0o100664, 0o100755})
 _LARGEST_TREE = 64 << 20
-_TREES = 64
-"""How many trees are kept open: libgit2 parses one of more than 4 KiB again at every look-up."""
+_OPEN_TREES = 64
+"""Trees that are kept open: libgit2 parses a tree of more than 4 KiB again at every look-up."""
 
 
-class Database(ABC):
-    """Commits, trees and blobs by id. An object never changes, so what was read once is kept."""
+class Database(History):
+    """Commits, trees and blobs by id. An object never changes, so it is read once."""
 
     remote: str
 
     def __init__(self) -> None:
+        super().__init__()
         self._commits: dict[Oid, CommitData] = {}
-        self._judged: dict[Oid, tuple[TreeEntry | Refusal, ...]] = {}
+        self._checked_entries: dict[Oid, tuple[TreeEntry | UnsafeEntry, ...]] = {}
         self._entries: dict[Oid, tuple[TreeEntry, ...]] = {}
-        self._ancestry: dict[Oid, frozenset[Oid]] = {}
         self._trees: dict[Oid, pygit2.Tree] = {}
 
     @abstractmethod
     def open(self) -> pygit2.Repository:
-        """Return the repository that holds the objects.
+        """Return the repository with the objects.
 
         Raises: UnavailableError if it cannot be opened.
         """
 
     @abstractmethod
     def ensure(self, oids: Iterable[Oid]) -> None:
-        """Fetch the objects that are not here yet, all in one batch.
+        """Fetch the missing objects in one batch.
 
         Raises: UnavailableError if they cannot be fetched.
         """
 
     def has(self, oid: Oid) -> bool:
-        """Tell whether an object is here.
+        """Tell whether an object exists locally.
 
         Raises: UnavailableError if the repository cannot be read any more.
         """
@@ -67,71 +68,71 @@ class Database(ABC):
             return bool(self.open().odb.exists(pygit2.Oid(hex=oid)))
         except pygit2.GitError as error:
             raise UnavailableError(f"Cannot read {self.remote}: {error}") from error
-        except ValueError:  # what a record or a Kptfile calls an object id need not be one
+        except ValueError:  # ids in records and Kptfiles may be malformed
             return False
 
     def find_commit(self, oid: Oid) -> CommitData | None:
-        """Return a commit, None if it is not here (beyond a shallow clone) or is not a commit."""
+        """Return a commit, None if it is missing (beyond a shallow clone) or is not a commit."""
         if oid in self._commits:
             return self._commits[oid]
-        found = self._object(oid)
-        commit = _commit_data(found) if isinstance(found, pygit2.Commit) else None
-        if found is None:
+        stored = self._object(oid)
+        commit = _commit_data(stored) if isinstance(stored, pygit2.Commit) else None
+        if stored is None:
             commit = self._parse_commit(oid)
         if commit is not None:
             self._commits[oid] = commit
         return commit
 
     def find_parents(self, oid: Oid) -> tuple[Oid, ...] | None:
-        """Return a commit's parents, None if it is not here or is not a commit."""
-        if known := self._commits.get(oid):
-            return known.parents
-        found = self._object(oid)
-        if isinstance(found, pygit2.Commit):
-            return tuple(Oid(str(parent)) for parent in found.parent_ids)
+        """Return a commit's parents, None if it is missing or is not a commit."""
+        if cached := self._commits.get(oid):
+            return cached.parents
+        stored = self._object(oid)
+        if isinstance(stored, pygit2.Commit):
+            return tuple(Oid(str(parent)) for parent in stored.parent_ids)
         commit = self.find_commit(oid)
         return commit.parents if commit else None
 
     def commit(self, oid: Oid) -> CommitData:
         """Return a commit.
 
-        Raises: UnavailableError if it is not in the repository.
+        Raises: UnavailableError if it is missing.
         """
         if (commit := self.find_commit(oid)) is None:
             raise UnavailableError(f"Commit {oid} is not in {self.remote}", hint="Fetch its whole history.")
         return commit
 
-    def judged(self, tree: Oid) -> tuple[TreeEntry | Refusal, ...]:
-        """Return every entry of a tree in its order, unsafe ones as refusals.
+    def checked_entries(self, tree: Oid) -> tuple[TreeEntry | UnsafeEntry, ...]:
+        """Return the entries of a tree in its order, unsafe ones with their reason.
 
-        A malformed tree is a single refusal with an empty name: whatever reads it refuses the package
-        that it belongs to, and nothing else.
+        A malformed tree is one unsafe entry with an empty name: the package that contains it is refused,
+        and no other.
 
-        Raises: UnavailableError if the tree is not here.
+        Raises: UnavailableError if the tree is missing.
         """
-        if tree not in self._judged:
+        if tree not in self._checked_entries:
             try:
-                judged = tuple(judge_entry(raw) for raw in self.raw_entries(tree))
+                entries = tuple(check_entry(raw) for raw in self.raw_entries(tree))
             except PackageRefusedError as error:
-                judged = (Refusal("", error.why),)
-            self._judged[tree] = judged
-        return self._judged[tree]
+                entries = (UnsafeEntry("", error.reason),)
+            self._checked_entries[tree] = entries
+        return self._checked_entries[tree]
 
     def entries(self, tree: Oid) -> tuple[TreeEntry, ...]:
-        """Return the entries of a tree whose names and modes are safe."""
+        """Return the entries of a tree that have safe names and modes."""
         if tree not in self._entries:
-            judged = self.judged(tree)
-            self._entries[tree] = tuple(entry for entry in judged if isinstance(entry, TreeEntry))
+            checked = self.checked_entries(tree)
+            self._entries[tree] = tuple(entry for entry in checked if isinstance(entry, TreeEntry))
         return self._entries[tree]
 
-    def refusals(self, tree: Oid) -> tuple[Refusal, ...]:
-        """Return the entries of a tree that are refused, with the reason."""
-        return tuple(entry for entry in self.judged(tree) if isinstance(entry, Refusal))
+    def unsafe_entries(self, tree: Oid) -> tuple[UnsafeEntry, ...]:
+        """Return the entries of a tree that have unsafe names or modes."""
+        return tuple(entry for entry in self.checked_entries(tree) if isinstance(entry, UnsafeEntry))
 
     def raw_entries(self, tree: Oid) -> list[RawEntry]:
         """Return the entries of a tree as they are stored.
 
-        Raises: UnavailableError if the tree is not here; PackageRefusedError if it is malformed.
+        Raises: UnavailableError if the tree is missing; PackageRefusedError if it is malformed.
         """
         try:
             return parse_tree(self._read(tree, _LARGEST_TREE))
@@ -139,17 +140,17 @@ class Database(ABC):
             raise PackageRefusedError("", f"tree {tree} is malformed") from error
 
     def subtree(self, commit_or_tree: Oid, path: str) -> Oid | None:
-        """Return the tree at `path` ("" is the root), None if there is no directory."""
-        found = self._at(commit_or_tree, path)
-        return Oid(str(found.id)) if isinstance(found, pygit2.Tree) else None
+        """Return the tree at `path` ("" is the root), None if it is not a directory."""
+        entry = self._at(commit_or_tree, path)
+        return Oid(str(entry.id)) if isinstance(entry, pygit2.Tree) else None
 
     def blob_at(self, commit_or_tree: Oid, path: str) -> Oid | None:
-        """Return the id of the regular file at `path`, None if there is none; its content may not be here."""
-        found = self._at(commit_or_tree, path)
-        return Oid(str(found.id)) if found is not None and found.filemode in _FILE_MODES else None
+        """Return the id of the regular file at `path`, None if there is none; its content may be missing."""
+        entry = self._at(commit_or_tree, path)
+        return Oid(str(entry.id)) if entry is not None and entry.filemode in _FILE_MODES else None
 
     def blob(self, oid: Oid, max_bytes: int) -> bytes:
-        """Return a blob's bytes; its size is looked at before anything is read.
+        """Return a blob's bytes; check its size before reading it.
 
         Raises: PackageRefusedError if it is larger than `max_bytes`; UnavailableError if it is missing.
         """
@@ -158,44 +159,16 @@ class Database(ABC):
     def files(self, tree: Oid, limits: Limits) -> Files:
         """Return the files of a package.
 
-        Raises: PackageRefusedError, see `git.files.read_files`.
+        Raises: PackageRefusedError, see `git.trees.read_files`.
         """
         return read_files(self, tree, limits)
 
     def list_blobs(self, tree: Oid, limits: Limits) -> frozenset[Oid]:
-        """Return the blobs of a package without reading one.
+        """Return the blobs of a package without reading them.
 
-        Raises: PackageRefusedError, see `git.files.list_files`.
+        Raises: PackageRefusedError, see `git.trees.list_files`.
         """
         return frozenset(entry.oid for _, entry in list_files(self, tree, limits))
-
-    # History
-
-    def merge_base(self, main: Oid, tip: Oid) -> Oid | None:
-        """Return the best common commit; `main` is the long-lived side, whose ancestry is kept."""
-        return history.merge_base(self, self.ancestry(main), tip)
-
-    def ancestry(self, tip: Oid) -> frozenset[Oid]:
-        """Return `tip` and all its ancestors; computed once per tip."""
-        if tip not in self._ancestry:
-            self._ancestry[tip] = history.ancestors(self, tip)
-        return self._ancestry[tip]
-
-    def first_parents(self, tip: Oid, until: Oid | None = None) -> Iterator[CommitData]:
-        """Yield `tip` and its first parents, newest first, up to but without `until`."""
-        return history.first_parents(self, tip, until)
-
-    def walk(self, tip: Oid, hidden: Container[Oid] = frozenset()) -> Iterator[Oid]:
-        """Yield what is reachable from `tip` without passing `hidden`, nearest first."""
-        return history.walk(self, tip, hidden)
-
-    def last_touched(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, int]:
-        """Return for each path the committer time of the commit that last touched it, in one walk."""
-        return history.last_touched(self, self.changed_paths, commit, paths)
-
-    def last_touching(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, Oid]:
-        """Return for each path the commit that last touched it, in one walk."""
-        return history.last_touching(self, self.changed_paths, commit, paths)
 
     def changed_paths(self, old: Oid | None, new: Oid | None, paths: Iterable[str]) -> set[str]:
         """Return those of `paths` at which two trees differ; equal directories are not descended."""
@@ -216,8 +189,6 @@ class Database(ABC):
             changed |= {f"{head}/{rest}" for rest in deeper}
         return changed
 
-    # Inside
-
     def _object(self, oid: Oid) -> Any:
         try:
             return self.open().get(oid)
@@ -225,7 +196,7 @@ class Database(ABC):
             return None
 
     def _parse_commit(self, oid: Oid) -> CommitData | None:
-        """Return a commit that libgit2 refuses to parse, as git itself shows it; None if it is no commit."""
+        """Parse a commit that libgit2 refuses as leniently as git does; None if it is no commit."""
         try:
             kind, data = self.open().odb.read(pygit2.Oid(hex=oid))
         except NO_OBJECT:
@@ -237,41 +208,41 @@ class Database(ABC):
         commit = self._commits.get(commit_or_tree)
         oid = commit.tree if commit else commit_or_tree
         if oid not in self._trees:
-            found = self._object(oid)
-            if isinstance(found, pygit2.Commit):
-                found = found.tree
-            elif found is None and (commit := self.find_commit(oid)) is not None:
-                found = self._object(commit.tree)
-            if not isinstance(found, pygit2.Tree):
+            tree = self._object(oid)
+            if isinstance(tree, pygit2.Commit):
+                tree = tree.tree
+            elif tree is None and (commit := self.find_commit(oid)) is not None:
+                tree = self._object(commit.tree)
+            if not isinstance(tree, pygit2.Tree):
                 return None
-            if len(self._trees) >= _TREES:
+            if len(self._trees) >= _OPEN_TREES:
                 self._trees.pop(next(iter(self._trees)))
-            self._trees[oid] = found
+            self._trees[oid] = tree
         return self._trees[oid]
 
     def _at(self, commit_or_tree: Oid, path: str) -> Any:
-        found: Any = None
+        entry: Any = None
         try:
-            found = self._tree(commit_or_tree)
+            entry = self._tree(commit_or_tree)
             for segment in path.split("/") if path else ():
-                if not isinstance(found, pygit2.Tree) or segment not in found:
+                if not isinstance(entry, pygit2.Tree) or segment not in entry:
                     return None
-                found = found[segment]
+                entry = entry[segment]
         except NO_OBJECT:
             return None
-        return found
+        return entry
 
-    def _by_name(self, tree: Oid | None, names: Collection[str]) -> Mapping[str, _Place]:
-        """Return mode and id of the named entries; for few names without parsing the whole tree."""
+    def _by_name(self, tree: Oid | None, names: Collection[str]) -> Mapping[str, _ModeAndOid]:
+        """Return mode and id of the named entries; few names are looked up without parsing the tree."""
         if tree is None:
             return {}
         if len(names) > _FEW:
             return {e.name: (e.mode, e.oid) for e in self.entries(tree) if e.name in names}
-        found = self._tree(tree)
-        if found is None:
+        opened = self._tree(tree)
+        if opened is None:
             return {}
-        below = ((name, found[name]) for name in names if name and name in found)
-        return {name: (int(entry.filemode), Oid(str(entry.id))) for name, entry in below}
+        entries = ((name, opened[name]) for name in names if name and name in opened)
+        return {name: (int(entry.filemode), Oid(str(entry.id))) for name, entry in entries}
 
     def _read(self, oid: Oid, max_bytes: int) -> bytes:
         key = pygit2.Oid(hex=oid)
@@ -290,7 +261,7 @@ class Database(ABC):
 
 
 def open_repository(path: Path) -> pygit2.Repository:
-    """Open a repository exactly where git would: at `path`, its `.git`, or `path` with `.git` added.
+    """Open a repository as git does: at `path`, its `.git`, or `path` with `.git` added.
 
     Raises: pygit2.GitError if there is none.
     """
@@ -301,7 +272,7 @@ def open_repository(path: Path) -> pygit2.Repository:
 
 
 def objects_directory(repository: pygit2.Repository) -> Path:
-    """Return where a repository keeps its objects; a linked working tree has them elsewhere."""
+    """Return the directory of a repository's objects; a linked working tree shares that of another."""
     directory = Path(repository.path)
     shared = directory / "commondir"
     if shared.is_file():
@@ -310,7 +281,7 @@ def objects_directory(repository: pygit2.Repository) -> Path:
 
 
 def _isolate() -> None:
-    """Keep a person's configuration away from libgit2, as `git.command` does from git."""
+    """Hide the user's Git configuration from libgit2, as `git.command` hides it from git."""
     pygit2.settings.owner_validation = False
     for level in ("SYSTEM", "XDG", "GLOBAL", "PROGRAMDATA"):
         pygit2.settings.search_path[getattr(pygit2.enums.ConfigLevel, level)] = ""
@@ -319,8 +290,8 @@ def _isolate() -> None:
 _isolate()
 
 
-def _tree_of(place: _Place | None) -> Oid | None:
-    return place[1] if place and place[0] == Mode.TREE else None
+def _tree_of(entry: _ModeAndOid | None) -> Oid | None:
+    return entry[1] if entry and entry[0] == Mode.TREE else None
 
 
 def _commit_data(commit: pygit2.Commit) -> CommitData:
@@ -338,5 +309,5 @@ def _commit_data(commit: pygit2.Commit) -> CommitData:
     )
 
 
-def _signature(found: pygit2.Signature) -> Signature:
-    return Signature(decode_text(found.raw_name), decode_text(found.raw_email), valid_time(found.time))
+def _signature(person: pygit2.Signature) -> Signature:
+    return Signature(decode_text(person.raw_name), decode_text(person.raw_email), valid_time(person.time))

@@ -1,116 +1,119 @@
-"""History: ancestry, first parents and who last touched a path, right whatever the clocks of people say.
+"""The history of commits: ancestry, first parents, merge bases and the last change of paths.
 
-Our own commits are as old as their inputs, so a parent may be younger than its child; nothing here
-takes a commit's time for its place. A parent that is not here (a shallow clone) ends the history.
+Correct whatever the clocks of people: our own commits are as old as their inputs, so a parent may be
+younger than its child, and nothing here orders commits by time alone. A parent that is missing (a shallow
+clone) ends the history.
 """
 
 import heapq
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Protocol
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from reconciler.git.commits import CommitData
 from reconciler.ids import Oid
 
 
-class Log(Protocol):
-    """Commits by id."""
+class History(ABC):
+    """Commits by id, and the walks over them. The ancestry of a commit is computed once."""
 
+    def __init__(self) -> None:
+        self._ancestry: dict[Oid, frozenset[Oid]] = {}
+
+    @abstractmethod
     def find_commit(self, oid: Oid) -> CommitData | None:
-        """Return a commit, None if it is not here."""
-        ...
+        """Return a commit, None if it is missing or is not a commit."""
 
+    @abstractmethod
     def find_parents(self, oid: Oid) -> tuple[Oid, ...] | None:
-        """Return a commit's parents, None if it is not here; much cheaper than the whole commit."""
-        ...
+        """Return a commit's parents, None if it is missing; much cheaper than the whole commit."""
 
+    @abstractmethod
+    def changed_paths(self, old: Oid, new: Oid, paths: Iterable[str]) -> set[str]:
+        """Return those of `paths` at which two trees differ."""
 
-def ancestors(log: Log, tip: Oid) -> frozenset[Oid]:
-    """Return `tip` and everything reachable from it."""
-    return frozenset(walk(log, tip, frozenset()))
+    def ancestry(self, tip: Oid) -> frozenset[Oid]:
+        """Return `tip` and all its ancestors."""
+        if tip not in self._ancestry:
+            self._ancestry[tip] = frozenset(self.walk(tip))
+        return self._ancestry[tip]
 
+    def walk(self, tip: Oid, hidden: Container[Oid] = frozenset()) -> Iterator[Oid]:
+        """Yield the commits reachable from `tip` without passing `hidden`, nearest first."""
+        seen = {tip}
+        queue = deque([tip])
+        while queue:
+            oid = queue.popleft()
+            if oid in hidden or (parents := self.find_parents(oid)) is None:
+                continue
+            yield oid
+            for parent in parents:
+                if parent not in seen:
+                    seen.add(parent)
+                    queue.append(parent)
 
-def walk(log: Log, tip: Oid, hidden: Container[Oid]) -> Iterator[Oid]:
-    """Yield what is reachable from `tip` without passing `hidden`, nearest first."""
-    seen = {tip}
-    queue = deque([tip])
-    while queue:
-        oid = queue.popleft()
-        if oid in hidden or (parents := log.find_parents(oid)) is None:
-            continue
-        yield oid
-        for parent in parents:
-            if parent not in seen:
-                seen.add(parent)
-                queue.append(parent)
+    def first_parents(self, tip: Oid, until: Oid | None = None) -> Iterator[CommitData]:
+        """Yield `tip`, its first parent and so on, newest first; `until` itself is left out."""
+        oid: Oid | None = tip
+        while oid is not None and oid != until and (commit := self.find_commit(oid)) is not None:
+            yield commit
+            oid = commit.parents[0] if commit.parents else None
 
+    def merge_base(self, main: Oid, tip: Oid) -> Oid | None:
+        """Return the best common ancestor; `main` is the long-lived side, its ancestry is cached."""
+        return self.merge_base_with(self.ancestry(main), tip)
 
-def first_parents(log: Log, tip: Oid, until: Oid | None = None) -> Iterator[CommitData]:
-    """Yield `tip`, its first parent and so on, newest first; `until` itself is not yielded."""
-    oid: Oid | None = tip
-    while oid is not None and oid != until and (commit := log.find_commit(oid)) is not None:
-        yield commit
-        oid = commit.parents[0] if commit.parents else None
+    def merge_base_with(self, ancestry: Container[Oid], tip: Oid) -> Oid | None:
+        """Return the best commit that `tip` shares with an ancestry, None if it shares none.
 
+        Deterministic: the youngest of several best ones, which criss-cross merges have.
+        """
+        shared: set[Oid] = set()
+        seen = {tip}
+        queue = deque([tip])
+        while queue:
+            oid = queue.popleft()
+            if oid in ancestry:
+                shared.add(oid)
+            else:
+                fresh = [parent for parent in self.find_parents(oid) or () if parent not in seen]
+                seen.update(fresh)
+                queue.extend(fresh)
+        if len(shared) > 1:
+            shared -= {older for oid in shared for older in self.ancestry(oid) & shared if older != oid}
+        return max(shared, key=lambda oid: (self._time(oid), oid), default=None)
 
-def merge_base(log: Log, main: Container[Oid], tip: Oid) -> Oid | None:
-    """Return the best commit that `tip` shares with the ancestry `main`, None if it shares none.
+    def last_touched(self, tip: Oid, paths: Iterable[str]) -> Mapping[str, int]:
+        """Return for each path the committer time of the commit that last changed it, in one walk."""
+        return {path: self._time(oid) for path, oid in self.last_touching(tip, paths).items()}
 
-    Of several (criss-cross merges) the youngest; deterministic.
-    """
-    found: set[Oid] = set()
-    seen = {tip}
-    queue = deque([tip])
-    while queue:
-        oid = queue.popleft()
-        if oid in main:
-            found.add(oid)
-        else:
-            fresh = [parent for parent in log.find_parents(oid) or () if parent not in seen]
-            seen.update(fresh)
-            queue.extend(fresh)
-    if len(found) > 1:
-        found -= {older for one in found for older in ancestors(log, one) & found if older != one}
-    return max(found, key=lambda oid: (_time(log, oid), oid), default=None)
+    def last_touching(self, tip: Oid, paths: Iterable[str]) -> Mapping[str, Oid]:
+        """Return for each path the commit that last changed it, in one walk.
 
+        A merge changed a path only if its content differs from that of every parent. Where history ends,
+        the last commit counts.
+        """
+        commits: dict[str, Oid] = {}
+        pending: dict[Oid, set[str]] = {tip: set(paths)}
+        heap = [(-self._time(tip), tip)]
+        while heap:
+            _, oid = heapq.heappop(heap)
+            here = pending.pop(oid, set())
+            commit = self.find_commit(oid)
+            if commit is None:
+                continue
+            parents = [parent for oid in commit.parents if (parent := self.find_commit(oid)) is not None]
+            for parent in parents:
+                if not here:
+                    break
+                same = here - self.changed_paths(parent.tree, commit.tree, here)
+                here -= same
+                if same:
+                    pending.setdefault(parent.oid, set()).update(same)
+                    heapq.heappush(heap, (-parent.committer.time, parent.oid))
+            commits.update(dict.fromkeys(here, commit.oid))
+        return commits
 
-def last_touched(
-    log: Log, changed: Callable[[Oid, Oid, Iterable[str]], set[str]], tip: Oid, paths: Iterable[str]
-) -> dict[str, int]:
-    """Return the committer time of the commit that last touched each path."""
-    return {path: _time(log, oid) for path, oid in last_touching(log, changed, tip, paths).items()}
-
-
-def last_touching(
-    log: Log, changed: Callable[[Oid, Oid, Iterable[str]], set[str]], tip: Oid, paths: Iterable[str]
-) -> dict[str, Oid]:
-    """Return the commit that last touched each path, in one walk.
-
-    A merge touched a path only if its content there equals none of its parents'. Where history
-    ends (its root, or a shallow clone) the last commit there is, counts.
-    """
-    commits: dict[str, Oid] = {}
-    pending: dict[Oid, set[str]] = {tip: set(paths)}
-    heap = [(-_time(log, tip), tip)]
-    while heap:
-        _, oid = heapq.heappop(heap)
-        here = pending.pop(oid, set())
-        commit = log.find_commit(oid)
-        if commit is None:
-            continue
-        parents = [parent for oid in commit.parents if (parent := log.find_commit(oid)) is not None]
-        for parent in parents:
-            if not here:
-                break
-            same = here - changed(parent.tree, commit.tree, here)
-            here -= same
-            if same:
-                pending.setdefault(parent.oid, set()).update(same)
-                heapq.heappush(heap, (-parent.committer.time, parent.oid))
-        commits.update(dict.fromkeys(here, commit.oid))
-    return commits
-
-
-def _time(log: Log, oid: Oid) -> int:
-    commit = log.find_commit(oid)
-    return commit.committer.time if commit else 0
+    def _time(self, oid: Oid) -> int:
+        commit = self.find_commit(oid)
+        return commit.committer.time if commit else 0

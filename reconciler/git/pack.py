@@ -1,4 +1,4 @@
-"""Objects that we make: one pack per repository, written in a single pass."""
+"""New objects of a run: collected for one pack per repository, and written in pack format version 2."""
 
 import hashlib
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from reconciler.errors import UnavailableError
 from reconciler.git.effects import effect
-from reconciler.git.repository import Mirror, PackageRefusedError
-from reconciler.git.trees import RawEntry, format_tree, parse_tree
+from reconciler.git.repository import Mirror
+from reconciler.git.trees import PackageRefusedError, RawEntry, format_tree, parse_tree
 from reconciler.ids import Oid
 from reconciler.objects import (
     Files,
@@ -26,9 +26,9 @@ from reconciler.objects import (
 
 
 class Pack:
-    """New objects for one repository, each written once, none that is there already.
+    """Collects new objects for one repository, without those that it has already.
 
-    Deterministic: ids follow from content alone. Objects stay in memory, compressed, until `save`.
+    Deterministic: ids depend on content only. Objects stay in memory, compressed, until `save`.
     """
 
     def __init__(self, mirror: Mirror) -> None:
@@ -37,7 +37,7 @@ class Pack:
         self._trees: dict[Oid, bytes] = {}
         self._present: set[Oid] = set()
         self._commits: dict[Oid, Oid] = {}
-        self._sealed: dict[Oid, Oid] = {}
+        self._signed: dict[Oid, Oid] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -63,26 +63,26 @@ class Pack:
     def commit(
         self, tree: Oid, parents: Iterable[Oid], author: Signature, committer: Signature, message: str
     ) -> Oid:
-        """Add a commit, signed off and signed like every commit of the run; return its id.
+        """Add a commit, signed off and signed as configured; return its id.
 
-        A parent made here may be named by the id that it has unsealed: plans are pure and hold no key.
+        A parent that this pack made may be given by its unsigned id: plans are pure and hold no key.
 
-        Raises: UnavailableError if it should be signed and there is no usable key.
+        Raises: UnavailableError if it must be signed and there is no usable key.
         """
-        known = tuple(self._sealed.get(parent, parent) for parent in parents)
-        plain = object_id("commit", commit_bytes(tree, known, author, committer, message))
-        data = self._mirror.signing.commit(tree, known, author, committer, message)
+        signed_parents = tuple(self._signed.get(parent, parent) for parent in parents)
+        unsigned = object_id("commit", commit_bytes(tree, signed_parents, author, committer, message))
+        data = self._mirror.signing.commit(tree, signed_parents, author, committer, message)
         oid = object_id("commit", data)
-        self._sealed[plain] = oid
-        self._commits[oid] = self._commits[plain] = tree
+        self._signed[unsigned] = oid
+        self._commits[oid] = self._commits[unsigned] = tree
         return self.add("commit", oid, data)
 
     def tree_of(self, commit: Oid) -> Oid | None:
-        """Return the tree of a commit that was made here, None for any other."""
+        """Return the tree of a commit that this pack made, None for any other."""
         return self._commits.get(commit)
 
     def add(self, kind: str, oid: Oid, data: bytes) -> Oid:
-        """Add an object whose id is known; nothing happens if it is in the pack or the repository."""
+        """Add an object by its id, unless the pack or the repository has it already."""
         if oid in self._records or oid in self._present:
             return oid
         if self._mirror.has(oid):
@@ -94,19 +94,19 @@ class Pack:
     def patch_tree(self, root_tree: Oid | None, path: str, files: Files | None) -> Oid:
         """Replace one directory of a tree (None: remove it) and return the new root's id.
 
-        Everything beside it stays as it is stored, whatever its name or mode; directories that
-        become empty go. `root_tree` may be a tree of this pack; None is an empty repository.
+        Other entries stay as they are stored, with any name and mode; empty directories are removed.
+        `root_tree` may be a tree of this pack; None is an empty repository.
 
-        Raises: PackageRefusedError if a person's file stands where a directory would be.
+        Raises: PackageRefusedError if a file is in the place of a directory.
         """
         return self.graft(root_tree, path, self.files(files) if files else None)
 
     def graft(self, root_tree: Oid | None, path: str, below: Oid | None) -> Oid:
-        """Replace one directory of a tree by a tree that is there already; else as `patch_tree`."""
+        """Replace one directory of a tree by an existing tree; otherwise as `patch_tree`."""
         return self._patch(root_tree, path.split("/"), below) or self.tree(())
 
     def save(self, mirror: Mirror | None = None) -> None:
-        """Write the pack and its index into the mirror; on an error nothing is there.
+        """Write the pack and its index into the mirror, both or neither.
 
         Raises: UnavailableError if it cannot be written.
         """
@@ -154,13 +154,13 @@ class Pack:
 
 
 _TYPES = {"commit": 1, "tree": 2, "blob": 3}
-_LEVEL = 1  # what is written is sent once and repacked by whoever keeps it
+_LEVEL = 1  # fast: packs are sent once, and the server compresses them again
 _INDEX_MAGIC = b"\xfftOc\0\0\0\2"
 _LARGE = 1 << 31
 
 
 def pack_record(kind: str, data: bytes) -> bytes:
-    """Return one object as a pack holds it: type and size in seven-bit groups, then deflated content."""
+    """Return the record of an object in a pack: type, size in groups of seven bits, deflated content."""
     size = len(data)
     byte = (_TYPES[kind] << 4) | (size & 0x0F)
     size >>= 4
@@ -183,18 +183,17 @@ def pack_bytes(records: Mapping[Oid, bytes]) -> tuple[bytes, bytes]:
 def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
     """Write pack and index into a repository's object directory; readers see both or neither.
 
-    Git looks for indexes, so the pack is in its place before its index appears.
-
-    Raises: OSError, and then nothing that a reader would look at is there.
+    Raises: OSError; then readers see neither.
     """
     packs = directory / "pack"
     pack, index = pack_bytes(records)
     name = hashlib.sha1(b"".join(map(str.encode, sorted(records))), usedforsecurity=False).hexdigest()
-    _place(packs / f"pack-{name}.pack", pack)
-    _place(packs / f"pack-{name}.idx", index)
+    # Git looks for indexes: the pack must be complete before its index appears.
+    _write_atomically(packs / f"pack-{name}.pack", pack)
+    _write_atomically(packs / f"pack-{name}.idx", index)
 
 
-def _place(path: Path, data: bytes) -> None:
+def _write_atomically(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(prefix="tmp_pack_", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -209,7 +208,7 @@ def _place(path: Path, data: bytes) -> None:
 
 
 def _index_bytes(records: Mapping[Oid, bytes], checksum: bytes) -> bytes:
-    """Return the index: fan-out, sorted ids, checksums of the records, their places in the pack."""
+    """Return the index: fan-out table, sorted ids, checksums of the records and their offsets."""
     starts = accumulate(map(len, records.values()), initial=12)
     rows = sorted(
         (bytes.fromhex(oid), zlib.crc32(record), start)

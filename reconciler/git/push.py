@@ -1,4 +1,4 @@
-"""Pushes: one atomic compare-and-swap of refs per repository, the answer for every ref read."""
+"""Push refs: one atomic compare-and-swap per repository, with the result of each ref."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.errors import RefusedError, UnavailableError
-from reconciler.git.command import Ran, is_local_trouble, last_line, run_git
+from reconciler.git.command import GitResult, is_local_failure, last_line, run_git
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.report.redact import mask_credentials
@@ -14,7 +14,7 @@ from reconciler.report.redact import mask_credentials
 TAGS_PER_PUSH = 3
 """GitHub creates no events for a push of more tags, so no workflow would see them (D4)."""
 REFS_PER_PUSH = 1000
-"""Arguments are bounded by the operating system."""
+"""The operating system limits the length of arguments."""
 
 
 class RefUpdate(NamedTuple):
@@ -26,7 +26,7 @@ class RefUpdate(NamedTuple):
 
 
 class PushStatus(StrEnum):
-    """What became of one ref."""
+    """The result of one ref."""
 
     DONE = "done"
     UP_TO_DATE = "upToDate"
@@ -36,7 +36,7 @@ class PushStatus(StrEnum):
 
 
 class PushResult(NamedTuple):
-    """One ref after a push; `message` is the other side's own words."""
+    """The result of one ref of a push; `message` is the server's."""
 
     update: RefUpdate
     status: PushStatus
@@ -44,11 +44,11 @@ class PushResult(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the ref is now where it should be."""
+        """Whether the ref has the new value."""
         return self.status in {PushStatus.DONE, PushStatus.UP_TO_DATE}
 
 
-_ZERO_PLUS = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
+_UNSAFE_REF = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
 _OID = re.compile(r"[0-9a-f]{40}")
 _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect old value", "fetch first",
           "non-fast-forward", "already exists", "reference already exists", "remote ref does not exist",
@@ -57,54 +57,53 @@ _SKIPPED = ("atomic push failed", "atomic push failure", "atomic transaction fai
 _LOCK_FAULT = re.compile(r"cannot lock ref '([^']+)': (.*)")
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
 _NOISE = ("error: hook declined to update ", "Resolving deltas", "Processing changes")
-LONGEST_WORDS = 400
-"""Characters of a hook's message that reports and conditions quote."""
+LONGEST_HOOK_OUTPUT = 400
+"""Characters of a hook's output that reports and conditions quote."""
 _NO_ATOMIC = "does not support --atomic"
 
 
 def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]:
-    """Apply every update or none, each only if its ref still is what we saw; one push.
+    """Apply all updates or none in one push, each only if its ref has the expected value.
 
-    A race that another writer wins is `stale`, a refusal of the other side (a hook, a protected
-    branch) `rejected`, what fell with another's failure `skipped`. No ref is believed without an
-    answer of its own. Where the other side cannot push atomically the updates go one by one, in
-    order, up to the first failure.
+    A ref that another writer moved is `stale`; one that the server refuses (a hook, a protected branch)
+    is `rejected`; one that failed with another's failure is `skipped`. If the server does not support
+    atomic pushes, the updates are pushed one by one, in order, up to the first failure.
 
-    Raises: UnavailableError if the repository cannot be reached or answers nothing about a ref;
-    RefusedError for an update that must never be made: a tag that moves, a hostile ref name.
+    Raises: UnavailableError if the repository cannot be reached, or returns no result for a ref;
+    RefusedError for a forbidden update: a moved tag, an unsafe ref name.
     """
     for update in updates:
         _check(update)
     if not updates:
         return ()
-    ran = _push(mirror, updates, atomic=True)
-    if _NO_ATOMIC in ran.err:
+    result = _push(mirror, updates, atomic=True)
+    if _NO_ATOMIC in result.err:
         return tuple(_one_by_one(mirror, updates))
-    return _results(mirror, updates, ran)
+    return _results(mirror, updates, result)
 
 
 def _check(update: RefUpdate) -> None:
     ref, expected, new = update
-    if not ref.startswith("refs/") or _ZERO_PLUS.search(ref) or not ref.isprintable():
+    if not ref.startswith("refs/") or _UNSAFE_REF.search(ref) or not ref.isprintable():
         raise RefusedError(f"{ref!r} is not a ref that may be pushed")
     if any(oid is not None and not _OID.fullmatch(oid) for oid in (expected, new)):
         raise RefusedError(f"An object id for {ref} is not 40 hexadecimal digits")
     if ref.startswith("refs/tags/") and expected and new and expected != new:
         raise RefusedError(f"{ref} exists and would move", hint="A published tag never moves.")
     if expected is None and new is None:
-        raise RefusedError(f"{ref} would be deleted without being known")
+        raise RefusedError(f"{ref} would be deleted without its expected value")
 
 
-def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> Ran:
+def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitResult:
     leases = [f"--force-with-lease={ref}:{expected or ''}" for ref, expected, _ in updates]
     specs = [f"{new or ''}:{ref}" for ref, _, new in updates]
     options = ["--porcelain", "--no-verify", "--no-follow-tags", *(["--atomic"] if atomic else [])]
-    place = mirror.place
+    location = mirror.location
     return run_git(
         ["push", *options, *leases, "--", mirror.remote, *specs],
         directory=mirror.attach_store(),
         remote=mirror.remote,
-        credential=place.credential,
+        credential=location.credential,
     )
 
 
@@ -119,44 +118,43 @@ def _one_by_one(mirror: Mirror, updates: Sequence[RefUpdate]) -> Iterator[PushRe
         yield result
 
 
-def _results(mirror: Mirror, updates: Sequence[RefUpdate], ran: Ran) -> tuple[PushResult, ...]:
-    answers = dict(_answers(ran.out.decode("utf-8", "replace")))
-    if any(update.ref not in answers for update in updates):
-        raise UnavailableError(f"Cannot push to {mirror.remote}: {last_line(ran.err)}")
-    plain = [_result(update, *answers[update.ref]) for update in updates]
-    _check_limits(mirror, plain, ran.err)
-    results = _blamed(plain, ran.err)
-    results = tuple(_with_remote_words(result, ran.err) for result in results)
-    if ran.code and all(result.ok for result in results):
-        raise UnavailableError(f"Push to {mirror.remote} failed: {last_line(ran.err)}")
-    for update, status, _ in results:
-        if status in {PushStatus.DONE, PushStatus.UP_TO_DATE}:
-            mirror.record(update.ref, update.new)
+def _results(mirror: Mirror, updates: Sequence[RefUpdate], pushed: GitResult) -> tuple[PushResult, ...]:
+    lines = dict(_parse_porcelain(pushed.out.decode("utf-8", "replace")))
+    if any(update.ref not in lines for update in updates):
+        raise UnavailableError(f"Cannot push to {mirror.remote}: {last_line(pushed.err)}")
+    listed = [_result(update, *lines[update.ref]) for update in updates]
+    _check_server_limits(mirror, listed, pushed.err)
+    results = tuple(_with_hook_output(result, pushed.err) for result in _with_lock_faults(listed, pushed.err))
+    if pushed.code and all(result.ok for result in results):
+        raise UnavailableError(f"Push to {mirror.remote} failed: {last_line(pushed.err)}")
+    for result in results:
+        if result.ok:
+            mirror.record(result.update.ref, result.update.new)
     return results
 
 
-def _check_limits(mirror: Mirror, results: Iterable[PushResult], said: str) -> None:
-    """Tell a full disk or too few descriptors of the other side from a refusal: it passes.
+def _check_server_limits(mirror: Mirror, results: Iterable[PushResult], stderr: str) -> None:
+    """Raise if the server failed for a full disk or another limit: unlike a refusal, that is temporary.
 
-    Raises: UnavailableError with the other side's words.
+    Raises: UnavailableError with the server's message.
     """
-    words = [result.message for result in results if not result.ok]
-    if words and is_local_trouble(" ".join((said, *words))):
-        word = next((word for word in words if is_local_trouble(word)), last_line(said))
+    messages = [result.message for result in results if not result.ok]
+    if messages and is_local_failure(" ".join((stderr, *messages))):
+        message = next((text for text in messages if is_local_failure(text)), last_line(stderr))
         hint = "Free the disk or raise the limits of the machine that serves the repository, then run again."
-        raise UnavailableError(f"Cannot push to {mirror.remote}: {word}", hint=hint)
+        raise UnavailableError(f"Cannot push to {mirror.remote}: {message}", hint=hint)
 
 
-def _blamed(results: list[PushResult], said: str) -> tuple[PushResult, ...]:
-    """Tell who was at fault where the other side's transaction failed and its answer names nobody.
+def _with_lock_faults(results: list[PushResult], stderr: str) -> tuple[PushResult, ...]:
+    """Find the failed ref of a transaction in the messages if every ref is listed as skipped.
 
-    A ref that moved between its announcement and its lock is found there only.
+    Git reports a ref that moved between its announcement and its lock in this way only.
     """
     if not any(r.status is PushStatus.SKIPPED for r in results) or any(
         r.status in {PushStatus.STALE, PushStatus.REJECTED} for r in results
     ):
         return tuple(results)
-    faults = {match.group(1): match.group(2) for match in _LOCK_FAULT.finditer(said)}
+    faults = {match.group(1): match.group(2) for match in _LOCK_FAULT.finditer(stderr)}
     if not any(result.update.ref in faults for result in results):
         return tuple(r._replace(status=PushStatus.STALE) if not r.ok else r for r in results)
     return tuple(_with_fault(result, faults.get(result.update.ref)) for result in results)
@@ -169,18 +167,20 @@ def _with_fault(result: PushResult, fault: str | None) -> PushResult:
     return PushResult(result.update, PushStatus.STALE if moved else PushStatus.REJECTED, fault)
 
 
-def _with_remote_words(result: PushResult, said: str) -> PushResult:
-    """Add what the other side's hooks printed to a refusal: git itself only says that one declined."""
+def _with_hook_output(result: PushResult, stderr: str) -> PushResult:
+    """Add the output of the server's hooks to a rejection: git's own message has no reason."""
     if result.status is not PushStatus.REJECTED:
         return result
-    lines = (line.removeprefix("remote:").strip() for line in said.splitlines() if line.startswith("remote:"))
-    words = " ".join(line for line in dict.fromkeys(lines) if line and not line.startswith(_NOISE))
-    if not words or words in result.message:
+    lines = [
+        line.removeprefix("remote:").strip() for line in stderr.splitlines() if line.startswith("remote:")
+    ]
+    output = " ".join(line for line in dict.fromkeys(lines) if line and not line.startswith(_NOISE))
+    if not output or output in result.message:
         return result
-    return result._replace(message=f"{result.message}: {words[:LONGEST_WORDS]}")
+    return result._replace(message=f"{result.message}: {output[:LONGEST_HOOK_OUTPUT]}")
 
 
-def _answers(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _parse_porcelain(porcelain: str) -> Iterator[tuple[str, tuple[str, str]]]:
     for line in porcelain.splitlines():
         flag, tab, rest = line.partition("\t")
         spec, second, summary = rest.partition("\t")

@@ -1,4 +1,4 @@
-"""One repository as a run sees it: its refs at one moment, and every object they reach, read in place."""
+"""Repositories of a run: a snapshot of the refs of each, and all objects that they reach."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from reconciler.errors import UnavailableError
 from reconciler.git.cache import (
     CACHE_HINT,
     MANY_PACKS,
-    Place,
+    MirrorLocation,
     attach,
     count_packs,
     create_empty,
@@ -28,22 +28,18 @@ from reconciler.git.cache import (
     write_alternates,
 )
 from reconciler.git.command import (
-    SilentError,
-    is_local_trouble,
+    GitTimeoutError,
+    is_local_failure,
     is_too_slow,
     last_line,
     run_git,
     slow_options,
 )
 from reconciler.git.commit_signing import UNSIGNED, CommitSigning
-from reconciler.git.commits import CommitData
 from reconciler.git.database import NO_OBJECT, Database, open_repository
-from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential, parse_remote
 from reconciler.ids import Oid
 from reconciler.policy import Limits
-
-__all__ = ["CommitData", "Mirror", "Mirrors", "PackageRefusedError", "open_repository"]
 
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/reconciler/*:refs/reconciler/*")
 _NAMESPACES = ("refs/heads/", "refs/tags/", "refs/reconciler/")
@@ -52,33 +48,30 @@ DEFAULT_READ_S = float(Limits().read_seconds)
 
 
 class Mirror(Database):
-    """One repository: refs as `fetch` saw them, objects read from where they are.
+    """One repository: its refs at the last `fetch`, and its objects. Not thread-safe.
 
-    A repository on this machine is read in place, without a process and without a copy; another
-    is mirrored in the cache, its blobs fetched when needed, in batches. Objects that we make go
-    to the mirror, never to the repository itself: only a push writes there. Not for two threads.
-    Commits that we make are signed by `signing`.
+    A repository on this machine is read in place, without a process and a copy. A remote one is mirrored
+    in the cache; its blobs are fetched when needed, in batches. New objects are written to the mirror,
+    never to the repository itself, which only a push changes.
     """
 
-    def __init__(self, place: Place, signing: CommitSigning = UNSIGNED) -> None:
+    def __init__(self, location: MirrorLocation, signing: CommitSigning = UNSIGNED) -> None:
         super().__init__()
-        self.place = place
+        self.location = location
         self.signing = signing
-        self.url = place.remote.url
-        self.remote = place.remote.address
+        self.url = location.remote.url
+        self.remote = location.remote.address
         self._snapshot: dict[str, Oid] | None = None
-        self._silent: UnavailableError | None = None
+        self._timed_out: UnavailableError | None = None
         self.read_s = DEFAULT_READ_S
 
     @property
     def is_local(self) -> bool:
-        """Whether the repository is on this machine and read in place."""
-        return self.place.remote.path is not None
-
-    # Refs
+        """Whether the repository is on this machine, and read in place."""
+        return self.location.remote.path is not None
 
     def fetch(self) -> None:
-        """Bring refs and history up to date and take the refs as this run's snapshot.
+        """Fetch refs and history, and take a snapshot of the refs.
 
         Raises: UnavailableError if the repository cannot be read.
         """
@@ -92,16 +85,16 @@ class Mirror(Database):
             raise UnavailableError(f"Cannot read the refs of {self.remote}: {error}") from error
 
     def refs(self) -> Mapping[str, Oid]:
-        """Return the snapshot: full names of branches and tags (peeled) and the commits they name.
+        """Return the snapshot: commits by the full names of branches, tags (peeled) and our own refs.
 
-        Raises: UnavailableError if nothing was fetched yet and the repository cannot be read.
+        Raises: UnavailableError if there is no snapshot yet and the repository cannot be read.
         """
         if self._snapshot is None:
             self.fetch()
         return self._snapshot or {}
 
     def record(self, ref: str, new: Oid | None) -> None:
-        """Note in the snapshot that we moved a ref ourselves (None: deleted it)."""
+        """Update the snapshot after a push moved a ref (None: deleted it)."""
         if self._snapshot is None:
             return
         self._snapshot.pop(ref, None)
@@ -110,19 +103,19 @@ class Mirror(Database):
 
     @cached_property
     def head_branch(self) -> str:
-        """The branch that the repository calls its default, "" if it names none.
+        """The default branch of the repository, "" if it has none.
 
         Raises: UnavailableError if the repository cannot be read.
         """
         if self.is_local:
             target = self._repository.lookup_reference("HEAD").target
             return target.removeprefix("refs/heads/") if isinstance(target, str) else ""
-        out = self._ask(["ls-remote", "--symref", "--", self.remote, "HEAD"]).decode("utf-8", "replace")
+        out = self._run(["ls-remote", "--symref", "--", self.remote, "HEAD"]).decode("utf-8", "replace")
         first = out.partition("\t")[0]
         return first.removeprefix("ref: refs/heads/") if first.startswith("ref: refs/heads/") else ""
 
     def ensure(self, oids: Iterable[Oid]) -> None:
-        """Fetch the objects that are not here yet, all in one batch; nothing to do for a local one.
+        """Fetch the missing objects of a remote repository in one batch.
 
         Raises: UnavailableError if they cannot be fetched.
         """
@@ -130,67 +123,68 @@ class Mirror(Database):
         if not missing:
             return
         options = ["--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin"]
-        wanted = "".join(f"{oid}\n" for oid in missing).encode()
+        lines = "".join(f"{oid}\n" for oid in missing).encode()
         command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", *options, "origin"]
-        self._ask(command, stdin=wanted)
+        self._run(command, stdin=lines)
 
     def bring(self, commit: Oid) -> bool:
-        """Fetch a commit that no branch may name, with its history; tell whether the repository has it."""
+        """Fetch a commit with its history, even if no branch reaches it; tell whether it exists."""
         if self.has(commit) or self.is_local:
             return self.has(commit)
         options = ["--no-tags", "--no-write-fetch-head", "--filter=blob:none"]
         try:
-            with locked(self.place.directory):
-                self._ask(["fetch", *options, "origin", commit])
+            with locked(self.location.directory):
+                self._run(["fetch", *options, "origin", commit])
         except UnavailableError:
             return False
         return self.has(commit)
 
-    # Inside
-
     def open(self) -> pygit2.Repository:
-        """Return the repository that holds the objects: the one on this machine, or the mirror."""
+        """Return the repository with the objects: the one on this machine, or the mirror."""
         return self._repository
 
     @cached_property
     def _repository(self) -> pygit2.Repository:
-        directory = self.place.directory if self.place.remote.path is None else self.place.remote.path
+        directory = (
+            self.location.directory if self.location.remote.path is None else self.location.remote.path
+        )
         try:
             repository = open_repository(directory)
         except pygit2.GitError as error:
             raise UnavailableError(f"{directory} is not a Git repository that can be read") from error
-        if self.is_local and self.place.directory.exists():
-            attach(self.place, repository)
+        if self.is_local and self.location.directory.exists():
+            attach(self.location, repository)
         return repository
 
     def attach_store(self) -> Path:
-        """Return the mirror's git directory, made ready to take objects of ours; created on demand.
+        """Return the mirror's git directory, ready for new objects; create it on demand.
 
         Raises: UnavailableError if it cannot be created.
         """
-        directory = self.place.directory
+        directory = self.location.directory
         if not directory.is_dir():
-            create_mirror(self.place)
+            create_mirror(self.location)
         if self.is_local:
             drop_old_packs(directory)
-            write_alternates(self.place, self._repository)
+            write_alternates(self.location, self._repository)
             self._repository.odb.add_disk_alternate(str(directory / "objects"))
         return directory
 
     def _fetch_remote(self) -> None:
-        """Fetch into the mirror; one that is damaged is made anew, once."""
-        directory = self.place.directory
+        """Fetch into the mirror; replace a damaged one once."""
+        directory = self.location.directory
         with locked(directory):
             if directory.exists() and find_damage(directory):
                 discard_mirror(directory)
             is_new = not directory.exists()
-            create_mirror(self.place)
-            restore_settings(self.place)
+            create_mirror(self.location)
+            restore_settings(self.location)
             recover_locks(directory)
             try:
                 self._fetch_refs(directory)
             except UnavailableError:
-                if is_new or not self._answers():
+                # The mirror may be damaged in a way that only git finds.
+                if is_new or not self._lists_refs():
                     raise
                 self._rebuild()
             if count_packs(directory) > MANY_PACKS:
@@ -199,60 +193,61 @@ class Mirror(Database):
 
     def _fetch_refs(self, directory: Path) -> None:
         options = ["--prune", "--no-tags", "--force", "--filter=blob:none", "--no-write-fetch-head"]
-        self._ask(["fetch", *options, "origin", *_REFSPECS], directory=directory)
+        self._run(["fetch", *options, "origin", *_REFSPECS], directory=directory)
 
-    def _answers(self) -> bool:
-        """Tell whether the remote lists its refs: then a fetch that fails may be the fault of the mirror."""
-        if self._silent is not None:
+    def _lists_refs(self) -> bool:
+        """Tell whether the remote lists its refs: then a failed fetch may be due to the mirror."""
+        if self._timed_out is not None:
             return False
         try:
-            self._ask(["ls-remote", "--quiet", "--", self.remote, "HEAD"])
+            self._run(["ls-remote", "--quiet", "--", self.remote, "HEAD"])
         except UnavailableError:
             return False
         return True
 
     def _rebuild(self) -> None:
-        """Fetch into a new mirror; the old one stays if that fails too: then the remote is to blame."""
-        fresh = create_empty(self.place)
+        """Fetch into a new mirror; keep the old one if that fails too: then the remote is the cause."""
+        fresh = create_empty(self.location)
         try:
             self._fetch_refs(fresh)
-            replace_mirror(self.place, fresh)
+            replace_mirror(self.location, fresh)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
-    def _ask(self, arguments: list[str], stdin: bytes = b"", directory: Path | None = None) -> bytes:
-        """Ask the remote.
+    def _run(self, arguments: list[str], stdin: bytes = b"", directory: Path | None = None) -> bytes:
+        """Run a git command on the remote and return its output.
 
-        Raises: UnavailableError if it refuses, or does not answer in time; then it is not asked again.
+        Raises: UnavailableError if it fails, or does not end in time; then every later command fails at
+        once.
         """
-        place = self.place
-        if self._silent is not None:
-            raise self._silent
-        where = directory or (place.directory if place.directory.is_dir() else None)
+        location = self.location
+        if self._timed_out is not None:
+            raise self._timed_out
+        where = directory or (location.directory if location.directory.is_dir() else None)
         try:
-            ran = run_git(
+            result = run_git(
                 [*slow_options(self.read_s), *arguments],
                 directory=where,
                 stdin=stdin,
                 remote=self.remote,
-                credential=place.credential,
+                credential=location.credential,
                 timeout_s=self.read_s,
             )
-        except SilentError as error:
-            self._silent = self._too_slow(f"no answer within {self.read_s:.0f} s")
-            raise self._silent from error
-        if ran.code and is_local_trouble(ran.err):
-            raise UnavailableError(f"Cannot write to {where}: {last_line(ran.err)}", hint=CACHE_HINT)
-        if ran.code and is_too_slow(ran.err):
-            self._silent = self._too_slow(last_line(ran.err))
-            raise self._silent
-        if ran.code:
-            raise UnavailableError(f"Cannot read {self.remote}: {last_line(ran.err)}")
-        return ran.out
+        except GitTimeoutError as error:
+            self._timed_out = self._timeout_error(f"no answer within {self.read_s:.0f} s")
+            raise self._timed_out from error
+        if result.code and is_local_failure(result.err):
+            raise UnavailableError(f"Cannot write to {where}: {last_line(result.err)}", hint=CACHE_HINT)
+        if result.code and is_too_slow(result.err):
+            self._timed_out = self._timeout_error(last_line(result.err))
+            raise self._timed_out
+        if result.code:
+            raise UnavailableError(f"Cannot read {self.remote}: {last_line(result.err)}")
+        return result.out
 
-    def _too_slow(self, why: str) -> UnavailableError:
+    def _timeout_error(self, reason: str) -> UnavailableError:
         hint = "Check the server and the network, or raise limits.readSeconds."
-        return UnavailableError(f"Cannot read {self.remote}: {why}", hint=hint)
+        return UnavailableError(f"Cannot read {self.remote}: {reason}", hint=hint)
 
     def _read_refs(self) -> None:
         snapshot: dict[str, Oid] = {}
@@ -274,10 +269,10 @@ class Mirror(Database):
 
 
 class Mirrors:
-    """Every repository of a run, each opened once whatever its address is spelled like.
+    """The repositories of a run, each opened once for all spellings of its address.
 
-    `credentials` answers with the credential for an address, None for none; `base` is where
-    relative paths start: the directory of the control repository.
+    `credentials` returns the credential of an address, None for none; `base` is the directory of relative
+    paths: that of the control repository.
     """
 
     def __init__(
@@ -292,30 +287,30 @@ class Mirrors:
         self._signing = UNSIGNED
         self._read_s = DEFAULT_READ_S
         self._mirrors: dict[str, Mirror] = {}
-        self._held: dict[str, UnavailableError | None] | None = None
+        self._fetched: dict[str, UnavailableError | None] | None = None
 
     def hold(self) -> None:
-        """From now on fetch each repository once: whoever reads again sees the same moment."""
-        self._held = {}
+        """From now on fetch each repository once, so that reading again gives the same snapshot."""
+        self._fetched = {}
 
     def authenticate(self, credentials: Callable[[str], Credential | None]) -> None:
-        """Answer with these credentials from now on: a configuration is read before it can name them."""
+        """Use these credentials from now on; the configuration that names them is read first."""
         self._credentials = credentials
 
     def limit_reads(self, seconds: float) -> None:
-        """Wait at most this long for one answer of a remote, also in what is open already."""
+        """Limit the time of each command on a remote, also in repositories that are open already."""
         self._read_s = seconds
         for mirror in self._mirrors.values():
             mirror.read_s = seconds
 
     def sign_commits(self, signing: CommitSigning) -> None:
-        """Sign every commit from now on, also in what is open already."""
+        """Sign new commits from now on, also in repositories that are open already."""
         self._signing = signing
         for mirror in self._mirrors.values():
             mirror.signing = signing
 
     def open(self, remote: str) -> Mirror:
-        """Return the one mirror of a repository; nothing is read yet.
+        """Return the mirror of a repository without reading it.
 
         Raises: UnavailableError if the address is unusable, or if two local repositories differ
         only in what does not distinguish repositories (`x` and `x.git`).
@@ -323,45 +318,49 @@ class Mirrors:
         parsed = parse_remote(remote, self._base)
         mirror = self._mirrors.get(parsed.url)
         if mirror is None:
-            place = Place.of(self.cache_dir, parsed, self._credentials(parsed.address))
-            mirror = self._mirrors[parsed.url] = Mirror(place, self._signing)
+            location = MirrorLocation.of(self.cache_dir, parsed, self._credentials(parsed.address))
+            mirror = self._mirrors[parsed.url] = Mirror(location, self._signing)
             mirror.read_s = self._read_s
-        elif parsed.path and mirror.place.remote.path and not _same(parsed.path, mirror.place.remote.path):
+        elif (
+            parsed.path
+            and mirror.location.remote.path
+            and not _same(parsed.path, mirror.location.remote.path)
+        ):
             hint = "Rename one of them."
             message = f"{parsed.path} and {mirror.remote} are two repositories with one identity"
             raise UnavailableError(message, hint=hint)
         return mirror
 
     def of(self, url: str) -> Mirror:
-        """Return the mirror, opened before, of a normalised URL.
+        """Return the opened mirror of a normalised URL.
 
-        Raises: UnavailableError if no such repository was opened.
+        Raises: UnavailableError if it was not opened.
         """
         if url not in self._mirrors:
             raise UnavailableError(f"Repository {url} is not registered", hint="Register it.")
         return self._mirrors[url]
 
     def fetch_all(self, remotes: Iterable[str]) -> Mapping[str, Mirror | UnavailableError]:
-        """Fetch repositories side by side; one that is dead is an error in the result, not an exception.
+        """Fetch repositories concurrently; return the mirror or the error of each.
 
-        Returns: by normalised URL, in the order of `remotes`; an unusable address stands for itself.
+        Returns: by normalised URL, in the order of `remotes`; an unusable address is its own key.
         """
-        found: dict[str, Mirror | UnavailableError] = {}
+        results: dict[str, Mirror | UnavailableError] = {}
         for remote in remotes:
             try:
                 mirror = self.open(remote)
-                found.setdefault(mirror.url, mirror)
+                results.setdefault(mirror.url, mirror)
             except UnavailableError as error:
-                found[remote] = error
-        mirrors = [mirror for mirror in found.values() if isinstance(mirror, Mirror)]
-        known = self._held or {}
-        fresh = [mirror for mirror in mirrors if mirror.url not in known]
+                results[remote] = error
+        mirrors = [mirror for mirror in results.values() if isinstance(mirror, Mirror)]
+        fetched = self._fetched or {}
+        fresh = [mirror for mirror in mirrors if mirror.url not in fetched]
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            errors = known | dict(zip((m.url for m in fresh), pool.map(_fetch_error, fresh), strict=True))
-        if self._held is not None:
-            self._held = errors
-        found.update({m.url: dead for m in mirrors if (dead := errors[m.url]) is not None})
-        return found
+            errors = fetched | dict(zip((m.url for m in fresh), pool.map(_fetch_error, fresh), strict=True))
+        if self._fetched is not None:
+            self._fetched = errors
+        results.update({m.url: failure for m in mirrors if (failure := errors[m.url]) is not None})
+        return results
 
 
 def _fetch_error(mirror: Mirror) -> UnavailableError | None:
@@ -372,10 +371,10 @@ def _fetch_error(mirror: Mirror) -> UnavailableError | None:
     return None
 
 
-def _same(one: Path, other: Path) -> bool:
-    if one == other:
+def _same(path: Path, other: Path) -> bool:
+    if path == other:
         return True
     try:
-        return Path(open_repository(one).path).samefile(open_repository(other).path)
+        return Path(open_repository(path).path).samefile(open_repository(other).path)
     except (pygit2.GitError, OSError):
         return True

@@ -1,4 +1,4 @@
-"""Tree objects as bytes: parsing them without loss, and judging the names and modes in them."""
+"""Tree objects: lossless parsing, checks of names, modes and links, and the files of a package."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
@@ -8,17 +8,17 @@ from reconciler.objects import File, Files, Mode, TreeEntry, case_fold_key, file
 from reconciler.policy import Limits
 
 _GITLINK = 0o160000
-_KNOWN_MODES = {
+_MODES = {
     0o040000: Mode.TREE,
     0o100644: Mode.REGULAR,
-    0o100664: Mode.REGULAR,
+    0o100664: Mode.REGULAR,  # written by old versions of Git
     0o100755: Mode.EXECUTABLE,
     0o120000: Mode.SYMLINK,
 }
 
 
 class RawEntry(NamedTuple):
-    """One entry of a tree exactly as it is stored, so that rewriting its siblings never changes it."""
+    """An entry of a tree exactly as it is stored, so that a rewritten tree keeps its other entries."""
 
     mode: bytes
     name: bytes
@@ -26,21 +26,46 @@ class RawEntry(NamedTuple):
 
     @property
     def is_tree(self) -> bool:
-        """Whether the entry is a directory, zero-padded mode or not."""
+        """Whether the entry is a directory; some tools write its mode with a leading zero."""
         return self.mode.lstrip(b"0") == b"40000"
 
 
-class Refusal(NamedTuple):
-    """An entry, or a path, that nothing may be read from or written to, and why."""
+class UnsafeEntry(NamedTuple):
+    """An entry of a tree that must not be used, and the reason."""
 
     name: str
-    why: str
+    reason: str
+
+
+class PackageRefusedError(Exception):
+    """A package that must not be read: the `path` of the file in it, and the reason."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path = path
+        self.reason = reason
+
+
+class ObjectReader(Protocol):
+    """The methods of a repository that reading a package needs."""
+
+    def checked_entries(self, tree: Oid) -> tuple[TreeEntry | UnsafeEntry, ...]:
+        """Return the entries of a tree, unsafe ones with their reason."""
+        ...
+
+    def blob(self, oid: Oid, max_bytes: int) -> bytes:
+        """Return a blob's bytes; check its size before reading it."""
+        ...
+
+    def ensure(self, oids: set[Oid]) -> None:
+        """Fetch the missing blobs in one batch."""
+        ...
 
 
 def parse_tree(data: bytes) -> list[RawEntry]:
-    """Return the entries of a tree object's bytes, in their order.
+    """Parse a tree object.
 
-    Raises: ValueError if the bytes are not a tree.
+    Raises: ValueError if it is malformed.
     """
     entries = []
     start, end = 0, len(data)
@@ -55,31 +80,32 @@ def parse_tree(data: bytes) -> list[RawEntry]:
 
 
 def format_tree(entries: Iterable[RawEntry]) -> bytes:
-    """Return a tree object's bytes, its entries in Git's order (a directory sorts with a final slash)."""
+    """Return a tree object, its entries in Git's order (a directory sorts with a final slash)."""
     ordered = sorted(entries, key=lambda e: e.name + b"/" if e.is_tree else e.name)
     return b"".join(b"%b %b\0%b" % entry for entry in ordered)
 
 
-def judge_entry(raw: RawEntry) -> TreeEntry | Refusal:
-    """Return the entry if its name and mode are safe to use, else why it is refused. Total."""
+def check_entry(raw: RawEntry) -> TreeEntry | UnsafeEntry:
+    """Return an entry if its name and mode are safe, else the reason why it is not. Total."""
     try:
         name = raw.name.decode()
         mode = int(raw.mode, 8)
     except ValueError:
-        return Refusal(repr(raw.name)[2:-1], "its name is not UTF-8 or its mode is not a number")
+        return UnsafeEntry(repr(raw.name)[2:-1], "its name is not UTF-8 or its mode is not a number")
     if mode == _GITLINK:
-        return Refusal(name, "it is a submodule")
-    if mode not in _KNOWN_MODES:
-        return Refusal(name, f"its mode {mode:o} is unknown")
-    if why := file_name_error(name):
-        return Refusal(name, why)
-    return TreeEntry(name, _KNOWN_MODES[mode], Oid(raw.oid.hex()))
+        return UnsafeEntry(name, "it is a submodule")
+    if mode not in _MODES:
+        return UnsafeEntry(name, f"its mode {mode:o} is unknown")
+    if reason := file_name_error(name):
+        return UnsafeEntry(name, reason)
+    return TreeEntry(name, _MODES[mode], Oid(raw.oid.hex()))
 
 
-def refuse_link(path: str, target: bytes) -> str:
-    """Return why a symbolic link at `path` of a package cannot be kept, "" if its target stays inside.
+def link_error(path: str, target: bytes) -> str:
+    """Return why the target of a link at `path` of a package is unsafe, "" if it is inside the package.
 
-    `..` is taken only at the start of a target: after a name it would leave from where another link leads.
+    `..` is accepted only at the start of a target: after a name, which may be another link, it may lead
+    out of the package.
     """
     try:
         segments = target.decode().split("/")
@@ -88,42 +114,16 @@ def refuse_link(path: str, target: bytes) -> str:
     ups = next((i for i, segment in enumerate(segments) if segment != ".."), len(segments))
     if ups > path.count("/"):
         return "the target of the link is outside the package"
-    why = next(
-        (why for segment in segments[ups:] if segment != "." and (why := file_name_error(segment))), ""
-    )
-    return f"in the target of the link, {why}" if why else ""
+    errors = (file_name_error(segment) for segment in segments[ups:] if segment != ".")
+    error = next(filter(None, errors), "")
+    return f"in the target of the link, {error}" if error else ""
 
 
-class PackageRefusedError(Exception):
-    """A package that must not be read: `path` names the file in it, `why` the reason, in words."""
-
-    def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path}: {why}" if path else why)
-        self.path = path
-        self.why = why
-
-
-class Objects(Protocol):
-    """What reading a package needs of a repository."""
-
-    def judged(self, tree: Oid) -> tuple[TreeEntry | Refusal, ...]:
-        """Return every entry of a tree, the refused ones as refusals."""
-        ...
-
-    def blob(self, oid: Oid, max_bytes: int) -> bytes:
-        """Return a blob's bytes, looking at its size first."""
-        ...
-
-    def ensure(self, oids: set[Oid]) -> None:
-        """Fetch the blobs that are not here yet, in one batch."""
-        ...
-
-
-def read_files(objects: Objects, tree: Oid, limits: Limits) -> Files:
+def read_files(objects: ObjectReader, tree: Oid, limits: Limits) -> Files:
     """Return the files of a package.
 
-    Raises: PackageRefusedError for a submodule, a hostile or colliding name, a link out of the
-    package, and for anything beyond the limits; nothing of such a package is used.
+    Raises: PackageRefusedError for a submodule, an unsafe or colliding name, a link out of the package,
+    or an exceeded limit; a package is read whole or not at all.
     """
     listed = list(list_files(objects, tree, limits))
     objects.ensure({entry.oid for _, entry in listed})
@@ -139,8 +139,8 @@ def read_files(objects: Objects, tree: Oid, limits: Limits) -> Files:
     return dict(sorted(files.items()))
 
 
-def list_files(objects: Objects, tree: Oid, limits: Limits) -> Iterator[tuple[str, TreeEntry]]:
-    """Yield path and entry of every file below `tree`; the same refusals as `read_files`, less content."""
+def list_files(objects: ObjectReader, tree: Oid, limits: Limits) -> Iterator[tuple[str, TreeEntry]]:
+    """Yield path and entry of each file below `tree`; raises as `read_files`, without reading content."""
     count = 0
     pending = [("", tree)]
     while pending:
@@ -157,22 +157,22 @@ def list_files(objects: Objects, tree: Oid, limits: Limits) -> Iterator[tuple[st
             yield prefix + entry.name, entry
 
 
-def _safe_entries(objects: Objects, prefix: str, tree: Oid) -> Iterator[TreeEntry]:
+def _safe_entries(objects: ObjectReader, prefix: str, tree: Oid) -> Iterator[TreeEntry]:
     seen: dict[str, str] = {}
-    for entry in objects.judged(tree):
-        if isinstance(entry, Refusal):
-            raise PackageRefusedError(prefix + entry.name, entry.why)
+    for entry in objects.checked_entries(tree):
+        if isinstance(entry, UnsafeEntry):
+            raise PackageRefusedError(prefix + entry.name, entry.reason)
         if other := seen.get(key := case_fold_key(entry.name)):
             raise PackageRefusedError(prefix + entry.name, f"on some file systems it is the same as {other}")
         seen[key] = entry.name
         yield entry
 
 
-def _read_file(objects: Objects, path: str, entry: TreeEntry, limits: Limits) -> File:
+def _read_file(objects: ObjectReader, path: str, entry: TreeEntry, limits: Limits) -> File:
     try:
         data = objects.blob(entry.oid, limits.package_file_bytes)
     except PackageRefusedError as error:
-        raise PackageRefusedError(path, error.why) from error
-    if entry.mode == Mode.SYMLINK and (why := refuse_link(path, data)):
-        raise PackageRefusedError(path, why)
+        raise PackageRefusedError(path, error.reason) from error
+    if entry.mode == Mode.SYMLINK and (reason := link_error(path, data)):
+        raise PackageRefusedError(path, reason)
     return File(data, Mode(entry.mode), entry.oid)

@@ -1,4 +1,4 @@
-"""Addresses of repositories: what git is called with, apart from the secrets that a URL may carry."""
+"""Addresses of repositories, without the secrets that a URL may contain."""
 
 import os
 import re
@@ -22,9 +22,9 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """How one remote is reached: a user with a password or token, or an SSH key; never shown.
+    """The credential of a remote: a user with a password or token, or an SSH key; never shown.
 
-    `known_hosts` is a file with keys of hosts, beside those that are known anyway.
+    `known_hosts` is a file with additional keys of hosts.
     """
 
     username: str = ""
@@ -35,7 +35,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """An address that git can be called with, free of secrets, and the identity it stands for."""
+    """An address for git without secrets, and the normalised URL that identifies the repository."""
 
     address: str
     url: str
@@ -44,7 +44,7 @@ class Remote:
 
     @property
     def is_clear(self) -> bool:
-        """Whether what is sent there can be read on the way: plain http beyond this machine."""
+        """Whether the connection is unencrypted: plain http beyond this machine."""
         return self.address.lower().startswith("http://") and not is_loopback(self.address)
 
 
@@ -54,9 +54,9 @@ def is_loopback(address: str) -> bool:
 
 
 def local_path(remote: str, base: Path | None = None) -> Path | None:
-    """Return the path of a repository on this machine, None if `remote` is elsewhere.
+    """Return the path of a repository on this machine, None for a remote one.
 
-    A relative path is taken from `base`, else from the working directory.
+    A relative path is relative to `base`, else to the working directory.
     """
     if match := _SCHEME.match(remote):
         if match.group(1).lower() != "file":
@@ -68,15 +68,15 @@ def local_path(remote: str, base: Path | None = None) -> Path | None:
 
 
 def without_user(url: str) -> str:
-    """Return a URL that may be shown: without user and password. Total."""
+    """Return a URL without user and password, to be shown. Total."""
     return _USER.sub("//", url, count=1)
 
 
 def parse_remote(remote: str, base: Path | None = None) -> Remote:
-    """Split a configured remote into its address, its identity and the credential inside it.
+    """Parse a configured remote into its address, its identity and its credential.
 
-    Raises: UnavailableError for what git must never be called with: an unknown transport
-    (`ext::` runs commands), an option in place of a host, a control character.
+    Raises: UnavailableError for an unsafe address: an unknown transport (`ext::` runs commands), an option
+    in place of a host, a control character.
     """
     text = remote.strip()
     if _SCHEME.match(text):
@@ -93,7 +93,7 @@ def parse_remote(remote: str, base: Path | None = None) -> Remote:
         hint = "Use https, ssh, http, file or a path."
         raise UnavailableError(f"Repository address {without_user(text)!r} is not supported", hint=hint)
     if scheme != "file" and {".", ".."} & {unquote(step) for step in urlsplit(text).path.split("/")}:
-        # What follows would be taken for a place below the prefix of a credential.
+        # Credentials are chosen by the prefix of an address; `..` would leave it.
         raise UnavailableError(f"Repository address {without_user(text)!r} is not usable", hint="Drop `..`.")
     if scheme == "ssh":
         return Remote(_without_password(text), normalise_url(text))

@@ -1,4 +1,4 @@
-"""A user's working copy: its root, checked-out commit, branch and origin."""
+"""Repositories of a user: working copies, their state, and new repositories with given commits."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from typing import NamedTuple
 import pygit2
 
 from reconciler.errors import UnavailableError
-from reconciler.git.command import Ran, run_checked, run_git
+from reconciler.git.command import GitResult, run_checked, run_git
 from reconciler.ids import Oid
 from reconciler.objects import Signature
 
 
 class WorkingCopy(NamedTuple):
-    """A working copy: its root, the checked-out commit and branch, the URL of `origin`; "" for none."""
+    """Root, checked-out commit, branch and URL of `origin` of a working copy; branch and URL may be ""."""
 
     root: Path
     commit: Oid | None
@@ -22,22 +22,22 @@ class WorkingCopy(NamedTuple):
     origin: str
 
     def uncommitted(self) -> tuple[str, ...]:
-        """Return the paths that differ from the commit, staged or not, new ones too, sorted. Total."""
+        """Return the sorted paths of changed and new files, staged or not. Total."""
         try:
-            found = pygit2.Repository(str(self.root)).status(untracked_files="all")
+            status = pygit2.Repository(str(self.root)).status(untracked_files="all")
         except (pygit2.GitError, OSError):
             return ()
         return tuple(
-            sorted(path for path, flags in found.items() if flags & ~pygit2.enums.FileStatus.IGNORED)
+            sorted(path for path, flags in status.items() if flags & ~pygit2.enums.FileStatus.IGNORED)
         )
 
 
 def find_working_copy(path: Path) -> WorkingCopy | None:
-    """Return the working copy that `path` is in, None if it is in none. Total."""
+    """Return the working copy that contains `path`, None if there is none. Total."""
     pygit2.settings.owner_validation = False
     try:
-        found = pygit2.discover_repository(str(path))
-        repository = pygit2.Repository(found) if found else None
+        git_directory = pygit2.discover_repository(str(path))
+        repository = pygit2.Repository(git_directory) if git_directory else None
     except (pygit2.GitError, OSError):
         return None
     if repository is None or repository.is_bare or repository.workdir is None:
@@ -49,10 +49,10 @@ def find_working_copy(path: Path) -> WorkingCopy | None:
 
 
 def is_repository(path: Path) -> bool:
-    """Tell whether a path is a repository itself, as a bare one is, also without its `.git`. Total."""
-    for place in (path, path.with_name(f"{path.name}.git")):
+    """Tell whether a path is a repository itself, also without its suffix `.git`. Total."""
+    for candidate in (path, path.with_name(f"{path.name}.git")):
         try:
-            pygit2.Repository(str(place), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+            pygit2.Repository(str(candidate), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         except (pygit2.GitError, OSError):
             continue
         return True
@@ -65,7 +65,7 @@ def _branch(repository: pygit2.Repository) -> str:
 
 
 def _origin(repository: pygit2.Repository, root: Path) -> str:
-    """Return where `origin` is; a relative path is taken from the working copy, as git does."""
+    """Return the URL of `origin`; a relative path is relative to the working copy, as in git."""
     try:
         url = repository.remotes["origin"].url or ""
     except (KeyError, ValueError):
@@ -78,8 +78,8 @@ AUTHOR = ("Demo", "demo@example.com")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One commit of a new repository: its whole content, its time in seconds, the tags on it."""
+class NewCommit:
+    """A commit of a new repository: its whole content, its time in seconds and its tags."""
 
     message: str
     files: Mapping[str, bytes]
@@ -87,34 +87,32 @@ class Snapshot:
     tags: tuple[str, ...] = ()
 
 
-def create_bare(path: Path, commits: Sequence[Snapshot], *, branch: str = "main") -> None:
-    """Make a bare repository whose `branch` holds `commits`, oldest first.
-
-    Reproducible: the same values give the same commit ids.
+def create_bare(path: Path, commits: Sequence[NewCommit], *, branch: str = "main") -> None:
+    """Create a bare repository with commits on `branch`, oldest first. Reproducible.
 
     Raises:
         UnavailableError: Git is missing or refused.
     """
-    _must(run_git(["init", "--quiet", "--bare", f"--initial-branch={branch}", "--", str(path)]))
+    _check(run_git(["init", "--quiet", "--bare", f"--initial-branch={branch}", "--", str(path)]))
     run_checked(["fast-import", "--quiet"], directory=path, stdin=b"".join(_stream(commits, branch)))
 
 
 def clone(source: Path, target: Path) -> None:
-    """Make a working copy of a repository, with an identity for commits made in it.
+    """Clone a repository, and configure an identity for commits in the clone.
 
     Raises:
         UnavailableError: Git is missing or refused.
     """
     identity = (f"--config=user.name={AUTHOR[0]}", f"--config=user.email={AUTHOR[1]}")
-    _must(run_git(["clone", "--quiet", *identity, "--", str(source.resolve()), str(target)]))
+    _check(run_git(["clone", "--quiet", *identity, "--", str(source.resolve()), str(target)]))
 
 
-def _must(ran: Ran) -> None:
+def _check(ran: GitResult) -> None:
     if ran.code:
         raise UnavailableError(f"git failed: {ran.err.strip()}")
 
 
-def _stream(commits: Sequence[Snapshot], branch: str) -> Iterator[bytes]:
+def _stream(commits: Sequence[NewCommit], branch: str) -> Iterator[bytes]:
     for mark, commit in enumerate(commits, start=1):
         committer = Signature(*AUTHOR, commit.time)
         yield f"commit refs/heads/{branch}\nmark :{mark}\ncommitter {committer}\n".encode()

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.errors import ConfigurationError, UnavailableError, UsageError
-from reconciler.git.cache import Place
-from reconciler.git.history import merge_base
+from reconciler.git.cache import MirrorLocation
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import local_path, parse_remote
 from reconciler.git.working_copy import WorkingCopy, find_working_copy, is_repository
@@ -85,7 +84,7 @@ def _open_copy(copy: WorkingCopy, mirrors: Mirrors) -> OpenControl:
     if copy.commit is None:
         hint = "Commit something first; `reconciler init` writes the first files."
         raise ConfigurationError(f"The control repository {copy.root} has no commit yet", hint=hint)
-    local = Mirror(Place.of(mirrors.cache_dir, parse_remote(str(copy.root)), None))
+    local = Mirror(MirrorLocation.of(mirrors.cache_dir, parse_remote(str(copy.root)), None))
     if not copy.origin:
         mirror = mirrors.open(str(copy.root))
         mirror.fetch()
@@ -156,7 +155,7 @@ def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head
     objects = opened.mirror if opened.mirror.bring(proposed) else opened.objects
     if not objects.has(proposed):
         raise _unknown(head or proposed, opened)
-    start = tip if _OID.fullmatch(base) else merge_base(objects, opened.mirror.ancestry(tip), proposed)
+    start = tip if _OID.fullmatch(base) else objects.merge_base_with(opened.mirror.ancestry(tip), proposed)
     if start is None or opened.mirror.find_commit(start) is None:
         hint = "In a shallow clone of commits that are not pushed: `git fetch --unshallow`."
         raise ConfigurationError(f"{proposed} has no history in common with {into}", hint=hint)

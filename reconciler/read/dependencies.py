@@ -268,7 +268,7 @@ def read_index_folders(objects: GitObjects, commit: Oid, limits: Limits) -> Inde
         try:
             contents[file.path] = objects.blob(file.oid, limits.manifest_bytes)
         except PackageRefusedError as error:
-            message = f"The file of the index was not read: {error.why}"
+            message = f"The file of the index was not read: {error.reason}"
             problems.append(Problem(Location(file.path), Reason.MANIFEST_UNREADABLE, message))
     return _parsed(contents, limits, problems)
 

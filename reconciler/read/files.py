@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.errors import ConfigurationError, Location, UsageError
-from reconciler.git.trees import Refusal
+from reconciler.git.trees import UnsafeEntry
 from reconciler.ids import Oid
 from reconciler.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
@@ -28,8 +28,8 @@ class GitObjects(Protocol):
         """Return the blob at `path`, None if there is no regular file."""
         ...
 
-    def judged(self, tree: Oid) -> tuple[TreeEntry | Refusal, ...]:
-        """Return the entries of a tree, hostile ones as refusals."""
+    def checked_entries(self, tree: Oid) -> tuple[TreeEntry | UnsafeEntry, ...]:
+        """Return the entries of a tree, unsafe ones with their reason."""
         ...
 
     def ensure(self, oids: Iterable[Oid]) -> None:
@@ -79,13 +79,13 @@ class Walk:
     def _below(
         self, objects: GitObjects, tree: Oid, path: str, package: str | None
     ) -> Iterator[FileEntry | UnreadPath]:
-        entries = [e for e in objects.judged(tree) if not e.name.startswith(".")]
+        entries = [e for e in objects.checked_entries(tree) if not e.name.startswith(".")]
         if package is None and any(isinstance(e, TreeEntry) and _is_kptfile(e) for e in entries):
             package = path
         for entry in entries:
             full = f"{path}/{entry.name}" if path else entry.name
-            if isinstance(entry, Refusal):
-                yield UnreadPath(full, entry.why)
+            if isinstance(entry, UnsafeEntry):
+                yield UnreadPath(full, entry.reason)
             elif entry.mode == Mode.SYMLINK:
                 yield UnreadPath(full, "it is a symbolic link")
             elif entry.mode in REGULAR and entry.name.endswith(self.suffixes):

@@ -142,7 +142,7 @@ def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
         try:
             data = opened.objects.blob(blob, Policy().limits.manifest_bytes)
         except PackageRefusedError as error:
-            message = f"The configuration was not read: {error.why}"
+            message = f"The configuration was not read: {error.reason}"
             raise ConfigurationError(message, location=Location(path)) from error
     policy = parse_configuration(data, path, environment)
     return _with_reviewed_images(opened, policy) if policy.lock.is_reviewed else policy

@@ -185,7 +185,7 @@ def read_image_digests(objects: GitObjects, commit: Oid | None, limit: int) -> I
     except ValidationError as error:
         return ImageDigests(problem=_unreadable_images(error.errors(include_url=False)[0]["msg"]))
     except PackageRefusedError as error:
-        return ImageDigests(problem=_unreadable_images(error.why))
+        return ImageDigests(problem=_unreadable_images(error.reason))
 
 
 def with_image_digests(policy: Policy, lock: ImagesLock) -> Policy:

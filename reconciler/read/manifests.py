@@ -140,7 +140,7 @@ def _parse(files: Iterable[FileEntry], objects: GitObjects, policy: Policy, cont
         try:
             data = objects.blob(file.oid, policy.limits.manifest_bytes)
         except PackageRefusedError as error:
-            message = f"The file was not read: {error.why}"
+            message = f"The file was not read: {error.reason}"
             hint = "Split the file, or raise spec.limits.manifestBytes."
             problem = Problem(Location(file.path), Reason.MANIFEST_UNREADABLE, message, hint)
             contents.problems.append(problem)

@@ -163,7 +163,7 @@ class _Reader:
         try:
             data = self.objects.blob(oid, self.limits.manifest_bytes)
         except PackageRefusedError as error:
-            return error.why
+            return error.reason
         check_schema(path, data)
         try:
             return model.model_validate_json(data, by_alias=True, by_name=False)

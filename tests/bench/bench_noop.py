@@ -17,7 +17,7 @@ from typing import NamedTuple
 if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.plan.changes import WriteDraft
 from reconciler.run import Settings, apply_plan, make_plan
 
@@ -93,10 +93,10 @@ def settle(directory: Path, count: int) -> None:
         "app.yaml": HEAD.format("v1", "ConfigMap", "app"),
     }
     upstream = {f"web/{path}": text.encode() for path, text in blueprint.items()}
-    create_bare(directory / "blueprints.git", [Snapshot("Release", upstream, EPOCH, ("web/v1",))])
-    start = Snapshot("Start", {"README.md": b"# fleet\n"}, EPOCH)
+    create_bare(directory / "blueprints.git", [NewCommit("Release", upstream, EPOCH, ("web/v1",))])
+    start = NewCommit("Start", {"README.md": b"# fleet\n"}, EPOCH)
     create_bare(directory / "clusters.git", [start])
-    create_bare(directory / "control.git", [Snapshot("Describe", dict(_control(names)), EPOCH)])
+    create_bare(directory / "control.git", [NewCommit("Describe", dict(_control(names)), EPOCH)])
     settings = Settings(str(directory / "control.git"), directory / "cache")
     planned = make_plan(settings)
     drafts = [
@@ -105,7 +105,7 @@ def settle(directory: Path, count: int) -> None:
     assert len(drafts) == len(names) * PER_REPOSITORY, planned.plan.problems
     files = {f"{d.path}/{path}": file.data for d in drafts for path, file in d.files.items()}
     shutil.rmtree(directory / "clusters.git")
-    create_bare(directory / "clusters.git", [start, Snapshot("Merge everything", files, EPOCH + 60)])
+    create_bare(directory / "clusters.git", [start, NewCommit("Merge everything", files, EPOCH + 60)])
     outcome = apply_plan(make_plan(settings))
     assert not [e for e in outcome.effects if e.error], outcome
 

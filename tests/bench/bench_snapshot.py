@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 
 from reconciler.git.repository import Mirrors
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.policy import Policy
 from reconciler.read.snapshot import read_snapshot
 
@@ -45,7 +45,7 @@ def create(directory: Path, count: int) -> None:
     value = {"apiVersion": "v1", "items": objects(count), "kind": "List"}
     data = orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
     create_bare(
-        directory / "control.git", [Snapshot("objects", {"snapshot/clusters.json": data}, 1_700_000_000)]
+        directory / "control.git", [NewCommit("objects", {"snapshot/clusters.json": data}, 1_700_000_000)]
     )
 
 

@@ -12,7 +12,7 @@ from reconciler.errors import ConflictError, RefusedError
 from reconciler.forge.local import LocalForge
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirrors
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.inventory import PullRequest, PullState
 from reconciler.policy import CommitPolicy
 from tests.support.fake_forge import FakeForge
@@ -61,7 +61,7 @@ class LocalBench:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.bare = root / "edge.git"
-        create_bare(self.bare, [Snapshot("Start", {"README.md": b"edge\n"}, EPOCH)])
+        create_bare(self.bare, [NewCommit("Start", {"README.md": b"edge\n"}, EPOCH)])
         self.copy = root / "copy"
         git(root, "clone", "-q", str(self.bare), str(self.copy))
         for head, package in ((HEAD, "web"), (OTHER, "db")):

@@ -47,7 +47,7 @@ def opened(tmp_path: Path, server: HttpGit, credential: Credential | None = None
 
 def present(mirror: Mirror) -> int:
     """Return how many objects the mirror holds."""
-    listed = run("count-objects", "-v", cwd=mirror.place.directory)
+    listed = run("count-objects", "-v", cwd=mirror.location.directory)
     counts = dict(line.split(": ") for line in listed.splitlines())
     return int(counts["count"]) + int(counts["in-pack"])
 
@@ -120,7 +120,7 @@ def test_stale_locks_of_a_killed_fetch_are_removed(tmp_path: Path, repo: Repo, s
     mirror = opened(tmp_path, server)
     mirror.fetch()
     for lock in ("refs/heads/main.lock", "packed-refs.lock", "shallow.lock", "HEAD.lock"):
-        (mirror.place.directory / lock).touch()
+        (mirror.location.directory / lock).touch()
     moved = repo.commit({"x": "2"})
 
     mirror.fetch()
@@ -139,7 +139,7 @@ def test_a_mirror_with_many_packs_is_repacked(tmp_path: Path, repo: Repo, server
 
     mirror.fetch()
 
-    assert count_packs(mirror.place.directory) < 5
+    assert count_packs(mirror.location.directory) < 5
     assert mirror.subtree(mirror.refs()["refs/heads/main"], "p0") == repo.tree("main", "p0")
 
 
@@ -163,7 +163,7 @@ def test_a_token_is_sent_to_its_host_and_stands_nowhere_else(tmp_path: Path, rep
 
         assert mirror.refs()["refs/heads/main"] == repo.oid("main")
 
-    written = [path for path in mirror.place.directory.rglob("*") if path.is_file()]
+    written = [path for path in mirror.location.directory.rglob("*") if path.is_file()]
     assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
 
 

@@ -17,7 +17,8 @@ import pytest
 from reconciler.errors import RefusedError, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushStatus, RefUpdate, push
-from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.objects import File, Signature
 from tests.support.git import Repo, make_repository, run

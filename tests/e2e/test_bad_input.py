@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.errors import Exit
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.world import EPOCH, World
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {}\n"
@@ -391,11 +391,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> World:
     """The fleet of CONTROL, applied and approved."""
     root = tmp_path_factory.mktemp("fleet") / "world"
     root.mkdir()
-    create_bare(root / "control.git", [Snapshot("Start", {p: t.encode() for p, t in CONTROL.items()}, EPOCH)])
+    create_bare(
+        root / "control.git", [NewCommit("Start", {p: t.encode() for p, t in CONTROL.items()}, EPOCH)]
+    )
     packages = {f"{name}/Kptfile": KPTFILE.format(name).encode() for name in ("web", "logs")}
-    create_bare(root / "blueprints.git", [Snapshot("One", packages, EPOCH, ("web/v1", "logs/v1"))])
+    create_bare(root / "blueprints.git", [NewCommit("One", packages, EPOCH, ("web/v1", "logs/v1"))])
     for name in NAMES[1:]:
-        create_bare(root / f"{name}.git", [Snapshot("Start", {"README.md": b"# here\n"}, EPOCH)])
+        create_bare(root / f"{name}.git", [NewCommit("Start", {"README.md": b"# here\n"}, EPOCH)])
     world = World(root)
     for command in (["apply"], ["approve", "--all"], ["apply"]):
         said = world.run(*command)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.corpus import corpus_package
 from tests.support.world import EPOCH, World, git, refs
 
@@ -21,10 +21,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> World:
     root = tmp_path_factory.mktemp("fleet")
     files = {f"{name}/{path}": data for name in PACKAGES for path, data in corpus_package(name).items()}
     tags = tuple(f"{name}/v1" for name in PACKAGES)
-    create_bare(root / "blueprints.git", [Snapshot("Release", files, EPOCH, tags)])
+    create_bare(root / "blueprints.git", [NewCommit("Release", files, EPOCH, tags)])
     for number in range(CLUSTERS):
-        create_bare(root / f"edge-{number:02}.git", [Snapshot("Start", {"README.md": b"# edge\n"}, EPOCH)])
-    create_bare(root / "control.git", [Snapshot("Describe the fleet", _control(), EPOCH)])
+        create_bare(root / f"edge-{number:02}.git", [NewCommit("Start", {"README.md": b"# edge\n"}, EPOCH)])
+    create_bare(root / "control.git", [NewCommit("Describe the fleet", _control(), EPOCH)])
     world = World(root)
 
     said = world.run("apply")

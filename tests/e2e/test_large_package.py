@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.combination import trees
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import _CONFIGURATION, manifest, repository, variant
@@ -38,7 +38,7 @@ def make_world(root: Path) -> World:
     """Make a catalog of one large package in two revisions, and an empty repository for it."""
     root.mkdir()
     releases = [
-        Snapshot(
+        NewCommit(
             f"Release {number}", {**upstream(word), "web/Kptfile": kptfile("web").encode()}, time, (tag,)
         )
         for number, word, time, tag in ((1, "one", EPOCH, "web/v1"), (2, "two", EPOCH + 3600, "web/v2"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.world import EPOCH, World, git, refs
 
 TARGETS = 50
@@ -71,10 +71,10 @@ def world(tmp_path: Path) -> World:
     root = tmp_path / "w"
     root.mkdir()
     kptfile = b"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
-    create_bare(root / "blueprints.git", [Snapshot("Release", {"web/Kptfile": kptfile}, EPOCH, ("web/v1",))])
-    create_bare(root / "cluster.git", [Snapshot("Start", {"README.md": b"# cluster\n"}, EPOCH)])
+    create_bare(root / "blueprints.git", [NewCommit("Release", {"web/Kptfile": kptfile}, EPOCH, ("web/v1",))])
+    create_bare(root / "cluster.git", [NewCommit("Start", {"README.md": b"# cluster\n"}, EPOCH)])
     files = CONTROL | {"manifests/web.yaml": package_set("web")}
-    create_bare(root / "control.git", [Snapshot("Start", {p: t.encode() for p, t in files.items()}, EPOCH)])
+    create_bare(root / "control.git", [NewCommit("Start", {p: t.encode() for p, t in files.items()}, EPOCH)])
     world = World(root)
     assert world.run("apply", "--quiet").code == 0
     for number in range(0, TARGETS, 2):

@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import pytest
 
 from reconciler.git.repository import Mirrors
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.ids import GroupKind
 from reconciler.policy import Policy
 from reconciler.read.snapshot import read_snapshot
-from reconciler.snapshot import Snapshot as ClusterSnapshot
+from reconciler.snapshot import NewCommit as ClusterSnapshot
 from tests.support.world import IDENTITY, git
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/snapshot.md"
@@ -58,7 +58,7 @@ SECRET = {
 def copy(tmp_path: Path) -> Path:
     """A working copy of a control repository."""
     configuration = {"reconciler.yaml": CONFIGURATION.encode()}
-    create_bare(tmp_path / "control.git", [Snapshot("Start", configuration, 1_767_225_600)])
+    create_bare(tmp_path / "control.git", [NewCommit("Start", configuration, 1_767_225_600)])
     git(tmp_path, "clone", "-q", str(tmp_path / "control.git"), str(tmp_path / "copy"))
     return tmp_path / "copy"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from tests.faults.world import PROJECT
 from tests.support.git import EPOCH, Repo
 from tests.support.notes import note
@@ -52,7 +52,7 @@ class Track:
         files = {"reconciler.yaml": CONFIGURATION, "manifests/clusters/dev/shop.yaml": SHOP}
         files |= version("web.io", 1, *PACKAGES) | version("cache.io", 1) | version("db.io", 1)
         data = {path: text.encode() for path, text in files.items()}
-        create_bare(root / "control.git", [Snapshot("Start", data, EPOCH)])
+        create_bare(root / "control.git", [NewCommit("Start", data, EPOCH)])
         self.repo = Repo(root / "control.git")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.racer"],

@@ -12,7 +12,7 @@ from reconciler.dependencies.lock.format import record_bytes as lock_record_byte
 from reconciler.errors import ConfigurationError
 from reconciler.functions.wire import ProtocolError, check_path, from_items, parse_results
 from reconciler.git.commits import parse_commit
-from reconciler.git.trees import Refusal, format_tree, judge_entry, parse_tree
+from reconciler.git.trees import UnsafeEntry, check_entry, format_tree, parse_tree
 from reconciler.ids import Oid
 from reconciler.krm.documents import split_file
 from reconciler.krm.yaml import (
@@ -201,13 +201,13 @@ def tree(data: bytes) -> None:
     assert sorted(parse_tree(format_tree(entries))) == sorted(entries)
     assert format_tree(parse_tree(format_tree(entries))) == format_tree(entries)
     for entry in entries:
-        judged = judge_entry(entry)
-        if isinstance(judged, Refusal):
-            assert judged.why
+        checked = check_entry(entry)
+        if isinstance(checked, UnsafeEntry):
+            assert checked.reason
             continue
-        assert judged.name.encode() == entry.name
-        assert "/" not in judged.name
-        assert judged.name.casefold() not in {"", ".", "..", ".git"}
+        assert checked.name.encode() == entry.name
+        assert "/" not in checked.name
+        assert checked.name.casefold() not in {"", ".", "..", ".git"}
 
 
 TARGETS: dict[str, Target] = {

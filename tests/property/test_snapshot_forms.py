@@ -10,13 +10,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reconciler.git.repository import Mirrors
-from reconciler.git.working_copy import Snapshot as Commit
+from reconciler.git.working_copy import NewCommit as Commit
 from reconciler.git.working_copy import create_bare
 from reconciler.ids import GroupKind
 from reconciler.policy import Limits, Policy
 from reconciler.read.snapshot import read_snapshot, snapshot_limits
 from reconciler.read.snapshot.objects import parse_snapshot_file
-from reconciler.snapshot import Snapshot
+from reconciler.snapshot import NewCommit
 from tests.support.snapshot_forms import as_json_lines_of, as_json_of
 
 TEAM = GroupKind("hr.example.com", "Team")
@@ -128,7 +128,7 @@ def test_what_is_known_of_a_cluster_does_not_depend_on_the_others(clusters: dict
     assert not together.of("edge-9").is_complete(TEAM, "default")
 
 
-def read(files: dict[str, bytes]) -> Snapshot:
+def read(files: dict[str, bytes]) -> NewCommit:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "control.git"
         create_bare(path, [Commit("Snapshot", files, 1_767_225_600)])
@@ -137,7 +137,7 @@ def read(files: dict[str, bytes]) -> Snapshot:
         return read_snapshot(mirror, mirror.refs()["refs/heads/main"], Policy())
 
 
-def told(snapshot: Snapshot) -> tuple[object, ...]:
+def told(snapshot: NewCommit) -> tuple[object, ...]:
     objects = snapshot.of_kind("hr.example.com/v1", "Team")
     bodies = [orjson.dumps(one.body, option=orjson.OPT_SORT_KEYS) for one in objects]
     return bodies, snapshot.complete, snapshot.unreadable, snapshot.cluster, snapshot.path

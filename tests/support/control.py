@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.ids import Oid
 
 FIRST = 1_700_000_000
@@ -24,7 +24,7 @@ class World(NamedTuple):
 def create_world(directory: Path, commits: Sequence[Files]) -> World:
     """Make a bare repository with one commit per mapping, at FIRST, FIRST + STEP_S and so on."""
     snapshots = [
-        Snapshot(
+        NewCommit(
             f"commit {number}",
             {path: text.encode() if isinstance(text, str) else text for path, text in files.items()},
             FIRST + number * STEP_S,

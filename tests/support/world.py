@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.cli.main import invoke
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 
 EPOCH = 1_767_225_600
 IDENTITY = {
@@ -159,17 +159,17 @@ def build_world(source: Path, root: Path) -> World:
     """Make the repositories that a world's folders describe."""
     root.mkdir(parents=True, exist_ok=True)
     control = _files(source / "config") | {f"snapshot/{p}": d for p, d in _files(source / "cluster").items()}
-    create_bare(root / "control.git", [Snapshot("Describe the world", control, EPOCH)])
+    create_bare(root / "control.git", [NewCommit("Describe the world", control, EPOCH)])
     for repository in _folders(source / "upstream"):
         create_bare(root / f"{repository.name}.git", _releases(repository))
     for repository in _folders(source / "downstream"):
-        create_bare(root / f"{repository.name}.git", [Snapshot("Start", _files(repository), EPOCH)])
+        create_bare(root / f"{repository.name}.git", [NewCommit("Start", _files(repository), EPOCH)])
     return World(root)
 
 
-def _releases(repository: Path) -> list[Snapshot]:
+def _releases(repository: Path) -> list[NewCommit]:
     content: dict[str, bytes] = {}
-    snapshots: list[Snapshot] = []
+    snapshots: list[NewCommit] = []
     versions = sorted({v.name for p in _folders(repository) for v in _folders(p)}, key=lambda v: (len(v), v))
     for number, version in enumerate(versions):
         tags = []
@@ -178,7 +178,7 @@ def _releases(repository: Path) -> list[Snapshot]:
                 content = {p: d for p, d in content.items() if not p.startswith(f"{package.name}/")}
                 content |= {f"{package.name}/{p}": d for p, d in _files(package / version).items()}
                 tags.append(f"{package.name}/{version}")
-        snapshots.append(Snapshot(f"Release {version}", dict(content), EPOCH + 3600 * number, tuple(tags)))
+        snapshots.append(NewCommit(f"Release {version}", dict(content), EPOCH + 3600 * number, tuple(tags)))
     return snapshots
 
 

@@ -67,13 +67,13 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
         if kptfile and path:
             packages.append(PackageDirectory(path, oid, kptfile.oid))
             continue
-        if path and any(not refusal.name for refusal in mirror.refusals(oid)):
+        if path and any(not unsafe.name for unsafe in mirror.unsafe_entries(oid)):
             packages.append(PackageDirectory(path, oid, None))
             continue
         directories[path] = oid
         inside = f"{path}/" if path else ""
         files.update(f"{inside}{e.name}" for e in entries if e.mode != Mode.TREE)
-        files.update(f"{inside}{refusal.name}" for refusal in mirror.refusals(oid))
+        files.update(f"{inside}{unsafe.name}" for unsafe in mirror.unsafe_entries(oid))
         if path.count("/") >= DEEPEST:
             continue
         below = ((f"{inside}{e.name}", e.oid) for e in entries if e.mode == Mode.TREE)
@@ -86,7 +86,7 @@ def _find_file_above(mirror: Mirror, tree: Oid, directory: str) -> str:
     parent = tree
     path = ""
     for name in directory.split("/") if directory else ():
-        entry = next((e for e in mirror.judged(parent) if e.name == name), None)
+        entry = next((e for e in mirror.checked_entries(parent) if e.name == name), None)
         path = f"{path}/{name}" if path else name
         if entry is None:
             return ""

@@ -7,7 +7,6 @@ from itertools import islice
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.forge.local_merge import find_outside
 from reconciler.git.commits import CommitData, parse_annotations
-from reconciler.git.history import merge_base
 from reconciler.git.repository import Mirror
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Commit, DeletionBranch, Draft, GroupBranch
@@ -122,7 +121,7 @@ def _read_group(
         return GroupDrafts(GroupBranch(ref, at, tuple(_named([last] if last else [])), merged=True), ())
     foreign = [commit for commit in own if not is_ours(commit, policy.commits)]
     named = _named(commit for commit in own if is_ours(commit, policy.commits))
-    base = merge_base(mirror, hidden, tip.oid)
+    base = mirror.merge_base_with(hidden, tip.oid)
     drafts: list[PackageAtRef] = []
     dropped: set[str] = set()
     for path, workspace in named.items():

@@ -129,7 +129,7 @@ def _read(mirror: Mirror, oid: Oid) -> KptfileHeader:
     try:
         return read_header(mirror.blob(oid, LARGEST_KPTFILE))
     except PackageRefusedError as error:
-        return KptfileHeader(error=error.why)
+        return KptfileHeader(error=error.reason)
     except UnavailableError as error:
         return KptfileHeader(error=str(error))
 

@@ -166,7 +166,7 @@ def _read_files(
         try:
             data = objects.blob(file.oid, limits.snapshot_file_bytes)
         except PackageRefusedError as error:
-            found.problems.append(_problem(Location(file.path), f"The file was not read: {error.why}"))
+            found.problems.append(_problem(Location(file.path), f"The file was not read: {error.reason}"))
             continue
         if file.path == f"{path}/{FILE}":
             header = parse_header(file.path, data)

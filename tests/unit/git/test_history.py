@@ -1,21 +1,22 @@
 """History as a table of commits: no repository, any shape, any clock."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.git import history
 from reconciler.git.commits import CommitData
+from reconciler.git.history import History
 from reconciler.ids import Oid
 from reconciler.objects import Signature
 
 
-class Table:
+class Table(History):
     """Commits by name: parents and time; the tree of a commit is its name."""
 
     def __init__(self, commits: Mapping[str, tuple[str, int]]) -> None:
+        super().__init__()
         self.commits = {
             Oid(name): CommitData(
                 Oid(name),
@@ -34,53 +35,56 @@ class Table:
     def find_parents(self, oid: Oid) -> tuple[Oid, ...] | None:
         return self.commits[oid].parents if oid in self.commits else None
 
+    def changed_paths(self, old: Oid, new: Oid, paths: Iterable[str]) -> set[str]:
+        return set(paths) if old != new else set()
+
     def base(self, main: str, tip: str) -> str | None:
-        return history.merge_base(self, history.ancestors(self, Oid(main)), Oid(tip))
+        return self.merge_base(Oid(main), Oid(tip))
 
 
 LINE = {"a": ("", 1), "b": ("a", 2), "c": ("b", 3), "x": ("b", 4), "y": ("x", 5)}
 
 
-def test_a_branch_left_main_where_it_did() -> None:
+def test_merge_base_is_where_branch_left_main() -> None:
     assert Table(LINE).base("c", "y") == "b"
     assert Table(LINE).base("c", "c") == "c"
     assert Table(LINE).base("c", "a") == "a"
 
 
-def test_a_commit_older_than_its_parent_is_found_all_the_same() -> None:
+def test_commit_older_than_its_parent_is_reached() -> None:
     ours = Table({"a": ("", 100), "b": ("a", 200), "x": ("b", 1), "y": ("x", 2)})
 
     assert ours.base("b", "y") == "b"
-    assert history.ancestors(ours, Oid("y")) == {"a", "b", "x", "y"}
+    assert ours.ancestry(Oid("y")) == {"a", "b", "x", "y"}
 
 
-def test_a_merge_of_main_moves_the_base() -> None:
+def test_merge_of_main_moves_merge_base() -> None:
     assert Table({**LINE, "m": ("y c", 6)}).base("c", "m") == "c"
     assert Table({**LINE, "m": ("c y", 6)}).base("c", "m") == "c"
 
 
-def test_unrelated_histories_share_nothing() -> None:
+def test_unrelated_histories_have_no_merge_base() -> None:
     assert Table({"a": ("", 1), "x": ("", 2)}).base("a", "x") is None
 
 
-def test_a_criss_cross_has_one_answer() -> None:
+def test_criss_cross_merge_has_one_merge_base() -> None:
     table = Table({"a": ("", 1), "b": ("a", 2), "c": ("a", 3), "d": ("b c", 4), "e": ("c b", 5)})
 
     assert table.base("d", "e") == "c"
 
 
-def test_a_shallow_clone_ends_history() -> None:
+def test_shallow_clone_ends_history() -> None:
     table = Table({"b": ("a", 2), "c": ("b", 3)})
 
-    assert list(history.walk(table, Oid("c"), frozenset())) == ["c", "b"]
-    assert [c.oid for c in history.first_parents(table, Oid("c"))] == ["c", "b"]
-    assert [c.oid for c in history.first_parents(table, Oid("c"), Oid("b"))] == ["c"]
+    assert list(table.walk(Oid("c"))) == ["c", "b"]
+    assert [c.oid for c in table.first_parents(Oid("c"))] == ["c", "b"]
+    assert [c.oid for c in table.first_parents(Oid("c"), Oid("b"))] == ["c"]
 
 
 @given(
     st.lists(st.tuples(st.sets(st.integers(0, 30), max_size=3), st.integers(0, 5)), min_size=2, max_size=12)
 )
-def test_the_merge_base_is_shared_and_no_better_one_exists(shape: list[tuple[set[int], int]]) -> None:
+def test_merge_base_is_best_shared_commit(shape: list[tuple[set[int], int]]) -> None:
     names = "abcdefghijkl"
     commits = {
         names[i]: (" ".join(sorted({names[p % i] for p in parents})) if i else "", time)
@@ -88,13 +92,13 @@ def test_the_merge_base_is_shared_and_no_better_one_exists(shape: list[tuple[set
     }
     table = Table(commits)
     tips = (names[len(shape) - 1], names[len(shape) - 2])
-    shared = history.ancestors(table, Oid(tips[0])) & history.ancestors(table, Oid(tips[1]))
+    shared = table.ancestry(Oid(tips[0])) & table.ancestry(Oid(tips[1]))
 
     base = table.base(*tips)
 
     assert (base is None) == (not shared)
     assert base is None or base in shared
-    assert not any(o != base and base in history.ancestors(table, o) for o in shared)
+    assert not any(o != base and base in table.ancestry(o) for o in shared)
 
 
 class Contents(Table):
@@ -106,21 +110,20 @@ class Contents(Table):
         super().__init__(commits)
         self.trees = trees
 
-    def changed(self, old: Oid, new: Oid, paths: object) -> set[str]:
-        assert isinstance(paths, set)
+    def changed_paths(self, old: Oid, new: Oid, paths: Iterable[str]) -> set[str]:
         return {p for p in paths if self.trees[old].get(p) != self.trees[new].get(p)}
 
     def touched(self, tip: str, *paths: str) -> dict[str, int]:
-        return history.last_touched(self, self.changed, Oid(tip), paths)
+        return dict(self.last_touched(Oid(tip), paths))
 
 
-def test_each_path_has_the_time_of_its_last_commit() -> None:
+def test_path_has_time_of_its_last_change() -> None:
     trees = {"a": {"f": "1"}, "b": {"f": "1", "g": "1"}, "c": {"f": "1", "g": "2"}}
 
     assert Contents(LINE, trees).touched("c", "f", "g") == {"f": 1, "g": 3}
 
 
-def test_a_merge_touches_only_what_equals_neither_side() -> None:
+def test_merge_changes_only_paths_that_differ_from_both_parents() -> None:
     commits = {"a": ("", 1), "b": ("a", 2), "x": ("a", 3), "m": ("b x", 9)}
     trees = {
         "a": {"f": "0", "g": "0", "h": "0"},
@@ -132,7 +135,7 @@ def test_a_merge_touches_only_what_equals_neither_side() -> None:
     assert Contents(commits, trees).touched("m", "f", "g", "h") == {"f": 2, "g": 3, "h": 9}
 
 
-def test_a_change_that_both_sides_made_counts_once_for_the_first() -> None:
+def test_same_change_on_both_sides_has_time_of_first_parent() -> None:
     commits = {"a": ("", 1), "b": ("a", 3), "x": ("a", 2), "m": ("b x", 9)}
     trees = {"a": {"f": "0"}, "b": {"f": "1"}, "x": {"f": "1"}, "m": {"f": "1"}}
 
@@ -140,5 +143,5 @@ def test_a_change_that_both_sides_made_counts_once_for_the_first() -> None:
 
 
 @pytest.mark.parametrize("time", [5, 50])
-def test_a_shallow_clone_gives_the_time_of_its_last_commit(time: int) -> None:
+def test_shallow_clone_has_time_of_its_last_commit(time: int) -> None:
     assert Contents({"c": ("b", time)}, {"c": {"f": "1"}}).touched("c", "f") == {"f": time}

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from reconciler.errors import UnavailableError
 from reconciler.git.pack import Pack
-from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.objects import File, Files, Mode, Signature
 from reconciler.policy import Limits
@@ -31,7 +32,7 @@ def mirror(tmp_path: Path, repo: Repo) -> Mirror:
 def saved(repo: Repo, mirror: Mirror, pack: Pack, tree: Oid) -> dict[str, bytes]:
     """Save, and read the tree back through another opening of the mirror."""
     pack.save()
-    again = Mirrors(mirror.place.directory.parent).open(str(repo.path))
+    again = Mirrors(mirror.location.directory.parent).open(str(repo.path))
     return {path: file.data for path, file in again.files(tree, Limits()).items()}
 
 
@@ -151,11 +152,11 @@ def test_git_accepts_the_pack_and_would_index_it_alike(repo: Repo, mirror: Mirro
     pack.commit(pack.patch_tree(repo.tree("main"), "q", NEW), [repo.oid("main")], BOT, BOT, "Title\n")
     pack.save()
 
-    (written,) = (mirror.place.directory / "objects" / "pack").glob("*.pack")
+    (written,) = (mirror.location.directory / "objects" / "pack").glob("*.pack")
     index = written.with_suffix(".idx")
-    run("verify-pack", str(index), cwd=mirror.place.directory)
+    run("verify-pack", str(index), cwd=mirror.location.directory)
     again = written.with_name("again.idx")
-    run("index-pack", "-o", str(again), str(written), cwd=mirror.place.directory)
+    run("index-pack", "-o", str(again), str(written), cwd=mirror.location.directory)
     assert again.read_bytes() == index.read_bytes()
 
 
@@ -170,7 +171,7 @@ def test_nothing_half_written_is_left(mirror: Mirror, monkeypatch: pytest.Monkey
         with pytest.raises(UnavailableError, match="No space"):
             pack.save()
 
-    assert list((mirror.place.directory / "objects" / "pack").iterdir()) == []
+    assert list((mirror.location.directory / "objects" / "pack").iterdir()) == []
     pack.save()
     assert mirror.blob(oid, 10) == b"new"
 

@@ -7,7 +7,8 @@ from reconciler.errors import UnavailableError
 from reconciler.git.cache import MANY_PACKS
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
-from reconciler.git.repository import Mirror, Mirrors, PackageRefusedError
+from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
 from reconciler.objects import Mode
 from reconciler.policy import Limits
@@ -167,7 +168,7 @@ def test_a_hostile_package_is_refused_with_the_reason(repo: Repo, mirror: Mirror
     for name, tree in hostile_trees(repo).items():
         with pytest.raises(PackageRefusedError) as caught:
             mirror.files(tree, LIMITS)
-        assert caught.value.why, name
+        assert caught.value.reason, name
 
 
 def test_refused_entries_are_values_beside_the_others(repo: Repo, mirror: Mirror) -> None:
@@ -175,7 +176,7 @@ def test_refused_entries_are_values_beside_the_others(repo: Repo, mirror: Mirror
     tree = repo.raw_tree((b"100644", b"..", blob), (b"100644", b"ok", blob), (b"160000", b"sub", "1" * 40))
 
     assert [entry.name for entry in mirror.entries(tree)] == ["ok"]
-    assert [refusal.name for refusal in mirror.refusals(tree)] == ["..", "sub"]
+    assert [unsafe.name for unsafe in mirror.unsafe_entries(tree)] == ["..", "sub"]
 
 
 def test_a_malformed_tree_is_refused(repo: Repo, mirror: Mirror) -> None:

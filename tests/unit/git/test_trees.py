@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from reconciler.git.trees import (
     RawEntry,
-    Refusal,
+    UnsafeEntry,
+    check_entry,
     format_tree,
-    judge_entry,
+    link_error,
     parse_tree,
-    refuse_link,
 )
 from reconciler.objects import Mode, TreeEntry, case_fold_key, file_name_error, file_path_error
 
@@ -59,13 +59,13 @@ def test_a_deep_path_is_refused() -> None:
     ],
 )
 def test_modes(mode: bytes, want: Mode | None) -> None:
-    judged = judge_entry(RawEntry(mode, b"name", OID))
+    checked = check_entry(RawEntry(mode, b"name", OID))
 
-    assert isinstance(judged, Refusal) if want is None else judged == TreeEntry("name", want, OID.hex())
+    assert isinstance(checked, UnsafeEntry) if want is None else checked == TreeEntry("name", want, OID.hex())
 
 
 def test_a_name_that_is_no_text_is_refused() -> None:
-    assert isinstance(judge_entry(RawEntry(b"100644", b"\xff\xfe", OID)), Refusal)
+    assert isinstance(check_entry(RawEntry(b"100644", b"\xff\xfe", OID)), UnsafeEntry)
 
 
 class Link(NamedTuple):
@@ -93,7 +93,7 @@ LINKS = [
 
 @pytest.mark.parametrize("link", LINKS, ids=lambda c: c.reason)
 def test_links(link: Link) -> None:
-    assert (refuse_link(link.path, link.target) == "") is link.ok
+    assert (link_error(link.path, link.target) == "") is link.ok
 
 
 def test_names_that_some_file_systems_confuse() -> None:

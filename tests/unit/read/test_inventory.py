@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.errors import ConfigurationError
 from reconciler.git.repository import Mirrors
-from reconciler.git.working_copy import Snapshot, create_bare
+from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.ids import ObjectKey, ObjectName
 from reconciler.inventory import Inventory, TreeAt
 from reconciler.read.inventory import read_inventory
@@ -48,7 +48,7 @@ BASE = {"reconciler.yaml": CONFIG, "m/a.yaml": REPOSITORY.format(name="up", repo
 
 def create(root: Path, name: str, *commits: Mapping[str, str | bytes], tags: tuple[str, ...] = ()) -> None:
     snapshots = [
-        Snapshot(
+        NewCommit(
             f"{n}",
             {p: t.encode() if isinstance(t, str) else t for p, t in files.items()},
             TIME + n,
@@ -155,7 +155,7 @@ def with_state(root: Path, *records: PackageVariantRecord | SetRecord) -> None:
     """Add a state branch to the control repository."""
     create_bare(
         root / "control.git",
-        [Snapshot("state", {record_path(r): record_bytes(r) for r in records}, TIME)],
+        [NewCommit("state", {record_path(r): record_bytes(r) for r in records}, TIME)],
         branch="reconciler/fleet/state",
     )
 
