@@ -8,7 +8,7 @@ from reconciler.cli.selection import Found
 from reconciler.ids import PackageKey
 from reconciler.inventory import Draft, Inventory
 from reconciler.plan.changes import ConflictNote, Plan
-from reconciler.read.repositories.kptfiles import LARGEST_KPTFILE
+from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 from reconciler.render.readiness import unmet_gates
@@ -98,4 +98,4 @@ def _gates(draft: Draft, found: Found) -> tuple[str, ...]:
     if blob is None:
         return ()
     mirror.ensure([blob])
-    return unmet_gates(mirror.blob(blob, LARGEST_KPTFILE))
+    return unmet_gates(mirror.blob(blob, MAX_KPTFILE_BYTES))

@@ -1,4 +1,4 @@
-"""Packages out of refs and trees: where each one stands on main, in drafts and at tags."""
+"""Discover packages in trees and refs: on main, in drafts and at tags."""
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -12,15 +12,12 @@ from reconciler.inventory import Commit, PackageRevision
 from reconciler.objects import Mode
 from reconciler.refs import RevisionRef, deletion_proposed_ref, parse_ref
 
-DEEPEST = 50
-"""Directories below the root that are searched for packages."""
+MAX_DEPTH = 50
+"""Depth of directories that are searched for packages."""
 
 
 class PackageDirectory(NamedTuple):
-    """One package in one commit: its full path, its tree, the blob of its Kptfile.
-
-    A directory whose tree is malformed has no Kptfile that could be read; whatever it holds stays.
-    """
+    """One package in one commit: full path, tree and the blob of its Kptfile, None in a malformed tree."""
 
     path: str
     tree: Oid
@@ -28,7 +25,7 @@ class PackageDirectory(NamedTuple):
 
 
 class PackageAtRef(NamedTuple):
-    """A branch or tag that holds the package its name says."""
+    """A branch or tag named after a package, and the package there."""
 
     ref: str
     named: RevisionRef
@@ -37,10 +34,7 @@ class PackageAtRef(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """A branch below one directory: its packages, the directories outside of them, and what else has a path.
-
-    `files` are all entries outside of packages that are no directories, or that are refused.
-    """
+    """The content of a directory: packages, the directories outside of them, and all other entries."""
 
     packages: tuple[PackageDirectory, ...] = ()
     directories: Mapping[str, Oid] = MappingProxyType({})
@@ -48,10 +42,10 @@ class Survey(NamedTuple):
 
 
 def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Callable[[str], bool]) -> Survey:
-    """Return the packages below a directory of a tree, and what stands beside them.
+    """Return the content of a directory of a tree.
 
-    A directory with a Kptfile is a package and is not descended. What `is_excluded` belongs to
-    another view; refused names are passed over, since no package of anybody can be there.
+    A directory with a Kptfile is a package and is not descended. Paths that `is_excluded` accepts belong
+    to another view. Refused names are files, because no package can be there.
 
     Source: porch pkg/externalrepo/git, package_tree.go, DiscoverPackagesInTree.
     """
@@ -67,6 +61,7 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
         if kptfile and path:
             packages.append(PackageDirectory(path, oid, kptfile.oid))
             continue
+        # An unsafe entry without a name is about the tree itself: keep the directory whole.
         if path and any(not unsafe.name for unsafe in mirror.unsafe_entries(oid)):
             packages.append(PackageDirectory(path, oid, None))
             continue
@@ -74,7 +69,7 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
         inside = f"{path}/" if path else ""
         files.update(f"{inside}{e.name}" for e in entries if e.mode != Mode.TREE)
         files.update(f"{inside}{unsafe.name}" for unsafe in mirror.unsafe_entries(oid))
-        if path.count("/") >= DEEPEST:
+        if path.count("/") >= MAX_DEPTH:
             continue
         below = ((f"{inside}{e.name}", e.oid) for e in entries if e.mode == Mode.TREE)
         pending += [(inner, tree) for inner, tree in below if not is_excluded(inner)]
@@ -82,9 +77,8 @@ def survey_packages(mirror: Mirror, tree: Oid, directory: str, is_excluded: Call
 
 
 def _find_file_above(mirror: Mirror, tree: Oid, directory: str) -> str:
-    """Return the file that stands where a directory or one of its parents should be, "" if none does."""
-    parent = tree
-    path = ""
+    """Return the file in place of a directory or one of its parents, "" if there is none."""
+    parent, path = tree, ""
     for name in directory.split("/") if directory else ():
         entry = next((e for e in mirror.checked_entries(parent) if e.name == name), None)
         path = f"{path}/{name}" if path else name
@@ -97,33 +91,33 @@ def _find_file_above(mirror: Mirror, tree: Oid, directory: str) -> str:
     return ""
 
 
-def find_refs(mirror: Mirror, wanted: Callable[[str], bool]) -> Iterator[PackageAtRef]:
-    """Yield the branches and tags whose names say a package that `wanted` accepts and that they hold."""
+def find_refs(mirror: Mirror, includes: Callable[[str], bool]) -> Iterator[PackageAtRef]:
+    """Yield the branches and tags that contain the package they are named after, if `includes` accepts it."""
     for ref, oid in mirror.refs().items():
         named = parse_ref(ref)
-        if named is None or named.lifecycle is Lifecycle.DELETION_PROPOSED or not wanted(named.path):
+        if named is None or named.lifecycle is Lifecycle.DELETION_PROPOSED or not includes(named.path):
             continue
         commit = mirror.find_commit(oid)
-        found = find_package(mirror, commit.tree, named.path) if commit else None
-        if commit and found:
-            yield PackageAtRef(ref, named, commit, found)
+        package = find_package(mirror, commit.tree, named.path) if commit else None
+        if commit and package:
+            yield PackageAtRef(ref, named, commit, package)
 
 
 def find_package(mirror: Mirror, tree: Oid, path: str) -> PackageDirectory | None:
-    """Return the package at `path` of a commit's tree, None if no Kptfile is there."""
+    """Return the package at `path` of a commit's tree, None without a Kptfile there."""
     package = mirror.subtree(tree, path)
     kptfile = mirror.blob_at(package, KPTFILE) if package else None
     return PackageDirectory(path, package, kptfile) if package and kptfile else None
 
 
-def published_revision(mirror: Mirror, found: PackageAtRef) -> PackageRevision:
-    """Return the published revision that a tag names.
+def published_revision(mirror: Mirror, tag: PackageAtRef) -> PackageRevision:
+    """Return the published revision of a tag.
 
-    Its workspace is what the commit's annotation says, else the tag's last segment.
+    Its workspace is the one in the commit's annotation, else the tag's last segment.
 
     Source: porch pkg/externalrepo/git, git.go, loadTaggedPackage.
     """
-    ref, named, commit, package = found
+    ref, named, commit, package = tag
     workspace = annotated_workspaces(commit, named.path).get(named.revision, named.workspace)
     marker = deletion_proposed_ref(named.path, named.revision, named.workspace)
     lifecycle = Lifecycle.DELETION_PROPOSED if marker in mirror.refs() else Lifecycle.PUBLISHED
@@ -132,9 +126,9 @@ def published_revision(mirror: Mirror, found: PackageAtRef) -> PackageRevision:
 
 
 def annotated_workspaces(commit: CommitData, path: str) -> Mapping[int, str]:
-    """Return the workspaces that a commit's annotations give to revisions of a package, by number."""
-    found: dict[int, str] = {}
+    """Return the workspaces of a package's revisions in a commit's annotations, by revision number."""
+    workspaces: dict[int, str] = {}
     for note in parse_annotations(commit.message):
         if note.package == path and note.workspace and note.revision.isdecimal():
-            found.setdefault(int(note.revision), note.workspace)
-    return found
+            workspaces.setdefault(int(note.revision), note.workspace)
+    return workspaces

@@ -1,4 +1,4 @@
-"""Drafts and proposals: what we wrote on a branch, what people added, where it left main."""
+"""Read drafts and deletion proposals, on branches of their own or in groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from reconciler.trailers import read_answers
 
 
 def read_draft(
-    mirror: Mirror, found: PackageAtRef, main: Oid | None, header: KptfileHeader, ours: CommitPolicy
+    mirror: Mirror, branch: PackageAtRef, main: Oid | None, header: KptfileHeader, policy: CommitPolicy
 ) -> Draft:
-    """Return a draft branch judged by its commits above main.
+    """Return a draft, with the authorship of its commits above main.
 
-    Our commits are known by their committer. A branch that is wholly in main (it was merged, or
-    never left) has no commits of its own: then its tip is judged alone.
+    Our commits have the committer of `policy`. A branch that main contains has no commits of its own: then
+    its tip alone counts.
     """
-    ref, named, tip, package = found
+    ref, named, tip, package = branch
     merged = mirror.ancestry(main) if main else frozenset()
     base = mirror.merge_base(main, tip.oid) if main else None
-    own = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
-    foreign = [c for c in own if not is_ours(c, ours)] if base != tip.oid else []
-    mine = [c for c in own if is_ours(c, ours)]
-    # A commit that only brings main into the branch writes nothing of the package.
-    newest = next((c for c in mine if _touches(mirror, c, named.path)), mine[0] if mine else None)
+    commits = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
+    foreign = [c for c in commits if not is_ours(c, policy)] if base != tip.oid else []
+    ours = [c for c in commits if is_ours(c, policy)]
+    # A commit that only merges main into the branch does not write the package.
+    newest = next((c for c in ours if _touches(mirror, c, named.path)), ours[0] if ours else None)
     base_tree = mirror.subtree(base, named.path) if base else None
     return Draft(
         path=named.path,
@@ -46,14 +46,14 @@ def read_draft(
         written=mirror.subtree(newest.oid, named.path) if newest else None,
         has_foreign_commits=bool(foreign),
         foreign_commit_time=max((c.committer.time for c in foreign), default=0),
-        answers=read_answers((c.message for c in reversed(own)), named.path, alone=not is_group(ref)),
+        answers=read_answers((c.message for c in reversed(commits)), named.path, alone=not is_group(ref)),
         has_more=bool(foreign and base and find_outside(mirror, base, tip.oid, named.path)),
         behind=main is not None and mirror.subtree(main, named.path) != base_tree,
     )
 
 
 def read_deletion(
-    mirror: Mirror, ref: str, main: Oid | None, path: str, ours: CommitPolicy
+    mirror: Mirror, ref: str, main: Oid | None, path: str, policy: CommitPolicy
 ) -> DeletionBranch | None:
     """Return the branch that proposes to delete a package, None if there is none."""
     oid = mirror.refs().get(ref)
@@ -62,17 +62,17 @@ def read_deletion(
         return None
     base = mirror.merge_base(main, oid) if main else None
     merged = mirror.ancestry(main) if main else frozenset()
-    own = (mirror.commit(each) for each in mirror.walk(oid, merged))
+    commits = map(mirror.commit, mirror.walk(oid, merged))
     return DeletionBranch(
         tip=Commit(oid, tip.committer.time),
         base_tree=mirror.subtree(base, path) if base else None,
-        has_foreign_commits=any(not is_ours(commit, ours) for commit in own),
+        has_foreign_commits=any(not is_ours(commit, policy) for commit in commits),
     )
 
 
-def is_ours(commit: CommitData, ours: CommitPolicy) -> bool:
-    """Whether we made a commit: its committer is the configured one."""
-    return (commit.committer.name, commit.committer.email) == (ours.name, ours.email)
+def is_ours(commit: CommitData, policy: CommitPolicy) -> bool:
+    """Tell whether we made a commit: its committer is the configured one."""
+    return (commit.committer.name, commit.committer.email) == (policy.name, policy.email)
 
 
 def _touches(mirror: Mirror, commit: CommitData, path: str) -> bool:
@@ -80,28 +80,28 @@ def _touches(mirror: Mirror, commit: CommitData, path: str) -> bool:
     return bool(mirror.changed_paths(parent.tree if parent else None, commit.tree, [path]))
 
 
-_BACK = 50
-"""How many commits below the tip of a merged group are looked at for the one that we wrote."""
+_MAX_COMMITS = 50
+"""Commits below the tip of a merged group that are searched for one of ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDrafts:
-    """A group's branch, and the drafts that stand on it."""
+    """A group branch and its drafts."""
 
     branch: GroupBranch
     drafts: tuple[PackageAtRef, ...]
 
 
 def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterator[GroupDrafts]:
-    """Yield the groups of this instance in one repository; nothing but Git tells of them (D21).
+    """Yield the groups of this instance in one repository, as recorded in Git alone (D21).
 
-    The `kpt:` lines of our own commits name the packages. A name is believed only as far as the
-    branch holds a package there that differs from main where the branch left it.
+    The `kpt:` lines of our own commits name the packages. A name counts only if the branch contains that
+    package and it differs from main where the branch left it.
 
     Args:
         mirror: The repository.
         mains: The heads of the branches that groups are merged into.
-        policy: The instance, and how its commits are recognised.
+        policy: The instance, and the committer of its commits.
     """
     hidden = frozenset[Oid]().union(*(mirror.ancestry(main) for main in mains))
     for ref, oid in sorted(mirror.refs().items()):
@@ -113,23 +113,23 @@ def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterato
 def _read_group(
     mirror: Mirror, ref: str, tip: CommitData, hidden: frozenset[Oid], policy: Policy
 ) -> GroupDrafts:
-    own = [mirror.commit(oid) for oid in mirror.walk(tip.oid, hidden)]
+    commits = [mirror.commit(oid) for oid in mirror.walk(tip.oid, hidden)]
     at = Commit(tip.oid, tip.committer.time)
-    if not own:
-        below = islice(mirror.first_parents(tip.oid), _BACK)
+    if not commits:
+        below = islice(mirror.first_parents(tip.oid), _MAX_COMMITS)
         last = next((commit for commit in below if is_ours(commit, policy.commits)), None)
         return GroupDrafts(GroupBranch(ref, at, tuple(_named([last] if last else [])), merged=True), ())
-    foreign = [commit for commit in own if not is_ours(commit, policy.commits)]
-    named = _named(commit for commit in own if is_ours(commit, policy.commits))
+    foreign = [commit for commit in commits if not is_ours(commit, policy.commits)]
+    named = _named(commit for commit in commits if is_ours(commit, policy.commits))
     base = mirror.merge_base_with(hidden, tip.oid)
     drafts: list[PackageAtRef] = []
     dropped: set[str] = set()
     for path, workspace in named.items():
         proposed, before = mirror.subtree(tip.oid, path), mirror.subtree(base, path) if base else None
-        found = find_package(mirror, tip.tree, path)
-        if found is not None and proposed != before:
-            drafts.append(PackageAtRef(ref, RevisionRef(path, workspace, 0, Lifecycle.DRAFT), tip, found))
-        elif _last_written(mirror, own, path, policy) != before:
+        package = find_package(mirror, tip.tree, path)
+        if package is not None and proposed != before:
+            drafts.append(PackageAtRef(ref, RevisionRef(path, workspace, 0, Lifecycle.DRAFT), tip, package))
+        elif _last_written(mirror, commits, path, policy) != before:
             dropped.add(path)
     branch = GroupBranch(
         ref,
@@ -143,16 +143,16 @@ def _read_group(
 
 
 def _named(commits: Iterable[CommitData]) -> Mapping[str, str]:
-    """Return the packages that commits name, each with the workspace that the newest gives it; sorted."""
-    found: dict[str, str] = {}
+    """Return the packages that commits name, each with its workspace in the newest of them; sorted."""
+    workspaces: dict[str, str] = {}
     for commit in commits:
         for note in parse_annotations(commit.message):
-            found.setdefault(note.package, note.workspace)
-    return {path: found[path] for path in sorted(found) if path}
+            workspaces.setdefault(note.package, note.workspace)
+    return {path: workspaces[path] for path in sorted(workspaces) if path}
 
 
-def _last_written(mirror: Mirror, own: Iterable[CommitData], path: str, policy: Policy) -> Oid | None:
-    """Return the package as our newest commit that names it left it."""
-    mine = (commit for commit in own if is_ours(commit, policy.commits))
-    newest = next((commit for commit in mine if path in _named([commit])), None)
+def _last_written(mirror: Mirror, commits: Iterable[CommitData], path: str, policy: Policy) -> Oid | None:
+    """Return the package tree of our newest commit that names it."""
+    ours = (commit for commit in commits if is_ours(commit, policy.commits))
+    newest = next((commit for commit in ours if path in _named([commit])), None)
     return mirror.subtree(newest.oid, path) if newest else None

@@ -1,4 +1,4 @@
-"""The package index: what each Kptfile says, every distinct one fetched and parsed once."""
+"""Read and cache the headers of Kptfiles: each distinct one is fetched and parsed once."""
 
 import re
 from collections.abc import Iterable
@@ -19,16 +19,12 @@ from reconciler.ids import Oid
 from reconciler.krm.yaml import PACKAGE_LIMITS, Document, YamlError, load_documents
 
 READER = 1
-"""Raised when reading a Kptfile comes to another header; then every one is read again."""
-LARGEST_KPTFILE = 1 << 20
-"""In bytes; a larger one is not understood."""
+"""Version of the cache: increment it when headers are read differently."""
+MAX_KPTFILE_BYTES = 1 << 20
 
 
 def read_header(data: bytes) -> KptfileHeader:
-    """Return what a Kptfile says about its owner and its upstream.
-
-    Total: what cannot be understood is a header with `error` set, which is nobody's.
-    """
+    """Return the owner and upstream of a Kptfile. Total: an invalid one is a header with an `error`."""
     try:
         documents = load_documents(data, PACKAGE_LIMITS)
     except YamlError as error:
@@ -46,73 +42,74 @@ def read_header(data: bytes) -> KptfileHeader:
 
 
 class HeaderIndex:
-    """Headers by blob id: content decides, so one answer serves every repository, revision and run.
+    """Headers by blob id, for all repositories, revisions and runs.
 
-    `kept` is a file of what runs before this one read: it may be missing, old, or not ours, and
-    then everything is read again.
+    `path` is the cache file of earlier runs. If it is missing, old or damaged, everything is read again.
     """
 
-    def __init__(self, kept: Path | None = None) -> None:
-        self._kept = kept
-        self._known = _load(kept) if kept else {}
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._cached = _load(path) if path else {}
         self._headers: dict[Oid, KptfileHeader] = {}
         self.parsed = 0
-        """How many distinct Kptfiles were read."""
+        """Number of distinct Kptfiles that were parsed."""
 
     def load(self, mirror: Mirror, oids: Iterable[Oid | None]) -> None:
-        """Read the headers of these Kptfiles, fetching in one batch what is not here.
+        """Load the headers of these Kptfiles, fetching missing blobs in one batch.
 
-        Raises: UnavailableError if they cannot be fetched.
+        Raises:
+            UnavailableError: They cannot be fetched.
         """
-        wanted = [oid for oid in dict.fromkeys(oids) if oid is not None and oid not in self._headers]
-        self._headers |= {oid: _header(self._known[oid]) for oid in wanted if oid in self._known}
-        missing = [oid for oid in wanted if oid not in self._headers]
+        new = {oid for oid in oids if oid is not None and oid not in self._headers}
+        self._headers |= {oid: _header(self._cached[oid]) for oid in new if oid in self._cached}
+        missing = sorted(new - self._headers.keys())
         absent = _fetch(mirror, missing)
         for oid in missing:
             self._headers[oid] = absent[oid] if oid in absent else _read(mirror, oid)
         self.parsed += len(missing)
 
     def save(self) -> None:
-        """Keep what this run needed for the next one; a cache that cannot be written is no fault."""
-        if self._kept is None or self._headers.keys() == self._known.keys():
+        """Write the headers of this run to the cache file; a failure is ignored."""
+        if self._path is None or self._headers.keys() == self._cached.keys():
             return
         data = orjson.dumps({"reader": READER, "headers": self._headers})
         with suppress(OSError):
-            self._kept.parent.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=self._kept.parent, delete=False) as file:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=self._path.parent, delete=False) as file:
                 file.write(with_digest(data))
-            Path(file.name).replace(self._kept)
+            Path(file.name).replace(self._path)
 
     def header(self, oid: Oid | None) -> KptfileHeader:
-        """Return a header that was loaded; for None that of a package whose tree is malformed."""
+        """Return a loaded header; None stands for a package with a malformed tree."""
         return self._headers[oid] if oid else KptfileHeader(error="its tree is malformed")
 
 
-def _load(kept: Path) -> dict[Oid, Any]:
-    """Return the headers that a file keeps, none unless this reader wrote it and it is whole."""
+def _load(path: Path) -> dict[Oid, Any]:
+    """Return the headers of a cache file, none if it is damaged or of another version."""
     try:
-        found = orjson.loads(checked(kept.read_bytes()) or b"")
-        return found["headers"] if found["reader"] == READER else {}
+        cache = orjson.loads(checked(path.read_bytes()) or b"")
+        return cache["headers"] if cache["reader"] == READER else {}
     except (OSError, ValueError, TypeError, KeyError):
         return {}
 
 
-def _header(kept: dict[str, Any]) -> KptfileHeader:
-    upstreams = {field: kept[field] and GitUpstream(**kept[field]) for field in ("upstream", "upstream_lock")}
-    return KptfileHeader(**{**kept, **upstreams})
+def _header(value: dict[str, Any]) -> KptfileHeader:
+    upstreams = {
+        field: value[field] and GitUpstream(**value[field]) for field in ("upstream", "upstream_lock")
+    }
+    return KptfileHeader(**{**value, **upstreams})
 
 
 def _fetch(mirror: Mirror, oids: list[Oid]) -> dict[Oid, KptfileHeader]:
     """Fetch Kptfiles in one batch; return headers with an error for those that the repository lacks.
 
-    A server refuses a whole batch for one object that it does not have. Asked for one by one, the
-    others arrive. If none does, the repository is what cannot be reached.
-
-    Raises: UnavailableError if nothing can be fetched.
+    Raises:
+        UnavailableError: Nothing can be fetched: the repository is unreachable.
     """
     try:
         mirror.ensure(oids)
     except UnavailableError:
+        # A server refuses the whole batch for one missing object: fetch the others one by one.
         absent: dict[Oid, KptfileHeader] = {}
         for oid in oids:
             try:
@@ -127,7 +124,7 @@ def _fetch(mirror: Mirror, oids: list[Oid]) -> dict[Oid, KptfileHeader]:
 
 def _read(mirror: Mirror, oid: Oid) -> KptfileHeader:
     try:
-        return read_header(mirror.blob(oid, LARGEST_KPTFILE))
+        return read_header(mirror.blob(oid, MAX_KPTFILE_BYTES))
     except PackageRefusedError as error:
         return KptfileHeader(error=error.reason)
     except UnavailableError as error:
@@ -142,7 +139,7 @@ def _upstream(text: "_Texts", field: str) -> GitUpstream | None:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Fields of a document as text: a name or a commit of digits is what was written, not a number."""
+    """Fields of a document as they are written: a name or commit of digits is text, not a number."""
 
     document: Document
     data: bytes

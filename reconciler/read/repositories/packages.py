@@ -1,4 +1,4 @@
-"""The packages of one view: what main, drafts and tags say of each, brought together."""
+"""Assemble the packages of a view from main, drafts, tags and unpublished revisions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,42 +23,38 @@ from reconciler.refs import deletion_ref
 
 @dataclass(frozen=True, slots=True)
 class ViewContent:
-    """What was found for one view: main's head, the packages on it, the refs that name packages."""
+    """The content of one view: the commit and survey of main, and the refs of its packages."""
 
     head: CommitData | None
     survey: Survey
     refs: tuple[PackageAtRef, ...]
 
-    @property
-    def mains(self) -> tuple[PackageDirectory, ...]:
-        """The packages on main."""
-        return self.survey.packages
-
     def kptfiles(self) -> Iterator[Oid | None]:
-        """Yield the Kptfiles whose headers the view shows: those on main and in drafts."""
-        yield from (found.kptfile for found in self.mains)
-        yield from (found.package.kptfile for found in self.refs if _is_draft(found))
+        """Yield the Kptfiles on main and in drafts."""
+        yield from (package.kptfile for package in self.survey.packages)
+        yield from (draft.package.kptfile for draft in self.refs if _is_draft(draft))
 
 
 def read_packages(
-    mirror: Mirror, material: ViewContent, policy: Policy, index: HeaderIndex
+    mirror: Mirror, content: ViewContent, policy: Policy, index: HeaderIndex
 ) -> Mapping[str, PackageState]:
-    """Return the packages of a view by full path, sorted; the headers of `material` are loaded.
+    """Return the packages of a view by full path, sorted. The headers of its Kptfiles must be loaded.
 
-    Raises: UnavailableError if an object that must be here cannot be read.
+    Raises:
+        UnavailableError: An object is missing and cannot be fetched.
     """
-    mains = {found.path: found for found in material.mains}
+    mains = {package.path: package for package in content.survey.packages}
     drafts: dict[str, list[Draft]] = {}
     tags: dict[str, list[PackageRevision]] = {}
-    main = material.head.oid if material.head else None
-    for found in material.refs:
-        if _is_draft(found):
-            header = index.header(found.package.kptfile)
-            draft = read_draft(mirror, found, main, header, policy.commits)
-            drafts.setdefault(found.named.path, []).append(draft)
+    main = content.head.oid if content.head else None
+    for ref in content.refs:
+        path = ref.named.path
+        if _is_draft(ref):
+            header = index.header(ref.package.kptfile)
+            drafts.setdefault(path, []).append(read_draft(mirror, ref, main, header, policy.commits))
         else:
-            tags.setdefault(found.named.path, []).append(published_revision(mirror, found))
-    unpublished = _unpublished(mirror, material, tags, policy, index)
+            tags.setdefault(path, []).append(published_revision(mirror, ref))
+    unpublished = _unpublished(mirror, content, tags, policy, index)
     return {
         path: PackageState(
             path,
@@ -75,32 +71,34 @@ def read_packages(
 
 def _unpublished(
     mirror: Mirror,
-    material: ViewContent,
+    content: ViewContent,
     tags: Mapping[str, list[PackageRevision]],
     policy: Policy,
     index: HeaderIndex,
 ) -> Mapping[str, tuple[UnpublishedRevision, ...]]:
-    if material.head is None:
+    if content.head is None:
         return {}
     ours = f"{policy.instance}/"
+    # Walking back is slow: only packages of this instance that differ from their latest tag need it.
     searched = {
-        found.path: [(revision.commit.oid, revision.tree) for revision in tags.get(found.path, ())]
-        for found in material.mains
-        if index.header(found.kptfile).owner.startswith(ours) and found.tree != _latest(tags, found.path)
+        package.path: [(revision.commit.oid, revision.tree) for revision in tags.get(package.path, ())]
+        for package in content.survey.packages
+        if index.header(package.kptfile).owner.startswith(ours)
+        and package.tree != _latest(tags, package.path)
     }
-    states = find_unpublished(mirror, material.head.oid, searched)
-    index.load(mirror, (found.kptfile for several in states.values() for _, found in several))
+    merged = find_unpublished(mirror, content.head.oid, searched)
+    index.load(mirror, (package.kptfile for states in merged.values() for _, package in states))
     return {
         path: tuple(
             UnpublishedRevision(
-                commit=Commit(c.oid, c.committer.time),
-                tree=found.tree,
-                header=index.header(found.kptfile),
-                workspaces=annotated_workspaces(c, path),
+                commit=Commit(commit.oid, commit.committer.time),
+                tree=package.tree,
+                header=index.header(package.kptfile),
+                workspaces=annotated_workspaces(commit, path),
             )
-            for c, found in several
+            for commit, package in states
         )
-        for path, several in states.items()
+        for path, states in merged.items()
     }
 
 
@@ -109,16 +107,16 @@ def _latest(tags: Mapping[str, list[PackageRevision]], path: str) -> Oid | None:
     return latest.tree if latest else None
 
 
-def _is_draft(found: PackageAtRef) -> bool:
-    return found.named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}
+def _is_draft(ref: PackageAtRef) -> bool:
+    return ref.named.lifecycle in {Lifecycle.DRAFT, Lifecycle.PROPOSED}
 
 
 @dataclass(slots=True)
 class _Search:
-    """One package on its way back through history.
+    """Search for the unpublished states of one package, back through history.
 
-    `stop` is the position of its newest tag on main's first-parent line; `elsewhere` are the
-    trees of its tags beside that line: a squashed draft that was tagged on its branch, say.
+    `stop` is the position of its newest tag on main's first-parent line; `elsewhere` are the trees of its
+    tags beside that line, as of a squashed draft that was tagged on its branch.
     """
 
     stop: int
@@ -131,14 +129,14 @@ def find_unpublished(
 ) -> dict[str, list[tuple[CommitData, PackageDirectory]]]:
     """Return for each package its states on main since its newest tag, oldest first.
 
-    However a draft was merged (merge, squash, rebase, plain push), main's first-parent line has
-    a commit at which the package's tree changed: that commit is the state. A removal ends the
-    search: what was before it is another life of the package.
+    After a merge, squash, rebase or plain push, main's first-parent line has a commit that changed the
+    package's tree: that commit is the state. A removal ends the search: older states are of another package
+    at the same path.
 
     Args:
         mirror: The repository.
         head: Main's head.
-        tagged: The packages to search, and for each the commit and package tree of its tags.
+        tagged: The packages to search, each with commit and package tree of its tags.
     """
     line = list(mirror.first_parents(head)) if tagged else []
     positions = {commit.oid: index for index, commit in enumerate(line)}
@@ -150,18 +148,18 @@ def find_unpublished(
             break
         before = line[index + 1] if index + 1 < len(line) else None
         for path in mirror.changed_paths(before.tree if before else None, commit.tree, active):
-            found = find_package(mirror, commit.tree, path)
-            if found is None or found.tree in active[path].elsewhere:
+            package = find_package(mirror, commit.tree, path)
+            if package is None or package.tree in active[path].elsewhere:
                 del active[path]
                 continue
-            active[path].states.append((commit, found))
+            active[path].states.append((commit, package))
             if before is None or mirror.subtree(before.tree, path) is None:
                 del active[path]
     return {path: search.states[::-1] for path, search in searches.items()}
 
 
 def _start(tags: Iterable[tuple[Oid, Oid]], positions: Mapping[Oid, int]) -> _Search:
-    known = list(tags)
-    on_line = [positions[commit] for commit, _ in known if commit in positions]
-    elsewhere = frozenset(tree for commit, tree in known if commit not in positions)
+    tags = list(tags)
+    on_line = [positions[commit] for commit, _ in tags if commit in positions]
+    elsewhere = frozenset(tree for commit, tree in tags if commit not in positions)
     return _Search(min(on_line, default=len(positions)), elsewhere)

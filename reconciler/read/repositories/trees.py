@@ -1,4 +1,4 @@
-"""Packages at commits that no package revision names, as far as a variant, a Kptfile or a lock names them."""
+"""Find packages at commits without a package revision: of branches, upstreamLocks and pins."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from reconciler.read.state import State
 
 @dataclass(frozen=True, slots=True)
 class PackageTrees:
-    """Package trees by place, and the committer times of locked commits, in seconds."""
+    """Package trees by commit and path, and the committer times of locked commits, in seconds."""
 
     trees: Mapping[TreeAt, Oid] = field(default_factory=dict)
     times: Mapping[Oid, int] = field(default_factory=dict)
@@ -32,14 +32,12 @@ def read_trees(
     state: State,
     reviewed: ReviewedLock | None,
 ) -> PackageTrees:
-    """Return the trees that upstreams, Kptfiles and locks name and that are there.
-
-    A locked commit that no branch leads to any more is asked for by its id.
-    """
+    """Return the package trees of upstreams, Kptfiles and locks, as far as they exist."""
     pinned = list(_pinned(state, reviewed, views))
     times: dict[Oid, int] = {}
     for place in pinned:
         mirror = mirrors.open(place.view.remote)
+        # Fetch by id: no branch may lead to a locked commit any more.
         if place.commit not in times and mirror.bring(place.commit):
             times[place.commit] = mirror.commit(place.commit).committer.time
     trees: dict[TreeAt, Oid | None] = {}
@@ -54,7 +52,7 @@ def read_trees(
 def _pinned(
     state: State, reviewed: ReviewedLock | None, views: Mapping[ObjectName, RepositoryView]
 ) -> Iterator[_Place]:
-    """Yield what the locks name that may decide: held ones, and where pins are reviewed all of them."""
+    """Yield the packages of locks that may decide: held ones, or all if pins are reviewed."""
     applied = (lock for lock in state.locks.values() if lock.held or reviewed is not None)
     for lock in (*applied, *(reviewed.pins.values() if reviewed else ())):
         view = views.get(ObjectName(lock.namespace, lock.repository))
@@ -63,7 +61,7 @@ def _pinned(
 
 
 def _followed(manifests: Manifests, views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
-    """Yield where upstreams by branch, and by tags of a whole repository, may be."""
+    """Yield the packages of upstreams by branch, or by a tag of the whole repository."""
     for owner, upstream in declared_upstreams(manifests.variants, manifests.sets):
         view = views.get(ObjectName(owner.namespace, upstream.repo or ""))
         if view is None or not view.is_available or not upstream.package:
@@ -78,13 +76,13 @@ def _followed(manifests: Manifests, views: Mapping[ObjectName, RepositoryView]) 
 
 
 def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
-    """Yield what the upstreamLocks of packages name, wherever their repository is registered."""
-    named: dict[str, list[RepositoryView]] = {}
+    """Yield the packages of upstreamLocks in every view of their repository."""
+    by_name: dict[str, list[RepositoryView]] = {}
     available = [view for view in views.values() if view.is_available]
     for view in available:
         git = view.manifest.spec.git
         for name in {view.url, normalise_url(view.remote), normalise_url(git.repo if git else "")}:
-            named.setdefault(name, []).append(view)
+            by_name.setdefault(name, []).append(view)
     packages = (package for view in available for package in view.packages.values())
     headers = (h for p in packages for h in (p.main_header, *(draft.header for draft in p.drafts)))
     locks = {
@@ -94,6 +92,6 @@ def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
     }
     for repo, commit, written in sorted(locks):
         directory = written.strip("/")
-        for view in named.get(normalise_url(repo), ()) if commit else ():
+        for view in by_name.get(normalise_url(repo), ()) if commit else ():
             yield _Place(view, Oid(commit), directory)
             yield _Place(view, Oid(commit), view.full_path(directory))
