@@ -38,8 +38,8 @@ class Board:
         targets: Mapping[str, Target],
     ) -> Dashboard:
         """Return what the dashboard should say after these results."""
-        if self.shard.parts > 1 and plan.world is not None:
-            statuses = statuses_of(self.shard, statuses, plan.world)
+        if self.shard.parts > 1 and plan.context is not None:
+            statuses = statuses_of(self.shard, statuses, plan.context)
             # What is wrong with manifests concerns every shard: the first one tells it.
             plan = plan if self.shard.part == 0 else replace(plan, problems=(), refusals=())
         return make_dashboard(plan, statuses, self.names, _eta(results, targets))

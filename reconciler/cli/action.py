@@ -18,7 +18,8 @@ from reconciler.report.workflow import Annotation
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Outcome
-    from reconciler.run import Planned, Settings
+    from reconciler.run.inputs import RunOptions
+    from reconciler.run.plan import PlannedRun
 
 MODES = ("check", "plan", "apply")
 JSON_FILE, SARIF_FILE = "reconciler.json", "reconciler.sarif"
@@ -130,13 +131,14 @@ def _check(ctx: click.Context, inputs: Inputs) -> int:
 def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
     from reconciler.report.summary import exit_of
     from reconciler.report.text import outcome_lines
-    from reconciler.run import apply_plan, make_plan
+    from reconciler.run.apply import apply_plan
+    from reconciler.run.plan import plan_run
 
     if apply:
         check_event(os.environ)
     detailed = inputs.flag("detailed-exitcode")
     printer = make_printer(colour=False)
-    planned = make_plan(_settings(inputs), to_apply=apply)
+    planned = plan_run(_settings(inputs), to_apply=apply)
     show_plan(printer, planned, Output.TEXT)
     outcome = None
     try:
@@ -149,14 +151,16 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
     return code
 
 
-def _settings(inputs: Inputs) -> "Settings":
-    from reconciler.run import Settings
+def _settings(inputs: Inputs) -> "RunOptions":
+    from reconciler.run.inputs import RunOptions
 
-    settings = Settings(inputs.control)
+    settings = RunOptions(inputs.control)
     return with_consent(settings, inputs.number("allow-deletes"), inputs.text("shard"))
 
 
-def _tell(runner: Runner, inputs: Inputs, planned: "Planned", outcome: "Outcome | None", code: Exit) -> None:
+def _tell(
+    runner: Runner, inputs: Inputs, planned: "PlannedRun", outcome: "Outcome | None", code: Exit
+) -> None:
     """Give the runner everything that a plan, or its outcome, has to say."""
     import orjson
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from reconciler.plan.changes import Effect
-    from reconciler.run import Planned, Settings
+    from reconciler.run.inputs import RunOptions
+    from reconciler.run.plan import PlannedRun
 
 
 @click.command()
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 )
 @listing_options
 def apply(
-    settings: "Settings",
+    settings: "RunOptions",
     output: str,
     checksum: str,
     allow_deletes: int,
@@ -56,17 +57,18 @@ def apply(
     """
     from reconciler.report.summary import exit_of
     from reconciler.report.text import outcome_lines
-    from reconciler.run import apply_plan, make_plan
+    from reconciler.run.apply import apply_plan
+    from reconciler.run.plan import plan_run
 
     check_event(os.environ)
     printer = make_printer(colour=not no_color)
-    planned = make_plan(with_consent(settings, allow_deletes, shard), to_apply=True)
+    planned = plan_run(with_consent(settings, allow_deletes, shard), to_apply=True)
     form = Output(output)
     if form is Output.TEXT:
         show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged)
     try:
         with _progress(printer, planned, shown=form is Output.TEXT and not quiet) as narrate:
-            outcome = apply_plan(planned, checksum=checksum, narrate=narrate)
+            outcome = apply_plan(planned, checksum=checksum, on_effect=narrate)
     except RefusedError:
         if form is not Output.TEXT:
             show_plan(printer, planned, form)
@@ -87,7 +89,9 @@ def apply(
 
 
 @contextmanager
-def _progress(printer: Printer, planned: "Planned", *, shown: bool) -> "Iterator[Callable[[Effect], None]]":
+def _progress(
+    printer: Printer, planned: "PlannedRun", *, shown: bool
+) -> "Iterator[Callable[[Effect], None]]":
     """Yield what to call after each effect: a bar on a terminal, a line otherwise."""
     from reconciler.report.text import effect_line
 

@@ -15,7 +15,7 @@ from reconciler.report.escape import terminal
 if TYPE_CHECKING:
     from reconciler.cli.selection import Found
     from reconciler.plan.changes import Plan
-    from reconciler.run import Settings, World
+    from reconciler.run.inputs import RunInputs, RunOptions
 
 
 class Approved(NamedTuple):
@@ -43,7 +43,7 @@ class Approved(NamedTuple):
 @click.option("--all", "every", is_flag=True, help="Every open pull request of every repository.")
 @click.option("--propose-only", is_flag=True, help="Only mark as ready for review; somebody else approves.")
 def approve(
-    settings: "Settings",
+    settings: "RunOptions",
     output: str,
     names: Sequence[str],
     *,
@@ -70,18 +70,19 @@ def approve(
     from reconciler.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
-    from reconciler.run import plan_world, read_world
+    from reconciler.run.inputs import read_inputs
+    from reconciler.run.plan import plan_fleet
 
     if bool(names) == every:
         raise UsageError("Name packages, or pass --all", hint="`reconciler pr list` shows what is open.")
-    world = read_world(settings, writes=True)
+    world = read_inputs(settings, writes=True)
     require_readable(world.inventory, names)
     found = list_found(world)
     chosen = [f for name in names for f in find_or_open(world, found, name)]
     if every:
         chosen = [f for f in found if f.pull.state is PullState.OPEN]
     once = {one.name: one for one in chosen}.values()
-    plan = cache(lambda: plan_world(world).plan)
+    plan = cache(lambda: plan_fleet(world).plan)
     results = [_propose(one) if propose_only else _approve(one, world, plan) for one in once]
     unread = find_unread(world.inventory) if every else {}
     printer = make_printer(colour=not no_color)
@@ -94,7 +95,7 @@ def approve(
     )
 
 
-def _approve(found: "Found", world: "World", plan: "Callable[[], Plan]") -> Approved:
+def _approve(found: "Found", world: "RunInputs", plan: "Callable[[], Plan]") -> Approved:
     from reconciler.cli.pulls import closed_error, is_merged, outdated_error
     from reconciler.cli.readiness import find_readiness
     from reconciler.forge.local_merge import OutdatedError

@@ -14,10 +14,10 @@ from reconciler.reasons import Reason
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
-    from reconciler.check import Checked
     from reconciler.cli.output import Printer
     from reconciler.plan.compare import Comparison
-    from reconciler.run import Settings
+    from reconciler.run.check import CheckResult
+    from reconciler.run.inputs import RunOptions
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 LEVELS = ("auto", "manifests", "fleet")
@@ -56,7 +56,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--sarif-file", type=FILE, metavar="FILE", help="Also write the SARIF report there.")
 def check(
     *,
-    settings: "Settings",
+    settings: "RunOptions",
     output: str,
     base: str,
     head: str,
@@ -83,7 +83,7 @@ def check(
       reconciler check --comment-on 7           and say it on pull request 7, in place
       reconciler check --control https://git.example/acme/control.git --head my-branch
     """
-    from reconciler.check import Level, check_proposal
+    from reconciler.run.check import Level, check_proposal
 
     runner = current_runner()
     try:
@@ -101,7 +101,7 @@ def check(
     return code
 
 
-def _show(printer: "Printer", checked: "Checked", form: Output) -> None:
+def _show(printer: "Printer", checked: "CheckResult", form: Output) -> None:
     from reconciler.report.comparison import comparison_lines, comparison_value
     from reconciler.report.markdown import comparison_markdown
     from reconciler.report.sarif import comparison_sarif
@@ -119,7 +119,7 @@ def _show(printer: "Printer", checked: "Checked", form: Output) -> None:
 
 
 def _tell(
-    runner: Runner, checked: "Checked", code: Exit, json_file: Path | None, sarif_file: Path | None
+    runner: Runner, checked: "CheckResult", code: Exit, json_file: Path | None, sarif_file: Path | None
 ) -> None:
     """Give the runner of a workflow what it shows, and write the files that were asked for."""
     import orjson
@@ -158,7 +158,7 @@ def _changed(comparison: "Comparison") -> str:
     return "false" if comparison.is_complete else "unknown"
 
 
-def _comment(printer: "Printer", checked: "Checked", number: int) -> None:
+def _comment(printer: "Printer", checked: "CheckResult", number: int) -> None:
     """Say it on the pull request; where that cannot be, say why and leave it at that."""
     from reconciler.apply.remark import write_remark
     from reconciler.report.markdown import comparison_markdown
@@ -172,7 +172,7 @@ def _comment(printer: "Printer", checked: "Checked", number: int) -> None:
         printer.lines([f"note: no comment on pull request {number}: {terminal(why)}"], err=True)
 
 
-def _exit_of(checked: "Checked", level: str, *, strict: bool, detailed: bool) -> Exit:
+def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool) -> Exit:
     comparison = checked.comparison
     exits = set()
     if comparison.new or (strict and comparison.old):

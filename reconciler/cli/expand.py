@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reconciler.cli.output import Printer
     from reconciler.expand import Desired, DesiredVariant
     from reconciler.inventory import Inventory
-    from reconciler.run import Settings
+    from reconciler.run.inputs import RunOptions
 
 API_VERSION = "reconciler.dev/v1alpha1"
 
@@ -26,7 +26,9 @@ API_VERSION = "reconciler.dev/v1alpha1"
 @click.option("--output", "-o", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @click.option("--trace", is_flag=True, help="Say which literal or expression gave each field.")
 @click.option("--authored", is_flag=True, help="Print the PackageVariants that people wrote too.")
-def expand(settings: "Settings", sets: tuple[str, ...], output: str, *, trace: bool, authored: bool) -> Exit:
+def expand(
+    settings: "RunOptions", sets: tuple[str, ...], output: str, *, trace: bool, authored: bool
+) -> Exit:
     r"""Print the PackageVariants that the PackageVariantSets expand to. Writes nothing.
 
     Without a name also those that others need and nobody declared, each with the annotation
@@ -40,12 +42,13 @@ def expand(settings: "Settings", sets: tuple[str, ...], output: str, *, trace: b
       reconciler expand -o json | jq '.variants | length'
     """
     from reconciler.plan.unread import find_unread
-    from reconciler.run import close_world, read_world
+    from reconciler.run.inputs import read_inputs
+    from reconciler.run.plan import resolve_inputs
 
-    world = read_world(settings)
+    world = read_inputs(settings)
     inventory = world.inventory
     wanted = _wanted(sets, inventory)
-    desired = close_world(world, trace=trace).desired
+    desired = resolve_inputs(world, trace=trace).desired
     variants = [
         variant
         for variant in desired.variants

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from reconciler.expand import DesiredVariant
     from reconciler.plan.changes import Change
     from reconciler.plan.origins import Origin
-    from reconciler.run import Planned, Settings
+    from reconciler.run.inputs import RunOptions
+    from reconciler.run.plan import PlannedRun
 
 
 @click.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package", metavar="REPO/PACKAGE")
-def explain(settings: "Settings", output: str, package: str, *, no_color: bool) -> Exit:
+def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool) -> Exit:
     r"""Say why one package sees what it sees, and where each field that we put into it comes from.
 
     \b
@@ -33,13 +34,13 @@ def explain(settings: "Settings", output: str, package: str, *, no_color: bool) 
     """
     from reconciler.report.json import API_VERSION, change_value, problem_value
     from reconciler.report.text import change_lines, problem_lines
-    from reconciler.run import make_plan
+    from reconciler.run.plan import plan_run
 
-    planned = make_plan(settings)
+    planned = plan_run(settings)
     change = _find(planned, package)
     variant = _variant(planned, change)
     origins = _origins(planned, change, variant)
-    view = planned.world.inventory.repositories.get(change.repository)
+    view = planned.inputs.inventory.repositories.get(change.repository)
     address = view.remote if view else ""
     problems = _owner_problems(planned, change)
     printer = make_printer(colour=not no_color)
@@ -66,14 +67,14 @@ def explain(settings: "Settings", output: str, package: str, *, no_color: bool) 
     return Exit.DONE
 
 
-def _find(planned: "Planned", package: str) -> "Change":
+def _find(planned: "PlannedRun", package: str) -> "Change":
     from reconciler.cli.selection import suggest
 
     names = planned.names
     for change in planned.plan.changes:
         if package in (names.of(change), f"{change.repository.name}/{change.package.path}"):
             return change
-    require_readable(planned.world.inventory, [package])
+    require_readable(planned.inputs.inventory, [package])
     known = [names.of(change) for change in planned.plan.changes]
     hint = suggest(package, known)
     if problem := next(iter(planned.plan.problems), None):
@@ -82,11 +83,11 @@ def _find(planned: "Planned", package: str) -> "Change":
     raise UsageError(f"The plan has no package {package}", hint=hint)
 
 
-def _owner_problems(planned: "Planned", change: "Change") -> "list[Problem]":
+def _owner_problems(planned: "PlannedRun", change: "Change") -> "list[Problem]":
     """Return the problems of the manifest that declares the package, or last declared it."""
     if change.variant is None:
         return []
-    inventory = planned.world.inventory
+    inventory = planned.inputs.inventory
     record = inventory.records.get(change.variant)
     subjects = {f"PackageVariant {change.variant}"}
     broken = ""
@@ -96,16 +97,18 @@ def _owner_problems(planned: "Planned", change: "Change") -> "list[Problem]":
     return [p for p in planned.plan.problems if p.subject in subjects or p.location.path == broken != ""]
 
 
-def _variant(planned: "Planned", change: "Change") -> "DesiredVariant | None":
+def _variant(planned: "PlannedRun", change: "Change") -> "DesiredVariant | None":
     """Return the change's variant with the origin of every field that a set gave it."""
     from reconciler.expand import expand
 
-    traced = {v.key: v for v in expand(planned.world.inventory, trace=True).variants}
+    traced = {v.key: v for v in expand(planned.inputs.inventory, trace=True).variants}
     variant = next((v for v in planned.desired.variants if v.key == change.variant), None)
     return traced.get(variant.key, variant) if variant else None
 
 
-def _origins(planned: "Planned", change: "Change", variant: "DesiredVariant | None") -> "tuple[Origin, ...]":
+def _origins(
+    planned: "PlannedRun", change: "Change", variant: "DesiredVariant | None"
+) -> "tuple[Origin, ...]":
     """Return where each field of the package came from; none where no variant makes it."""
     from reconciler.plan.origins import find_origins
     from reconciler.read.contents import fetch_contents
@@ -114,11 +117,11 @@ def _origins(planned: "Planned", change: "Change", variant: "DesiredVariant | No
     resolved = next((r for r in planned.resolution.variants if r.variant.key == change.variant), None)
     if variant is None or resolved is None or resolved.downstream != change.package:
         return ()
-    inventory = planned.world.inventory
+    inventory = planned.inputs.inventory
     files = change.written.files if change.written else None
     if not files and change.after is not None:
         needs = Needs({change.package.url: frozenset({change.after})})
-        files = fetch_contents(needs, planned.world.mirrors, inventory.policy.limits).get(change.after)
+        files = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits).get(change.after)
     return find_origins(resolved, files or {}, inventory, variant.trace)
 
 

@@ -161,9 +161,9 @@ def _open_lock(control: str, cache_dir: Path | None) -> _Lock:
     from reconciler.read.control import open_control
     from reconciler.read.credentials import commit_signing
     from reconciler.read.governance import read_options, read_policy
-    from reconciler.run import Settings, open_mirrors
+    from reconciler.run.inputs import RunOptions, open_mirrors
 
-    mirrors = open_mirrors(Settings(control, cache_dir))
+    mirrors = open_mirrors(RunOptions(control, cache_dir))
     opened = open_control(control, mirrors)
     policy = read_options(opened, os.environ).govern(read_policy(opened, os.environ))
     mirrors.sign_commits(commit_signing(policy.commits, os.environ))

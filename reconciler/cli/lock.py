@@ -12,8 +12,8 @@ from reconciler.cli.what_if import what_if
 from reconciler.errors import Exit, RefusedError, UsageError, worst
 
 if TYPE_CHECKING:
-    from reconciler.locking import Locking
-    from reconciler.run import Settings
+    from reconciler.run.inputs import RunOptions
+    from reconciler.run.lock import LockResult
 
 
 @click.group(invoke_without_command=True)
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def lock(
     context: click.Context,
-    settings: "Settings",
+    settings: "RunOptions",
     output: str,
     upgrade: tuple[str, ...],
     *,
@@ -55,7 +55,7 @@ def lock(
       reconciler lock what-if db.io@2.0.0  who could move to it if it were published, who blocks?
     """
     from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
-    from reconciler.locking import decide_lock, lock_fleet, read_lock_world
+    from reconciler.run.lock import decide_lock, lock_fleet, read_lock_inputs
 
     if context.invoked_subcommand:
         return Exit.DONE
@@ -65,7 +65,7 @@ def lock(
     if no_dependencies and prune:
         raise UsageError("--no-dependencies and --prune contradict each other")
     if frozen or check:
-        locking = decide_lock(read_lock_world(settings), wishes)
+        locking = decide_lock(read_lock_inputs(settings), wishes)
         exits = {Exit.PENDING} if check and locking.changed else set()
     else:
         locking = lock_fleet(settings, wishes)
@@ -83,7 +83,7 @@ lock.add_command(hold)
 lock.add_command(follow)
 
 
-def _check_frozen(locking: "Locking") -> None:
+def _check_frozen(locking: "LockResult") -> None:
     """Refuse a decision that moves a pin.
 
     Raises:
@@ -93,7 +93,7 @@ def _check_frozen(locking: "Locking") -> None:
     moved += [pin.what for pin in locking.pins]
     if moved:
         hint = "Run `reconciler lock`, and review what changes."
-        if locking.pins and locking.wanted is None:
+        if locking.pins and locking.reviewed is None:
             # Without a reviewed lock the pin of an upstream moves together with the draft made from it.
             hint = "Run `reconciler apply`: it moves the pins, and drafts the updates."
         raise RefusedError(f"The lock of {', '.join(moved)} would have to change", hint=hint)

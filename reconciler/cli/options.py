@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from reconciler.run import Settings
+    from reconciler.run.inputs import RunOptions
 
 Command = Callable[..., Any]
 
@@ -32,9 +32,9 @@ def control_options(command: Command) -> Command:
     )
     @wraps(command)
     def with_settings(*args: Any, control: str, cache_dir: Path | None, **options: Any) -> Any:
-        from reconciler.run import Settings
+        from reconciler.run.inputs import RunOptions
 
-        return command(*args, settings=Settings(control, cache_dir), **options)
+        return command(*args, settings=RunOptions(control, cache_dir), **options)
 
     return with_settings
 
@@ -50,7 +50,7 @@ def shard_option(command: Command) -> Command:
     )(command)
 
 
-def with_consent(settings: "Settings", allow_deletes: int, shard: str = "") -> "Settings":
+def with_consent(settings: "RunOptions", allow_deletes: int, shard: str = "") -> "RunOptions":
     """Return `settings` with a person's consent to this many deletions, for one part of the fleet.
 
     Raises:

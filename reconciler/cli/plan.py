@@ -10,7 +10,8 @@ from reconciler.errors import Exit
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
-    from reconciler.run import Planned, Settings
+    from reconciler.run.inputs import RunOptions
+    from reconciler.run.plan import PlannedRun
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 
@@ -23,7 +24,7 @@ FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
 @listing_options
 @click.option("--allow-deletes", type=click.IntRange(0), default=0, metavar="N", help="As `apply` takes it.")
 def plan(
-    settings: "Settings",
+    settings: "RunOptions",
     output: str,
     allow_deletes: int,
     *,
@@ -48,9 +49,9 @@ def plan(
       reconciler plan -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
     from reconciler.report.summary import exit_of
-    from reconciler.run import make_plan
+    from reconciler.run.plan import plan_run
 
-    planned = make_plan(with_consent(settings, allow_deletes, shard))
+    planned = plan_run(with_consent(settings, allow_deletes, shard))
     printer = make_printer(colour=not no_color)
     show_plan(printer, planned, Output(output), quiet=quiet, unchanged=unchanged, detailed=detailed_exitcode)
     return exit_of(planned.plan, detailed=detailed_exitcode)
@@ -58,7 +59,7 @@ def plan(
 
 def show_plan(
     printer: "Printer",
-    planned: "Planned",
+    planned: "PlannedRun",
     output: Output,
     *,
     quiet: bool = False,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reconciler.cli.selection import Found
     from reconciler.inventory import RecordedStatus
     from reconciler.plan.changes import Plan
-    from reconciler.run import Settings
+    from reconciler.run.inputs import RunOptions
 
     Recorded = Mapping[tuple[str, str], RecordedStatus]
 
@@ -44,15 +44,15 @@ def pr() -> None:
 @control_options
 @output_options(*FORMS)
 @click.option("--all", "every", is_flag=True, help="Merged and closed ones too.")
-def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> Exit:
+def list_(settings: "RunOptions", output: str, *, no_color: bool, every: bool) -> Exit:
     """List the open pull requests of every repository."""
     from reconciler.cli.selection import list_found
     from reconciler.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
-    from reconciler.run import read_world
+    from reconciler.run.inputs import read_inputs
 
-    world = read_world(settings)
+    world = read_inputs(settings)
     found = [f for f in list_found(world) if every or f.pull.state is PullState.OPEN]
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
     unread = find_unread(world.inventory)
@@ -70,13 +70,13 @@ def list_(settings: "Settings", output: str, *, no_color: bool, every: bool) -> 
 @control_options
 @output_options(*FORMS)
 @click.argument("name")
-def show(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exit:
+def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
     """Show one pull request: what it says, and what it would change."""
     from reconciler.cli.selection import find_pulls, list_found
     from reconciler.report.json import listing
-    from reconciler.run import read_world
+    from reconciler.run.inputs import read_inputs
 
-    world = read_world(settings)
+    world = read_inputs(settings)
     require_readable(world.inventory, [name])
     found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
@@ -92,18 +92,19 @@ def show(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exi
 @control_options
 @output_options(*FORMS)
 @click.argument("name")
-def merge(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exit:
+def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
     """Merge a pull request that is ready; a draft is approved with `reconciler approve`."""
     from reconciler.cli.selection import find_pulls, list_found
     from reconciler.inventory import PullState
     from reconciler.report.json import listing
-    from reconciler.run import plan_world, read_world
+    from reconciler.run.inputs import read_inputs
+    from reconciler.run.plan import plan_fleet
 
-    world = read_world(settings, writes=True)
+    world = read_inputs(settings, writes=True)
     require_readable(world.inventory, [name])
     found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
-    plan = cache(lambda: plan_world(world).plan)
+    plan = cache(lambda: plan_fleet(world).plan)
     merged = [(one, _merge(one, plan)) for one in found]
     if output == Output.JSON:
         printer.value(listing("Merge", ({"pullRequest": one.name, "commit": oid} for one, oid in merged)))
@@ -135,14 +136,14 @@ def _told(found: "Found", verb: str, state: str) -> str:
 @output_options(*FORMS)
 @click.argument("name")
 @click.option("--comment", default="", help="Why.")
-def close(settings: "Settings", output: str, name: str, comment: str, *, no_color: bool) -> Exit:
+def close(settings: "RunOptions", output: str, name: str, comment: str, *, no_color: bool) -> Exit:
     """Close a pull request: exactly this content is not proposed again."""
     from reconciler.cli.selection import find_pulls, list_found
     from reconciler.inventory import PullState
     from reconciler.report.json import listing
-    from reconciler.run import read_world
+    from reconciler.run.inputs import read_inputs
 
-    world = read_world(settings, writes=True)
+    world = read_inputs(settings, writes=True)
     require_readable(world.inventory, [name])
     found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)
@@ -163,14 +164,14 @@ def close(settings: "Settings", output: str, name: str, comment: str, *, no_colo
 @control_options
 @output_options(*FORMS)
 @click.argument("name")
-def reopen(settings: "Settings", output: str, name: str, *, no_color: bool) -> Exit:
+def reopen(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
     """Open a closed pull request again, as its branch is now: it is no rejection any more."""
     from reconciler.cli.selection import find_pulls, list_found
     from reconciler.inventory import PullState
     from reconciler.report.json import listing
-    from reconciler.run import read_world
+    from reconciler.run.inputs import read_inputs
 
-    world = read_world(settings, writes=True)
+    world = read_inputs(settings, writes=True)
     require_readable(world.inventory, [name])
     found = find_pulls(list_found(world), name)
     printer = make_printer(colour=not no_color)

@@ -12,7 +12,7 @@ from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 from reconciler.render.readiness import unmet_gates
-from reconciler.run import World
+from reconciler.run.inputs import RunInputs
 from reconciler.state import functions_failed
 
 _CONFLICT = "conflict in "
@@ -37,7 +37,7 @@ class Readiness(NamedTuple):
         return " ".join(filter(None, (answer, meet)))
 
 
-def find_readiness(world: World, found: Found, plan: Callable[[], Plan]) -> Readiness:
+def find_readiness(world: RunInputs, found: Found, plan: Callable[[], Plan]) -> Readiness:
     """Return what is known against a pull request's head as it is now; a deletion is always ready.
 
     Gates hold where packages are deployed and are shown elsewhere. A conflict that nobody answered

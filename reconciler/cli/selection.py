@@ -13,9 +13,9 @@ from reconciler.forge.local_store import head_branches
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft, PullRequest, PullState, RepositoryView, Source
 from reconciler.lock import LOCKS_DIRECTORY
-from reconciler.plan.world import by_weight
+from reconciler.plan.context import by_weight
 from reconciler.refs import short_branch
-from reconciler.run import World
+from reconciler.run.inputs import RunInputs
 
 
 class Found(NamedTuple):
@@ -37,7 +37,7 @@ class Found(NamedTuple):
         return f"{self.view.key.name}/{_below(self.view, about.path)}" if about else self.pull.head
 
 
-def list_found(world: World) -> list[Found]:
+def list_found(world: RunInputs) -> list[Found]:
     """Return the pull requests of every repository of the local forge, by repository and number."""
     found: list[Found] = []
     for url in sorted({view.url for view in world.inventory.repositories.values() if view.is_available}):
@@ -49,7 +49,7 @@ def list_found(world: World) -> list[Found]:
     return sorted(found, key=lambda f: (f.view.key, f.pull.number))
 
 
-def _of_lock(world: World, listed: Container[str]) -> Iterator[Found]:
+def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[Found]:
     """Yield the pull requests of a reviewed lock, where the control repository is not listed anyway."""
     control = world.inventory.control
     if world.inventory.reviewed is None or control.url in listed:
@@ -86,7 +86,7 @@ def find_pulls(found: Sequence[Found], text: str) -> list[Found]:
     )
 
 
-def find_or_open(world: World, found: Sequence[Found], text: str) -> list[Found]:
+def find_or_open(world: RunInputs, found: Sequence[Found], text: str) -> list[Found]:
     """Return the open pull requests that `text` names; a draft that has none yet gets one.
 
     With `pullRequests.openOn: propose` a draft has no pull request until somebody proposes it. A draft
@@ -118,7 +118,7 @@ def _is_proposed(draft: Draft, view: RepositoryView, found: Sequence[Found]) -> 
     return newest.state is PullState.OPEN or newest.head_oid in ("", draft.tip.oid)
 
 
-def _opened(world: World, view: RepositoryView, head: str, text: str) -> Found:
+def _opened(world: RunInputs, view: RepositoryView, head: str, text: str) -> Found:
     forge = world.forges.of(world.mirrors.open(view.remote))
     if not isinstance(forge, LocalForge):
         raise UsageError(f"{text} has no pull request", hint="Propose it on its forge.")

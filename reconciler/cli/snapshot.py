@@ -15,7 +15,7 @@ from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from reconciler.read.snapshot.importing import KindCount
-    from reconciler.run import Settings
+    from reconciler.run.inputs import RunOptions
 
 
 @click.group()
@@ -132,7 +132,7 @@ def _configured_directory() -> Path:
 @snapshot.command()
 @control_options
 @output_options(Output.TEXT, Output.JSON)
-def kinds(settings: "Settings", output: str, *, no_color: bool) -> Exit:
+def kinds(settings: "RunOptions", output: str, *, no_color: bool) -> Exit:
     r"""Print the kinds that this fleet needs from its clusters, on one line as kubectl takes them.
 
     These are the kinds that sets select, those that packages want to have injected, and, where
@@ -147,7 +147,7 @@ def kinds(settings: "Settings", output: str, *, no_color: bool) -> Exit:
     """
     from reconciler.report.json import listing
     from reconciler.report.text import problem_lines
-    from reconciler.run import find_needed_kinds
+    from reconciler.run.queries import find_needed_kinds
 
     needed = find_needed_kinds(settings)
     found, is_whole = needed.kinds, not needed.problems and not needed.unread

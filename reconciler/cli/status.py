@@ -12,7 +12,7 @@ from reconciler.report.escape import terminal
 from reconciler.report.table import table_lines
 
 if TYPE_CHECKING:
-    from reconciler.run import Settings
+    from reconciler.run.inputs import RunOptions
 
 HEADS = ("KIND", "NAME", "STATUS", "SINCE", "PULL REQUEST", "STALLED", "READY", "REASON", "MESSAGE")
 
@@ -21,7 +21,7 @@ HEADS = ("KIND", "NAME", "STATUS", "SINCE", "PULL REQUEST", "STALLED", "READY", 
 @control_options
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-def status(settings: "Settings", output: str, names: Sequence[str], *, no_color: bool) -> Exit:
+def status(settings: "RunOptions", output: str, names: Sequence[str], *, no_color: bool) -> Exit:
     r"""Show where every package stands, since when and in which pull request, and its conditions.
 
     A package is published, in review, not ready, in conflict, rejected, paused, held back, pending or
@@ -39,7 +39,7 @@ def status(settings: "Settings", output: str, names: Sequence[str], *, no_color:
     """
     from reconciler.report.json import listing
     from reconciler.report.text import problem_lines
-    from reconciler.run import read_status
+    from reconciler.run.queries import read_status
 
     observed = read_status(settings)
     owners = _chosen(observed.owners, names)

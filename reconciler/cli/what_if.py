@@ -12,7 +12,7 @@ from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from reconciler.dependencies.model.packages import Candidate
-    from reconciler.run import Settings
+    from reconciler.run.inputs import RunOptions
 
 
 @click.command(name="what-if")
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     help="The manifest of that version; else it needs what the highest known version needs.",
 )
 def what_if(
-    settings: "Settings", package: str, manifest: Path | None, output: str, *, no_color: bool
+    settings: "RunOptions", package: str, manifest: Path | None, output: str, *, no_color: bool
 ) -> Exit:
     r"""Say which clusters could move to a version if it were published, and who blocks the others.
 
@@ -41,16 +41,17 @@ def what_if(
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
     from reconciler.report.prospects import prospect_lines, prospect_values
-    from reconciler.run import close_world, read_world
+    from reconciler.run.inputs import read_inputs
+    from reconciler.run.plan import resolve_inputs
 
-    world = read_world(settings)
+    world = read_inputs(settings)
     printer = make_printer(colour=not no_color)
     exits = show_unread(printer, find_unread(world.inventory))
-    closed = close_world(world)
-    worlds = closed.scopes.worlds
+    closed = resolve_inputs(world)
+    worlds = closed.clusters.worlds
     known = {one for world in worlds for several in world.catalogue.packages.values() for one in several}
     candidate = _candidate(package, manifest, known)
-    prospects = ask(worlds, closed.decision, candidate)
+    prospects = ask(worlds, closed.locks, candidate)
     if output == Output.JSON:
         printer.value(listing("Prospect", prospect_values(prospects)))
     else:

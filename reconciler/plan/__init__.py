@@ -1,5 +1,5 @@
-"""Desired against actual: changes, safety, waves, messages."""
+"""Compare what should be with what is, and plan every effect."""
 
-from reconciler.plan.decide import plan_changes
+from reconciler.plan.build import build_plan
 
-__all__ = ["plan_changes"]
+__all__ = ["build_plan"]

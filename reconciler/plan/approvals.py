@@ -8,8 +8,8 @@ from reconciler.expand.selectors import compile_selector
 from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op
+from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.drafts import latest_pull
-from reconciler.plan.world import Target, World
 from reconciler.policy import ApprovalRule, Policy
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
@@ -28,15 +28,15 @@ def find_rules(policy: Policy) -> Finder:
     return rules
 
 
-def approve_changes(world: World, changes: Sequence[Change]) -> tuple[Change, ...]:
+def approve_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the changes, those approved whose draft stands as it should and whom a rule lets pass (D14).
 
     A draft is approved by a later run than the one that wrote it. What shares a pull request is
     approved together, or not at all. Never with an unmet gate, an open conflict or a failed function.
     """
-    if not world.inventory.policy.approvals:
+    if not context.inventory.policy.approvals:
         return tuple(changes)
-    rules, targets = find_rules(world.inventory.policy), {target.key: target for target in world.targets}
+    rules, targets = find_rules(context.inventory.policy), {target.key: target for target in context.targets}
     sharing: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
         draft = targets[change.package].draft
@@ -44,7 +44,7 @@ def approve_changes(world: World, changes: Sequence[Change]) -> tuple[Change, ..
             sharing.setdefault((change.package.url, draft.ref), []).append(change)
     approved: dict[PackageKey, Change] = {}
     for some in sharing.values():
-        approval = _approval(some, targets, rules, world)
+        approval = _approval(some, targets, rules, context)
         if approval is not None:
             approved |= {change.package: _approved(change, approval) for change in some}
     return tuple(approved.get(change.package, change) for change in changes)
@@ -55,36 +55,36 @@ def _approved(change: Change, approval: Approval) -> Change:
 
 
 def _approval(
-    changes: Sequence[Change], targets: Mapping[PackageKey, Target], rules: Finder, world: World
+    changes: Sequence[Change], targets: Mapping[PackageKey, PlanTarget], rules: Finder, context: PlanContext
 ) -> Approval | None:
     """Return the merge of the one pull request of some changes, None if any of them forbids it."""
-    found = [_find_pull(change, targets[change.package], rules, world) for change in changes]
+    found = [_find_pull(change, targets[change.package], rules, context) for change in changes]
     first = found[0]
     if first is None or any(pull is None for pull in found):
         return None
     return Approval(first.number, first.head, first.head_oid)
 
 
-def _find_pull(change: Change, target: Target, rules: Finder, world: World) -> PullRequest | None:
+def _find_pull(change: Change, target: PlanTarget, rules: Finder, context: PlanContext) -> PullRequest | None:
     """Return the open pull request of a change if one rule lets it pass, None otherwise."""
     draft = target.draft
     pull = latest_pull(target, draft.ref) if draft else None
     if draft is None or pull is None or pull.state is not PullState.OPEN or pull.head_oid != draft.tip.oid:
         return None
-    if change.op is not Op.KEEP or change.pending or change.waits or not _is_ready(change, target, world):
+    if change.op is not Op.KEEP or change.pending or change.waits or not _is_ready(change, target, context):
         return None
-    passed = world.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
+    passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
     is_ours = not draft.has_foreign_commits and not draft.is_edited
     fitting = (rule for rule in rules(target.view) if rule.edited or is_ours)
     return pull if any(passed.issuperset(rule.checks) for rule in fitting) else None
 
 
-def _is_ready(change: Change, target: Target, world: World) -> bool:
+def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
     """Whether the draft is what it should be, and nothing stands against it: gates count everywhere."""
-    rendered = world.rendered.variants.get(change.variant) if change.variant else None
+    rendered = context.rendered.variants.get(change.variant) if change.variant else None
     if rendered is None:
         return False
-    if target.key not in world.wanted or change.reason not in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED}:
+    if target.key not in context.wanted or change.reason not in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED}:
         return False
     fresh, merged = rendered.fresh, rendered.merged
     if merged is None:

@@ -15,7 +15,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 
 if TYPE_CHECKING:
-    from reconciler.plan.world import World
+    from reconciler.plan.context import PlanContext
 
 
 class Op(StrEnum):
@@ -308,8 +308,8 @@ class Plan:
     `lock` proposes other pins, None where nothing about them is to be proposed; `moves` are the pins of
     dependencies that this plan moves. `status_owners` are the packages that files of the status branch
     tell of; `elsewhere` are the files of both branches that other shards write, None where there are
-    none. `conditions` and `status` expect every effect to be done; `world` is what `observe` computes
-    them from again once it is known which effects were.
+    none. `conditions` and `status` expect every effect to be done; `context` is what they are computed
+    from again once it is known which effects were.
     """
 
     changes: tuple[Change, ...] = ()
@@ -326,7 +326,7 @@ class Plan:
     lock: LockProposal | None = None
     moves: tuple[VersionChange, ...] = ()
     elsewhere: frozenset[str] | None = None
-    world: "World | None" = field(default=None, compare=False, repr=False)
+    context: "PlanContext | None" = field(default=None, compare=False, repr=False)
 
     @property
     def everything(self) -> tuple[Change, ...]:

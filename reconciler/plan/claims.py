@@ -8,13 +8,12 @@ from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft
 from reconciler.plan.changes import Op
-from reconciler.plan.world import Target, World
+from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
-from reconciler.resolve.deliveries import cluster_of
+from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
 from reconciler.resolve.downstreams import ADOPT_EXISTING
 from reconciler.resolve.ownership import is_foreign, is_merged, may_stand_behind
-from reconciler.resolve.places import PLACE
 from reconciler.resolve.upstreams import subject_of
 
 
@@ -31,7 +30,7 @@ class Denied:
     waits: bool = False
 
 
-def claim_package(target: Target, variant: DesiredVariant, world: World) -> Op | Denied:
+def claim_package(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Denied:
     """Return what a change of the package would be: create, update, transfer or adopt; or why not.
 
     Source: porch packagevariant_controller.go, findAndUpdateExistingRevisions; D5.
@@ -41,15 +40,15 @@ def claim_package(target: Target, variant: DesiredVariant, world: World) -> Op |
     if owner == variant.key:
         return Op.UPDATE
     if owner is None:
-        return _claim_unowned(target, variant, world)
-    if is_uncertain(owner, world):
+        return _claim_unowned(target, variant, context)
+    if is_uncertain(owner, context):
         return Denied(Reason.OWNER_STALLED, f"PackageVariant {owner} owns it and is not understood")
     return Op.TRANSFER
 
 
-def _claim_unowned(target: Target, variant: DesiredVariant, world: World) -> Op | Denied:
+def _claim_unowned(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Op | Denied:
     package = target.package
-    if is_foreign(package.main_header, package.path, world.inventory.policy.instance):
+    if is_foreign(package.main_header, package.path, context.inventory.policy.instance):
         return _exists(target, variant, "is owned by another instance", "Choose another downstream package.")
     if variant.spec.adoption_policy == ADOPT_EXISTING and (draft := _foreign_draft(target)):
         message = f"A draft of other people is open: {short_branch(draft.ref)}. Merge or delete it first"
@@ -72,7 +71,7 @@ def _why_not_ours(header: KptfileHeader | None) -> tuple[str, str]:
     return "exists and is not ours", hint
 
 
-def _foreign_draft(target: Target) -> Draft | None:
+def _foreign_draft(target: PlanTarget) -> Draft | None:
     """Return an unmerged draft of other people: adopting the package would open a second one."""
     ours = {draft.ref for draft in target.drafts}
     package = target.package
@@ -80,12 +79,12 @@ def _foreign_draft(target: Target) -> Draft | None:
     return next((draft for draft in foreign if not is_merged(draft, package, target.pulls)), None)
 
 
-def is_uncertain(owner: ObjectName, world: World) -> bool:
+def is_uncertain(owner: ObjectName, context: PlanContext) -> bool:
     """Whether the owner may still stand behind its package although nobody desires it now (law 4)."""
-    return may_stand_behind(owner, world.variants, world.stalled, world.inventory)
+    return may_stand_behind(owner, context.variants, context.stalled, context.inventory)
 
 
-def _exists(target: Target, variant: DesiredVariant, what: str, hint: str) -> Denied:
+def _exists(target: PlanTarget, variant: DesiredVariant, what: str, hint: str) -> Denied:
     hint = place_hint(variant) or hint
     message = f"Package {target.package.path} in repository {target.view.key.name} {what}"
     location = variant.source.at("spec", "downstream", "package")
@@ -96,4 +95,8 @@ def _exists(target: Target, variant: DesiredVariant, what: str, hint: str) -> De
 def place_hint(variant: DesiredVariant) -> str:
     """Return how to move what is generated for a cluster to another path, "" for any other package."""
     cluster = cluster_of(variant.key)
-    return f"Annotate the Repository of cluster {cluster} with another path: {PLACE}." if cluster else ""
+    return (
+        f"Annotate the Repository of cluster {cluster} with another path: {TARGET_ANNOTATION}."
+        if cluster
+        else ""
+    )

@@ -8,9 +8,9 @@ from reconciler.api.porch import GROUP
 from reconciler.expand import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteGroup
+from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.outputs import asked_text
-from reconciler.plan.world import World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
 from reconciler.resolve.upstreams import subject_of
@@ -39,7 +39,7 @@ _UNENSURED = frozenset(
 
 
 def plan_conditions(
-    world: World, changes: Iterable[Change], unfinished: Mapping[PackageKey, Unfinished] | None = None
+    context: PlanContext, changes: Iterable[Change], unfinished: Mapping[PackageKey, Unfinished] | None = None
 ) -> dict[ObjectKey, tuple[Condition, ...]]:
     """Return the conditions of every set and variant as the effects leave them.
 
@@ -47,17 +47,17 @@ def plan_conditions(
     conditions in the next run, which does nothing.
 
     Args:
-        world: What was read, and what was made of it.
+        context: Input of planning.
         changes: Every change of the plan.
         unfinished: The packages of which some effect is missing, and why; none if all were done.
     """
     missing = unfinished or {}
-    drafted = _drafted(world)
-    conditions = {key: _complete(key, found, drafted) for key, found in world.desired.conditions.items()}
-    wanted = {(v.key, package) for package, variants in world.wanted.items() for v in variants}
+    drafted = _drafted(context)
+    conditions = {key: _complete(key, found, drafted) for key, found in context.desired.conditions.items()}
+    wanted = {(v.key, package) for package, variants in context.wanted.items() for v in variants}
     by_variant = {c.variant: c for c in changes if (c.variant, c.package) in wanted}
-    problems = {problem.subject: problem for problem in reversed(world.resolution.problems)}
-    for variant in world.desired.variants:
+    problems = {problem.subject: problem for problem in reversed(context.resolution.problems)}
+    for variant in context.desired.variants:
         key = ObjectKey(GROUP, "PackageVariant", *variant.key)
         problem = problems.get(subject_of(variant))
         change = by_variant.get(variant.key)
@@ -65,18 +65,18 @@ def plan_conditions(
             reason, message = (problem.reason, problem.message) if problem else ("Error", _UNREAD)
             found = _stalled(reason, message, has_draft=variant.key in drafted)
         else:
-            found = _variant(variant, change, world, missing.get(change.package))
+            found = _variant(variant, change, context, missing.get(change.package))
         conditions[key] = tuple(sorted(found, key=lambda c: c.type))
     return dict(sorted(conditions.items()))
 
 
-def _drafted(world: World) -> set[ObjectName | None]:
+def _drafted(context: PlanContext) -> set[ObjectName | None]:
     """Return the variants whose package has a draft: its owner, and those whose manifests name it."""
-    claims = claimed_packages(world.stalled, world.inventory)
+    claims = claimed_packages(context.stalled, context.inventory)
     found: set[ObjectName | None] = set()
-    for target in world.targets:
+    for target in context.targets:
         if target.draft is not None:
-            wanting = (variant.key for variant in world.wanted.get(target.key, ()))
+            wanting = (variant.key for variant in context.wanted.get(target.key, ()))
             found |= {target.owner, claims.get(target.key), *wanting}
     return found
 
@@ -104,20 +104,20 @@ def _stalled(reason: str, message: str, *, has_draft: bool) -> Iterator[Conditio
 
 
 def _variant(
-    variant: DesiredVariant, change: Change, world: World, missing: Unfinished | None
+    variant: DesiredVariant, change: Change, context: PlanContext, missing: Unfinished | None
 ) -> Iterator[Condition]:
     yield _condition("Stalled", False, "Valid", _VALID)
     yield _condition("Valid", True, "Valid", _VALID)
     if change.reason is Reason.PAUSED:
-        yield from _paused(variant, change, world)
+        yield from _paused(variant, change, context)
         return
-    injection = _injection(variant, world)
+    injection = _injection(variant, context)
     unwritten = missing if missing and not missing.pushed and change.written else None
     error = _error(change) or (missing_text(change, unwritten) if unwritten else "")
     yield _ensured(change, error, injection, unwritten)
     yield _ready(change, error or injection or (missing_text(change, missing) if missing else ""))
-    yield _draft(_has_draft(variant, change, world, missing))
-    yield _context(variant, error, world)
+    yield _draft(_has_draft(variant, change, context, missing))
+    yield _context(variant, error, context)
     yield _config(error, injection)
 
 
@@ -126,18 +126,18 @@ def missing_text(change: Change, missing: Unfinished) -> str:
     return missing.message or f"Not applied yet: {change.op} ({change.reason})"
 
 
-def _paused(variant: DesiredVariant, change: Change, world: World) -> Iterator[Condition]:
+def _paused(variant: DesiredVariant, change: Change, context: PlanContext) -> Iterator[Condition]:
     """Yield the conditions of a paused variant: nothing is compared with what it asks for."""
     status: Literal["Unknown", "False"] = "False" if change.before is None else "Unknown"
     message = change.message
     for type_ in ("Ready", "DownstreamEnsured", "ContextInjected", "ConfigInjected"):
         yield Condition(type=type_, status=status, reason=str(change.reason), message=message)
-    yield _draft(_has_draft(variant, change, world, None))
+    yield _draft(_has_draft(variant, change, context, None))
 
 
-def _injection(variant: DesiredVariant, world: World) -> str | None:
+def _injection(variant: DesiredVariant, context: PlanContext) -> str | None:
     """Return which required injection points are empty; None if the package has no points."""
-    rendered = world.rendered.variants.get(variant.key)
+    rendered = context.rendered.variants.get(variant.key)
     fresh = rendered.fresh if rendered else None
     return fresh.injection if isinstance(fresh, Package) else None
 
@@ -170,9 +170,11 @@ def _error(change: Change) -> str:
     return ""
 
 
-def _has_draft(variant: DesiredVariant, change: Change, world: World, missing: Unfinished | None) -> bool:
+def _has_draft(
+    variant: DesiredVariant, change: Change, context: PlanContext, missing: Unfinished | None
+) -> bool:
     """Whether a branch holds a draft of the variant after the effects."""
-    resolved = world.resolved.get(variant.key)
+    resolved = context.resolved.get(variant.key)
     draft = resolved.draft if resolved else None
     if missing is not None and not missing.pushed:
         return draft is not None
@@ -189,12 +191,12 @@ def _draft(exists: object) -> Condition:
     return _condition("DraftExists", exists, "DraftExists" if exists else "NoDraft", "")
 
 
-def _context(variant: DesiredVariant, error: str, world: World) -> Condition:
+def _context(variant: DesiredVariant, error: str, context: PlanContext) -> Condition:
     """Say whether what the variant asks of the package context is there."""
     asked = variant.spec.package_context
     if asked is None or not (asked.data or asked.remove_keys):
         return _condition("ContextInjected", False, "NotRequested", "spec.packageContext is empty")
-    rendered = world.rendered.variants.get(variant.key)
+    rendered = context.rendered.variants.get(variant.key)
     done = rendered is not None and isinstance(rendered.fresh, Package) and not error
     reason = "ContextInjected" if done else "ContextNotInjected"
     return _condition("ContextInjected", done, reason, "" if done else error)

@@ -1,31 +1,22 @@
-"""The plan: every package in scope, once, with a reason and the exact writes."""
+"""Decide about one package: its change, with a reason and the exact writes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.errors import Exit, Problem
-from reconciler.expand import Desired, DesiredVariant
-from reconciler.inventory import Inventory, RepositoryView
-from reconciler.plan.approvals import approve_changes
-from reconciler.plan.changes import Change, MoveRef, Op, Plan
+from reconciler.errors import Problem
+from reconciler.expand import DesiredVariant
+from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.claims import Denied, claim_package
-from reconciler.plan.conditions import plan_conditions
-from reconciler.plan.deletions import decide_unwanted, guard_changes, withdraw_deletion
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
 from reconciler.plan.drafts import close_drafts, close_pulls
-from reconciler.plan.groups import group_changes
 from reconciler.plan.messages import upstream_label
-from reconciler.plan.neighbours import find_obstacle, index_neighbours, refuse_blocked_refs
-from reconciler.plan.observed import plan_status, status_owners
+from reconciler.plan.neighbours import find_obstacle
 from reconciler.plan.outputs import Case, decide_output, upstream_labels
-from reconciler.plan.records import plan_records, record_owners
-from reconciler.plan.requests import plan_requests
-from reconciler.plan.unread import keep_unreadable_pulls, with_unread_repositories
-from reconciler.plan.world import Target, World, build_world
-from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
-from reconciler.render.rendered import Blocked, Rendered
+from reconciler.render.rendered import Blocked
 from reconciler.resolve.downstreams import is_paused
-from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.upstreams import subject_of
 
 _FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
@@ -40,55 +31,24 @@ class Decision:
     problems: tuple[Problem, ...] = ()
 
 
-def plan_changes(inventory: Inventory, desired: Desired, resolution: Resolution, rendered: Rendered) -> Plan:
-    """Compare what should be with what is, package by package.
-
-    Total: every package in scope yields exactly one change. Deterministic and order-free. A plan
-    made of the world after its own application keeps everything (law 1).
-    """
-    world = build_world(inventory, desired, resolution, rendered)
-    world = replace(world, neighbours=index_neighbours(world))
-    decisions = tuple(decide(target, world) for target in world.targets)
-    guarded = guard_changes(world, [decision.change for decision in decisions])
-    changes = approve_changes(world, group_changes(world, guarded.changes))
-    changes = plan_requests(world, changes)
-    changes, unreadable = keep_unreadable_pulls(changes, world)
-    changes, blocked = refuse_blocked_refs(changes, world)
-    found = [*unreadable, *blocked, *(problem for decision in decisions for problem in decision.problems)]
-    problems = (*inventory.problems, *desired.problems, *resolution.problems, *found)
-    problems = with_unread_repositories(problems, inventory)
-    plan = Plan(
-        changes=changes,
-        problems=tuple(sorted(set(problems))),
-        refusals=guarded.refusals,
-        conditions=plan_conditions(world, changes),
-        records=plan_records(world, changes, guarded.waiting),
-        record_owners=record_owners(world, changes),
-        status_owners=status_owners(world, changes),
-        world=world,
-    )
-    plan = replace(plan, status=plan_status(world, plan.conditions))
-    return replace(plan, exits=frozenset(_exits(plan, inventory)))
-
-
-def decide(target: Target, world: World) -> Decision:
+def decide(target: PlanTarget, context: PlanContext) -> Decision:
     """Decide about one package. Total: what nothing is known about is kept."""
-    wanted = world.wanted.get(target.key, ())
+    wanted = context.wanted.get(target.key, ())
     if not wanted:
-        return Decision(decide_unwanted(target, world))
+        return Decision(decide_unwanted(target, context))
     if len(wanted) > 1:
         return _contested(target, wanted)
-    return _wanted(target, wanted[0], world)
+    return _wanted(target, wanted[0], context)
 
 
-def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
+def _wanted(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Decision:
     change = _blank(target, variant)
-    resolved = world.resolved.get(variant.key)
-    if is_paused(target.view, variant, world.inventory):
+    resolved = context.resolved.get(variant.key)
+    if is_paused(target.view, variant, context.inventory):
         return Decision(replace(change, reason=Reason.PAUSED, message="Paused by annotation"))
     if resolved is None:
-        return Decision(_publishing(_unresolved(change, target, variant, world), target, world))
-    claim = find_obstacle(target, variant, world) or claim_package(target, variant, world)
+        return Decision(_publishing(_unresolved(change, target, variant, context), target, context))
+    claim = find_obstacle(target, variant, context) or claim_package(target, variant, context)
     if isinstance(claim, Denied):
         problems = (claim.problem,) if claim.problem else ()
         op = Op.KEEP if target.package.exists else Op.BLOCK
@@ -96,8 +56,8 @@ def _wanted(target: Target, variant: DesiredVariant, world: World) -> Decision:
         return Decision(told, problems)
     old, new = upstream_labels(resolved)
     change = replace(change, upstream_from=old, upstream_to=new)
-    case = Case(target, resolved, world.rendered.variants[variant.key], world, claim)
-    change = _with_housekeeping(decide_output(case, change), target, world)
+    case = Case(target, resolved, context.rendered.variants[variant.key], context, claim)
+    change = _with_housekeeping(decide_output(case, change), target, context)
     return Decision(_explained(change, resolved), tuple(_faults(case, change)))
 
 
@@ -121,13 +81,13 @@ def _explained(change: Change, resolved: ResolvedVariant) -> Change:
     return change
 
 
-def _with_housekeeping(change: Change, target: Target, world: World) -> Change:
+def _with_housekeeping(change: Change, target: PlanTarget, context: PlanContext) -> Change:
     """Add what is due beside the content: tags, drafts that main has, a deletion to withdraw."""
     if change.op is Op.BLOCK:
-        return _publishing(change, target, world)
+        return _publishing(change, target, context)
     merged = close_drafts(target.merged)
     spare = tuple(d for d in target.others if not d.append_only)
-    withdrawn = tuple(withdraw_deletion(target, world))
+    withdrawn = tuple(withdraw_deletion(target, context))
     refs = [write.ref for write in withdrawn]
     closes = (
         *close_pulls(target, [d.ref for d in target.merged], "Main has this content."),
@@ -135,16 +95,16 @@ def _with_housekeeping(change: Change, target: Target, world: World) -> Change:
         *close_pulls(target, refs, "The package is wanted again."),
     )
     due = (*merged, *close_drafts(spare), *withdrawn)
-    change = _publishing(change, target, world)
+    change = _publishing(change, target, context)
     if change.op is Op.KEEP and (due or closes):
         reason = Reason.DELETION_WITHDRAWN if withdrawn else Reason.DRAFT_SUPERSEDED
         change = _instead(change, Op.CLOSE, reason)
     return replace(change, writes=(*due, *change.writes), close=(*change.close, *closes))
 
 
-def _publishing(change: Change, target: Target, world: World) -> Change:
+def _publishing(change: Change, target: PlanTarget, context: PlanContext) -> Change:
     """Add the tags of what main has, whatever else is done: other variants count on them already."""
-    revisions = world.resolution.publications.get(target.key, ())
+    revisions = context.resolution.publications.get(target.key, ())
     if not revisions:
         return change
     if change.op is Op.KEEP:
@@ -158,7 +118,7 @@ def _instead(change: Change, op: Op, reason: Reason) -> Change:
     return replace(change, op=op, reason=reason if change.reason is Reason.UP_TO_DATE else change.reason)
 
 
-def _blank(target: Target, variant: DesiredVariant) -> Change:
+def _blank(target: PlanTarget, variant: DesiredVariant) -> Change:
     tree = target.draft.tree if target.draft else target.package.main_tree
     return Change(
         package=target.key,
@@ -172,19 +132,19 @@ def _blank(target: Target, variant: DesiredVariant) -> Change:
     )
 
 
-def _unresolved(change: Change, target: Target, variant: DesiredVariant, world: World) -> Change:
+def _unresolved(change: Change, target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Change:
     """A variant without upstream, or without its pin: what stands is kept, what does not is blocked."""
-    if variant.key in world.waiting:
-        return replace(change, reason=Reason.LOCK_PENDING, message=world.waiting[variant.key])
+    if variant.key in context.waiting:
+        return replace(change, reason=Reason.LOCK_PENDING, message=context.waiting[variant.key])
     subject = subject_of(variant)
-    mine = [p for p in world.resolution.problems if p.subject == subject]
+    mine = [p for p in context.resolution.problems if p.subject == subject]
     message = mine[0].message if mine else ""
     if target.package.exists or not mine:
         return replace(change, reason=Reason.OWNER_STALLED, message=message)
     return replace(change, op=Op.BLOCK, reason=Reason(mine[0].reason), message=message)
 
 
-def _contested(target: Target, wanted: tuple[DesiredVariant, ...]) -> Decision:
+def _contested(target: PlanTarget, wanted: tuple[DesiredVariant, ...]) -> Decision:
     """Two variants want one package: nothing happens to it, and each is told of the other."""
     problems = []
     for variant in wanted:
@@ -198,28 +158,3 @@ def _contested(target: Target, wanted: tuple[DesiredVariant, ...]) -> Decision:
         _blank(target, wanted[0]), reason=Reason.DUPLICATE_DOWNSTREAM, message=f"Wanted by {names}"
     )
     return Decision(change, tuple(problems))
-
-
-def _exits(plan: Plan, inventory: Inventory) -> Iterator[Exit]:
-    """Yield every class of exit that applies (D1)."""
-    reasons = {problem.reason for problem in plan.problems}
-    unavailable = {Reason.REPOSITORY_UNAVAILABLE}
-    if reasons - unavailable:
-        yield Exit.INVALID_INPUT
-    if _is_unavailable(inventory.repositories.values()):
-        yield Exit.UNAVAILABLE
-    if plan.refusals:
-        yield Exit.REFUSED
-    if any(change.waits for change in plan.changes):
-        yield Exit.WAITING
-    if not plan.is_empty:
-        yield Exit.PENDING
-
-
-def _is_unavailable(views: Iterable[RepositoryView]) -> bool:
-    return any(
-        view.problem is not None
-        and view.problem.reason == Reason.REPOSITORY_UNAVAILABLE
-        and view.unavailable is OnUnavailable.FAIL
-        for view in views
-    )

@@ -8,6 +8,7 @@ from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest, PullState
 from reconciler.plan.changes import Change, MoveRef, Op, Refusal, WriteDraft, WriteRemoval
 from reconciler.plan.claims import is_uncertain
+from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletion_guard import deletion_consent, exceeded_limit, pending_consent
 from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
 from reconciler.plan.messages import (
@@ -17,14 +18,13 @@ from reconciler.plan.messages import (
     removal_message,
     revision_name,
 )
-from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.downstreams import is_paused
 from reconciler.resolve.ownership import find_owner, package_name
-from reconciler.resolve.releases import ORPHAN
+from reconciler.resolve.variants import ORPHAN
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
 NEVER_PUBLISHED = (
@@ -32,73 +32,73 @@ NEVER_PUBLISHED = (
 )
 
 
-def decide_unwanted(target: Target, world: World) -> Change:
+def decide_unwanted(target: PlanTarget, context: PlanContext) -> Change:
     """Decide about a package that no variant wants. Total; ignorance keeps (law 4).
 
     Source: porch packagevariant_controller.go, deleteOrOrphan.
     Differs: evidence is needed (D3), and a deletion is a proposal that people merge.
     """
     change = Change(target.key, target.view.key, Op.KEEP, Reason.NOT_OURS, before=target.package.main_tree)
-    owner = target.owner or _draft_owner(target, world)
+    owner = target.owner or _draft_owner(target, context)
     if owner is None:
-        return _unowned(target, world, change)
+        return _unowned(target, context, change)
     change = replace(change, variant=owner, before=_tree(target), after=_tree(target))
-    if is_paused(target.view, world.variants.get(owner), world.inventory):
+    if is_paused(target.view, context.variants.get(owner), context.inventory):
         return replace(change, reason=Reason.PAUSED, message="Paused by annotation")
-    kept = _why_kept(owner, world)
+    kept = _why_kept(owner, context)
     if kept is not None:
         reason, message = kept
         return replace(change, reason=reason, message=message)
-    change = replace(change, message=_cause(owner, world))
-    if _policy(owner, world) == ORPHAN:
-        return _release(target, world, change)
-    return _delete(target, world, change)
+    change = replace(change, message=_cause(owner, context))
+    if _policy(owner, context) == ORPHAN:
+        return _release(target, context, change)
+    return _delete(target, context, change)
 
 
-def _unowned(target: Target, world: World, change: Change) -> Change:
+def _unowned(target: PlanTarget, context: PlanContext, change: Change) -> Change:
     """A stranger's package is kept; of one that is gone, what proposed its deletion is cleared away."""
-    leftovers = () if target.package.exists else tuple(_deletion_refs(target, world))
+    leftovers = () if target.package.exists else tuple(_deletion_refs(target, context))
     if leftovers:
         return replace(change, op=Op.CLOSE, reason=Reason.ALREADY_ABSENT, writes=leftovers)
     return replace(change, after=change.before)
 
 
-def withdraw_deletion(target: Target, world: World) -> Iterator[MoveRef]:
+def withdraw_deletion(target: PlanTarget, context: PlanContext) -> Iterator[MoveRef]:
     """Yield the removal of every proposal to delete a package that is wanted again."""
-    return _deletion_refs(target, world)
+    return _deletion_refs(target, context)
 
 
-def _why_kept(owner: ObjectName, world: World) -> tuple[Reason, str] | None:
+def _why_kept(owner: ObjectName, context: PlanContext) -> tuple[Reason, str] | None:
     """Return why there is no positive evidence that the owner let go; None if there is (D3)."""
-    if is_uncertain(owner, world):
+    if is_uncertain(owner, context):
         return Reason.OWNER_STALLED, f"PackageVariant {owner} is not understood"
-    if owner in world.variants:
-        if owner in world.resolved:
+    if owner in context.variants:
+        if owner in context.resolved:
             return None
         return Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved"
-    change = world.gone.get(owner)
+    change = context.gone.get(owner)
     if change is not None:
         return None if change.reason is Reason.NOT_DESIRED else (change.reason, change.message)
     return Reason.OWNER_UNKNOWN, f"No record of PackageVariant {owner}: nothing proves that it was deleted"
 
 
-def _cause(owner: ObjectName, world: World) -> str:
+def _cause(owner: ObjectName, context: PlanContext) -> str:
     """Return what is gone that the package was made for."""
     if cluster := cluster_of(owner):
         return f"Nothing is generated for cluster {cluster} any more"
-    if owner in world.variants:
+    if owner in context.variants:
         return f"PackageVariant {owner} has another downstream now"
-    return world.gone[owner].message
+    return context.gone[owner].message
 
 
-def _policy(owner: ObjectName, world: World) -> str:
-    desired = world.variants.get(owner)
+def _policy(owner: ObjectName, context: PlanContext) -> str:
+    desired = context.variants.get(owner)
     if desired is not None:
         return desired.spec.deletion_policy or "delete"
-    return world.inventory.records[owner].deletion_policy
+    return context.inventory.records[owner].deletion_policy
 
 
-def _delete(target: Target, world: World, change: Change) -> Change:
+def _delete(target: PlanTarget, context: PlanContext, change: Change) -> Change:
     touched = [d for d in target.drafts if d.append_only]
     untouched = [d for d in target.drafts if not d.append_only]
     comment = SUPERSEDED if target.package.main_tree is not None else NEVER_PUBLISHED
@@ -110,22 +110,22 @@ def _delete(target: Target, world: World, change: Change) -> Change:
         waits=bool(touched),
     )
     if target.main_owner is not None:
-        return _propose(target, world, change)
+        return _propose(target, context, change)
     if touched:
         message = "A person committed to its draft; delete the branch to let it go"
         return replace(change, op=Op.KEEP, reason=Reason.DRAFT_EDITED, message=message)
     return replace(change, op=Op.DELETE, after=target.package.main_tree)
 
 
-def _propose(target: Target, world: World, change: Change) -> Change:
+def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change:
     """Propose the deletion of a package on main: a branch that removes it, and a pull request."""
     view, path = target.view, target.package.path
-    ref = deletion_ref(world.inventory.policy.instance, path)
+    ref = deletion_ref(context.inventory.policy.instance, path)
     head = short_branch(ref)
     pull = latest_pull(target, head)
     standing = view.branches.get(head)
-    if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, world)):
-        return _declined(target, world, change, pull)
+    if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, context)):
+        return _declined(target, context, change, pull)
     is_open = pull is not None and pull.state is PullState.OPEN
     wanted = None if is_open else _deletion_pull(target, head)
     if standing is not None and pull is not None and is_open and _is_split(target):
@@ -147,7 +147,7 @@ def _propose(target: Target, world: World, change: Change) -> Change:
         onto=view.head.oid,
         path=path,
         message=removal_message(path),
-        time=max(_removal_time(world), view.head.time if renewed else 0),
+        time=max(_removal_time(context), view.head.time if renewed else 0),
     )
     if renewed:
         message = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
@@ -156,7 +156,7 @@ def _propose(target: Target, world: World, change: Change) -> Change:
     return replace(change, op=Op.DELETE, after=None, writes=writes, pull=wanted)
 
 
-def _is_outdated(target: Target) -> bool:
+def _is_outdated(target: PlanTarget) -> bool:
     """Whether the package changed on main since its deletion was proposed, and nobody else wrote there.
 
     Such a proposal cannot be approved: its pull request does not list what it would remove.
@@ -169,7 +169,7 @@ def _is_outdated(target: Target) -> bool:
     )
 
 
-def _is_split(target: Target) -> bool:
+def _is_split(target: PlanTarget) -> bool:
     """Whether the package changed on main, and a person committed to the branch of its deletion."""
     deletion = target.package.deletion
     return (
@@ -179,24 +179,24 @@ def _is_split(target: Target) -> bool:
     )
 
 
-def _declined(target: Target, world: World, change: Change, pull: PullRequest) -> Change:
+def _declined(target: PlanTarget, context: PlanContext, change: Change, pull: PullRequest) -> Change:
     """Keep a package whose deletion people declined; the branches of the proposal go."""
     message = (
         f"The pull request #{pull.number} of its deletion was closed. "
         f"Remove {target.package.path} from {target.view.branch} "
         "to delete it, or declare its variant again to keep it up to date"
     )
-    writes = (*change.writes, *_deletion_refs(target, world))
+    writes = (*change.writes, *_deletion_refs(target, context))
     op = Op.CLOSE if writes else Op.KEEP
     return replace(change, op=op, reason=Reason.REJECTED, message=message, writes=writes)
 
 
-def _was_proposed(change: Change, world: World) -> bool:
-    record = world.inventory.records.get(change.variant) if change.variant else None
+def _was_proposed(change: Change, context: PlanContext) -> bool:
+    record = context.inventory.records.get(change.variant) if change.variant else None
     return record is not None and record.deletion_proposed
 
 
-def _porch_marker(target: Target) -> Iterator[MoveRef]:
+def _porch_marker(target: PlanTarget) -> Iterator[MoveRef]:
     """Yield the branch that tells Porch of the proposal, beside the latest tag."""
     latest = target.package.latest
     if latest is not None:
@@ -205,35 +205,35 @@ def _porch_marker(target: Target) -> Iterator[MoveRef]:
             yield MoveRef(ref, None, latest.commit.oid)
 
 
-def _deletion_pull(target: Target, head: str) -> PullRequest:
+def _deletion_pull(target: PlanTarget, head: str) -> PullRequest:
     name = package_name(target.view, target.package.path)
     return PullRequest(head=head, base=target.view.branch, title=f"Delete {name}", body="", draft=False)
 
 
-def _release(target: Target, world: World, change: Change) -> Change:
+def _release(target: PlanTarget, context: PlanContext, change: Change) -> Change:
     """Let go of a package and keep its content: its annotations are dropped by a draft."""
-    package = world.rendered.releases.get(target.key)
+    package = context.rendered.releases.get(target.key)
     change = replace(change, reason=Reason.ORPHANED)
     if not isinstance(package, Package):
         message = package.message if isinstance(package, Blocked) else "Its content was not read"
         return replace(change, op=Op.BLOCK, message=message, waits=True)
     if target.main_owner is None and target.package.main_tree is not None:
-        return _delete(target, world, change)
-    withdrawn = tuple(_deletion_refs(target, world))
+        return _delete(target, context, change)
+    withdrawn = tuple(_deletion_refs(target, context))
     change = replace(change, after=package.tree, writes=withdrawn)
     if withdrawn:
         closes = close_pulls(target, [w.ref for w in withdrawn], "The package is kept after all.")
         change = replace(change, op=Op.ORPHAN, close=closes)
     if any(draft.tree == package.tree for draft in target.package.drafts):
         return change
-    write = _release_draft(target, world, package)
+    write = _release_draft(target, context, package)
     if write is None:
         return change
     pull = _release_pull(target, write.ref)
     return replace(change, op=Op.ORPHAN, writes=(*withdrawn, write), pull=pull)
 
 
-def _release_draft(target: Target, world: World, package: Package) -> WriteDraft | None:
+def _release_draft(target: PlanTarget, context: PlanContext, package: Package) -> WriteDraft | None:
     view, path, draft = target.view, target.package.path, target.draft
     if view.head is None:
         return None
@@ -241,7 +241,7 @@ def _release_draft(target: Target, world: World, package: Package) -> WriteDraft
     latest = target.package.latest
     source = revision_name(view, path, latest.workspace if latest else view.branch)
     touched = draft is not None and draft.append_only
-    time = max(_removal_time(world), draft.foreign_commit_time if draft and touched else 0)
+    time = max(_removal_time(context), draft.foreign_commit_time if draft and touched else 0)
     return write_draft(
         target,
         package,
@@ -252,7 +252,7 @@ def _release_draft(target: Target, world: World, package: Package) -> WriteDraft
     )
 
 
-def _release_pull(target: Target, ref: str) -> PullRequest:
+def _release_pull(target: PlanTarget, ref: str) -> PullRequest:
     pull = latest_pull(target, ref)
     number = pull.number if pull is not None and pull.state is PullState.OPEN else 0
     name = package_name(target.view, target.package.path)
@@ -266,26 +266,26 @@ def _release_pull(target: Target, ref: str) -> PullRequest:
     )
 
 
-def _removal_time(world: World) -> int:
+def _removal_time(context: PlanContext) -> int:
     """Return the time of a commit that no manifest asks for any more: the control commit's.
 
     The manifest is gone, so the commit that removed it is the newest input.
     """
-    return world.inventory.control.commit.time
+    return context.inventory.control.commit.time
 
 
-def _deletion_refs(target: Target, world: World) -> Iterator[MoveRef]:
-    for ref, oid in world.proposed_deletions.get(target.key, ()):
+def _deletion_refs(target: PlanTarget, context: PlanContext) -> Iterator[MoveRef]:
+    for ref, oid in context.proposed_deletions.get(target.key, ()):
         yield MoveRef(ref, oid, None)
 
 
-def _draft_owner(target: Target, world: World) -> ObjectName | None:
+def _draft_owner(target: PlanTarget, context: PlanContext) -> ObjectName | None:
     if not target.drafts:
         return None
-    return find_owner(target.drafts[0].header, target.key, world.inventory)
+    return find_owner(target.drafts[0].header, target.key, context.inventory)
 
 
-def _tree(target: Target) -> Oid | None:
+def _tree(target: PlanTarget) -> Oid | None:
     return target.package.main_tree or (target.draft.tree if target.draft else None)
 
 
@@ -304,7 +304,7 @@ class GuardedChanges(NamedTuple):
     waiting: Mapping[PackageKey, int]
 
 
-def guard_changes(world: World, changes: Sequence[Change]) -> GuardedChanges:
+def guard_changes(context: PlanContext, changes: Sequence[Change]) -> GuardedChanges:
     """Keep the packages whose deletion is refused: too many, and without consent.
 
     The set diff counts the variants that are gone, and their packages are kept already. This counts
@@ -314,17 +314,19 @@ def guard_changes(world: World, changes: Sequence[Change]) -> GuardedChanges:
     Source: octodns provider/plan.py, Plan.raise_if_unsafe.
     Differs: octodns refuses the whole plan.
     """
-    refusals = [Refusal(r.reason, r.message, _hint(r.hint, r.consent), r.consent) for r in world.diff.refused]
-    moved = [c for c in changes if c.op is Op.DELETE and c.writes and _is_of_moved_variant(c, world)]
-    before = _refused_before(world)
-    refused, owned, message = _refuse_moved(moved, before, world)
+    refusals = [
+        Refusal(r.reason, r.message, _hint(r.hint, r.consent), r.consent) for r in context.diff.refused
+    ]
+    moved = [c for c in changes if c.op is Op.DELETE and c.writes and _is_of_moved_variant(c, context)]
+    before = _refused_before(context)
+    refused, owned, message = _refuse_moved(moved, before, context)
     consent = deletion_consent(change.package for change in refused)
-    if not refused or consent in world.inventory.policy.consents:
+    if not refused or consent in context.inventory.policy.consents:
         refused = ()
     guarded = {change.package for change in refused}
     waiting = {change.package: before.get(change.package, owned) for change in refused}
     begun = {change.package for change in moved if change.package not in guarded}
-    waiting |= {key: of for key, of in before.items() if key not in begun and _still_waits(key, world)}
+    waiting |= {key: of for key, of in before.items() if key not in begun and _still_waits(key, context)}
     if not refused:
         return GuardedChanges(tuple(changes), tuple(refusals), waiting)
     hint = _hint("Review the plan, or allow the deletions with --allow-deletes.", consent)
@@ -334,12 +336,12 @@ def guard_changes(world: World, changes: Sequence[Change]) -> GuardedChanges:
 
 
 def _refuse_moved(
-    moved: Sequence[Change], before: Mapping[PackageKey, int], world: World
+    moved: Sequence[Change], before: Mapping[PackageKey, int], context: PlanContext
 ) -> tuple[Sequence[Change], int, str]:
     """Return the deletions that need consent, the number of packages they are measured against, a message."""
-    guard = world.inventory.policy.deletions
+    guard = context.inventory.policy.deletions
     again = [change for change in moved if change.package in before]
-    now = sum(1 for target in world.targets if target.owner is not None)
+    now = sum(1 for target in context.targets if target.owner is not None)
     # The new places of moved variants count as owned as soon as they have drafts: that must not make
     # the share of what was refused smaller, nor must packages that left make the minimum larger.
     owned = max((before[change.package] for change in again), default=now)
@@ -348,25 +350,25 @@ def _refuse_moved(
     limit = exceeded_limit(len(moved), owned, guard)
     refused = moved if limit else again
     message = f"{len(refused)} of {owned} owned packages would be deleted because their variants moved"
-    return refused, owned, f"{message}, {limit or pending_consent(world.inventory)}"
+    return refused, owned, f"{message}, {limit or pending_consent(context.inventory)}"
 
 
-def _refused_before(world: World) -> Mapping[PackageKey, int]:
+def _refused_before(context: PlanContext) -> Mapping[PackageKey, int]:
     """Return the packages whose deletion was refused before; all owned ones if the record is unreadable."""
-    refused = world.inventory.refused
+    refused = context.inventory.refused
     if refused is not None:
         return {PackageKey(p.url, p.path): p.of for p in refused.packages}
-    owned = [target.key for target in world.targets if target.owner is not None]
+    owned = [target.key for target in context.targets if target.owner is not None]
     return dict.fromkeys(owned, len(owned))
 
 
-def _still_waits(package: PackageKey, world: World) -> bool:
+def _still_waits(package: PackageKey, context: PlanContext) -> bool:
     """Whether a refused package is still there and not desired, or its repository cannot be read."""
-    target = next((target for target in world.targets if target.key == package), None)
+    target = next((target for target in context.targets if target.key == package), None)
     if target is None:
-        views = world.inventory.views_of(package.url)
+        views = context.inventory.views_of(package.url)
         return any(not view.is_available for view in views)
-    return target.owner is not None and package not in world.wanted
+    return target.owner is not None and package not in context.wanted
 
 
 def _keep_refused(change: Change, message: str) -> Change:
@@ -387,5 +389,5 @@ def _hint(hint: str, consent: str) -> str:
     return f"{hint} Or consent to exactly these in the configuration: spec.consents: {{{consent}: why}}."
 
 
-def _is_of_moved_variant(change: Change, world: World) -> bool:
-    return change.variant in world.variants
+def _is_of_moved_variant(change: Change, context: PlanContext) -> bool:
+    return change.variant in context.variants

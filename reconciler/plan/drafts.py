@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Draft, PullRequest, PullState
 from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
+from reconciler.plan.context import PlanTarget, newest_pull
 from reconciler.plan.messages import (
     CLONE,
     EDIT,
@@ -16,7 +17,6 @@ from reconciler.plan.messages import (
     upgrade_task,
     with_lines,
 )
-from reconciler.plan.world import Target, newest_pull
 from reconciler.policy import OpenOn
 from reconciler.refs import (
     DRAFTS,
@@ -33,7 +33,7 @@ from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.trailers import CONFLICT
 
 
-def next_workspace(target: Target) -> str:
+def next_workspace(target: PlanTarget) -> str:
     """Return `packagevariant-N` for a new draft: one more than any draft, revision or pull request has.
 
     Source: porch packagevariant_controller.go, newWorkspaceName.
@@ -51,7 +51,7 @@ def next_workspace(target: Target) -> str:
 
 
 def write_draft(
-    target: Target, package: Package, *, draft: Draft | None, onto: Oid, message: str, time: int
+    target: PlanTarget, package: Package, *, draft: Draft | None, onto: Oid, message: str, time: int
 ) -> WriteDraft:
     """Return the write of one commit: of a new draft, or of `draft` if nobody moved it since (D21).
 
@@ -75,7 +75,7 @@ def write_draft(
     )
 
 
-def is_behind(target: Target, draft: Draft) -> bool:
+def is_behind(target: PlanTarget, draft: Draft) -> bool:
     """Whether the package changed on main since the draft left it, and one commit of ours can mend that.
 
     A group's branch is left out, and so is one that changes more than its package: a merge commit
@@ -85,7 +85,7 @@ def is_behind(target: Target, draft: Draft) -> bool:
 
 
 def draft_message(
-    target: Target, resolved: ResolvedVariant, workspace: str, package: Package | None = None
+    target: PlanTarget, resolved: ResolvedVariant, workspace: str, package: Package | None = None
 ) -> str:
     """Return the message of a draft's commit, with the task that Porch would have recorded.
 
@@ -96,7 +96,7 @@ def draft_message(
     return with_lines(_task_message(target, resolved, workspace), lines)
 
 
-def _task_message(target: Target, resolved: ResolvedVariant, workspace: str) -> str:
+def _task_message(target: PlanTarget, resolved: ResolvedVariant, workspace: str) -> str:
     path, pin = target.package.path, resolved.pin
     new = _upstream_name(pin)
     if target.package.main_tree is None:
@@ -117,7 +117,7 @@ def close_drafts(drafts: Iterable[Draft]) -> tuple[Write, ...]:
     return tuple(MoveRef(draft.ref, draft.tip.oid, None) for draft in drafts if not draft.is_grouped)
 
 
-def close_pulls(target: Target, refs: Iterable[str], comment: str) -> tuple[ClosePull, ...]:
+def close_pulls(target: PlanTarget, refs: Iterable[str], comment: str) -> tuple[ClosePull, ...]:
     """Return the closing of the open pull requests of these branches."""
     heads = {short_branch(ref) for ref in refs if not is_group(ref)}
     return tuple(
@@ -127,19 +127,19 @@ def close_pulls(target: Target, refs: Iterable[str], comment: str) -> tuple[Clos
     )
 
 
-def latest_pull(target: Target, ref: str) -> PullRequest | None:
+def latest_pull(target: PlanTarget, ref: str) -> PullRequest | None:
     """Return the newest pull request of a branch, open or ended."""
     return newest_pull(target.pulls, ref)
 
 
-def is_rejected(target: Target, draft: Draft) -> bool:
+def is_rejected(target: PlanTarget, draft: Draft) -> bool:
     """Whether a person closed the pull request of this very state of a draft (D14)."""
     pull = latest_pull(target, draft.ref)
     closed = pull is not None and pull.state is PullState.CLOSED
     return closed and pull is not None and pull.head_oid in ("", draft.tip.oid)
 
 
-def wanted_pull(target: Target, ref: str, *, open_on: OpenOn, proposed: bool) -> PullRequest | None:
+def wanted_pull(target: PlanTarget, ref: str, *, open_on: OpenOn, proposed: bool) -> PullRequest | None:
     """Return the pull request that a draft should have now, None where it should have none yet.
 
     Its content is for `plan.requests` to say.

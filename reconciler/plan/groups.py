@@ -13,6 +13,7 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
+from reconciler.plan.context import PlanContext
 from reconciler.plan.members import (
     Member,
     Place,
@@ -25,7 +26,6 @@ from reconciler.plan.members import (
     taken_out,
 )
 from reconciler.plan.messages import group_message
-from reconciler.plan.world import World
 from reconciler.policy import GroupBy
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, group_number, group_ref, short_branch
@@ -56,29 +56,29 @@ class Group:
         return self.branch is not None and self.branch.has_foreign_commits
 
 
-def group_changes(world: World, changes: Sequence[Change]) -> tuple[Change, ...]:
+def group_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Put the drafts of packages that belong together on one branch with one pull request.
 
     Total and order-free: every package keeps its one change, and only where its draft stands is
     another. What is not grouped stays as it is; what stands in a group that nobody closed stays
     there, also when the setting changes.
     """
-    policy, views = world.inventory.policy, world.inventory.repositories.values()
+    policy, views = context.inventory.policy, context.inventory.repositories.values()
     if policy.group_by is GroupBy.PACKAGE and not any(view.groups for view in views):
         return tuple(changes)
-    targets = {target.key: target for target in world.targets}
+    targets = {target.key: target for target in context.targets}
     by_url: dict[str, list[Change]] = {}
     for change in changes:
         by_url.setdefault(change.package.url, []).append(change)
     done: dict[object, Change] = {}
     for url, some in by_url.items():
-        standing = find_standing(url, world)
-        members = [place_change(change, targets[change.package], standing, world) for change in some]
-        done |= {change.package: change for change in _grouped(members, standing, world)}
+        standing = find_standing(url, context)
+        members = [place_change(change, targets[change.package], standing, context) for change in some]
+        done |= {change.package: change for change in _grouped(members, standing, context)}
     return tuple(done[change.package] for change in changes)
 
 
-def _grouped(members: Sequence[Member], standing: Standing, world: World) -> Iterator[Change]:
+def _grouped(members: Sequence[Member], standing: Standing, context: PlanContext) -> Iterator[Change]:
     """Yield every change of one repository, those of groups with what their groups write."""
     seats: dict[str, list[Member]] = {}
     done = {member.change.package: member.change for member in members}
@@ -86,14 +86,14 @@ def _grouped(members: Sequence[Member], standing: Standing, world: World) -> Ite
         if member.group is not None:
             seats.setdefault(member.group.ref, []).append(member)
         elif member.place is Place.JOINS:
-            ref = _seat(member.scope, member.target.view, standing, world)
+            ref = _seat(member.scope, member.target.view, standing, context)
             branch = standing.groups.get(ref)
             if branch is not None and member.target.package.path in branch.dropped:
                 done[member.change.package] = taken_out(member)
             else:
                 seats.setdefault(ref, []).append(member)
     for ref, some in sorted(seats.items()):
-        done |= {change.package: change for change in _group(ref, some, standing, world)}
+        done |= {change.package: change for change in _group(ref, some, standing, context)}
     for change in _cleared(tuple(done.values()), members, seats, standing):
         done[change.package] = change
     for member in members:
@@ -101,19 +101,19 @@ def _grouped(members: Sequence[Member], standing: Standing, world: World) -> Ite
         yield left_behind(change) if member.target.draft and member.target.draft.is_grouped else change
 
 
-def _seat(scope: Scope, view: RepositoryView, standing: Standing, world: World) -> str:
+def _seat(scope: Scope, view: RepositoryView, standing: Standing, context: PlanContext) -> str:
     """Return the open group of a scope, else the name of the next one; no name ever comes back."""
-    instance = world.inventory.policy.instance
+    instance = context.inventory.policy.instance
     numbers = {ref: number for ref in standing.groups if (number := group_number(ref, instance, scope))}
     opened = [ref for ref in numbers if standing.is_open(ref)]
     if opened:
         return max(opened, key=lambda ref: numbers[ref])
-    heads = (f"{HEADS}{pull.head}" for pull in world.inventory.pulls.get(view.url, ()))
+    heads = (f"{HEADS}{pull.head}" for pull in context.inventory.pulls.get(view.url, ()))
     used = [*numbers.values(), *(group_number(ref, instance, scope) for ref in heads)]
     return group_ref(instance, scope, 1 + max(used, default=0))
 
 
-def _group(ref: str, members: Sequence[Member], standing: Standing, world: World) -> Iterator[Change]:
+def _group(ref: str, members: Sequence[Member], standing: Standing, context: PlanContext) -> Iterator[Change]:
     """Yield the changes of one group with its one commit and its one pull request."""
     group = Group(
         ref=ref,
@@ -126,7 +126,7 @@ def _group(ref: str, members: Sequence[Member], standing: Standing, world: World
     if not group.members and not group.is_kept:
         yield from (_with_removal(m.change, group.branch, group.pull) for m in group.leaving)
         return
-    write = _write(group, world)
+    write = _write(group, context)
     pull = _pull(group, is_written=write is not None)
     carriers = [m for m in group.members if m.change.written is not None or m.change.pull is not None]
     carriers = carriers or list(group.members[:1])
@@ -145,7 +145,7 @@ def _as_member(change: Change, group: Group, write: WriteGroup | None, pull: Pul
     return replace(change, writes=writes, pull=pull, group=short_branch(group.ref))
 
 
-def _write(group: Group, world: World) -> WriteGroup | None:
+def _write(group: Group, context: PlanContext) -> WriteGroup | None:
     """Return the group's commit: all of it anew on main's head, or what changes on a person's tip."""
     if not group.written and not group.leaving:
         return None
@@ -160,7 +160,7 @@ def _write(group: Group, world: World) -> WriteGroup | None:
     onto = branch.tip.oid if branch is not None and group.is_kept else head.oid if head else first
     if onto is None or not parts:
         return None
-    times = [_time(member, world) for member in (*named, *group.leaving)]
+    times = [_time(member, context) for member in (*named, *group.leaving)]
     return WriteGroup(
         ref=group.ref,
         expect=branch.tip.oid if branch else None,
@@ -203,15 +203,15 @@ def _workspace(member: Member) -> str:
     return member.target.draft.workspace if member.target.draft else ""
 
 
-def _time(member: Member, world: World) -> int:
+def _time(member: Member, context: PlanContext) -> int:
     """Return the newest input's time of a package, in seconds (law 5)."""
     written = member.change.written
     if isinstance(written, WriteDraft):
         return written.time
-    rendered = world.rendered.variants.get(member.change.variant) if member.change.variant else None
+    rendered = context.rendered.variants.get(member.change.variant) if member.change.variant else None
     if rendered is not None:
         return rendered.time
-    return world.inventory.control.commit.time if member.place is Place.LEAVES else 0
+    return context.inventory.control.commit.time if member.place is Place.LEAVES else 0
 
 
 def _pull(group: Group, *, is_written: bool) -> PullRequest | None:

@@ -6,9 +6,9 @@ from enum import Enum
 
 from reconciler.inventory import GroupBranch, PullRequest, PullState
 from reconciler.plan.changes import Change, Op, Write, WriteDraft
+from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.drafts import draft_message, next_workspace
 from reconciler.plan.messages import relabelled
-from reconciler.plan.world import Target, World, by_weight
 from reconciler.policy import GroupBy
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, draft_ref, short_branch
@@ -39,7 +39,7 @@ class Member:
     """A change and its place; `group` is the standing branch that it stays on or leaves."""
 
     change: Change
-    target: Target
+    target: PlanTarget
     place: Place
     group: GroupBranch | None = None
     scope: Scope = ()
@@ -58,30 +58,30 @@ class Standing:
         return group is not None and not group.merged and (pull is None or pull.state is PullState.OPEN)
 
 
-def find_standing(url: str, world: World) -> Standing:
+def find_standing(url: str, context: PlanContext) -> Standing:
     """Return the groups of a repository with the newest pull request of each."""
-    groups = {g.ref: g for view in world.inventory.views_of(url) for g in view.groups}
+    groups = {g.ref: g for view in context.inventory.views_of(url) for g in view.groups}
     pulls: dict[str, PullRequest] = {}
-    for pull in sorted(world.inventory.pulls.get(url, ()), key=by_weight):
+    for pull in sorted(context.inventory.pulls.get(url, ()), key=by_weight):
         pulls[pull.head] = pull
     return Standing(groups, {head: pull for head, pull in pulls.items() if f"{HEADS}{head}" in groups})
 
 
-def place_change(change: Change, target: Target, standing: Standing, world: World) -> Member:
+def place_change(change: Change, target: PlanTarget, standing: Standing, context: PlanContext) -> Member:
     """Return where a change stands towards groups. Total.
 
     A package that a person edited stays where they edited it. One that is not ready for review, or
     asks something, has a draft of its own, so that it holds back nothing but itself.
     """
     draft = target.draft
-    scope = _scope(change, target, world)
+    scope = _scope(change, target, context)
     if draft is not None and draft.is_grouped and standing.is_open(draft.ref):
-        return _on_branch(change, target, standing.groups[draft.ref], world)
+        return _on_branch(change, target, standing.groups[draft.ref], context)
     if draft is not None and not draft.is_grouped:
         return Member(change, target, Place.APART)
     if draft is not None:
-        change = _from_ended(change, target, world)
-    if not scope or not isinstance(change.written, WriteDraft) or not _is_ready(change, target, world):
+        change = _from_ended(change, target, context)
+    if not scope or not isinstance(change.written, WriteDraft) or not _is_ready(change, target, context):
         return Member(change, target, Place.APART)
     return Member(change, target, Place.JOINS, scope=scope)
 
@@ -100,7 +100,7 @@ def taken_out(member: Member) -> Change:
     )
 
 
-def _on_branch(change: Change, target: Target, group: GroupBranch, world: World) -> Member:
+def _on_branch(change: Change, target: PlanTarget, group: GroupBranch, context: PlanContext) -> Member:
     draft, written = target.draft, change.written
     if draft is not None and draft.append_only:
         if written is not None and change.conflicts:
@@ -115,18 +115,18 @@ def _on_branch(change: Change, target: Target, group: GroupBranch, world: World)
                 waits=True,
             )
         return Member(change, target, Place.STAYS, group)
-    if written is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, world)):
-        return Member(_own_draft(change, target, world), target, Place.LEAVES, group)
+    if written is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
+        return Member(_own_draft(change, target, context), target, Place.LEAVES, group)
     obsolete = change.op is Op.CLOSE and change.after == target.package.main_tree
-    if obsolete or _is_unwanted(change, target, world):
+    if obsolete or _is_unwanted(change, target, context):
         return Member(change, target, Place.LEAVES, group)
     return Member(change, target, Place.STAYS, group)
 
 
-def _from_ended(change: Change, target: Target, world: World) -> Change:
+def _from_ended(change: Change, target: PlanTarget, context: PlanContext) -> Change:
     """Return the change of a package whose draft stands in a group that ended: nothing is written there."""
     if change.written is not None or change.pull is not None:
-        return _own_draft(change, target, world)
+        return _own_draft(change, target, context)
     if change.op is Op.CLOSE and not change.pending:
         return replace(change, op=Op.KEEP, reason=Reason.UP_TO_DATE, message="")
     return replace(change, group=short_branch(target.draft.ref) if target.draft else "")
@@ -139,10 +139,10 @@ def left_behind(change: Change) -> Change:
     return replace(change, op=Op.KEEP, reason=Reason.REJECTED, message=ENDED)
 
 
-def _own_draft(change: Change, target: Target, world: World) -> Change:
+def _own_draft(change: Change, target: PlanTarget, context: PlanContext) -> Change:
     """Return the change with a new branch of its own for what it writes, else for what stands."""
     written, head, draft = change.written, target.view.head, target.draft
-    resolved = world.resolved.get(change.variant) if change.variant else None
+    resolved = context.resolved.get(change.variant) if change.variant else None
     if head is None or draft is None:
         return change
     path, workspace = target.package.path, next_workspace(target)
@@ -158,7 +158,7 @@ def _own_draft(change: Change, target: Target, world: World) -> Change:
             files={},
             tree=draft.tree,
             message=draft_message(target, resolved, workspace),
-            time=world.rendered.variants[resolved.variant.key].time,
+            time=context.rendered.variants[resolved.variant.key].time,
         )
     else:
         return change
@@ -172,26 +172,26 @@ def other_writes(change: Change) -> tuple[Write, ...]:
     return tuple(write for write in change.writes if not isinstance(write, WriteDraft))
 
 
-def _is_ready(change: Change, target: Target, world: World) -> bool:
+def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
     """Whether a draft may share a pull request: nothing is asked, and where gates hold they are met."""
-    rendered = world.rendered.variants.get(change.variant) if change.variant else None
+    rendered = context.rendered.variants.get(change.variant) if change.variant else None
     fresh = rendered.fresh if rendered else None
     waits = isinstance(fresh, Package) and fresh.injection
     return not change.conflicts and not (target.view.deployment and (change.unready or waits))
 
 
-def _is_unwanted(change: Change, target: Target, world: World) -> bool:
+def _is_unwanted(change: Change, target: PlanTarget, context: PlanContext) -> bool:
     """Whether nobody wants the package, for certain: its draft has nothing to propose any more."""
     proposed = {Reason.NOT_DESIRED, Reason.DELETION_PROPOSED, Reason.REJECTED}
-    return target.key not in world.wanted and change.reason in proposed
+    return target.key not in context.wanted and change.reason in proposed
 
 
-def _scope(change: Change, target: Target, world: World) -> Scope:
+def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
     """Return what the package's group is a group of; empty where it has a draft of its own."""
-    variant = world.variants.get(change.variant) if change.variant else None
+    variant = context.variants.get(change.variant) if change.variant else None
     if variant is None or change.op is Op.ORPHAN:
         return ()
-    match world.inventory.policy.group_by:
+    match context.inventory.policy.group_by:
         case GroupBy.REPOSITORY:
             return ("repository", *target.view.key)
         case GroupBy.SET if variant.set_key is not None:

@@ -9,8 +9,8 @@ from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.claims import Denied, place_hint
+from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted
-from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.refs import (
     BRANCH_DIRECTORIES,
@@ -23,7 +23,7 @@ from reconciler.refs import (
     next_revision,
     tag_ref,
 )
-from reconciler.resolve.downstreams import ADOPT_EXISTING, find_view, wanted_packages
+from reconciler.resolve.downstreams import ADOPT_EXISTING, downstream_packages, find_view
 from reconciler.resolve.upstreams import subject_of
 
 
@@ -40,18 +40,18 @@ class Neighbours:
     refs: RefIndex
 
 
-def index_neighbours(world: World) -> Mapping[str, Neighbours]:
+def index_neighbours(context: PlanContext) -> Mapping[str, Neighbours]:
     """Return the neighbours of new packages by repository URL; a repository without new ones has none."""
-    urls = {target.key.url for target in world.targets if _is_new(target) and target.key in world.wanted}
-    return {url: _neighbours(url, world) for url in urls}
+    urls = {target.key.url for target in context.targets if _is_new(target) and target.key in context.wanted}
+    return {url: _neighbours(url, context) for url in urls}
 
 
-def _neighbours(url: str, world: World) -> Neighbours:
-    targets = [target for target in world.targets if target.key.url == url]
-    leaving = {t.key.path for t in targets if t.key not in world.wanted and _leaves(t, world)}
-    views = list(world.inventory.views_of(url))
+def _neighbours(url: str, context: PlanContext) -> Neighbours:
+    targets = [target for target in context.targets if target.key.url == url]
+    leaving = {t.key.path for t in targets if t.key not in context.wanted and _leaves(t, context)}
+    views = list(context.inventory.views_of(url))
     existing = {path for view in views for path, package in view.packages.items() if package.exists}
-    planned = {key.path for key in world.wanted if key.url == url} - existing
+    planned = {key.path for key in context.wanted if key.url == url} - existing
     return Neighbours(PathIndex(existing - leaving), PathIndex(planned), index_refs(views))
 
 
@@ -63,39 +63,39 @@ def index_refs(views: list[RepositoryView]) -> RefIndex:
     return RefIndex.of_branches_and_tags(first.branches, first.tags)
 
 
-def find_obstacle(target: Target, variant: DesiredVariant, world: World) -> Denied | None:
+def find_obstacle(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Denied | None:
     """Return why a variant cannot have a package at its path, None if nothing is in the way.
 
     A package that is on main stays where it is: whatever came near it later is the intruder.
     """
-    outside = _outside_of_view(target, variant, world)
+    outside = _outside_of_view(target, variant, context)
     if outside is not None or not _is_new(target):
         return outside
     obstacles = (
-        *_nested(target, variant, world),
+        *_nested(target, variant, context),
         *_files(target, variant),
-        *_tags(target, variant, world),
+        *_tags(target, variant, context),
         *_directories(target, variant),
     )
     return obstacles[0] if obstacles else None
 
 
-def _is_new(target: Target) -> bool:
+def _is_new(target: PlanTarget) -> bool:
     return target.package.main_tree is None
 
 
-def _leaves(target: Target, world: World) -> bool:
+def _leaves(target: PlanTarget, context: PlanContext) -> bool:
     """Whether a package that nobody wants is gone once the plan is applied: untouched drafts, not on main."""
-    return _is_new(target) and target.owner is not None and decide_unwanted(target, world).op is Op.DELETE
+    return _is_new(target) and target.owner is not None and decide_unwanted(target, context).op is Op.DELETE
 
 
-def _outside_of_view(target: Target, variant: DesiredVariant, world: World) -> Denied | None:
+def _outside_of_view(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Denied | None:
     """Refuse a path in the directory of a more specific Repository: its packages are that one's."""
-    named = find_view(variant, world.inventory)
+    named = find_view(variant, context.inventory)
     if named is None:
         return None
     path = target.key.path
-    for view in world.inventory.views_of(target.key.url):
+    for view in context.inventory.views_of(target.key.url):
         if len(view.directory) <= len(named.directory):
             break
         if is_within(path, view.directory):
@@ -105,8 +105,8 @@ def _outside_of_view(target: Target, variant: DesiredVariant, world: World) -> D
     return None
 
 
-def _nested(target: Target, variant: DesiredVariant, world: World) -> Iterator[Denied]:
-    path, neighbours = target.key.path, world.neighbours.get(target.key.url)
+def _nested(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Iterator[Denied]:
+    path, neighbours = target.key.path, context.neighbours.get(target.key.url)
     if neighbours is None:
         return
     hint = place_hint(variant) or "Choose another downstream package."
@@ -119,7 +119,7 @@ def _nested(target: Target, variant: DesiredVariant, world: World) -> Iterator[D
         yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
     planned = neighbours.planned.find_nested(path) if path in neighbours.planned else None
     if planned is not None:
-        message = _rival_message(path, planned, world.wanted[PackageKey(target.key.url, planned)])
+        message = _rival_message(path, planned, context.wanted[PackageKey(target.key.url, planned)])
         yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
 
 
@@ -130,7 +130,7 @@ def find_nested_downstreams(
 
     What stands there besides is unknown, so this finds less than a plan, and nothing that a plan would not.
     """
-    wanted = wanted_packages(desired, inventory)
+    wanted = downstream_packages(desired.variants, inventory)
     for url in sorted(urls):
         applied = {record.path for record in inventory.records.values() if record.url == url}
         new = {key.path for key in wanted if key.url == url} - applied
@@ -160,7 +160,7 @@ def _rival_message(path: str, planned: str, rivals: Iterable[DesiredVariant]) ->
     )
 
 
-def _files(target: Target, variant: DesiredVariant) -> Iterator[Denied]:
+def _files(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied]:
     segments = target.key.path.split("/")
     for count in range(1, len(segments) + 1):
         path = "/".join(segments[:count])
@@ -171,9 +171,9 @@ def _files(target: Target, variant: DesiredVariant) -> Iterator[Denied]:
             yield _denied(Reason.PATH_TAKEN, message, hint, variant)
 
 
-def _tags(target: Target, variant: DesiredVariant, world: World) -> Iterator[Denied]:
+def _tags(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Iterator[Denied]:
     """Refuse a path whose revisions could never be tagged."""
-    neighbours = world.neighbours.get(target.key.url)
+    neighbours = context.neighbours.get(target.key.url)
     number = next_revision(revision.revision for revision in target.package.published)
     blocker = neighbours.refs.find_blocker(tag_ref(target.key.path, number)) if neighbours else ""
     if blocker:
@@ -183,7 +183,7 @@ def _tags(target: Target, variant: DesiredVariant, world: World) -> Iterator[Den
         yield _denied(Reason.PATH_TAKEN, message, hint, variant)
 
 
-def _directories(target: Target, variant: DesiredVariant) -> Iterator[Denied]:
+def _directories(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied]:
     if target.key.path not in target.view.directories:
         return
     message = f"Directory {target.key.path} in repository {target.view.key.name} exists without a Kptfile"
@@ -204,7 +204,7 @@ def _denied(reason: Reason, message: str, hint: str, variant: DesiredVariant) ->
 
 
 def refuse_blocked_refs(
-    changes: tuple[Change, ...], world: World
+    changes: tuple[Change, ...], context: PlanContext
 ) -> tuple[tuple[Change, ...], list[Problem]]:
     """Return the changes without those whose refs Git cannot create, and a problem for each blocking ref.
 
@@ -216,12 +216,12 @@ def refuse_blocked_refs(
     for change in changes:
         url = change.package.url
         if change.writes and url not in indexes:
-            indexes[url] = index_refs(list(world.inventory.views_of(url)))
+            indexes[url] = index_refs(list(context.inventory.views_of(url)))
         blocker = _blocker(change, indexes[url]) if change.writes else ""
         if not blocker:
             found.append(change)
             continue
-        problem = _blocked_problem(world.inventory.repositories[change.repository], blocker)
+        problem = _blocked_problem(context.inventory.repositories[change.repository], blocker)
         problems[url, blocker] = problem
         found.append(_without_effects(change, problem.message))
     return tuple(found), list(problems.values())

@@ -11,8 +11,8 @@ from reconciler.api.porch import GROUP
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Change, Plan, Unfinished
 from reconciler.plan.conditions import plan_conditions
+from reconciler.plan.context import PlanContext
 from reconciler.plan.phases import Opened, PackageStatus, Phase, package_statuses
-from reconciler.plan.world import World
 
 DIRECTORY = "conditions"
 
@@ -27,20 +27,20 @@ def status_after(
         unfinished: The packages of which some effect is missing, and why.
         opened: The pull requests that the run opened or updated.
     """
-    if plan.world is None:
+    if plan.context is None:
         return dict(plan.status)
-    conditions = plan_conditions(plan.world, plan.changes, unfinished)
+    conditions = plan_conditions(plan.context, plan.changes, unfinished)
     statuses = statuses_after(plan, unfinished, opened)
-    return {**plan.status, **plan_status(plan.world, conditions, statuses)}
+    return {**plan.status, **plan_status(plan.context, conditions, statuses)}
 
 
 def statuses_after(
     plan: Plan, unfinished: Mapping[PackageKey, Unfinished], opened: Opened | None = None
 ) -> tuple[PackageStatus, ...]:
     """Return where every package of ours stands as a run leaves it, sorted. Pure."""
-    if plan.world is None:
+    if plan.context is None:
         return ()
-    found = package_statuses(plan.world, plan.changes, unfinished, opened)
+    found = package_statuses(plan.context, plan.changes, unfinished, opened)
     return tuple(sorted(found, key=lambda s: (s.variant or ("", ""), s.package or ("", ""))))
 
 
@@ -58,7 +58,7 @@ def current_statuses(plan: Plan) -> tuple[PackageStatus, ...]:
 
 
 def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:
-    recorded = plan.world.inventory.statuses if plan.world else {}
+    recorded = plan.context.inventory.statuses if plan.context else {}
     found = {}
     for change in plan.changes:
         if change.pending:
@@ -69,7 +69,7 @@ def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:
 
 
 def plan_status(
-    world: World,
+    context: PlanContext,
     conditions: Mapping[ObjectKey, tuple[Condition, ...]],
     statuses: Iterable[PackageStatus] = (),
 ) -> dict[str, bytes]:
@@ -77,9 +77,9 @@ def plan_status(
 
     A variant that is gone is listed while anything of it is left.
     """
-    variants = {v.key: v for v in world.desired.variants}
+    variants = {v.key: v for v in context.desired.variants}
     # A variant that moved has a package where it leaves, too: that of its downstream comes last.
-    ordered = sorted(statuses, key=lambda s: s.package in world.wanted)
+    ordered = sorted(statuses, key=lambda s: s.package in context.wanted)
     packages = {ObjectKey(GROUP, "PackageVariant", *s.variant): s for s in ordered if s.variant}
     files = {}
     for key in sorted({*conditions, *packages}):
@@ -117,19 +117,19 @@ def status_value(status: PackageStatus) -> dict[str, Any]:
     }
 
 
-def status_owners(world: World, changes: Iterable[Change]) -> dict[str, PackageKey]:
+def status_owners(context: PlanContext, changes: Iterable[Change]) -> dict[str, PackageKey]:
     """Return the package that each file about a variant tells of, or told of before the variant left."""
-    return dict(_owners(world, changes))
+    return dict(_owners(context, changes))
 
 
-def _owners(world: World, changes: Iterable[Change]) -> Iterator[tuple[str, PackageKey]]:
-    for record in world.inventory.records.values():
+def _owners(context: PlanContext, changes: Iterable[Change]) -> Iterator[tuple[str, PackageKey]]:
+    for record in context.inventory.records.values():
         yield _path(ObjectKey(GROUP, "PackageVariant", *record.key)), PackageKey(record.url, record.path)
     for change in changes:
         if change.variant is not None:
             yield _path(ObjectKey(GROUP, "PackageVariant", *change.variant)), change.package
     # Last: a variant that moved is told of where it goes, not where it leaves.
-    for package, variants in world.wanted.items():
+    for package, variants in context.wanted.items():
         yield from ((_path(ObjectKey(GROUP, "PackageVariant", *v.key)), package) for v in variants)
 
 

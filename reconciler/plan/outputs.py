@@ -8,6 +8,7 @@ from reconciler.plan.asking import ask_key
 from reconciler.plan.beginnings import start_branch
 from reconciler.plan.causes import content_causes, upstream_causes
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op
+from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.drafts import (
     close_drafts,
     close_pulls,
@@ -22,7 +23,6 @@ from reconciler.plan.drafts import (
 )
 from reconciler.plan.messages import upstream_label
 from reconciler.plan.rejection import RETRY, closed_text, find_rejection, retry_text
-from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.refs import draft_ref
 from reconciler.render.answers import Answer
@@ -43,16 +43,16 @@ from reconciler.state import PackageVariantRecord, functions_failed, is_failure
 class Case:
     """One resolved variant and its package; `op` is what a change of content would be called."""
 
-    target: Target
+    target: PlanTarget
     resolved: ResolvedVariant
     rendered: RenderedVariant
-    world: World
+    context: PlanContext
     op: Op
 
     @property
     def record(self) -> PackageVariantRecord | None:
         """What was last applied for the variant."""
-        return self.world.inventory.records.get(self.resolved.variant.key)
+        return self.context.inventory.records.get(self.resolved.variant.key)
 
     @property
     def is_asked_again(self) -> bool:
@@ -63,7 +63,7 @@ class Case:
         fresh, draft = self.rendered.fresh, self.target.draft
         trees = {fresh.tree if isinstance(fresh, Package) else None, draft.tree if draft else None}
         return any(
-            ask_key(self.target.key, tree) in self.world.inventory.retry_requests for tree in trees if tree
+            ask_key(self.target.key, tree) in self.context.inventory.retry_requests for tree in trees if tree
         )
 
 
@@ -127,7 +127,7 @@ def _kept_draft(case: Case, change: Change, draft: Draft, package: Package) -> C
 
 def _new_draft(case: Case, change: Change, package: Package) -> Change:
     view = case.target.view
-    start = () if view.head else tuple(start_branch(view, case.world.inventory))
+    start = () if view.head else tuple(start_branch(view, case.context.inventory))
     onto = view.head.oid if view.head else start[0].oid if start else None
     if onto is None:
         message = f"Branch {view.branch} of repository {view.key} does not exist"
@@ -281,7 +281,7 @@ def _explained(case: Case, change: Change, draft: Draft | None) -> Change:
 
 
 def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:
-    open_on = case.world.inventory.policy.open_on
+    open_on = case.context.inventory.policy.open_on
     return wanted_pull(case.target, ref, open_on=open_on, proposed=is_proposed(draft))
 
 

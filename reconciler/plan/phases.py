@@ -10,8 +10,8 @@ from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Draft, PullRequest, PullState
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteDraft, WriteGroup, WriteRemoval
 from reconciler.plan.conditions import missing_text
+from reconciler.plan.context import PlanContext, PlanTarget, by_weight, newest_pull
 from reconciler.plan.outputs import asked_text
-from reconciler.plan.world import Target, World, by_weight, newest_pull
 from reconciler.reasons import Reason
 from reconciler.refs import DRAFTS, PROPOSED, deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name
@@ -101,7 +101,7 @@ class _Word(NamedTuple):
 
 
 def package_statuses(
-    world: World,
+    context: PlanContext,
     changes: Iterable[Change],
     unfinished: Mapping[PackageKey, Unfinished],
     opened: Opened | None = None,
@@ -111,28 +111,30 @@ def package_statuses(
     Pure and order-free. A package that is gone, or that nobody of this instance owns, has no status.
 
     Args:
-        world: What was read.
+        context: Input of planning.
         changes: The changes of the plan.
         unfinished: The packages of which some effect is missing; all others have all of theirs.
         opened: The pull requests that the run opened.
     """
-    targets = {target.key: target for target in world.targets}
+    targets = {target.key: target for target in context.targets}
     told: set[ObjectName] = set()
     for change in changes:
-        status = _status(change, targets[change.package], world, unfinished.get(change.package), opened or {})
+        status = _status(
+            change, targets[change.package], context, unfinished.get(change.package), opened or {}
+        )
         if status is not None:
             told |= {status.variant} if status.variant else set()
-            yield _with_record(status, world)
-    placed = {v.key for variants in world.wanted.values() for v in variants}
-    for variant in world.desired.variants:
+            yield _with_record(status, context)
+    placed = {v.key for variants in context.wanted.values() for v in variants}
+    for variant in context.desired.variants:
         if variant.key not in told:
-            yield _with_record(_unplaced(variant, world, placed=variant.key in placed), world)
+            yield _with_record(_unplaced(variant, context, placed=variant.key in placed), context)
 
 
-def _unplaced(variant: DesiredVariant, world: World, *, placed: bool) -> PackageStatus:
+def _unplaced(variant: DesiredVariant, context: PlanContext, *, placed: bool) -> PackageStatus:
     """Return the status of a variant whose package nothing is known of."""
     subject = f"PackageVariant {variant.key}"
-    problem = next((p for p in world.resolution.problems if p.subject == subject), None)
+    problem = next((p for p in context.resolution.problems if p.subject == subject), None)
     reason = str(problem.reason) if problem else str(Reason.DUPLICATE_DOWNSTREAM if placed else "Error")
     message = problem.message if problem else ""
     time = variant.source.time
@@ -140,15 +142,15 @@ def _unplaced(variant: DesiredVariant, world: World, *, placed: bool) -> Package
 
 
 def _status(
-    change: Change, target: Target, world: World, missing: Unfinished | None, opened: Opened
+    change: Change, target: PlanTarget, context: PlanContext, missing: Unfinished | None, opened: Opened
 ) -> PackageStatus | None:
-    head = _head(change, target, world, missing)
-    word = _word(change, target, world, missing, head)
+    head = _head(change, target, context, missing)
+    word = _word(change, target, context, missing, head)
     if change.variant is None or word is None:
         return None
     pull = opened.get((target.key.url, head)) or newest_pull(target.pulls, head) if head else None
     if pull is None and word.phase is Phase.REJECTED:
-        pull = _refused_pull(target, world)
+        pull = _refused_pull(target, context)
     refused_at = pull.closed if pull and word.phase is Phase.REJECTED else 0
     return PackageStatus(
         phase=word.phase,
@@ -156,20 +158,20 @@ def _status(
         package=change.package,
         repository=change.repository,
         name=package_name(target.view, change.package.path),
-        since=refused_at or _since(word.phase, change, target, world, head),
+        since=refused_at or _since(word.phase, change, target, context, head),
         is_dated=bool(refused_at),
         head=_as_draft(pull.head if pull else head),
         pull=pull.number if pull else 0,
         url=pull.url if pull else "",
         reason=word.reason,
         message=word.message,
-        revision=_revision(change, target, world, missing, head),
+        revision=_revision(change, target, context, missing, head),
     )
 
 
-def _refused_pull(target: Target, world: World) -> PullRequest | None:
+def _refused_pull(target: PlanTarget, context: PlanContext) -> PullRequest | None:
     """Return the newest pull request of the package if a person closed it, though its branch is gone."""
-    deletion = short_branch(deletion_ref(world.inventory.policy.instance, target.package.path))
+    deletion = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
     own = f"{DRAFTS}{target.package.path}/"
     pulls = [p for p in target.pulls if p.head == deletion or p.head.startswith(own)]
     newest = max(pulls, key=by_weight, default=None)
@@ -177,12 +179,12 @@ def _refused_pull(target: Target, world: World) -> PullRequest | None:
 
 
 def _word(
-    change: Change, target: Target, world: World, missing: Unfinished | None, head: str
+    change: Change, target: PlanTarget, context: PlanContext, missing: Unfinished | None, head: str
 ) -> _Word | None:
     """Return the phase with why; None if nothing of the package is left."""
     if missing is not None:
         return _Word(Phase.PENDING, "", missing_text(change, missing))
-    return _obstructed(change) or _settled(change, target, world, head)
+    return _obstructed(change) or _settled(change, target, context, head)
 
 
 def _obstructed(change: Change) -> _Word | None:
@@ -201,32 +203,32 @@ def _obstructed(change: Change) -> _Word | None:
     return _Word(Phase.HELD_BACK, reason, change.message) if change.waits else None
 
 
-def _settled(change: Change, target: Target, world: World, head: str) -> _Word | None:
+def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str) -> _Word | None:
     if change.reason is Reason.ORPHANED and target.package.main_tree is None:
         # Only a draft existed, and it names no owner any more: nobody of this instance has the package.
         return None
     if head:
-        return _Word(Phase.IN_REVIEW, *_review(change, target, world))
+        return _Word(Phase.IN_REVIEW, *_review(change, target, context))
     if target.package.main_tree is not None or change.approve is not None:
         return _Word(Phase.PUBLISHED)
     return None
 
 
-def _review(change: Change, target: Target, world: World) -> tuple[str, str]:
+def _review(change: Change, target: PlanTarget, context: PlanContext) -> tuple[str, str]:
     """Return what is reviewed where it is no content: a deletion, or a package that is let go."""
-    if target.key in world.wanted:
+    if target.key in context.wanted:
         return "", ""
     if change.reason is Reason.ORPHANED:
         return str(Reason.ORPHANED), change.message
     return str(Reason.DELETION_PROPOSED), change.message
 
 
-def _head(change: Change, target: Target, world: World, missing: Unfinished | None) -> str:
+def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unfinished | None) -> str:
     """Return the branch that waits for people after the effects, "" for none."""
     branch = _draft(change, target)
     draft = short_branch(branch.ref) if branch else ""
-    proposal = short_branch(deletion_ref(world.inventory.policy.instance, target.package.path))
-    standing = proposal if proposal in target.view.branches and target.key not in world.wanted else ""
+    proposal = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
+    standing = proposal if proposal in target.view.branches and target.key not in context.wanted else ""
     if missing is not None and not missing.pushed:
         return draft or standing
     if change.approve is not None and missing is None:
@@ -247,17 +249,17 @@ def _as_draft(head: str) -> str:
     return f"{DRAFTS}{head.removeprefix(PROPOSED)}" if proposed else head
 
 
-def _draft(change: Change, target: Target) -> Draft | None:
+def _draft(change: Change, target: PlanTarget) -> Draft | None:
     """Return the draft of the package; one that lets it go is ours without naming us any more."""
     if target.draft is not None or change.reason is not Reason.ORPHANED:
         return target.draft
     return next(iter(target.package.drafts), None)
 
 
-def _since(phase: Phase, change: Change, target: Target, world: World, head: str) -> int:
+def _since(phase: Phase, change: Change, target: PlanTarget, context: PlanContext, head: str) -> int:
     """Return the time of the newest input that brought the package there, in seconds."""
-    inventory = world.inventory
-    variant = world.variants.get(change.variant) if change.variant else None
+    inventory = context.inventory
+    variant = context.variants.get(change.variant) if change.variant else None
     if phase in {Phase.STALLED, Phase.PAUSED}:
         return variant.source.time if variant else inventory.control.commit.time
     if phase is Phase.PUBLISHED:
@@ -271,7 +273,7 @@ def _since(phase: Phase, change: Change, target: Target, world: World, head: str
     return standing.time if standing else inventory.control.commit.time
 
 
-def _published_time(change: Change, target: Target) -> int:
+def _published_time(change: Change, target: PlanTarget) -> int:
     package, head = target.package, target.view.head
     newest = head.time if head else 0
     if change.approve is not None and target.draft is not None:
@@ -281,7 +283,9 @@ def _published_time(change: Change, target: Target) -> int:
     return max(times, default=newest)
 
 
-def _revision(change: Change, target: Target, world: World, missing: Unfinished | None, head: str) -> str:
+def _revision(
+    change: Change, target: PlanTarget, context: PlanContext, missing: Unfinished | None, head: str
+) -> str:
     """Return the name of the PackageRevision that the variant is about, as Porch composes it.
 
     The branch of a group is none to Porch.
@@ -295,7 +299,7 @@ def _revision(change: Change, target: Target, world: World, missing: Unfinished 
     elif draft is not None and (change.approve or head == short_branch(draft.ref)):
         workspace = draft.workspace
     else:
-        made = world.resolution.publications.get(target.key, ()) if pushed else ()
+        made = context.resolution.publications.get(target.key, ()) if pushed else ()
         numbered = [r for r in (*target.package.published, *made) if r.revision > 0]
         latest = max(numbered, key=lambda r: r.revision, default=None)
         workspace = latest.workspace if latest else ""
@@ -303,9 +307,9 @@ def _revision(change: Change, target: Target, world: World, missing: Unfinished 
     return f"{target.view.key.name}.{name}.{workspace}" if workspace else ""
 
 
-def _with_record(status: PackageStatus, world: World) -> PackageStatus:
+def _with_record(status: PackageStatus, context: PlanContext) -> PackageStatus:
     """Keep the recorded time where the package stands as it did, on the same branch."""
-    recorded = world.inventory.statuses.get(status.variant) if status.variant else None
+    recorded = context.inventory.statuses.get(status.variant) if status.variant else None
     if recorded is None or (recorded.phase, recorded.head) != (status.phase, status.head):
         return status
     if status.phase is Phase.PUBLISHED or status.is_dated or not recorded.since:

@@ -8,8 +8,8 @@ from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.lock import IMAGES_PATH, UPSTREAMS_DIRECTORY, ImagesLock, UpstreamLock, lock_bytes, lock_path
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op, WriteRemoval
+from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.rejection import RETRY
-from reconciler.plan.world import Target, World
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.locked import lock_pin, upstream_data
@@ -44,20 +44,20 @@ _UNDECIDED = frozenset(
 
 
 def plan_records(
-    world: World, changes: Iterable[Change], refused: Mapping[PackageKey, int] = MappingProxyType({})
+    context: PlanContext, changes: Iterable[Change], refused: Mapping[PackageKey, int] = MappingProxyType({})
 ) -> dict[str, bytes]:
     """Return every record after the plan: new and changed ones, and old ones that must stay.
 
     A record leaves only when nothing that its variant owns is left; it stays while its package
     cannot be looked at. `refused` are the packages whose deletion waits for consent.
     """
-    records = dict(world.inventory.records)
-    locks: dict[ObjectName, UpstreamLock | None] = dict(world.inventory.locks)
+    records = dict(context.inventory.records)
+    locks: dict[ObjectName, UpstreamLock | None] = dict(context.inventory.locks)
     for change in changes:
-        resolved = world.resolved.get(change.variant) if change.variant else None
+        resolved = context.resolved.get(change.variant) if change.variant else None
         if resolved is not None and resolved.downstream == change.package and _is_applied(change):
-            records[resolved.variant.key] = _record(resolved, change, world)
-            locks[resolved.variant.key] = _lock(resolved, world)
+            records[resolved.variant.key] = _record(resolved, change, context)
+            locks[resolved.variant.key] = _lock(resolved, context)
         elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
             # What is not in a commit yet is asked all the same: an edit may answer it.
             old, asked = records.get(resolved.variant.key), tuple(map(_open, change.conflicts))
@@ -67,18 +67,18 @@ def plan_records(
         old = records.get(change.variant) if change.variant else None
         if old is not None and _asks_to_delete(change, old):
             records[old.key] = old.model_copy(update={"deletion_proposed": True})
-    for key in _leaving(world, changes):
+    for key in _leaving(context, changes):
         del records[key]
-    kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(world, records.values())]
+    kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(context, records.values())]
     files = {record_path(r): record_bytes(r) for r in kept}
     files |= {
         lock_path(lock): lock_bytes(lock)
         for lock in locks.values()
-        if lock and _has_lock(lock, world, records)
+        if lock and _has_lock(lock, context, records)
     }
-    files |= _refused_deletions(world.diff.waiting, refused)
-    if world.inventory.images:
-        files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(world.inventory.images))
+    files |= _refused_deletions(context.diff.waiting, refused)
+    if context.inventory.images:
+        files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(context.inventory.images))
     return dict(sorted(files.items()))
 
 
@@ -95,18 +95,18 @@ def _refused_deletions(
     return {REFUSED_DELETIONS: record_bytes(record)}
 
 
-def _has_lock(lock: UpstreamLock, world: World, records: Container[ObjectName]) -> bool:
+def _has_lock(lock: UpstreamLock, context: PlanContext, records: Container[ObjectName]) -> bool:
     """Whether a pin is kept: its variant was applied, or a person holds it for the first time to come."""
-    return lock.key in records or (lock.held and lock.key in world.variants)
+    return lock.key in records or (lock.held and lock.key in context.variants)
 
 
-def record_owners(world: World, changes: Iterable[Change]) -> dict[str, PackageKey]:
+def record_owners(context: PlanContext, changes: Iterable[Change]) -> dict[str, PackageKey]:
     """Return the package that each record, new, changed or leaving, waits for."""
     owners: dict[str, PackageKey] = {}
-    for record in world.inventory.records.values():
+    for record in context.inventory.records.values():
         owners.update(_owned_files(record.key, PackageKey(record.url, record.path)))
     for change in changes:
-        resolved = world.resolved.get(change.variant) if change.variant else None
+        resolved = context.resolved.get(change.variant) if change.variant else None
         if resolved is not None and resolved.downstream == change.package:
             owners.update(_owned_files(resolved.variant.key, change.package))
     return dict(sorted(owners.items()))
@@ -118,10 +118,10 @@ def _owned_files(variant: ObjectName, package: PackageKey) -> Iterator[tuple[str
         yield f"{directory}/{variant.namespace}/{variant.name}.json", package
 
 
-def _lock(resolved: ResolvedVariant, world: World) -> UpstreamLock | None:
+def _lock(resolved: ResolvedVariant, context: PlanContext) -> UpstreamLock | None:
     """Return the pin that a variant's package is made from; one that a person holds stays theirs."""
     key, upstream = resolved.variant.key, upstream_data(resolved.variant)
-    old = world.inventory.locks.get(key)
+    old = context.inventory.locks.get(key)
     held = old is not None and old.held and old.answers(upstream)
     return old if held else lock_pin(key, upstream, resolved.pin)
 
@@ -138,9 +138,9 @@ def _is_applied(change: Change) -> bool:
     return change.op is not Op.BLOCK and change.reason not in _UNDECIDED
 
 
-def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageVariantRecord:
+def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> PackageVariantRecord:
     variant = resolved.variant
-    fresh = world.rendered.variants[variant.key].fresh
+    fresh = context.rendered.variants[variant.key].fresh
     spec = variant.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     return PackageVariantRecord(
         namespace=variant.key.namespace,
@@ -159,30 +159,30 @@ def _record(resolved: ResolvedVariant, change: Change, world: World) -> PackageV
         upstream_tree=resolved.pin.tree,
         inputs=resolved.inputs,
         local_tree=resolved.local or "",
-        output_tree=_output(resolved, change, world) or "",
-        group=change.group or _rejected_group(change, world),
+        output_tree=_output(resolved, change, context) or "",
+        group=change.group or _rejected_group(change, context),
         retry=variant.annotations.get(RETRY, ""),
         injection=fresh.injection if isinstance(fresh, Package) else None,
         objects=dict(resolved.objects),
         facts=dict(resolved.facts),
         conflicts=tuple(_open(note) for note in change.conflicts),
         answers=tuple(_answered(note) for note in change.answers),
-        asked_from=_asked_from(resolved, change, world),
+        asked_from=_asked_from(resolved, change, context),
         unready=change.unready,
     )
 
 
-def _rejected_group(change: Change, world: World) -> str:
+def _rejected_group(change: Change, context: PlanContext) -> str:
     """Return the group that was closed with the package, while that is remembered by nothing else."""
-    old = world.inventory.records.get(change.variant) if change.variant else None
+    old = context.inventory.records.get(change.variant) if change.variant else None
     return old.group if old is not None and change.reason is Reason.REJECTED else ""
 
 
-def _asked_from(resolved: ResolvedVariant, change: Change, world: World) -> str:
+def _asked_from(resolved: ResolvedVariant, change: Change, context: PlanContext) -> str:
     """Return the upstream tree before the one that the open conflicts came with, the oldest of several."""
     if not change.conflicts:
         return ""
-    old = world.inventory.records.get(resolved.variant.key)
+    old = context.inventory.records.get(resolved.variant.key)
     base = resolved.draft_base or resolved.base
     if old is not None and old.conflicts:
         return old.asked_from
@@ -197,11 +197,11 @@ def _answered(note: AnswerNote) -> AnsweredConflict:
     return AnsweredConflict(**note._asdict())
 
 
-def _output(resolved: ResolvedVariant, change: Change, world: World) -> Oid | None:
+def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> Oid | None:
     """Return the tree that we stand for: written now, or written before and still what we want."""
     if change.written is not None:
         return change.written.tree
-    fresh = world.rendered.variants[resolved.variant.key].fresh
+    fresh = context.rendered.variants[resolved.variant.key].fresh
     if isinstance(fresh, Blocked):
         return None
     draft = resolved.draft
@@ -210,40 +210,40 @@ def _output(resolved: ResolvedVariant, change: Change, world: World) -> Oid | No
     return draft.written
 
 
-def _leaving(world: World, changes: Iterable[Change]) -> Iterator[ObjectName]:
+def _leaving(context: PlanContext, changes: Iterable[Change]) -> Iterator[ObjectName]:
     """Yield the records of variants that are gone and own nothing once the plan is applied."""
     by_package = {change.package: change for change in changes}
     owning: set[ObjectName] = set()
-    for target in world.targets:
-        owning.update(_owners_after(target, by_package[target.key], world))
-    readable = {view.url for view in world.inventory.repositories.values() if view.is_available}
-    for change in sorted((*world.diff.delete, *world.diff.transfer), key=lambda c: c.key):
+    for target in context.targets:
+        owning.update(_owners_after(target, by_package[target.key], context))
+    readable = {view.url for view in context.inventory.repositories.values() if view.is_available}
+    for change in sorted((*context.diff.delete, *context.diff.transfer), key=lambda c: c.key):
         record = change.record
         if record is not None and change.key not in owning and record.url in readable:
             yield change.key
 
 
-def _owners_after(target: Target, change: Change, world: World) -> Iterator[ObjectName]:
+def _owners_after(target: PlanTarget, change: Change, context: PlanContext) -> Iterator[ObjectName]:
     """Yield the variants that own the package on main or in a draft after the change."""
     if target.main_owner is not None:
         yield target.main_owner
     moved = {write.ref for write in change.writes}
     for draft in target.drafts:
         if draft.ref not in moved:
-            owner = find_owner(draft.header, target.key, world.inventory)
+            owner = find_owner(draft.header, target.key, context.inventory)
             if owner is not None:
                 yield owner
     if change.written is not None and change.op is not Op.ORPHAN and change.variant:
         yield change.variant
 
 
-def _sets(world: World, variants: Iterable[PackageVariantRecord]) -> Iterator[SetRecord]:
+def _sets(context: PlanContext, variants: Iterable[PackageVariantRecord]) -> Iterator[SetRecord]:
     """Yield a record for every set: as it is now, or as it was while anything of it is left."""
-    inventory = world.inventory
+    inventory = context.inventory
     now = {pvs.key: pvs for pvs in inventory.sets}
     left = {ObjectName(r.namespace, r.set_name) for r in variants if r.set_name}
-    for key in sorted({*inventory.set_records, *world.desired.targets}):
-        old, targets = inventory.set_records.get(key), world.desired.targets.get(key)
+    for key in sorted({*inventory.set_records, *context.desired.targets}):
+        old, targets = inventory.set_records.get(key), context.desired.targets.get(key)
         if targets is not None and key in now:
             pvs = now[key]
             uid = pvs.manifest.metadata.uid or stable_uid(inventory.policy.instance, *key)
@@ -254,11 +254,11 @@ def _sets(world: World, variants: Iterable[PackageVariantRecord]) -> Iterator[Se
                 manifest=pvs.source.location.path,
                 targets=targets,
             )
-        elif old is not None and (key in left or key in now or not _is_known_absent(old, world)):
+        elif old is not None and (key in left or key in now or not _is_known_absent(old, context)):
             yield old
 
 
-def _is_known_absent(record: SetRecord, world: World) -> bool:
-    control = world.inventory.control
-    stalled = ObjectKey(GROUP, "PackageVariantSet", *record.key) in world.stalled
+def _is_known_absent(record: SetRecord, context: PlanContext) -> bool:
+    control = context.inventory.control
+    stalled = ObjectKey(GROUP, "PackageVariantSet", *record.key) in context.stalled
     return control.readable and record.manifest not in control.broken and not stalled

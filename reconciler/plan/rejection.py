@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from reconciler.expand import DesiredVariant
 from reconciler.ids import Oid
 from reconciler.inventory import Commit, PackageState, PullRequest, PullState
-from reconciler.plan.world import Target, by_weight
+from reconciler.plan.context import PlanTarget, by_weight
 from reconciler.refs import DRAFTS
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.resolution import ResolvedVariant
@@ -16,7 +16,7 @@ _SHORT = 12
 
 
 def find_rejection(
-    target: Target, resolved: ResolvedVariant, record: PackageVariantRecord | None, tree: Oid
+    target: PlanTarget, resolved: ResolvedVariant, record: PackageVariantRecord | None, tree: Oid
 ) -> str:
     """Return why a package without a draft must not be proposed again as `tree`; empty if it may be.
 
@@ -63,7 +63,7 @@ def retry_text(variant: DesiredVariant, record: PackageVariantRecord | None) -> 
     )
 
 
-def _last_pull(target: Target, record: PackageVariantRecord) -> PullRequest | None:
+def _last_pull(target: PlanTarget, record: PackageVariantRecord) -> PullRequest | None:
     own = f"{DRAFTS}{target.package.path}/"
     pulls = (pull for pull in target.pulls if pull.head.startswith(own) or pull.head == record.group)
     return max(pulls, key=by_weight, default=None)

@@ -14,8 +14,8 @@ import orjson
 from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest, PullState
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, Request
+from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.plan.messages import upstream_label
-from reconciler.plan.world import Target, World, by_weight
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name
@@ -59,21 +59,21 @@ _TITLES = {
 }
 
 
-def plan_requests(world: World, changes: Sequence[Change]) -> tuple[Change, ...]:
+def plan_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Return the changes with the whole content of their pull requests, wrong and double ones among them.
 
     A pull request that is there and not as it should be is pending work, whatever left it so: a budget
     that was spent, a write that failed or got lost.
     """
-    targets = {target.key: target for target in world.targets}
-    described = [replace(c, request=_describe(c, targets[c.package], world)) for c in changes]
+    targets = {target.key: target for target in context.targets}
+    described = [replace(c, request=_describe(c, targets[c.package], context)) for c in changes]
     sharing: dict[tuple[str, str], list[Change]] = {}
     for change in described:
-        if head := _head_of(change, targets[change.package], world):
+        if head := _head_of(change, targets[change.package], context):
             sharing.setdefault((change.package.url, head), []).append(change)
     done: dict[PackageKey, Change] = {}
     for (url, head), members in sorted(sharing.items()):
-        for change in _with_pull(head, members, world.inventory.pulls.get(url, ()), targets, world):
+        for change in _with_pull(head, members, context.inventory.pulls.get(url, ()), targets, context):
             done[change.package] = change
     return tuple(done.get(change.package, change) for change in described)
 
@@ -104,7 +104,7 @@ def close_duplicates(first: PullRequest, pulls: Iterable[PullRequest]) -> tuple[
     )
 
 
-def _describe(change: Change, target: Target, world: World) -> Request | None:
+def _describe(change: Change, target: PlanTarget, context: PlanContext) -> Request | None:
     """Return what the package's pull request proposes as a whole; None where that is not known."""
     is_left = change.reason is Reason.DRAFT_EDITED and change.waits
     if change.op is Op.BLOCK or (change.pull is None and (change.reason not in _DESCRIBED or is_left)):
@@ -121,7 +121,7 @@ def _describe(change: Change, target: Target, world: World) -> Request | None:
     edited = draft is not None and draft.append_only and not draft.is_grouped
     if change.reason is Reason.ORPHANED:
         return Request(Op.ORPHAN, before=before, after=after, edited=edited)
-    resolved = world.resolved.get(change.variant) if change.variant else None
+    resolved = context.resolved.get(change.variant) if change.variant else None
     if resolved is None or resolved.downstream != change.package:
         return None
     base = resolved.base if before else None
@@ -146,7 +146,7 @@ def _brought(resolved: ResolvedVariant, *, is_written: bool) -> Pin:
     return held
 
 
-def _kind(change: Change, target: Target, base: Pin | None, pin: Pin) -> Op:
+def _kind(change: Change, target: PlanTarget, base: Pin | None, pin: Pin) -> Op:
     if target.package.main_tree is None:
         return Op.CREATE
     if target.main_owner is None:
@@ -160,7 +160,7 @@ def _removed(change: Change) -> frozenset[str]:
     return frozenset(write.ref for write in change.writes if getattr(write, "to", "") is None)
 
 
-def _head_of(change: Change, target: Target, world: World) -> str:
+def _head_of(change: Change, target: PlanTarget, context: PlanContext) -> str:
     """Return the branch of the pull request that a change is about, "" for none."""
     if change.request is None and change.pull is None:
         return ""
@@ -169,7 +169,7 @@ def _head_of(change: Change, target: Target, world: World) -> str:
     if change.group:
         return change.group
     if change.request is not None and change.request.kind is Op.DELETE:
-        return short_branch(deletion_ref(world.inventory.policy.instance, target.package.path))
+        return short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
     return short_branch(target.draft.ref) if target.draft is not None else ""
 
 
@@ -177,8 +177,8 @@ def _with_pull(
     head: str,
     members: Sequence[Change],
     pulls: Sequence[PullRequest],
-    targets: Mapping[PackageKey, Target],
-    world: World,
+    targets: Mapping[PackageKey, PlanTarget],
+    context: PlanContext,
 ) -> Iterable[Change]:
     """Yield the changes of one pull request with its content, if anything of it is to be written."""
     closing = {close.number for change in members for close in change.close}
@@ -189,7 +189,7 @@ def _with_pull(
     if (opened is None and asked is None) or any(change.approve for change in members):
         return members
     first = members[0]
-    wanted = _content(asked or opened or PullRequest(head, "", "", ""), members, targets, world)
+    wanted = _content(asked or opened or PullRequest(head, "", "", ""), members, targets, context)
     wanted = replace(wanted, redraft=_asks_again(members, opened, wanted))
     if asked is None and opened is not None and not is_right(opened, wanted):
         members = [_outdated(first, wanted, opened), *members[1:]]
@@ -200,18 +200,21 @@ def _with_pull(
 
 
 def _content(
-    pull: PullRequest, members: Sequence[Change], targets: Mapping[PackageKey, Target], world: World
+    pull: PullRequest,
+    members: Sequence[Change],
+    targets: Mapping[PackageKey, PlanTarget],
+    context: PlanContext,
 ) -> PullRequest:
     """Return a pull request with the title, base, labels and digest that it should have."""
     view = targets[members[0].package].view
     title = _title(members, targets) or pull.title
     wanted = replace(
-        pull, title=title, body="", base=view.branch, labels=tuple(sorted(world.inventory.policy.labels))
+        pull, title=title, body="", base=view.branch, labels=tuple(sorted(context.inventory.policy.labels))
     )
     return replace(wanted, digest=_digest(wanted, [_facts(change) for change in members]))
 
 
-def _title(members: Sequence[Change], targets: Mapping[PackageKey, Target]) -> str:
+def _title(members: Sequence[Change], targets: Mapping[PackageKey, PlanTarget]) -> str:
     """Return the title for one package; "" for a group, which has its own, and where nothing is known."""
     first = members[0]
     request = first.request

@@ -3,13 +3,12 @@
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.errors import Exit, UsageError
-from reconciler.plan.changes import Plan
+from reconciler.errors import UsageError
+from reconciler.ids import PackageKey
+from reconciler.plan.context import PlanContext
 from reconciler.plan.phases import PackageStatus
-from reconciler.plan.world import World
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000
@@ -40,9 +39,11 @@ def dashboard_file(shard: Shard) -> str:
     return f"dashboard-{shard.part}-of-{shard.parts}.md" if shard.parts > 1 else "dashboard.md"
 
 
-def statuses_of(shard: Shard, statuses: Iterable[PackageStatus], world: World) -> tuple[PackageStatus, ...]:
+def statuses_of(
+    shard: Shard, statuses: Iterable[PackageStatus], context: PlanContext
+) -> tuple[PackageStatus, ...]:
     """Return the statuses that a shard tells of: those of its packages; the first one also what has none."""
-    wanted = {v.key: package for package, variants in world.wanted.items() for v in variants}
+    wanted = {v.key: package for package, variants in context.wanted.items() for v in variants}
 
     def is_own(status: PackageStatus) -> bool:
         package = status.package or (wanted.get(status.variant) if status.variant else None)
@@ -82,27 +83,20 @@ def parse_shard(text: str, environment: Mapping[str, str]) -> Shard:
     return shard
 
 
-def keep_shard(plan: Plan, shard: Shard) -> Plan:
-    """Return the part of a plan that is a shard's: its packages.
+def files_of_other_shards(shard: Shard, owners: Mapping[str, PackageKey]) -> frozenset[str] | None:
+    """Return the files of the state and status branches that other shards write; None without shards.
 
-    The shards of a plan hold each of its packages exactly once, and one of them proposes the lock. What
-    is wrong, and why nothing may be applied, is everybody's. The records and conditions of other
-    shards' packages are theirs to write.
+    The shards of a plan hold each of its packages exactly once, and one of them proposes the lock.
+    Problems and refusals are everybody's.
+
+    Args:
+        shard: The shard of this run.
+        owners: The package that each file is about.
     """
     if shard.parts == 1:
-        return plan
-    changes = tuple(change for change in plan.changes if shard.holds(change.package.url))
-    lock = plan.lock if plan.lock and shard.holds(plan.lock.change.package.url) else None
-    owners = {**plan.record_owners, **plan.status_owners}
-    elsewhere = {path for path, package in owners.items() if not shard.holds(package.url)}
-    elsewhere |= {dashboard_file(other) for other in shard.others()}
-    part = replace(plan, changes=changes, lock=lock, elsewhere=frozenset(elsewhere))
-    exits = set(plan.exits) - {Exit.PENDING, Exit.WAITING}
-    if not part.is_empty:
-        exits.add(Exit.PENDING)
-    if any(change.waits for change in part.everything):
-        exits.add(Exit.WAITING)
-    return replace(part, exits=frozenset(exits))
+        return None
+    files = {path for path, package in owners.items() if not shard.holds(package.url)}
+    return frozenset(files | {dashboard_file(other) for other in shard.others()})
 
 
 def _weight(url: str, index: int) -> bytes:

@@ -7,7 +7,7 @@ from reconciler.errors import Problem
 from reconciler.ids import Lifecycle, PackageKey
 from reconciler.inventory import Inventory, PullRequest, RepositoryView, unreadable_problem
 from reconciler.plan.changes import Change, MoveRef, Op
-from reconciler.plan.world import World
+from reconciler.plan.context import PlanContext
 from reconciler.policy import OnUnavailable
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, TAGS, deletion_ref, parse_ref, short_branch
@@ -45,6 +45,13 @@ def find_unread(inventory: Inventory) -> Mapping[Problem, OnUnavailable]:
     return dict(sorted(unread.items()))
 
 
+def is_unavailable(view: RepositoryView) -> bool:
+    """Tell whether a repository could not be read whose absence is a failure of the run."""
+    problem = view.problem
+    is_unread = problem is not None and problem.reason == Reason.REPOSITORY_UNAVAILABLE
+    return is_unread and view.unavailable is OnUnavailable.FAIL
+
+
 def _is_consequence(problem: Problem) -> bool:
     return problem.reason == Reason.REPOSITORY_UNAVAILABLE and problem.subject.startswith(_OWNERS)
 
@@ -58,20 +65,20 @@ def _problem(view: RepositoryView, owners: dict[str, set[str]]) -> Problem:
 
 
 def keep_unreadable_pulls(
-    changes: Sequence[Change], world: World
+    changes: Sequence[Change], context: PlanContext
 ) -> tuple[tuple[Change, ...], tuple[Problem, ...]]:
     """Return the changes without those of packages whose pull request cannot be read, and its problem.
 
     Nobody knows what people said there, so nothing of such a package is written but the tags of what main
     has. The other packages of the repository proceed, also where not even the branch is legible.
     """
-    unreadable = world.inventory.unreadable_pulls
-    drafted = {t.key: short_branch(t.draft.ref) for t in world.targets if t.draft is not None}
+    unreadable = context.inventory.unreadable_pulls
+    drafted = {t.key: short_branch(t.draft.ref) for t in context.targets if t.draft is not None}
     kept = [
-        _kept(change, pull) if (pull := _find_unreadable(change, unreadable, drafted, world)) else change
+        _kept(change, pull) if (pull := _find_unreadable(change, unreadable, drafted, context)) else change
         for change in changes
     ]
-    return tuple(kept), tuple(_pull_problems(world.inventory))
+    return tuple(kept), tuple(_pull_problems(context.inventory))
 
 
 def _pull_problems(inventory: Inventory) -> Iterable[Problem]:
@@ -87,13 +94,13 @@ def _find_unreadable(
     change: Change,
     unreadable: Mapping[str, tuple[PullRequest, ...]],
     drafted: Mapping[PackageKey, str],
-    world: World,
+    context: PlanContext,
 ) -> PullRequest | None:
     """Return the unreadable pull request that a change of ours is about, None for none."""
     pulls = unreadable.get(change.package.url, ())
     if not pulls or change.variant is None:
         return None
-    path, instance = change.package.path, world.inventory.policy.instance
+    path, instance = change.package.path, context.inventory.policy.instance
     heads = {change.group, drafted.get(change.package, ""), short_branch(deletion_ref(instance, path))}
     heads |= {short_branch(write.ref) for write in change.writes if write.ref.startswith(HEADS)}
     return next((p for p in pulls if p.head and (p.head in heads or _drafts(p.head, path))), None)

@@ -1,11 +1,19 @@
-"""What is generated for a cluster, brought into its package: files that people changed stay as they are."""
+"""Render deliveries: generate the manifests of a cluster and bring them into its package."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.dependencies.emit import has_header, is_unmodified, needed_by
-from reconciler.ids import ObjectName, Oid
+from reconciler.dependencies.emit import (
+    GeneratedManifests,
+    generate_manifests,
+    has_header,
+    is_unmodified,
+    needed_by,
+)
+from reconciler.expand.variants import variant_key
+from reconciler.ids import ObjectKey, Oid
 from reconciler.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
 from reconciler.objects import File, Files, tree_id
@@ -13,41 +21,126 @@ from reconciler.render.answers import Sides, judge_delivery
 from reconciler.render.kptfile import stamp_kptfile
 from reconciler.render.merging import Contents
 from reconciler.render.package import input_time, known_package, unread
-from reconciler.render.rendered import Blocked, Package, RenderedVariant
+from reconciler.render.rendered import Blocked, Package, RenderedDeliveries, RenderedDelivery, RenderedVariant
 from reconciler.render.update import Conflict
-from reconciler.resolve.deliveries import Delivery, delivery_trees
+from reconciler.resolve.deliveries import (
+    Deliveries,
+    Delivery,
+    delivery_digest,
+    delivery_trees,
+    pin_delivery,
+)
 from reconciler.resolve.ownership import location_text, owner_text
+from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.trailers import NO_ANSWERS
 
 _NOT_NEEDED = "nobody needs it any more"
 
 
-def render_deliveries(
-    deliveries: Iterable[Delivery], contents: Contents, inventory: Inventory
-) -> dict[ObjectName, RenderedVariant]:
-    """Return the packages of all clusters, by owner; what blocks one blocks no other."""
-    return {one.resolved.variant.key: render_delivery(one, contents, inventory) for one in deliveries}
+def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inventory) -> RenderedDeliveries:
+    """Generate and render the packages of all clusters; a blocked one blocks no other.
 
-
-def render_delivery(delivery: Delivery, contents: Contents, inventory: Inventory) -> RenderedVariant:
-    """Return the package of one cluster: the generated files, and whatever people made of it.
-
-    What a person changed stays, and every value that would be another is told until they answer:
-    by restoring it, by removing the line that says that the file is generated, or by declaring the
-    package in a manifest of their own.
+    A cluster without generated manifests has no delivery: its package is proposed for deletion as any that
+    no variant wants. Where a part of the cluster is not understood, the package stays.
     """
-    resolved = delivery.resolved
+    items: list[RenderedDelivery] = []
+    stalled: set[ObjectKey] = set(deliveries.stalled)
+    problems, notes = [*deliveries.problems], [*deliveries.notes]
+    for delivery in deliveries.items:
+        if delivery.resolved.settled is not None:
+            items.append(_up_to_date(delivery, inventory))
+            continue
+        generated = _generate(delivery, inventory)
+        problems += generated.manifests.problems
+        notes += [str(warning) for warning in generated.manifests.warnings]
+        if generated.manifests.files:
+            items.append(_render(delivery, generated, contents, inventory))
+        elif generated.manifests.kept or not delivery.is_complete:
+            stalled.add(variant_key(delivery.owner))
+    return RenderedDeliveries(
+        {item.resolved.variant.key: item for item in items},
+        frozenset(stalled),
+        tuple(sorted(problems)),
+        tuple(notes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Generated:
+    """The generated files of a delivery with its Kptfile, and its variant pinned to their tree."""
+
+    manifests: GeneratedManifests
+    files: Files
+    resolved: ResolvedVariant
+
+
+def _generate(delivery: Delivery, inventory: Inventory) -> _Generated:
+    policy = inventory.policy
+    owner = owner_text(policy.instance, delivery.owner)
+    namespace = policy.delivery.shared_namespace
+    manifests = generate_manifests(delivery.inputs, delivery.lock, owner=owner, shared_namespace=namespace)
+    files: Files = {KPTFILE: _kptfile(delivery)}
+    files = {**files, **{name: File.of(data) for name, data in manifests.files.items()}}
+    tree = tree_id(files)
+    digest = delivery.digest
+    if manifests.problems or manifests.warnings or manifests.kept or not digest:
+        # Problems and notes are reported by every run, so the record of this digest must not spare the
+        # generation of the manifests: another digest stands for the content.
+        digest = delivery_digest(tree, owner, *sorted(manifests.kept), delivery.is_complete)
+    return _Generated(manifests, files, pin_delivery(delivery, tree, inventory, digest))
+
+
+def _up_to_date(delivery: Delivery, inventory: Inventory) -> RenderedDelivery:
+    """Return a delivery whose record has the result for these inputs (D15)."""
+    return RenderedDelivery(
+        delivery.cluster,
+        delivery.resolved,
+        _recorded(delivery.resolved, inventory),
+        delivery.lock.resolution,
+    )
+
+
+def _recorded(resolved: ResolvedVariant, inventory: Inventory) -> RenderedVariant:
+    key, time = resolved.variant.key, input_time(resolved, inventory)
+    settled = resolved.settled or Oid("")
+    return RenderedVariant(key, known_package(settled, inventory.records[key]), time=time)
+
+
+def _render(
+    delivery: Delivery, generated: _Generated, contents: Contents, inventory: Inventory
+) -> RenderedDelivery:
+    resolved = generated.resolved
+    return RenderedDelivery(
+        delivery.cluster,
+        resolved,
+        _render_package(delivery, generated, contents, inventory),
+        delivery.lock.resolution,
+        generated.manifests.packages,
+        contents.get(resolved.local, {}) if resolved.local else {},
+    )
+
+
+def _render_package(
+    delivery: Delivery, generated: _Generated, contents: Contents, inventory: Inventory
+) -> RenderedVariant:
+    """Return the package of one cluster: the generated files, and people's changes of it.
+
+    Values that a person changed stay, and each that would be another is asked about until they answer:
+    by restoring it, by removing the header of the generated file, or by declaring the package in a
+    manifest of their own.
+    """
+    resolved = generated.resolved
     key, time = resolved.variant.key, input_time(resolved, inventory)
     if resolved.settled is not None:
-        return RenderedVariant(key, known_package(resolved.settled, inventory.records[key]), time=time)
+        return _recorded(resolved, inventory)
     missing = [tree for tree in delivery_trees(resolved) if tree not in contents]
     if missing:
         return RenderedVariant(key, unread(missing[0], contents), time=time)
-    fresh = _package(delivery, _files(resolved.local, contents), inventory)
+    fresh = _package(delivery, generated, _files(resolved.local, contents), inventory)
     draft = resolved.draft
     if draft is None or not draft.append_only:
         return RenderedVariant(key, fresh, time=time)
-    return RenderedVariant(key, fresh, _package(delivery, contents[draft.tree], inventory), time)
+    return RenderedVariant(key, fresh, _package(delivery, generated, contents[draft.tree], inventory), time)
 
 
 def bring(
@@ -90,10 +183,12 @@ def _told(path: str, new: File | None, old: File) -> Iterator[Conflict]:
         yield Conflict(path, "", "", None, _NOT_NEEDED, "a person changed it", "BothChanged")
 
 
-def _package(delivery: Delivery, there: Files, inventory: Inventory) -> Package | Blocked:
-    resolved, draft = delivery.resolved, delivery.resolved.draft
-    view = inventory.repositories[resolved.view]
-    files, conflicts = bring(delivery.files, there, kept=delivery.emission.kept, complete=delivery.complete)
+def _package(
+    delivery: Delivery, generated: _Generated, there: Files, inventory: Inventory
+) -> Package | Blocked:
+    resolved, draft = generated.resolved, generated.resolved.draft
+    view, manifests = inventory.repositories[resolved.view], generated.manifests
+    files, conflicts = bring(generated.files, there, kept=manifests.kept, complete=delivery.is_complete)
     owner = owner_text(inventory.policy.instance, resolved.variant.key)
     place = location_text(view, resolved.downstream.path)
     stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=place)
@@ -109,6 +204,21 @@ def _package(delivery: Delivery, there: Files, inventory: Inventory) -> Package 
     )
     judged = judge_delivery(conflicts, sides)
     return Package(tree_id(stamped), stamped, conflicts=judged.waiting, answers=judged.answers)
+
+
+def _kptfile(delivery: Delivery) -> File:
+    cluster = delivery.cluster
+    description = f"What packages of cluster {cluster} need and nobody wrote a manifest for."
+    value = {
+        "apiVersion": "kpt.dev/v1",
+        "kind": "Kptfile",
+        "metadata": {
+            "name": delivery.target.path.rpartition("/")[2],
+            "annotations": {"config.kubernetes.io/local-config": "true"},
+        },
+        "info": {"description": description},
+    }
+    return File.of(f"{emit(value)}\n".encode())
 
 
 def _files(tree: Oid | None, contents: Contents) -> Files:

@@ -17,7 +17,7 @@ from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.lookup import find_document
 from reconciler.render.update.model import Place
 from reconciler.render.update.settle import describe_decision, rule_at
-from reconciler.resolve.needs import has_main_moved
+from reconciler.resolve.resolution import has_main_moved
 from reconciler.trailers import NO_ANSWERS
 
 _ASK = ConflictPolicy()

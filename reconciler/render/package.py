@@ -30,9 +30,8 @@ from reconciler.render.merging import (
 from reconciler.render.pipeline import add_functions
 from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
-from reconciler.resolve.needs import variant_trees
 from reconciler.resolve.ownership import location_text, owner_text, package_name
-from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant
+from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord
 

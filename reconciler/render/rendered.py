@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reconciler.ids import ObjectName, Oid, PackageKey
+from reconciler.dependencies.lock.format import LockedPackage, Resolution
+from reconciler.errors import Problem
+from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.objects import Files
 from reconciler.reasons import Reason
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
+from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import functions_failed
 
 
@@ -71,8 +74,36 @@ class RenderedVariant:
 
 
 @dataclass(frozen=True, slots=True)
+class RenderedDelivery:
+    """The generated package of one cluster.
+
+    `resolved` is pinned to the generated tree. `packages` are the locked packages by the path of their
+    manifest, `lock` the resolution they are from, `local` the files of the package on main; all three
+    explain which versions change.
+    """
+
+    cluster: str
+    resolved: ResolvedVariant
+    rendered: RenderedVariant
+    lock: Resolution = field(repr=False)
+    packages: Mapping[str, LockedPackage] = field(default_factory=dict, repr=False)
+    local: Files = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedDeliveries:
+    """The generated packages by owner; packages of the `stalled` owners stay as they are."""
+
+    items: Mapping[ObjectName, RenderedDelivery] = field(default_factory=dict)
+    stalled: frozenset[ObjectKey] = frozenset()
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Rendered:
-    """Every resolved variant's package, and the packages that are released from our care."""
+    """The package of every resolved variant, delivery and release."""
 
     variants: Mapping[ObjectName, RenderedVariant] = field(default_factory=dict)
     releases: Mapping[PackageKey, Package | Blocked] = field(default_factory=dict)
+    deliveries: RenderedDeliveries = RenderedDeliveries()

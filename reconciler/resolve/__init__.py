@@ -1,7 +1,16 @@
-"""From desired variants to pins: upstreams, the lock, the fixed point with dependencies."""
+"""Resolve desired variants: upstreams, the lock, and the fixed point with dependencies."""
 
-from reconciler.resolve.closure import Closed, close
+from reconciler.resolve.fleet import ResolvedFleet, resolve_fleet
 from reconciler.resolve.resolution import Needs, Pin, Release, Resolution, ResolvedVariant
 from reconciler.resolve.variants import resolve
 
-__all__ = ["Closed", "Needs", "Pin", "Release", "Resolution", "ResolvedVariant", "close", "resolve"]
+__all__ = [
+    "Needs",
+    "Pin",
+    "Release",
+    "Resolution",
+    "ResolvedFleet",
+    "ResolvedVariant",
+    "resolve",
+    "resolve_fleet",
+]

@@ -1,56 +1,71 @@
-"""Delivery: what is generated for a cluster as a package like any other, whose upstream is the lock."""
+"""Deliveries: the package of a cluster that receives its generated manifests, with the lock as upstream."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import orjson
 
-from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import Downstream, PackageVariantSpec
-from reconciler.dependencies.emit import FORMAT_VERSION, GeneratedManifests, generate_manifests, has_generated
-from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, ClusterLock, Resolution
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.emit import FORMAT_VERSION, has_generated
+from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, ClusterLock
 from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.names import stable_uid
-from reconciler.expand.variants import Desired, DesiredVariant, variant_key
+from reconciler.expand.own_checks import check_downstream
+from reconciler.expand.variants import DesiredVariant, variant_key
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.inventory import Commit, Inventory, PackageState, RepositoryView
-from reconciler.krm.yaml import emit
-from reconciler.objects import File, Files, tree_id
-from reconciler.resolve.closure import Closed
-from reconciler.resolve.downstreams import wanted_packages
+from reconciler.inventory import Commit, FieldPath, Inventory, PackageState, RepositoryView
+from reconciler.reasons import Reason
 from reconciler.resolve.ownership import current_draft, owner_text
-from reconciler.resolve.places import Place, find_place
-from reconciler.resolve.publications import find_publications
-from reconciler.resolve.resolution import Needs, Pin, ResolvedVariant
-from reconciler.resolve.settled import ENGINE, find_settled
+from reconciler.resolve.resolution import Pin, ResolvedVariant
+from reconciler.resolve.up_to_date import ENGINE, find_settled
+
+TARGET_ANNOTATION = "reconciler.dev/dependencies"
+"""On a Repository: the path of the package in it; it also chooses among several of one cluster."""
 
 RETRY = "reconciler.dev/retry"
 _OWNER = "dependencies@"
 
 
+class DeliveryTarget(NamedTuple):
+    """A package of a repository; `path` is inside the view."""
+
+    view: RepositoryView
+    path: str
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What is generated for one cluster, on its way to a package.
+    """The generated package of one cluster, resolved as a variant.
 
-    `files` are the package as it is generated, its Kptfile too. Where it is not `complete`, nothing
-    may be taken away for not being in it. `emission` and `lock` tell what each file is there for.
+    `inputs` and `lock` are what its manifests are generated from, `digest` is their digest ("" where the
+    lock does not record its inputs). If the cluster is not known completely (`is_complete`), no file may
+    be removed for not being generated. The tree of `resolved.pin` is the recorded one until the manifests
+    are generated.
     """
 
     cluster: str
+    target: DeliveryTarget
+    inputs: ClusterInputs = field(repr=False)
+    lock: ClusterLock = field(repr=False)
+    is_complete: bool
+    digest: str
     resolved: ResolvedVariant
-    files: Files = field(repr=False)
-    emission: GeneratedManifests = field(repr=False)
-    lock: Resolution = field(repr=False)
-    complete: bool = True
+
+    @property
+    def owner(self) -> ObjectName:
+        """The owner of the package."""
+        return self.resolved.variant.key
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What goes where; `stalled` are packages of whose content nothing can be said, so they stay."""
+    """The deliveries of a fleet; packages of the `stalled` owners stay as they are."""
 
     items: tuple[Delivery, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
@@ -58,55 +73,98 @@ class Deliveries:
     notes: tuple[str, ...] = ()
 
 
-def find_deliveries(inventory: Inventory, closed: Closed) -> Deliveries:
-    """Return what every cluster gets beside what people wrote. Pure, order-free.
+def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockUpdate) -> Deliveries:
+    """Return the deliveries of every cluster with a lock. Pure, order-free.
 
-    A cluster that needs nothing of that kind has no delivery, and then its package is proposed for
-    deletion as any that nobody wants. Where a part of it is not understood, what stands there stays.
+    Args:
+        inventory: Everything that was read.
+        clusters: The inputs of every cluster.
+        locks: The lock of every cluster.
     """
-    worlds = {world.cluster: world for world in closed.scopes.worlds}
-    found = _Found(inventory, closed, _by_cluster(inventory), _Times.of_inventory(inventory))
-    for scope in closed.decision.scopes:
-        if scope.after is not None:
-            found.add(scope.cluster, scope.after, worlds.get(scope.cluster))
-    return Deliveries(
-        tuple(found.items), frozenset(found.stalled), tuple(sorted(found.problems)), tuple(found.notes)
+    inputs = {cluster_inputs.cluster: cluster_inputs for cluster_inputs in clusters.worlds}
+    views: dict[str, list[RepositoryView]] = {}
+    for _, view in sorted(inventory.repositories.items()):
+        views.setdefault(view.cluster, []).append(view)
+    times = _ManifestTimes(inventory)
+    items: list[Delivery] = []
+    stalled: set[ObjectKey] = set()
+    problems: list[Problem] = []
+    notes: list[str] = []
+    for scope in locks.scopes:
+        if (lock := scope.after) is None:
+            continue
+        cluster, policy = scope.cluster, inventory.policy
+        target = find_delivery_target(cluster, views.get(cluster, ()), policy.delivery.path, policy.instance)
+        if isinstance(target, Problem):
+            problems.append(target)
+        elif isinstance(target, str):
+            notes += [target] if target and has_generated(lock) else []
+        elif cluster not in inputs or not target.view.is_available:
+            stalled.add(variant_key(delivery_owner(cluster, target)))
+        else:
+            is_complete = _is_complete(cluster, clusters, inventory)
+            variant = _variant(cluster, target, times.of_cluster(inputs[cluster]), inventory)
+            digest = _lock_digest(lock, variant.key, target, inventory, is_complete=is_complete)
+            record = inventory.records.get(variant.key)
+            pin = _pin(cluster, Oid(record.upstream_tree if record else ""), inventory)
+            resolved = _resolve(variant, pin, digest, inventory)
+            items.append(Delivery(cluster, target, inputs[cluster], lock, is_complete, digest, resolved))
+    return Deliveries(tuple(items), frozenset(stalled), tuple(sorted(problems)), tuple(notes))
+
+
+def _is_complete(cluster: str, clusters: FleetInputs, inventory: Inventory) -> bool:
+    control = inventory.control
+    incomplete = {"", cluster} & clusters.incomplete
+    return control.readable and not control.broken and not incomplete
+
+
+def pin_delivery(delivery: Delivery, tree: Oid, inventory: Inventory, digest: str = "") -> ResolvedVariant:
+    """Return the variant of a delivery, pinned to the tree that was generated.
+
+    Args:
+        delivery: The delivery.
+        tree: The tree of the generated package.
+        inventory: Everything that was read.
+        digest: The digest of its inputs, where that of the lock does not stand for all of them.
+    """
+    pin = _pin(delivery.cluster, tree, inventory)
+    return _resolve(delivery.resolved.variant, pin, digest or delivery.digest, inventory)
+
+
+def _resolve(variant: DesiredVariant, pin: Pin, inputs: str, inventory: Inventory) -> ResolvedVariant:
+    downstream = variant.spec.downstream or Downstream()
+    view = inventory.repositories[ObjectName(variant.key.namespace, downstream.repo or "")]
+    path = view.full_path(downstream.package or "")
+    package = view.packages.get(path, PackageState(path))
+    record = inventory.records.get(variant.key)
+    commit = Commit(Oid(record.upstream_commit), 0) if record and record.upstream_commit else None
+    base = replace(pin, commit=commit, tree=Oid(commit.oid)) if commit else None
+    resolved = ResolvedVariant(
+        variant=variant,
+        view=view.key,
+        downstream=PackageKey(view.url, path),
+        pin=pin,
+        base=base if package.main_tree else None,
+        local=package.main_tree,
+        draft=current_draft(package, view, inventory),
+        draft_base=base,
+        inputs=inputs,
     )
+    return replace(resolved, settled=find_settled(resolved, record) if inputs else None)
 
 
-def join_deliveries(closed: Closed, deliveries: Deliveries, inventory: Inventory) -> Closed:
-    """Return the closure with the deliveries among its variants: from here on they are like others."""
-    variants = tuple(delivery.resolved.variant for delivery in deliveries.items)
-    desired = closed.desired
-    desired = replace(
-        desired,
-        variants=tuple(sorted((*desired.variants, *variants), key=lambda variant: variant.key)),
-        stalled=desired.stalled | deliveries.stalled,
-        problems=tuple(sorted({*desired.problems, *deliveries.problems})),
-    )
-    published = find_publications(wanted_packages(Desired(variants), inventory), desired, inventory)
-    resolution = closed.resolution
-    resolution = replace(
-        resolution,
-        variants=(*resolution.variants, *(delivery.resolved for delivery in deliveries.items)),
-        publications={**resolution.publications, **published},
-        needs=_with_trees(resolution.needs, deliveries.items),
-    )
-    return replace(closed, desired=desired, resolution=resolution)
-
-
-def delivery_key(cluster: str, place: Place) -> ObjectName:
+def delivery_owner(cluster: str, target: DeliveryTarget) -> ObjectName:
     """Return the owner of a cluster's package: a name that no PackageVariant can have."""
-    return ObjectName(place.view.key.namespace, f"{_OWNER}{cluster}")
+    return ObjectName(target.view.key.namespace, f"{_OWNER}{cluster}")
 
 
 def cluster_of(owner: ObjectName) -> str:
-    """Return the cluster that a delivery is for, empty for the owner of any other package."""
+    """Return the cluster that a delivery is for, "" for the owner of any other package."""
     return owner.name.removeprefix(_OWNER) if owner.name.startswith(_OWNER) else ""
 
 
 def delivery_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
-    """Yield the trees that a delivery's package is made from: what is there, and what a person drafted."""
+    """Yield the trees that rendering a delivery reads: the package on main, and a person's draft."""
     if resolved.settled is None:
         if resolved.local is not None:
             yield resolved.local
@@ -114,140 +172,28 @@ def delivery_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
             yield resolved.draft.tree
 
 
-class _Site(NamedTuple):
-    """Where one cluster's manifests go, and whether everybody there is understood."""
+class _ManifestTimes:
+    """Committer times of the manifests that request packages, and of the package index (law 5)."""
 
-    place: Place
-    cluster: str
-    complete: bool
+    def __init__(self, inventory: Inventory) -> None:
+        self._by_path = {d.source.location.path: d.source.time for d in inventory.documents}
+        self._index = max((item.source.time for item in inventory.index), default=0)
 
-    @property
-    def key(self) -> ObjectName:
-        """The owner of the package."""
-        return delivery_key(self.cluster, self.place)
-
-
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """When the manifests that ask for packages, and the index of packages, last changed (law 5)."""
-
-    by_path: Mapping[str, int]
-    index: int = 0
-
-    @classmethod
-    def of_inventory(cls, inventory: Inventory) -> Self:
-        """Return the times of all manifests, looked up once."""
-        found = {one.source.location.path: one.source.time for one in inventory.documents}
-        return cls(found, max((one.source.time for one in inventory.index), default=0))
-
-    def of(self, world: ClusterInputs) -> tuple[int, ...]:
-        """Return the times of what one cluster's manifests are made from."""
-        asking = {install.location.path for install in world.installs}
-        return (self.index, *(self.by_path[path] for path in asking if path in self.by_path))
+    def of_cluster(self, inputs: ClusterInputs) -> tuple[int, ...]:
+        """Return the times of the inputs of one cluster's manifests, in seconds."""
+        paths = {install.location.path for install in inputs.installs}
+        return (self._index, *(self._by_path[path] for path in paths if path in self._by_path))
 
 
-def _by_cluster(inventory: Inventory) -> dict[str, tuple[RepositoryView, ...]]:
-    found: dict[str, list[RepositoryView]] = {}
-    for _, view in sorted(inventory.repositories.items()):
-        found.setdefault(view.cluster, []).append(view)
-    return {cluster: tuple(views) for cluster, views in found.items()}
-
-
-@dataclass(slots=True)
-class _Found:
-    inventory: Inventory
-    closed: Closed
-    views: Mapping[str, tuple[RepositoryView, ...]]
-    times: _Times
-    items: list[Delivery] = field(default_factory=list)
-    stalled: set[ObjectKey] = field(default_factory=set)
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, cluster: str, locked: ClusterLock, world: ClusterInputs | None) -> None:
-        """Find out what one cluster gets, and where that goes."""
-        policy = self.inventory.policy
-        place = find_place(cluster, self.views.get(cluster, ()), policy.delivery.path, policy.instance)
-        if isinstance(place, Problem):
-            self.problems.append(place)
-        elif isinstance(place, str):
-            self.notes += [place] if place and has_generated(locked) else []
-        elif world is None or not place.view.is_available:
-            self._stall(cluster, place)
-        else:
-            self._make(_Site(place, cluster, self._is_sure(cluster)), locked, world)
-
-    def _make(self, site: _Site, locked: ClusterLock, world: ClusterInputs) -> None:
-        """Make what a cluster gets, unless a record tells it already: then nothing is generated (D15)."""
-        policy = self.inventory.policy
-        owner, shared = owner_text(policy.instance, site.key), policy.delivery.shared_namespace
-        digest = _lock_digest(locked, owner, shared, site)
-        if self._is_held(site, locked, digest, world):
-            return
-        emission = generate_manifests(world, locked, owner=owner, shared_namespace=shared)
-        self.problems += emission.problems
-        self.notes += [str(warning) for warning in emission.warnings]
-        if not emission.files:
-            if emission.kept or not site.complete:
-                self._stall(site.cluster, site.place)
-            return
-        files: Files = {KPTFILE: _kptfile(site.cluster, site.place)}
-        files = {**files, **{name: File.of(data) for name, data in emission.files.items()}}
-        tree = tree_id(files)
-        is_told = emission.problems or emission.warnings or emission.kept or not digest
-        inputs = _digest(tree, owner, *sorted(emission.kept), site.complete) if is_told else digest
-        resolved = self._resolved(site, tree, inputs, world)
-        self.items.append(Delivery(site.cluster, resolved, files, emission, locked.resolution, site.complete))
-
-    def _is_held(self, site: _Site, locked: ClusterLock, digest: str, world: ClusterInputs) -> bool:
-        record = self.inventory.records.get(site.key)
-        if record is None or not digest or record.inputs != digest:
-            return False
-        resolved = self._resolved(site, Oid(record.upstream_tree), digest, world)
-        if resolved.settled is None:
-            return False
-        self.items.append(
-            Delivery(site.cluster, resolved, {}, GeneratedManifests(), locked.resolution, site.complete)
-        )
-        return True
-
-    def _resolved(self, site: _Site, tree: Oid, inputs: str, world: ClusterInputs) -> ResolvedVariant:
-        """Return a cluster's package as a variant whose upstream is made here."""
-        inventory, view = self.inventory, site.place.view
-        path = view.full_path(site.place.path)
-        package = view.packages.get(path, PackageState(path))
-        pin, record = _pin(site.cluster, tree, inventory), inventory.records.get(site.key)
-        made_of = Commit(Oid(record.upstream_commit), 0) if record and record.upstream_commit else None
-        base = replace(pin, commit=made_of, tree=Oid(made_of.oid)) if made_of else None
-        resolved = ResolvedVariant(
-            variant=_variant(site, self.times.of(world), inventory),
-            view=view.key,
-            downstream=PackageKey(view.url, path),
-            pin=pin,
-            base=base if package.main_tree else None,
-            local=package.main_tree,
-            draft=current_draft(package, view, inventory),
-            draft_base=base,
-            inputs=inputs,
-        )
-        return replace(resolved, settled=find_settled(resolved, record))
-
-    def _stall(self, cluster: str, place: Place) -> None:
-        self.stalled.add(variant_key(delivery_key(cluster, place)))
-
-    def _is_sure(self, cluster: str) -> bool:
-        control = self.inventory.control
-        doubtful = {"", cluster} & self.closed.scopes.incomplete
-        return control.readable and not control.broken and not doubtful
-
-
-def _variant(site: _Site, times: tuple[int, ...], inventory: Inventory) -> DesiredVariant:
-    view = site.place.view
+def _variant(
+    cluster: str, target: DeliveryTarget, times: tuple[int, ...], inventory: Inventory
+) -> DesiredVariant:
+    view, key = target.view, delivery_owner(cluster, target)
     annotations = view.manifest.metadata.annotations or {}
-    downstream = Downstream(repo=view.key.name, package=site.place.path)
+    downstream = Downstream(repo=view.key.name, package=target.path)
     return DesiredVariant(
-        key=site.key,
-        uid=stable_uid(inventory.policy.instance, *site.key),
+        key=key,
+        uid=stable_uid(inventory.policy.instance, *key),
         spec=with_defaults(PackageVariantSpec(downstream=downstream)),
         source=view.source,
         times=times,
@@ -256,7 +202,7 @@ def _variant(site: _Site, times: tuple[int, ...], inventory: Inventory) -> Desir
 
 
 def _pin(cluster: str, tree: Oid, inventory: Inventory) -> Pin:
-    """Return the lock as an upstream: its content has no commit of its own, its tree stands for it."""
+    """Return the lock as an upstream. The content has no commit of its own: its tree stands for it."""
     control = inventory.control
     return Pin(
         package=PackageKey(control.url, LOCKS_DIRECTORY),
@@ -270,40 +216,89 @@ def _pin(cluster: str, tree: Oid, inventory: Inventory) -> Pin:
     )
 
 
-def _kptfile(cluster: str, place: Place) -> File:
-    value = {
-        "apiVersion": "kpt.dev/v1",
-        "kind": "Kptfile",
-        "metadata": {
-            "name": place.path.rpartition("/")[2],
-            "annotations": {"config.kubernetes.io/local-config": "true"},
-        },
-        "info": {"description": f"What packages of cluster {cluster} need and nobody wrote a manifest for."},
-    }
-    return File.of(f"{emit(value)}\n".encode())
-
-
-def _lock_digest(locked: ClusterLock, owner: str, shared_namespace: str, site: _Site) -> str:
-    """Return the digest of all that is generated from, empty where the lock does not know its inputs."""
-    lock = locked.lock
+def _lock_digest(
+    locked: ClusterLock,
+    owner: ObjectName,
+    target: DeliveryTarget,
+    inventory: Inventory,
+    *,
+    is_complete: bool,
+) -> str:
+    """Return the digest of the inputs of a generated package, "" if the lock does not record its own."""
+    lock, policy = locked.lock, inventory.policy
     if not lock.input_digest:
         return ""
-    revisions = [revision.model_dump_json() for revision in lock.revisions]
-    place = (str(site.place.view.key), site.place.path, site.complete)
-    return _digest(
-        FORMAT_VERSION, lock.input_digest, lock.resolution, *revisions, owner, shared_namespace, *place
+    return delivery_digest(
+        FORMAT_VERSION,
+        lock.input_digest,
+        lock.resolution,
+        *(revision.model_dump_json() for revision in lock.revisions),
+        owner_text(policy.instance, owner),
+        policy.delivery.shared_namespace,
+        str(target.view.key),
+        target.path,
+        is_complete,
     )
 
 
-def _digest(*facts: str | int) -> str:
+def delivery_digest(*facts: str | int) -> str:
+    """Return the digest of the inputs of a generated package."""
     return hashlib.sha256(orjson.dumps(["delivery", ENGINE, *facts])).hexdigest()
 
 
-def _with_trees(needs: Needs, items: Iterable[Delivery]) -> Needs:
-    trees: dict[str, frozenset[Oid]] = dict(needs.trees)
-    for delivery in items:
-        url = delivery.resolved.downstream.url
-        more = frozenset(delivery_trees(delivery.resolved))
-        if more:
-            trees[url] = trees.get(url, frozenset()) | more
-    return Needs(trees)
+# Targets
+
+
+def find_delivery_target(
+    cluster: str, views: Sequence[RepositoryView], path: str, instance: str
+) -> DeliveryTarget | Problem | str:
+    """Return the package for a cluster's manifests, a problem, or a sentence if there is none.
+
+    It is in the Repository that has the annotation, else in the only one of the cluster that is deployed
+    from, else in the only one. The sentence is "" where the configuration turns delivery off.
+
+    Args:
+        cluster: The cluster.
+        views: The repositories of the cluster, sorted.
+        path: The configured path of the package, "" where nothing is to be delivered.
+        instance: The name of this instance.
+    """
+    annotated = [view for view in views if TARGET_ANNOTATION in _annotations(view)]
+    if len(annotated) > 1:
+        return _duplicate_target(cluster, annotated)
+    if annotated:
+        return _checked_target(annotated[0], _annotations(annotated[0])[TARGET_ANNOTATION], instance)
+    if not path:
+        return ""
+    candidates = [view for view in views if view.deployment] or views
+    if len(candidates) == 1:
+        return _checked_target(candidates[0], path, instance)
+    hint = f"annotate one of its Repositories with {TARGET_ANNOTATION}: {path}"
+    if candidates:
+        names = ", ".join(view.key.name for view in candidates)
+        return f"Nothing is delivered to cluster {cluster}: it has several Repositories, {names}; {hint}"
+    return f"Nothing is delivered to cluster {cluster}: no Repository belongs to it; {hint}"
+
+
+def _checked_target(view: RepositoryView, path: str, instance: str) -> DeliveryTarget | Problem:
+    field_path: FieldPath = ("metadata", "annotations", TARGET_ANNOTATION)
+    hint = "Write the path of a package below the Repository's directory, `dependencies` for example."
+    is_absolute = path.startswith("/")
+    invalid = None if is_absolute else next(check_downstream(view, path, instance, field_path), None)
+    if not is_absolute and invalid is None:
+        return DeliveryTarget(view, path.strip("/"))
+    message = invalid.message if invalid else f"package path {path!r} is not valid: it begins with a slash"
+    return Problem(view.source.at(*field_path), Reason.INVALID_NAME, message, hint, f"Repository {view.key}")
+
+
+def _duplicate_target(cluster: str, annotated: Iterable[RepositoryView]) -> Problem:
+    first, *others = annotated
+    location = first.source.at("metadata", "annotations", TARGET_ANNOTATION)
+    names = ", ".join(f"{view.key} ({view.source.location})" for view in others)
+    message = f"The manifests of cluster {cluster} would also go to Repository {names}"
+    hint = f"Keep the annotation {TARGET_ANNOTATION} on one of them."
+    return Problem(location, Reason.DUPLICATE_DOWNSTREAM, message, hint, f"Repository {first.key}")
+
+
+def _annotations(view: RepositoryView) -> Mapping[str, str]:
+    return view.manifest.metadata.annotations or {}

@@ -18,9 +18,9 @@ from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Inventory, RepositoryView
 from reconciler.reasons import Reason
 from reconciler.refs import is_within
-from reconciler.resolve.downstreams import wanted_packages
+from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.ownership import package_name
-from reconciler.resolve.roots import Root, RootKey, Roots
+from reconciler.resolve.resolution import Downstreams
 
 _NAME = "requires"
 _SHOWN = 5
@@ -36,7 +36,9 @@ class Generated:
     undecided: frozenset[ObjectName] = frozenset()
 
 
-def generate(inventory: Inventory, desired: Desired, decision: LockUpdate, roots: Roots) -> Generated:
+def generate(
+    inventory: Inventory, desired: Desired, downstreams: Downstreams, locks: LockUpdate, roots: Roots
+) -> Generated:
     """Return the variants that the packages of others need, as the locks of their clusters say.
 
     Each goes to the repository that it is in already, else to the first one, by name, of those that
@@ -46,10 +48,10 @@ def generate(inventory: Inventory, desired: Desired, decision: LockUpdate, roots
     maker = _Maker(
         inventory,
         _sources(inventory),
-        wanted_packages(desired, inventory),
+        downstreams,
         {one.key: one for one in desired.variants},
     )
-    for scope in decision.scopes:
+    for scope in locks.scopes:
         known = roots.by_cluster.get(scope.cluster, {})
         for needed in needed_packages(scope.after.resolution) if scope.after else ():
             askers = [known[key] for key in map(_key, needed.roots) if key in known]

@@ -1,4 +1,4 @@
-"""Publishing (D4): what main holds of our packages and no tag names yet becomes a revision in this run."""
+"""Publications (D4): untagged states of our packages on main that become revisions in this run."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,25 +8,23 @@ from reconciler.expand.variants import Desired
 from reconciler.ids import Lifecycle, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.refs import short_tag, tag_ref
-from reconciler.resolve.downstreams import Wanted, find_view, is_paused
+from reconciler.resolve.downstreams import find_view, is_paused
 from reconciler.resolve.ownership import find_owner, may_stand_behind
-
-Publications = Mapping[PackageKey, tuple[PackageRevision, ...]]
-"""The revisions that a plan tags, by package, in the order of their numbers."""
+from reconciler.resolve.resolution import Downstreams, Publications
 
 
-def find_publications(wanted: Wanted, desired: Desired, inventory: Inventory) -> Publications:
+def find_publications(downstreams: Downstreams, desired: Desired, inventory: Inventory) -> Publications:
     """Return the revisions `F/vN` that this plan publishes: untagged states of main, in first-parent order.
 
-    A person's hotfix is published as it is; states from before the package was ours are not. Pure and
-    known before anything is resolved, so that a variant whose upstream is such a package meets it in
-    the same run (law 1). Whether the next content of the package can be made plays no part.
+    A person's hotfix is published as it is; states from before the package was ours are not. Pure, and
+    computed before upstreams are resolved, so that a variant whose upstream is such a package gets the
+    new revision in the same run (law 1). It does not depend on whether the next content can be rendered.
     """
     if not inventory.policy.publish_tags:
         return {}
     desired_keys, stalled = {v.key for v in desired.variants}, inventory.stalled | desired.stalled
-    found = {}
-    for key, variants in wanted.items():
+    publications = {}
+    for key, variants in downstreams.items():
         view = find_view(variants[0], inventory)
         package = view.packages.get(key.path) if view is not None else None
         if view is None or package is None or not package.unpublished or len(variants) > 1:
@@ -35,14 +33,14 @@ def find_publications(wanted: Wanted, desired: Desired, inventory: Inventory) ->
         if owner is None or may_stand_behind(owner, desired_keys, stalled, inventory):
             continue
         if not is_paused(view, variants[0], inventory):
-            found[key] = tuple(_revisions(package, key, view, inventory))
-    return {key: revisions for key, revisions in found.items() if revisions}
+            publications[key] = tuple(_revisions(package, key, view, inventory))
+    return {key: revisions for key, revisions in publications.items() if revisions}
 
 
-def foresee(publications: Publications, inventory: Inventory) -> Inventory:
+def with_pending_tags(publications: Publications, inventory: Inventory) -> Inventory:
     """Return the inventory as it will be once these revisions are tagged. Pure.
 
-    What is untagged stays listed as such: it tells which drafts main has.
+    Untagged states stay listed: merged drafts are recognised by them.
     """
     if not publications:
         return inventory

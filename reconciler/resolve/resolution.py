@@ -1,12 +1,18 @@
 """What resolution decides: every desired variant pinned to one upstream commit."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, shareable_address
 from reconciler.inventory import Commit, Draft, PackageRevision
+
+Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
+"""The variants that want each package, sorted; several of them contest it."""
+
+Publications = Mapping[PackageKey, tuple[PackageRevision, ...]]
+"""The revisions that a plan tags, by package, in the order of their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +109,10 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The fixed point: who is resolved, who is stalled and why.
+    """The outcome of resolution: every desired variant is resolved, waiting or stalled with its problems.
 
-    `publications` are the revisions that this very plan tags: what is resolved has met them already.
+    `downstreams` are the packages that variants want. `publications` are the revisions that this plan
+    tags: variants are resolved as if they were tagged already.
     """
 
     variants: tuple[ResolvedVariant, ...] = ()
@@ -113,5 +120,68 @@ class Resolution:
     waiting: tuple[WaitingVariant, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     problems: tuple[Problem, ...] = ()
-    needs: Needs = Needs()
-    publications: Mapping[PackageKey, tuple[PackageRevision, ...]] = field(default_factory=dict)
+    downstreams: Downstreams = field(default_factory=dict)
+    publications: Publications = field(default_factory=dict)
+
+    @property
+    def needs(self) -> Needs:
+        """The trees that rendering the variants and releases reads."""
+        return collect_needs(self.variants, self.releases)
+
+
+# Needed trees
+
+
+def collect_needs(variants: Iterable[ResolvedVariant], releases: Iterable[Release]) -> Needs:
+    """Return the trees that rendering these variants and releases reads, by repository URL."""
+    trees: dict[str, set[Oid]] = {}
+    for resolved in variants:
+        for url, tree in variant_trees(resolved):
+            trees.setdefault(url, set()).add(tree)
+    for release in releases:
+        trees.setdefault(release.package.url, set()).add(release.tree)
+    return Needs({url: frozenset(oids) for url, oids in trees.items()})
+
+
+def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
+    """Yield the trees that rendering one variant reads.
+
+    Source: D15; a base with the tree of the new upstream needs neither.
+    """
+    if resolved.settled is not None:
+        return
+    here = resolved.downstream.url
+    pin = resolved.pin
+    if resolved.local is None:
+        yield pin.package.url, pin.tree
+    else:
+        yield here, resolved.local
+        yield from update_trees(resolved.base, pin)
+        if resolved.base is None and not resolved.lost_base:
+            yield pin.package.url, pin.tree
+            yield from ((base.package.url, base.tree) for base in resolved.candidates)
+    draft = resolved.draft
+    if draft is not None and draft.append_only:
+        yield here, draft.tree
+        yield from update_trees(resolved.draft_base, pin)
+        if draft.answers.asked:
+            yield pin.package.url, pin.tree
+            if draft.written is not None:
+                yield here, draft.written
+        if resolved.asked_from is not None:
+            yield pin.package.url, resolved.asked_from
+            yield pin.package.url, pin.tree
+        if has_main_moved(resolved) and draft.base_tree and resolved.local:
+            yield here, draft.base_tree
+
+
+def update_trees(base: Pin | None, pin: Pin) -> Iterator[tuple[str, Oid]]:
+    """Yield the two sides of an update, if there is one."""
+    if base is not None and base.tree != pin.tree:
+        yield base.package.url, base.tree
+        yield pin.package.url, pin.tree
+
+
+def has_main_moved(resolved: ResolvedVariant) -> bool:
+    """Whether the package on main changed since our draft left it."""
+    return resolved.draft is not None and resolved.draft.base_tree != resolved.local

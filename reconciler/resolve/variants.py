@@ -1,24 +1,22 @@
 """Resolution: every desired variant meets its upstream, its downstream and its base."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.api.porch import GROUP, Downstream
+from reconciler.api.porch import Downstream, Upstream
 from reconciler.errors import Problem
-from reconciler.expand.variants import Desired, DesiredVariant
-from reconciler.ids import ObjectKey, Oid, PackageKey
+from reconciler.expand.variants import Desired, DesiredVariant, variant_key
+from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, RepositoryView
-from reconciler.resolve.bases import Sources, find_base, find_candidates, index_sources
-from reconciler.resolve.downstreams import ADOPT_EXISTING, wanted_packages
+from reconciler.resolve.downstreams import ADOPT_EXISTING, downstream_packages, find_view
 from reconciler.resolve.locked import choose_pin
+from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, index_sources
 from reconciler.resolve.moved import find_moved_tag
-from reconciler.resolve.needs import collect_needs
-from reconciler.resolve.ownership import current_draft
-from reconciler.resolve.publications import find_publications, foresee
-from reconciler.resolve.releases import find_releases
-from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant, WaitingVariant
-from reconciler.resolve.settled import (
+from reconciler.resolve.ownership import current_draft, find_owner
+from reconciler.resolve.publications import find_publications, with_pending_tags
+from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
+from reconciler.resolve.up_to_date import (
     ObjectIndex,
     find_settled,
     index_objects,
@@ -27,79 +25,107 @@ from reconciler.resolve.settled import (
     named_objects,
     told_facts,
 )
-from reconciler.resolve.upstreams import find_repository
+from reconciler.resolve.upstreams import find_repository, subject_of
 from reconciler.state import PackageVariantRecord
 
 
 def resolve(inventory: Inventory, desired: Desired) -> Resolution:
-    """Pin every desired variant to one upstream commit, and name the trees that rendering reads.
+    """Pin every desired variant to one upstream commit. Pure and order-free.
 
-    Pure and order-free. Total: every desired variant is resolved, stalled with its problems, or waits. What
-    this plan will publish counts as published: a chain of variants rests after one run (law 1).
+    Total: every desired variant is resolved, stalled with its problems, or waits. Revisions that this plan
+    will publish count as published: a chain of variants is at rest after one run (law 1).
     """
-    variants: list[ResolvedVariant] = []
-    stalled: set[ObjectKey] = set()
-    problems: list[Problem] = []
-    wanted = wanted_packages(desired, inventory)
-    publications = find_publications(wanted, desired, inventory)
-    releases = tuple(find_releases(wanted, desired, inventory))
-    inventory = foresee(publications, inventory)
-    lookups = Lookups(_index_clusters(inventory), index_sources(inventory))
-    waiting: list[WaitingVariant] = []
-    for variant in sorted(desired.variants, key=lambda v: v.key):
-        outcome = resolve_variant(variant, inventory, lookups)
-        if isinstance(outcome, ResolvedVariant):
-            variants.append(outcome)
-        elif isinstance(outcome, WaitingVariant):
-            waiting.append(outcome)
-        else:
-            stalled.add(variant_key(variant))
-            problems += outcome
+    return with_releases(extend_resolution(Resolution(), inventory, desired), inventory, desired)
+
+
+def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
+    """Resolve the desired variants that the resolution does not have yet.
+
+    Variants that are generated for dependencies are known only after all others are pinned, so a second
+    step is inherent. It resolves the generated variants, and those that read a repository where the
+    generated ones publish revisions; all others keep their outcome.
+    """
+    outcomes = _outcomes(resolution, desired)
+    new = [variant for variant in desired.variants if variant.key not in outcomes]
+    downstreams = downstream_packages(new, inventory, resolution.downstreams)
+    publications = find_publications(downstreams, desired, inventory)
+    tagged = {key.url for key, tags in publications.items() if resolution.publications.get(key) != tags}
+    pending = [
+        variant
+        for variant in desired.variants
+        if variant.key not in outcomes or tagged & _urls(variant, outcomes[variant.key], inventory)
+    ]
+    inventory = with_pending_tags(publications, inventory)
+    lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
+    outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}
+    ordered = [(key, outcomes[key]) for key in sorted(outcomes)]
+    failed = {key: outcome for key, outcome in ordered if isinstance(outcome, tuple)}
     return Resolution(
-        variants=tuple(variants),
-        releases=releases,
-        stalled=frozenset(stalled),
-        waiting=tuple(waiting),
-        problems=tuple(sorted(problems)),
-        needs=collect_needs(variants, releases),
+        variants=tuple(outcome for _, outcome in ordered if isinstance(outcome, ResolvedVariant)),
+        waiting=tuple(outcome for _, outcome in ordered if isinstance(outcome, WaitingVariant)),
+        stalled=frozenset(variant_key(key) for key in failed),
+        problems=tuple(sorted(problem for problems in failed.values() for problem in problems)),
+        downstreams=downstreams,
         publications=publications,
     )
 
 
-def variant_key(variant: DesiredVariant) -> ObjectKey:
-    """Return the identity of a variant among objects of any kind."""
-    return ObjectKey(GROUP, "PackageVariant", *variant.key)
+def with_releases(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
+    """Return the resolution with the packages that are orphaned."""
+    releases = tuple(find_releases(resolution.downstreams, desired, inventory))
+    return replace(resolution, releases=releases)
+
+
+Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
+"""Outcome of one variant: resolved, waiting for its pin, or stalled with its problems."""
+
+
+def _outcomes(resolution: Resolution, desired: Desired) -> dict[ObjectName, Outcome]:
+    outcomes: dict[ObjectName, Outcome] = {r.variant.key: r for r in resolution.variants}
+    outcomes |= {waiting.variant.key: waiting for waiting in resolution.waiting}
+    for variant in desired.variants if resolution.stalled else ():
+        if variant_key(variant.key) in resolution.stalled:
+            subject = subject_of(variant)
+            outcomes[variant.key] = tuple(p for p in resolution.problems if p.subject == subject)
+    return outcomes
+
+
+def _urls(variant: DesiredVariant, outcome: Outcome, inventory: Inventory) -> set[str]:
+    """Return the URLs of the repositories that the upstream and the bases of a variant are in."""
+    upstream = variant.spec.upstream or Upstream()
+    view = inventory.repositories.get(ObjectName(variant.key.namespace, upstream.repo or ""))
+    bases = (outcome.base, outcome.draft_base) if isinstance(outcome, ResolvedVariant) else ()
+    return {base.package.url for base in bases if base} | ({view.url} if view else set())
 
 
 class Lookups(NamedTuple):
-    """What every variant asks, indexed once; objects by the cluster of a downstream repository."""
+    """Indexes that every variant uses: objects by cluster, repositories by URL."""
 
     objects: Mapping[str, ObjectIndex]
     sources: Sources
 
 
-def _index_clusters(inventory: Inventory) -> dict[str, ObjectIndex]:
-    """Return the objects of each cluster; clusters without a snapshot of their own share one index."""
+def _index_objects(variants: Iterable[DesiredVariant], inventory: Inventory) -> dict[str, ObjectIndex]:
+    """Return the objects of the variants' clusters; clusters without an own snapshot share one index."""
     shared: ObjectIndex | None = None
-    found: dict[str, ObjectIndex] = {}
-    for cluster in {view.cluster for view in inventory.repositories.values()}:
+    indexes: dict[str, ObjectIndex] = {}
+    views = (find_view(variant, inventory) for variant in variants)
+    for cluster in {view.cluster for view in views if view}:
         if cluster in inventory.snapshot.clusters:
-            found[cluster] = index_objects(inventory.snapshot.clusters[cluster])
+            indexes[cluster] = index_objects(inventory.snapshot.clusters[cluster])
         else:
             shared = index_objects(inventory.snapshot.of(cluster)) if shared is None else shared
-            found[cluster] = shared
-    return found
+            indexes[cluster] = shared
+    return indexes
 
 
-def resolve_variant(
-    variant: DesiredVariant, inventory: Inventory, lookups: Lookups
-) -> ResolvedVariant | WaitingVariant | list[Problem]:
-    """Resolve one variant, or say everything that is wrong with its two ends."""
+def resolve_variant(variant: DesiredVariant, inventory: Inventory, lookups: Lookups) -> Outcome:
+    """Resolve one variant, or return every problem of its upstream and downstream."""
     downstream = variant.spec.downstream or Downstream()
     view = find_repository(variant, downstream.repo or "", inventory, field="downstream")
     choice = choose_pin(variant, inventory)
     if isinstance(view, Problem) or isinstance(choice, Problem):
-        return [found for found in (view, choice) if isinstance(found, Problem)]
+        return tuple(problem for problem in (view, choice) if isinstance(problem, Problem))
     pin = choice.pin
     if pin is None:
         return WaitingVariant(variant, choice.offers, choice.waits)
@@ -161,3 +187,47 @@ def _asked_from(draft: Draft | None, record: PackageVariantRecord | None) -> Oid
     if draft is None or record is None or not (draft.append_only and record.conflicts):
         return None
     return Oid(record.asked_from) if record.asked_from else None
+
+
+# Orphaned packages
+
+
+ORPHAN = "orphan"
+"""The deletion policy that stops the management of a package and keeps its content."""
+
+
+def find_releases(
+    downstreams: Container[PackageKey], desired: Desired, inventory: Inventory
+) -> Iterator[Release]:
+    """Yield the owned packages that no desired variant targets and whose deletion policy is `orphan`.
+
+    Order-free. The plan decides whether there is evidence enough to release them; this lists what it
+    would have to read.
+    """
+    released: set[PackageKey] = set()
+    policies = {v.key: v.spec.deletion_policy for v in desired.variants}
+    policies = {**{k: r.deletion_policy for k, r in inventory.records.items()}, **policies}
+    for view in sorted(inventory.repositories.values(), key=lambda v: v.key):
+        for path in sorted(view.packages):
+            key = PackageKey(view.url, path)
+            if key in downstreams or key in released:
+                continue
+            release = _release(view, path, inventory, policies)
+            if release is not None:
+                released.add(key)
+                yield release
+
+
+def _release(
+    view: RepositoryView, path: str, inventory: Inventory, policies: dict[ObjectName, str | None]
+) -> Release | None:
+    package = view.packages[path]
+    draft = current_draft(package, view, inventory)
+    header = package.main_header if package.main_tree else draft.header if draft else None
+    key = PackageKey(view.url, path)
+    owner = find_owner(header, key, inventory)
+    if owner is None or policies.get(owner) != ORPHAN:
+        return None
+    if package.main_tree is not None:
+        return Release(key, view.key, package.main_tree)
+    return Release(key, view.key, draft.tree, draft.ref) if draft else None

@@ -19,7 +19,9 @@ if __package__ in {None, ""}:
 
 from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.plan.changes import WriteDraft
-from reconciler.run import Settings, apply_plan, make_plan
+from reconciler.run.apply import apply_plan
+from reconciler.run.inputs import RunOptions
+from reconciler.run.plan import plan_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PER_REPOSITORY = 10
@@ -50,7 +52,7 @@ def show(count: int, directory: Path) -> None:
     """Print one line for git, for an interpreter that imports a run, and for a run."""
     python = [sys.executable, "-c"]
     git = measure(["sh", "-c", _GIT], directory)
-    imports = measure([*python, "import reconciler.run"], directory)
+    imports = measure([*python, "import reconciler.run.apply"], directory)
     run = measure([*python, _PLAN], directory)
     for what, cost in (("git for-each-ref, ls-tree", git), ("imports", imports), ("reconciler plan", run)):
         ratio = cost.cpu_s / git.cpu_s
@@ -97,8 +99,8 @@ def settle(directory: Path, count: int) -> None:
     start = NewCommit("Start", {"README.md": b"# fleet\n"}, EPOCH)
     create_bare(directory / "clusters.git", [start])
     create_bare(directory / "control.git", [NewCommit("Describe", dict(_control(names)), EPOCH)])
-    settings = Settings(str(directory / "control.git"), directory / "cache")
-    planned = make_plan(settings)
+    settings = RunOptions(str(directory / "control.git"), directory / "cache")
+    planned = plan_run(settings)
     drafts = [
         write for change in planned.plan.changes for write in change.writes if isinstance(write, WriteDraft)
     ]
@@ -106,7 +108,7 @@ def settle(directory: Path, count: int) -> None:
     files = {f"{d.path}/{path}": file.data for d in drafts for path, file in d.files.items()}
     shutil.rmtree(directory / "clusters.git")
     create_bare(directory / "clusters.git", [start, NewCommit("Merge everything", files, EPOCH + 60)])
-    outcome = apply_plan(make_plan(settings))
+    outcome = apply_plan(plan_run(settings))
     assert not [e for e in outcome.effects if e.error], outcome
 
 

@@ -22,8 +22,8 @@ from reconciler.git.commits import parse_annotations
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import Commit, Draft, PackageRevision, PackageState, RepositoryView, Source
 from reconciler.plan.changes import MoveRef, WriteDraft, WriteRemoval
+from reconciler.plan.context import make_target
 from reconciler.plan.drafts import next_workspace
-from reconciler.plan.world import make_target
 from reconciler.refs import draft_ref, tag_ref
 from reconciler.render.context import ensure_context
 from reconciler.resolve.ownership import find_owner

@@ -15,7 +15,9 @@ from reconciler.errors import Exit
 from reconciler.forge.budget import Clock
 from reconciler.forge.registry import Forges
 from reconciler.report.summary import exit_of
-from reconciler.run import Settings, apply_plan, make_plan
+from reconciler.run.apply import apply_plan
+from reconciler.run.inputs import RunOptions
+from reconciler.run.plan import plan_run
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Simulator, serving
 from tests.support.forges.windows import HOUR, MINUTE, most_in_a_window
@@ -81,7 +83,7 @@ class Fleet:
             clock.sleep(seconds)
 
         forges = Forges(Clock(clock.now, sleep), timeout_s=10.0)
-        planned = make_plan(Settings(str(self.root / "control.git"), self.root / "cache"), forges)
+        planned = plan_run(RunOptions(str(self.root / "control.git"), self.root / "cache"), forges)
         return exit_of(planned.plan, outcome=apply_plan(planned))
 
     def opened(self) -> int:

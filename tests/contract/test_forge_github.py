@@ -10,7 +10,6 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.check import check_proposal
 from reconciler.errors import ConflictError, UnavailableError
 from reconciler.forge.api_errors import classify
 from reconciler.forge.api_forge import ApiForge
@@ -20,7 +19,10 @@ from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.registry import Forges
 from reconciler.inventory import PullRequest
 from reconciler.policy import ApprovalRule, CredentialRule, ForgeKind, ForgeRule, Policy, WriteLimits
-from reconciler.run import Settings, apply_plan, make_plan
+from reconciler.run.apply import apply_plan
+from reconciler.run.check import check_proposal
+from reconciler.run.inputs import RunOptions
+from reconciler.run.plan import plan_run
 from tests.support.forges.bench import HEADS, NAME, SimulatorBench, simulated
 from tests.support.forges.schema import VARIABLE, validator
 from tests.support.forges.world import forge_world
@@ -111,13 +113,13 @@ def test_app_asks_for_reading_alone_where_nothing_is_to_be_written(
         control = world.repo("control")
         control.commit({path: control.read("main", path).decode().replace(old, app)})
         monkeypatch.setenv("RECONCILER_TEST_KEY", pem(key))
-        settings = Settings(world.control, world.root / "cache")
+        settings = RunOptions(world.control, world.root / "cache")
 
-        make_plan(settings)
+        plan_run(settings)
         planned = dict(world.simulator.permissions)  # type: ignore[attr-defined]
         check_proposal(settings)
         checked = dict(world.simulator.permissions)  # type: ignore[attr-defined]
-        apply_plan(make_plan(settings, to_apply=True))
+        apply_plan(plan_run(settings, to_apply=True))
         applied = dict(world.simulator.permissions)  # type: ignore[attr-defined]
 
     assert planned == checked

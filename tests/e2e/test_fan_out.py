@@ -10,8 +10,8 @@ import pytest
 from reconciler.dependencies.catalog.published import PublishedPackages
 from reconciler.expand import expand
 from reconciler.read.dependencies import read_dependencies
-from reconciler.resolve import close
-from reconciler.run import Settings, read_world
+from reconciler.resolve import resolve_fleet
+from reconciler.run.inputs import RunOptions, read_inputs
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -221,7 +221,7 @@ def _bases(world: World) -> list[str]:
 
 
 def test_the_order_of_maps_and_lists_does_not_matter(contested: World) -> None:
-    world = read_world(Settings(str(contested.control), contested.root / "cache"))
+    world = read_inputs(RunOptions(str(contested.control), contested.root / "cache"))
     inventory, known = world.inventory, read_dependencies(world.inventory, world.mirrors)
     turned = replace(
         inventory,
@@ -234,12 +234,12 @@ def test_the_order_of_maps_and_lists_does_not_matter(contested: World) -> None:
         published.candidates[::-1], dict(reversed(published.revisions.items())), published.warnings
     )
 
-    here = close(inventory, expand(inventory), known)
-    there = close(turned, expand(turned), replace(known, published=backwards))
+    here = resolve_fleet(inventory, expand(inventory), known)
+    there = resolve_fleet(turned, expand(turned), replace(known, published=backwards))
 
     assert here.desired.variants == there.desired.variants
-    assert here.decision.files == there.decision.files
-    assert here.decision.problems == there.decision.problems != ()
+    assert here.locks.files == there.locks.files
+    assert here.locks.problems == there.locks.problems != ()
     assert here.resolution.variants == there.resolution.variants
 
 

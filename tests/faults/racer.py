@@ -13,7 +13,7 @@ from typing import Any
 
 import reconciler.dependencies.solve.resolve
 import reconciler.report.locks
-import reconciler.run  # noqa: F401 - these are imported once, before forking
+import reconciler.run.apply  # noqa: F401 - these are imported once, before forking
 from reconciler.cli import lock, main  # noqa: F401 - and so are these
 from reconciler.git import effects
 

@@ -13,7 +13,9 @@ import pygit2
 
 from reconciler.errors import ReconcilerError
 from reconciler.policy import CommitPolicy
-from reconciler.run import Planned, Settings, apply_plan, make_plan
+from reconciler.run.apply import apply_plan
+from reconciler.run.inputs import RunOptions
+from reconciler.run.plan import PlannedRun, plan_run
 from tests.faults.world import Runner
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import repository
@@ -251,9 +253,9 @@ class Life:
                 apply_plan(planned)
             self.check(before)
 
-    def _plan(self, instance: str) -> Planned:
+    def _plan(self, instance: str) -> PlannedRun:
         control = self.root / f"{INSTANCES[instance]}.git"
-        return make_plan(Settings(str(control), self.root / f"fresh-{self.next()}"))
+        return plan_run(RunOptions(str(control), self.root / f"fresh-{self.next()}"))
 
     def check(self, before: dict[str, dict[str, str]]) -> None:
         """Check what holds after every run, however it ended."""

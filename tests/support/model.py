@@ -39,12 +39,12 @@ from reconciler.inventory import (
 )
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.objects import File, Files, object_id, tree_id
-from reconciler.plan import plan_changes
+from reconciler.plan import build_plan
 from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval
 from reconciler.policy import Policy
 from reconciler.read.repositories.kptfiles import read_header
 from reconciler.render import render_packages
-from reconciler.resolve import Resolution, resolve
+from reconciler.resolve import Resolution, ResolvedFleet, resolve
 from reconciler.snapshot import Snapshot
 from reconciler.state import (
     NOTHING_REFUSED,
@@ -270,7 +270,7 @@ class ModelWorld:
 
     def plan_of(self, inventory: Inventory, desired: Desired, resolution: Resolution) -> Plan:
         rendered = render_packages(resolution, self.contents(resolution), inventory)
-        return plan_changes(inventory, desired, resolution, rendered)
+        return build_plan(inventory, ResolvedFleet(desired, resolution), rendered)
 
     def contents(self, resolution: Resolution) -> dict[Oid, Files]:
         """Fetch exactly what was asked for, and no more: what is not needed must not be read."""

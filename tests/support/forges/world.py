@@ -15,7 +15,9 @@ from reconciler.plan.changes import Outcome, Plan
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.read.credentials import CONTROL_TOKEN
 from reconciler.report.summary import exit_of
-from reconciler.run import Planned, Settings, apply_plan, make_plan
+from reconciler.run.apply import apply_plan
+from reconciler.run.inputs import RunOptions
+from reconciler.run.plan import PlannedRun, plan_run
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Pull, Simulator, serving
 from tests.support.git import Repo, make_repository
@@ -50,15 +52,15 @@ class ForgeWorld:
         inside = f"{ORGANISATION}/{name}" if is_hosted else name
         return Repo(self.root / f"{inside}.git", time=int(self.simulator.clock.now()))
 
-    def plan(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE) -> Planned:
+    def plan(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE) -> PlannedRun:
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
-        settings = Settings(self.control, self.root / self.cache, shard=shard)
-        return make_plan(settings, Forges(clock, shard, timeout_s))
+        settings = RunOptions(self.control, self.root / self.cache, shard=shard)
+        return plan_run(settings, Forges(clock, shard, timeout_s))
 
     def run(self, *, timeout_s: float = 10.0, shard: Shard = WHOLE) -> Ran:
         return self.apply(self.plan(timeout_s=timeout_s, shard=shard))
 
-    def apply(self, planned: Planned) -> Ran:
+    def apply(self, planned: PlannedRun) -> Ran:
         outcome = apply_plan(planned)
         ran = Ran(exit_of(planned.plan, outcome=outcome), planned.plan, outcome)
         self.runs.append(ran)

@@ -9,11 +9,11 @@ from reconciler.errors import Location
 from reconciler.expand import expand
 from reconciler.ids import ObjectKey
 from reconciler.inventory import Inventory
-from reconciler.plan import plan_changes
+from reconciler.plan import build_plan
 from reconciler.plan.changes import Op, Plan
 from reconciler.reasons import Reason
 from reconciler.render import render_packages
-from reconciler.resolve import resolve
+from reconciler.resolve import ResolvedFleet, resolve
 from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.model import ModelWorld, blueprint
 from tests.support.points import team_point
@@ -101,9 +101,8 @@ def test_the_same_plan_without_a_record(world: ClusterWorld) -> None:
     desired = expand(inventory)
     resolution = resolve(inventory, desired)
 
-    plan = plan_changes(
-        inventory, desired, resolution, render_packages(resolution, world.contents(resolution), inventory)
-    )
+    rendered = render_packages(resolution, world.contents(resolution), inventory)
+    plan = build_plan(inventory, ResolvedFleet(desired, resolution), rendered)
 
     assert plan.is_empty
     assert plan.status == status

@@ -11,8 +11,8 @@ from reconciler.expand import DesiredVariant
 from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, PackageRevision, PackageState, PullRequest, PullState, Source
 from reconciler.plan.changes import Change, Op
+from reconciler.plan.context import PlanTarget
 from reconciler.plan.rejection import RETRY, find_rejection
-from reconciler.plan.world import Target
 from reconciler.reasons import Reason
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.state import PackageVariantRecord
@@ -71,7 +71,7 @@ def expected(row: Row) -> str:
     return text
 
 
-def target(row: Row) -> Target:
+def target(row: Row) -> PlanTarget:
     main = {"older": OLD, "newer": FIX, "absent": None}[row.now]
     trees = [OLD, *([TREE] if row.had == "yes" else []), *([main] if main else [])]
     published = tuple(
@@ -89,7 +89,7 @@ def target(row: Row) -> Target:
     view = ModelWorld()
     view.add_repository("edge")
     (edge,) = view.inventory().repositories.values()
-    return Target(KEY, edge, package, pulls=(pulls,) if pulls else ())
+    return PlanTarget(KEY, edge, package, pulls=(pulls,) if pulls else ())
 
 
 def desired(made: str) -> DesiredVariant:

@@ -1,4 +1,4 @@
-"""The check of a proposed change: both sides read at one moment, planned, and compared. Writes nothing."""
+"""The run of `check`: read both sides of a change at one moment, plan and compare them. Writes nothing."""
 
 import os
 from collections.abc import Iterator
@@ -28,7 +28,8 @@ from reconciler.read.governance import (
 from reconciler.read.inventory import read_inventory
 from reconciler.reasons import Reason
 from reconciler.report.summary import Names
-from reconciler.run import Settings, World, open_mirrors, plan_world
+from reconciler.run.inputs import RunInputs, RunOptions, open_mirrors
+from reconciler.run.plan import plan_fleet
 
 
 class Level(StrEnum):
@@ -40,11 +41,10 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """What a check found, and the policy that governs: None if no merged one can be read.
+class CheckResult:
+    """Result of a check, with the policy of the default branch (None if it cannot be read).
 
-    With `unavailable` a repository could not be read that must be readable, so that a later check may
-    find more.
+    `unavailable` tells that a required repository could not be read: a later check may find more.
     """
 
     comparison: Comparison
@@ -59,33 +59,33 @@ class Checked:
 
 
 def check_proposal(
-    settings: Settings, *, base: str = "", head: str = "", level: Level = Level.AUTO
-) -> Checked:
-    """Compare what merging a change would make of the fleet with what happens without it.
+    options: RunOptions, *, base: str = "", head: str = "", level: Level = Level.AUTO
+) -> CheckResult:
+    """Compare the plan of the fleet after merging a change with the plan without it.
 
     Args:
-        settings: Which control repository; its HEAD is proposed.
+        options: The control repository; its HEAD is proposed.
         base: The branch that the change would be merged into, empty for the default branch.
-        head: What is proposed, where it is not HEAD.
-        level: How deep; AUTO compares packages as soon as one repository can be read.
+        head: The proposed commit, if it is not HEAD.
+        level: The depth; AUTO compares packages as soon as one repository can be read.
 
     Raises:
         ConfigurationError: The proposed configuration is wrong, or there is nothing to compare.
         UnavailableError: The control repository cannot be reached.
     """
-    mirrors = open_mirrors(settings)
+    mirrors = open_mirrors(options)
     mirrors.hold()
-    proposal = open_proposed_change(settings.control, mirrors, base=base, head=head)
+    proposal = open_proposed_change(options.control, mirrors, base=base, head=head)
     trusted = _merged_policy(proposal)
     control = proposal.base.mirror
     is_base_merged = is_merged(control, proposal.base.commit.oid)
     compares = _base_policy(proposal) is not None
 
-    def read(reading: ReadOptions) -> World:
+    def read(reading: ReadOptions) -> RunInputs:
         shown = reading if level is not Level.MANIFESTS else replace(reading, deep=False)
-        return World(read_inventory(settings.control, mirrors, os.environ, shown), mirrors)
+        return RunInputs(read_inventory(options.control, mirrors, os.environ, shown), mirrors)
 
-    def read_both() -> tuple[World | None, World]:
+    def read_both() -> tuple[RunInputs | None, RunInputs]:
         at_base = ReadOptions(proposal.base, policy_governor(trusted))
         if not is_base_merged:
             at_base = replace(at_base, check=repository_check(trusted, control))
@@ -105,7 +105,7 @@ def check_proposal(
     new = replace(_side(proposed, deep=deep), unread=tuple(unread))
     renamed = tuple(_renamed(trusted, proposal))
     new = replace(new, problems=tuple(sorted({*new.problems, *renamed})))
-    return Checked(
+    return CheckResult(
         comparison=compare(old, new),
         names=proposed.names,
         base=proposal.base.commit.oid,
@@ -122,10 +122,10 @@ def check_proposal(
 
 
 def _merged_policy(proposal: ProposedChange) -> Policy | None:
-    """Return the policy that governs: of the default branch, whatever branch the change is for.
+    """Return the policy of the default branch, also for changes of other branches.
 
-    A branch that somebody proposes into, and the commit that a change starts from, are the proposer's
-    choice. A working copy without a remote has no default branch: there the base governs.
+    The branch and the base of a change are the proposer's choice, so they must not govern. A working copy
+    without a remote has no default branch: there the base governs.
     """
     control = proposal.base.mirror
     if control.is_local and not control.open().is_bare:
@@ -134,7 +134,7 @@ def _merged_policy(proposal: ProposedChange) -> Policy | None:
 
 
 def _base_policy(proposal: ProposedChange) -> Policy | None:
-    """Return the policy of the base, None if none can be read: there is nothing to compare then."""
+    """Return the policy of the base; None if it cannot be read, then there is nothing to compare."""
     try:
         return read_policy(proposal.base, os.environ)
     except ConfigurationError:
@@ -159,13 +159,13 @@ def _is_readable(inventory: Inventory) -> bool:
     return not views or any(view.is_available for view in views)
 
 
-def _unread(*worlds: World | None) -> dict[Problem, OnUnavailable]:
-    """Return why each repository of either side that could not be read was not, and whether that fails."""
-    return {p: fails for world in worlds if world for p, fails in find_unread(world.inventory).items()}
+def _unread(*sides: RunInputs | None) -> dict[Problem, OnUnavailable]:
+    """Return the problem of every unread repository of both sides, and whether it is a failure."""
+    return {p: fails for side in sides if side for p, fails in find_unread(side.inventory).items()}
 
 
-def _side(world: World, *, deep: bool) -> Side:
-    inventory = world.inventory
+def _side(inputs: RunInputs, *, deep: bool) -> Side:
+    inventory = inputs.inventory
     if not deep:
         inventory = assume_upstreams(inventory)
         desired = expand(inventory)
@@ -175,12 +175,12 @@ def _side(world: World, *, deep: bool) -> Side:
         nested = find_nested_downstreams(desired, inventory, urls)
         problems = tuple(sorted({*inventory.problems, *desired.problems, *nested}))
         return Side(desired, diff, problems, refusals, locks=lock_files(inventory, None))
-    planned = plan_world(world)
+    planned = plan_fleet(inputs)
     diff = diff_variants(planned.desired, inventory)
     views = (view.problem for view in inventory.repositories.values() if view.problem)
     unread = {view.url for view in inventory.repositories.values() if not view.is_available}
     nested = find_nested_downstreams(planned.desired, inventory, unread)
-    found = {*planned.plan.problems, *views, *nested}
-    wrong = tuple(sorted(p for p in found if p.reason != Reason.REPOSITORY_UNAVAILABLE))
+    all_problems = {*planned.plan.problems, *views, *nested}
+    invalid = tuple(sorted(p for p in all_problems if p.reason != Reason.REPOSITORY_UNAVAILABLE))
     locks = lock_files(inventory, planned.plan)
-    return Side(planned.desired, diff, wrong, planned.plan.refusals, planned.plan, locks)
+    return Side(planned.desired, diff, invalid, planned.plan.refusals, planned.plan, locks)

@@ -9,7 +9,7 @@ from reconciler.api.porch import Repository
 from reconciler.errors import Location, Problem
 from reconciler.ids import ObjectName
 from reconciler.inventory import RepositoryView, Source
-from reconciler.resolve.places import PLACE, Place, find_place
+from reconciler.resolve.deliveries import TARGET_ANNOTATION, DeliveryTarget, find_delivery_target
 
 
 class Case(NamedTuple):
@@ -40,7 +40,7 @@ CASES = [
 
 
 def view(name: str, cluster: str, *, deployment: bool, place: str | None) -> RepositoryView:
-    notes = {} if place is None else {PLACE: place}
+    notes = {} if place is None else {TARGET_ANNOTATION: place}
     manifest = Repository.model_validate(
         {
             "apiVersion": "config.porch.kpt.dev/v1alpha1",
@@ -57,10 +57,10 @@ def view(name: str, cluster: str, *, deployment: bool, place: str | None) -> Rep
 def test_places(case: Case) -> None:
     views = [view(name, c, deployment=d, place=p) for name, (c, d, p) in case.views.items()]
 
-    found = find_place("dev", [one for one in views if one.cluster == "dev"], case.path, "fleet")
+    found = find_delivery_target("dev", [one for one in views if one.cluster == "dev"], case.path, "fleet")
 
     match found:
-        case Place():
+        case DeliveryTarget():
             assert f"{found.view.key.name}/{found.path}" == case.want
         case Problem():
             assert f"problem: {found.reason}" == case.want

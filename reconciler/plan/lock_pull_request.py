@@ -1,11 +1,9 @@
 """The reviewed lock as a pull request on the control repository: one branch, updated in place (D3)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from reconciler.dependencies.update.fleet import LockUpdate
-from reconciler.errors import Exit
-from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PullRequest, PullState, ReviewedLock
 from reconciler.lock import LOCKS_DIRECTORY
@@ -17,50 +15,43 @@ from reconciler.plan.changes import (
     MoveRef,
     Op,
     PinChange,
-    Plan,
     WriteDraft,
     WriteRemoval,
 )
+from reconciler.plan.context import by_weight
 from reconciler.plan.lock_files import WantedLock, want_lock
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull
-from reconciler.plan.world import by_weight
 from reconciler.reasons import Reason
 from reconciler.refs import lock_ref, short_branch
-from reconciler.resolve.resolution import Resolution
+from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
 
 CONTROL = ObjectName("", "control")
 """How reports call the control repository."""
 
 
-def with_lock(
-    plan: Plan, inventory: Inventory, desired: Desired, resolution: Resolution, decision: LockUpdate
-) -> Plan:
-    """Return the plan that also proposes the lock that main should have; unchanged where none is reviewed.
+class LockPlan(NamedTuple):
+    """Plan of the lock: its pull request, and the records of what was proposed, with their package."""
 
-    The state remembers what was wanted: that tells a proposal that a person ended from one never made.
+    proposal: LockProposal | None = None
+    records: Mapping[str, bytes] = {}
+    record_owners: Mapping[str, PackageKey] = {}
+
+
+def plan_lock(inventory: Inventory, fleet: ResolvedFleet) -> LockPlan:
+    """Return the pull request of a reviewed lock; nothing where the lock is not reviewed.
+
+    The state records the lock that was proposed last: with it, a proposal that a person closed is told
+    from one that was never made.
     """
     reviewed = inventory.reviewed
     if reviewed is None:
-        return plan
-    wanted = want_lock(reviewed, inventory, desired, resolution, decision)
-    lock = propose_lock(wanted, reviewed, inventory)
+        return LockPlan()
+    wanted = want_lock(reviewed, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
     tree = _tree(wanted.files) if reviewed.is_open else reviewed.computed_tree
-    record = {WANTED_LOCK: record_bytes(WantedLockRecord(tree=tree))} if tree else {}
-    exits = set(plan.exits)
-    if not reviewed.is_open:
-        exits.add(Exit.UNAVAILABLE)
-    if lock and lock.change.waits:
-        exits.add(Exit.WAITING)
-    if lock and lock.change.pending:
-        exits.add(Exit.PENDING)
-    return replace(
-        plan,
-        lock=lock,
-        records=dict(sorted({**plan.records, **record}.items())),
-        record_owners=dict(sorted({**plan.record_owners, WANTED_LOCK: lock_package(inventory)}.items())),
-        exits=frozenset(exits),
-    )
+    records = {WANTED_LOCK: record_bytes(WantedLockRecord(tree=tree))} if tree else {}
+    proposal = propose_lock(wanted, reviewed, inventory)
+    return LockPlan(proposal, records, {WANTED_LOCK: lock_package(inventory)})
 
 
 def propose_lock(wanted: WantedLock, reviewed: ReviewedLock, inventory: Inventory) -> LockProposal | None:

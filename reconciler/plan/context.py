@@ -10,9 +10,10 @@ from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, Pu
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants
 from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
-from reconciler.resolve.downstreams import Wanted, find_view, wanted_packages
+from reconciler.resolve.downstreams import find_view
+from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import find_owner, is_merged, our_drafts
-from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
 
 if TYPE_CHECKING:
     from reconciler.plan.neighbours import Neighbours
@@ -22,7 +23,7 @@ ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PlanTarget:
     """One package in scope.
 
     `owner` is the variant of ours that the annotations name, on main or, where the package is not
@@ -47,7 +48,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class PlanContext:
     """Everything a decision may look at; built once, never changed.
 
     `gone` are the recorded variants that are not created or updated, with why; `waiting` those for
@@ -59,8 +60,8 @@ class World:
     resolution: Resolution
     rendered: Rendered
     diff: SetDiff
-    targets: tuple[Target, ...]
-    wanted: Wanted
+    targets: tuple[PlanTarget, ...]
+    wanted: Downstreams
     resolved: Mapping[ObjectName, ResolvedVariant]
     variants: Mapping[ObjectName, DesiredVariant]
     stalled: frozenset[ObjectKey]
@@ -70,12 +71,13 @@ class World:
     neighbours: Mapping[str, "Neighbours"] = field(default_factory=dict)
 
 
-def build_world(inventory: Inventory, desired: Desired, resolution: Resolution, rendered: Rendered) -> World:
-    """Bring the stages' values together, package by package. Order-free."""
-    wanted = wanted_packages(desired, inventory)
+def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered) -> PlanContext:
+    """Bring the values of the stages together, package by package. Order-free."""
+    desired, resolution = fleet.desired, fleet.resolution
+    wanted = resolution.downstreams
     diff = diff_variants(desired, inventory)
     deletions = _proposed_deletions(inventory)
-    return World(
+    return PlanContext(
         inventory=inventory,
         desired=desired,
         resolution=resolution,
@@ -93,14 +95,14 @@ def build_world(inventory: Inventory, desired: Desired, resolution: Resolution, 
 
 
 def _targets(
-    wanted: Wanted,
+    wanted: Downstreams,
     deletions: ProposedDeletions,
     desired: Desired,
     inventory: Inventory,
-) -> Iterator[Target]:
+) -> Iterator[PlanTarget]:
     """Yield the packages in scope once each, sorted: law 3."""
     views = {v.key for v in (find_view(d, inventory) for d in desired.variants) if v is not None}
-    scope: dict[PackageKey, Target] = {}
+    scope: dict[PackageKey, PlanTarget] = {}
     for view in sorted(inventory.repositories.values(), key=lambda v: (v.key not in views, v.key)):
         for path, package in view.packages.items() if view.is_available else ():
             key = PackageKey(view.url, path)
@@ -153,7 +155,7 @@ def _deleted(
             yield key, home
 
 
-def make_target(view: RepositoryView, package: PackageState, inventory: Inventory) -> Target:
+def make_target(view: RepositoryView, package: PackageState, inventory: Inventory) -> PlanTarget:
     """Return what is known of one package: whose it is, and which drafts of it are ours."""
     key = PackageKey(view.url, package.path)
     pulls = inventory.pulls.get(view.url, ())
@@ -165,7 +167,7 @@ def make_target(view: RepositoryView, package: PackageState, inventory: Inventor
     owner = main_owner
     if package.main_tree is None and draft is not None:
         owner = find_owner(draft.header, key, inventory)
-    return Target(
+    return PlanTarget(
         key=key,
         view=view,
         package=package,
@@ -200,7 +202,7 @@ def _as_proposed(draft: Draft, pulls: Iterable[PullRequest]) -> Draft:
     return replace(draft, lifecycle=Lifecycle.PROPOSED) if is_ready else draft
 
 
-def _is_annotated(target: Target, inventory: Inventory) -> bool:
+def _is_annotated(target: PlanTarget, inventory: Inventory) -> bool:
     """Whether our annotation stands on the package at all, a copy's included."""
     prefix = f"{inventory.policy.instance}/"
     headers = [target.package.main_header, *(d.header for d in target.package.drafts)]

@@ -1,0 +1,150 @@
+"""Build the complete plan from the inventory, the resolved fleet and the rendered packages."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from reconciler.dependencies.emit import installed_version
+from reconciler.dependencies.status import status_files
+from reconciler.dependencies.update.changes import object_version_changes, version_changes
+from reconciler.errors import Exit, Problem
+from reconciler.ids import PackageKey
+from reconciler.inventory import Inventory
+from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.objects import Files
+from reconciler.plan.approvals import approve_changes
+from reconciler.plan.changes import Change, LockProposal, Plan, Refusal
+from reconciler.plan.checksum import plan_checksum
+from reconciler.plan.conditions import plan_conditions
+from reconciler.plan.context import PlanContext, build_context
+from reconciler.plan.decide import decide
+from reconciler.plan.deletions import guard_changes
+from reconciler.plan.groups import group_changes
+from reconciler.plan.lock_pull_request import plan_lock
+from reconciler.plan.neighbours import index_neighbours, refuse_blocked_refs
+from reconciler.plan.observed import plan_status, status_owners
+from reconciler.plan.records import plan_records, record_owners
+from reconciler.plan.requests import plan_requests
+from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
+from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
+from reconciler.reasons import Reason
+from reconciler.render.rendered import Rendered
+from reconciler.resolve.fleet import ResolvedFleet
+
+
+def build_plan(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, shard: Shard = WHOLE) -> Plan:
+    """Compare what should be with what is, package by package, and list every effect of this shard.
+
+    Total: every package in scope yields exactly one change. Deterministic and order-free. A plan
+    made after its own application keeps every package (law 1). The checksum covers all effects, so the
+    plan must not be changed afterwards.
+    """
+    context = build_context(inventory, fleet, rendered)
+    decided = _decide_changes(context)
+    conditions = plan_conditions(context, decided.changes)
+    locks, lock = fleet.locks, plan_lock(inventory, fleet)
+    owners = {**record_owners(context, decided.changes), **lock.record_owners}
+    told = status_owners(context, decided.changes)
+    # A reviewed lock is recorded by merging its pull request, any other by this run.
+    lock_files = {} if inventory.reviewed is not None else locks.files
+    records = {**plan_records(context, decided.changes, decided.waiting), **lock_files, **lock.records}
+    namespace = inventory.policy.delivery.shared_namespace
+    lock_status = status_files(fleet.clusters.worlds, locks, shared_namespace=namespace)
+    problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
+    changes = tuple(change for change in decided.changes if shard.holds(change.package.url))
+    proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
+    plan = Plan(
+        changes=tuple(_with_pins(changes, rendered)),
+        problems=tuple(sorted(problems)),
+        refusals=decided.refusals,
+        conditions=conditions,
+        records=dict(sorted(records.items())),
+        record_owners=dict(sorted(owners.items())),
+        status={**plan_status(context, conditions), **lock_status},
+        status_owners=told,
+        exits=frozenset(_exits(changes, problems, decided.refusals, proposal, inventory)),
+        notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
+        lock=proposal,
+        moves=version_changes(locks),
+        elsewhere=files_of_other_shards(shard, {**owners, **told}),
+        context=context,
+    )
+    return replace(plan, checksum=plan_checksum(plan, inventory, locks))
+
+
+class _Decided(NamedTuple):
+    """Changes of all packages, what was refused or is wrong, and the packages that wait for consent."""
+
+    changes: tuple[Change, ...]
+    refusals: tuple[Refusal, ...]
+    waiting: Mapping[PackageKey, int]
+    problems: tuple[Problem, ...]
+
+
+def _decide_changes(context: PlanContext) -> _Decided:
+    """Decide about each package, then about what packages share: consent, groups, pull requests, refs."""
+    context = replace(context, neighbours=index_neighbours(context))
+    decisions = tuple(decide(target, context) for target in context.targets)
+    guarded = guard_changes(context, [decision.change for decision in decisions])
+    changes = approve_changes(context, group_changes(context, guarded.changes))
+    changes = plan_requests(context, changes)
+    changes, unreadable = keep_unreadable_pulls(changes, context)
+    changes, blocked = refuse_blocked_refs(changes, context)
+    own = (problem for decision in decisions for problem in decision.problems)
+    stages = (context.inventory.problems, context.desired.problems, context.resolution.problems)
+    problems = (*(problem for stage in stages for problem in stage), *unreadable, *blocked, *own)
+    return _Decided(changes, guarded.refusals, guarded.waiting, problems)
+
+
+def _exits(
+    changes: Iterable[Change],
+    problems: Iterable[Problem],
+    refusals: Iterable[Refusal],
+    proposal: LockProposal | None,
+    inventory: Inventory,
+) -> Iterator[Exit]:
+    """Yield every class of exit that applies (D1)."""
+    if any(problem.reason != Reason.REPOSITORY_UNAVAILABLE for problem in problems):
+        yield Exit.INVALID_INPUT
+    if any(map(is_unavailable, inventory.repositories.values())):
+        yield Exit.UNAVAILABLE
+    if inventory.reviewed is not None and not inventory.reviewed.is_open:
+        yield Exit.UNAVAILABLE
+    if refusals:
+        yield Exit.REFUSED
+    every = (*changes, *((proposal.change,) if proposal else ()))
+    if any(change.waits for change in every):
+        yield Exit.WAITING
+    if any(change.pending for change in every):
+        yield Exit.PENDING
+
+
+# Version changes of generated packages
+
+
+def _with_pins(changes: Iterable[Change], rendered: Rendered) -> Iterator[Change]:
+    """Yield the changes, those of generated packages with the versions that merging them changes."""
+    for change in changes:
+        delivery = rendered.deliveries.items.get(change.variant) if change.variant else None
+        written = change.written
+        if delivery is None or written is None:
+            yield change
+            continue
+        before, after = _installed_versions(delivery.local), _installed_versions(written.files)
+        pins = object_version_changes(before, after, delivery.packages, delivery.lock, delivery.cluster)
+        yield replace(change, pins=pins)
+
+
+def _installed_versions(files: Files) -> dict[str, str]:
+    """Return the version that each manifest of a package installs, without those that install nothing."""
+    versions = {path: _version(file.data) for path, file in files.items() if path.endswith(".yaml")}
+    return {path: version for path, version in versions.items() if version}
+
+
+def _version(data: bytes) -> str:
+    try:
+        documents = load_documents(data)
+    except YamlError:
+        return ""
+    value = documents[0].value if documents else None
+    return installed_version(value) if isinstance(value, Mapping) else ""

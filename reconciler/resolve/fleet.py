@@ -1,0 +1,239 @@
+"""Resolve the fleet: every variant, those that their packages need, and the lock of every cluster (D12)."""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, collect_cluster_inputs, fleet_clusters
+from reconciler.dependencies.catalog.index import read_index
+from reconciler.dependencies.catalog.published import DependencyInputs, repository_names
+from reconciler.dependencies.emit import is_generated_by
+from reconciler.dependencies.lock.format import LockedPackage
+from reconciler.dependencies.lock.needed import VARIANT_KIND
+from reconciler.dependencies.lock.read import read_locks
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, effective_locks, update_locks
+from reconciler.errors import Problem
+from reconciler.expand.findings import VALID
+from reconciler.expand.variants import Desired, variant_key
+from reconciler.ids import ObjectKey, ObjectName, Oid
+from reconciler.inventory import Inventory
+from reconciler.reasons import Reason
+from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
+from reconciler.resolve.dependency_roots import Root, RootKey, Roots, find_roots
+from reconciler.resolve.downstreams import downstream_packages
+from reconciler.resolve.garbage_collect import Leaving, find_leaving
+from reconciler.resolve.generated import Generated, generate
+from reconciler.resolve.publications import find_publications
+from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
+from reconciler.resolve.variants import extend_resolution, with_releases
+
+_EXPLAINED = frozenset({Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE})
+_UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedFleet:
+    """Every variant with its pin, those that others need included, and the lock of every cluster.
+
+    `wanted_locks` are the locks to propose: `locks` themselves, unless locks are reviewed first. `clusters`
+    are the inputs that the locks were resolved from, `deliveries` the packages for generated manifests.
+    """
+
+    desired: Desired
+    resolution: Resolution
+    locks: LockUpdate = field(default_factory=LockUpdate)
+    wanted_locks: LockUpdate = field(default_factory=LockUpdate)
+    clusters: FleetInputs = field(default_factory=FleetInputs)
+    deliveries: Deliveries = field(default_factory=Deliveries)
+
+    @property
+    def needs(self) -> Needs:
+        """The package trees that rendering reads, by repository URL."""
+        trees: dict[str, frozenset[Oid]] = dict(self.resolution.needs.trees)
+        for delivery in self.deliveries.items:
+            url = delivery.resolved.downstream.url
+            if oids := frozenset(delivery_trees(delivery.resolved)):
+                trees[url] = trees.get(url, frozenset()) | oids
+        return Needs(trees)
+
+
+def resolve_fleet(
+    inventory: Inventory,
+    desired: Desired,
+    dependencies: DependencyInputs,
+    retained: Container[ObjectName] = frozenset(),
+    *,
+    options: ResolveOptions = DEFAULT_OPTIONS,
+) -> ResolvedFleet:
+    """Resolve every variant, and everything that their packages need, to a fixed point. Pure; order-free.
+
+    A variant that people wrote, or a set expanded to, wins over one that would be generated in its place.
+    A variant with unmet dependencies stalls, and its package stays. A generated variant goes only if it is
+    certain that no other needs it (law 4).
+
+    Args:
+        inventory: Everything that was read.
+        desired: The variants that the manifests declare.
+        dependencies: Published packages and present locks.
+        retained: Undesired variants that stay: their packages need what they needed.
+        options: Options of this run.
+    """
+    resolution = extend_resolution(Resolution(), inventory, desired)
+    roots = find_roots(inventory, desired, resolution, dependencies.published, retained)
+    clusters = _cluster_inputs(inventory, dependencies, roots)
+    is_unused = not (clusters.worlds or clusters.problems or clusters.warnings or dependencies.locks)
+    if is_unused and not any(record.requested_by for record in inventory.records.values()):
+        return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
+    locks = wanted_locks = _update_locks(inventory, dependencies, clusters, options)
+    if inventory.reviewed is not None:
+        locks = effective_locks(wanted_locks, strict=inventory.policy.lock.strict)
+    generated = generate(inventory, desired, resolution.downstreams, locks, roots)
+    unmet = {**_unmet(locks, roots), **generated.unmet}
+    general = (problem for problem in locks.problems if not (unmet and _is_explained(problem)))
+    locks = replace(locks, problems=tuple(sorted({*general, *(p for ps in unmet.values() for p in ps)})))
+    leaving = find_leaving(
+        inventory,
+        dependencies.published,
+        resolution,
+        locks,
+        wanted=generated.undecided | {variant.key for variant in generated.variants},
+        incomplete=clusters.incomplete if _is_readable(inventory) else frozenset({""}),
+    )
+    desired = _with_generated(desired, generated, leaving)
+    if generated.variants:
+        resolution = extend_resolution(resolution, inventory, desired)
+    resolution = _without(with_releases(resolution, inventory, desired), unmet)
+    deliveries = resolve_deliveries(inventory, clusters, locks)
+    return ResolvedFleet(desired, resolution, locks, wanted_locks, clusters, deliveries)
+
+
+def with_deliveries(
+    fleet: ResolvedFleet,
+    inventory: Inventory,
+    resolved: Iterable[ResolvedVariant],
+    stalled: frozenset[ObjectKey],
+    problems: Iterable[Problem],
+) -> ResolvedFleet:
+    """Return the fleet with the deliveries that were rendered among its variants.
+
+    Args:
+        fleet: The fleet.
+        inventory: Everything that was read.
+        resolved: The variants of the deliveries, pinned to the generated trees.
+        stalled: The owners of packages that stay as they are.
+        problems: The problems of the generated manifests.
+    """
+    resolved, resolution = tuple(resolved), fleet.resolution
+    variants = [delivery.variant for delivery in resolved]
+    desired = replace(
+        fleet.desired,
+        variants=tuple(sorted((*fleet.desired.variants, *variants), key=lambda variant: variant.key)),
+        stalled=fleet.desired.stalled | stalled,
+        problems=tuple(sorted({*fleet.desired.problems, *problems})),
+    )
+    published = find_publications(downstream_packages(variants, inventory), desired, inventory)
+    resolution = replace(
+        resolution,
+        variants=(*resolution.variants, *resolved),
+        downstreams=downstream_packages(variants, inventory, resolution.downstreams),
+        publications={**resolution.publications, **published},
+    )
+    return replace(fleet, desired=desired, resolution=resolution)
+
+
+def _cluster_inputs(inventory: Inventory, dependencies: DependencyInputs, roots: Roots) -> FleetInputs:
+    installs = {cluster: roots.asked(cluster) for cluster in {*roots.by_cluster, *roots.incomplete}}
+    index, clusters = read_index(inventory.index), fleet_clusters(inventory)
+    instance = inventory.policy.instance
+    authored = (document for document in inventory.documents if not is_generated_by(document.value, instance))
+    return collect_cluster_inputs(authored, dependencies.published.candidates, index, clusters, installs)
+
+
+def _update_locks(
+    inventory: Inventory, dependencies: DependencyInputs, clusters: FleetInputs, options: ResolveOptions
+) -> LockUpdate:
+    views = inventory.repositories.values()
+    names = repository_names(views)
+    locks = update_locks(
+        clusters,
+        read_locks(dependencies.locks),
+        wishes=options,
+        sure=_is_readable(inventory),
+        unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),
+    )
+    return replace(locks, warnings=(*dependencies.published.warnings, *locks.warnings))
+
+
+def _is_readable(inventory: Inventory) -> bool:
+    return inventory.control.readable and not inventory.control.broken
+
+
+# Unmet dependencies
+
+
+def _unmet(locks: LockUpdate, roots: Roots) -> dict[ObjectKey, tuple[Problem, ...]]:
+    """Return the variants that stall because the lock of their cluster does not hold them.
+
+    These are the roots that the lock does not have at their revision, where the cluster is not solved
+    completely.
+    """
+    unmet: dict[ObjectKey, tuple[Problem, ...]] = {}
+    for scope in locks.scopes:
+        packages = scope.after.resolution.packages if scope.after else ()
+        held = {_slot(package): package.version for package in packages}
+        for key, root in roots.by_cluster.get(scope.cluster, {}).items() if not scope.finished else ():
+            candidate = root.candidate
+            met = held.get((candidate.id.name, key)) == candidate.version.text
+            if candidate.requires and not met and root.variant is not None:
+                unmet[variant_key(root.key)] = (_problem(scope, key, root),)
+    return unmet
+
+
+def _slot(package: LockedPackage) -> tuple[str, RootKey]:
+    slot = package.instance.slot
+    return package.instance.name, RootKey(slot.namespace, "/".join(slot.path))
+
+
+def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
+    name = f"{VARIANT_KIND} {key.namespace}/{key.name}"
+    own = [e for e in scope.explanations if any(name in text for text in (*e.sentences, *e.paths))]
+    explanations = own or list(scope.explanations)
+    sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
+    hints = dict.fromkeys(hint for e in explanations for hint in e.hints)
+    is_cycle = any(e.code == "E-CYCLE" for e in explanations)
+    reason = Reason.DEPENDENCY_CYCLE if is_cycle else Reason.DEPENDENCY_CONFLICT
+    message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
+    return Problem(root.location, reason, message, "; ".join(hints), f"{VARIANT_KIND} {root.key}")
+
+
+def _is_explained(problem: Problem) -> bool:
+    """Tell whether a problem of an install is reported at the variant that requests it."""
+    return problem.reason in _EXPLAINED and problem.subject.startswith(f"{VARIANT_KIND} ")
+
+
+# Changes of the fleet that follow from the locks
+
+
+def _with_generated(desired: Desired, generated: Generated, leaving: Leaving) -> Desired:
+    variants = sorted((*desired.variants, *generated.variants), key=lambda variant: variant.key)
+    conditions = {variant_key(variant.key): (VALID,) for variant in generated.variants}
+    return replace(
+        desired,
+        variants=tuple(variants),
+        conditions={**desired.conditions, **conditions},
+        released=leaving.released,
+        held=leaving.held,
+    )
+
+
+def _without(resolution: Resolution, unmet: Mapping[ObjectKey, tuple[Problem, ...]]) -> Resolution:
+    """Return the resolution in which the variants with unmet dependencies are stalled."""
+    if not unmet:
+        return resolution
+    problems = {*resolution.problems, *(problem for problems in unmet.values() for problem in problems)}
+    return replace(
+        resolution,
+        variants=tuple(r for r in resolution.variants if variant_key(r.variant.key) not in unmet),
+        stalled=resolution.stalled | unmet.keys(),
+        problems=tuple(sorted(problems)),
+    )

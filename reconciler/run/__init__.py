@@ -1,0 +1,1 @@
+"""One run of each command: read everything once, compute everything purely, write everything once."""

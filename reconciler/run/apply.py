@@ -1,0 +1,38 @@
+"""The run of `apply`: do what was planned, each effect once."""
+
+from collections.abc import Callable
+
+from reconciler.apply.dashboard import Board
+from reconciler.apply.gate import check_applicable
+from reconciler.apply.plan import apply_changes
+from reconciler.apply.target import Target
+from reconciler.plan.authors import repository_commits
+from reconciler.plan.changes import Effect, Outcome
+from reconciler.run.plan import PlannedRun
+
+OnEffect = Callable[[Effect], None]
+
+
+def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect = lambda _: None) -> Outcome:
+    """Apply a plan in the order in which an interruption at any point does no harm (D21).
+
+    Raises:
+        RefusedError: The plan is not safe to apply, or is not the reviewed one; nothing was written.
+    """
+    inputs, inventory = planned.inputs, planned.inputs.inventory
+    policy, views = inventory.policy, inventory.repositories.values()
+    control = inputs.mirrors.open(inventory.control.remote)
+    check_applicable(
+        planned.plan, checksum=checksum, control=inventory.control, default_branch=control.head_branch
+    )
+    mirrors = {view.url: inputs.mirrors.open(view.remote) for view in views if view.is_available}
+    commits = {url: repository_commits(inventory.views_of(url), policy.commits) for url in mirrors}
+    if planned.plan.lock is not None:
+        mirrors[inventory.control.url] = control
+    targets = {
+        url: Target(mirror, inputs.forges.of(mirror), commits.get(url, policy.commits), planned.names)
+        for url, mirror in mirrors.items()
+    }
+    forge = inputs.forges.of(control)
+    board = Board(forge, planned.names, inputs.forges.shard) if policy.dashboard else None
+    return apply_changes(planned.plan, inventory, targets, control, on_effect, board=board)

@@ -1,0 +1,135 @@
+"""The reading part of a run: its options, and everything that the core may know."""
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from reconciler.apply.gate import Checkout, check_merged
+from reconciler.config import variable_name
+from reconciler.dependencies.catalog.published import DependencyInputs
+from reconciler.errors import ConfigurationError
+from reconciler.forge.registry import Forges
+from reconciler.git.repository import Mirrors
+from reconciler.inventory import Inventory
+from reconciler.plan.shard import WHOLE, Shard
+from reconciler.read.control import OpenControl, find_default_tip, open_commit, open_control
+from reconciler.read.credentials import control_credential
+from reconciler.read.dependencies import read_dependencies
+from reconciler.read.governance import (
+    ReadOptions,
+    policy_governor,
+    read_merged_policy,
+    read_options,
+    registered_in,
+    repository_check,
+)
+from reconciler.read.inventory import read_inventory
+from reconciler.report.summary import Names
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of a run that the command line gives; all others are in the control repository.
+
+    `control` is a working copy, a bare repository or a URL; `allow_deletes` the number of deletions that a
+    person consents to; `shard` the part of the fleet that this run is responsible for.
+    """
+
+    control: str = "."
+    cache_dir: Path | None = None
+    allow_deletes: int = 0
+    shard: Shard = WHOLE
+
+
+@dataclass(frozen=True)
+class RunInputs:
+    """Everything that was read, and the repositories that it was read from."""
+
+    inventory: Inventory
+    mirrors: Mirrors
+    forges: Forges = field(default_factory=Forges)
+
+    @cached_property
+    def dependencies(self) -> DependencyInputs:
+        """Published packages and locks, read when first needed: listing pull requests needs none.
+
+        Raises:
+            UnavailableError: The control repository cannot be read.
+        """
+        return read_dependencies(self.inventory, self.mirrors)
+
+    @property
+    def names(self) -> Names:
+        """The names of packages in reports."""
+        views = self.inventory.repositories
+        return Names(self.inventory.policy.instance, {key: view.directory for key, view in views.items()})
+
+
+def read_inputs(options: RunOptions, forges: Forges | None = None, *, writes: bool = False) -> RunInputs:
+    """Read everything that a run may know. Writes nothing.
+
+    Args:
+        options: The control repository and the part of the fleet to read.
+        forges: Where pull requests are read.
+        writes: The caller is going to write: an unmerged commit is refused before anything else is read.
+
+    Raises:
+        RefusedError: The commit is not merged, and `writes`.
+    """
+    forges = forges or Forges(shard=options.shard, writes=writes)
+    mirrors = open_mirrors(options)
+    opened = open_control(options.control, mirrors)
+    if writes:
+        _check_merged(opened)
+    reading = _reading(options, opened, mirrors)
+    inventory = read_inventory(options.control, mirrors, os.environ, reading, forges)
+    return RunInputs(_with_consent(inventory, options.allow_deletes), mirrors, forges)
+
+
+def _reading(options: RunOptions, opened: OpenControl, mirrors: Mirrors) -> ReadOptions:
+    """Return the rules to read the commit by: an unmerged one may use what the default branch registers."""
+    reading = read_options(opened, os.environ)
+    tip = find_default_tip(opened.mirror) if reading.is_proposed else None
+    if tip is None:
+        return reading
+    merged = read_merged_policy(opened.mirror, os.environ)
+    shallow = ReadOptions(open_commit(opened.mirror, tip), policy_governor(merged), deep=False)
+    try:
+        registered = registered_in(read_inventory(options.control, mirrors, os.environ, shallow))
+    except ConfigurationError:
+        return reading
+    return replace(reading, check=repository_check(merged, opened.mirror, registered))
+
+
+def _check_merged(opened: OpenControl) -> None:
+    mirror = opened.mirror
+    checkout = Checkout(mirror.remote, opened.commit.oid, opened.branch, published=opened.published)
+    check_merged(checkout, mirror.head_branch)
+
+
+def _with_consent(inventory: Inventory, allowed: int) -> Inventory:
+    if not allowed:
+        return inventory
+    guard = replace(inventory.policy.deletions, allowed=allowed)
+    return replace(inventory, policy=replace(inventory.policy, deletions=guard))
+
+
+def open_mirrors(options: RunOptions) -> Mirrors:
+    """Return the cache of mirrors.
+
+    The control repository is read before its configuration is known: its token and its time limit come
+    from the environment.
+    """
+    mirrors = Mirrors(options.cache_dir or default_cache(), control_credential(os.environ))
+    seconds = os.environ.get(variable_name(("limits", "readSeconds")), "")
+    if re.fullmatch(r"[1-9][0-9]{0,5}", seconds):
+        mirrors.limit_reads(float(seconds))
+    return mirrors
+
+
+def default_cache() -> Path:
+    """Return the directory of mirrors in the user's cache directory (XDG)."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "reconciler"

@@ -1,0 +1,219 @@
+"""The run of `lock`: resolve every pin, and write the lock files."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from reconciler.apply.directory import write_directory
+from reconciler.apply.gate import Checkout, check_merged
+from reconciler.apply.locks import is_overtaken, write_locks
+from reconciler.apply.repository import apply_repository
+from reconciler.apply.reviewed import lock_change
+from reconciler.apply.state import MOST_TRIES
+from reconciler.apply.target import Target
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.dependencies.update.fleet import LockUpdate
+from reconciler.errors import Problem, UsageError
+from reconciler.expand import DesiredVariant, expand
+from reconciler.git.urls import local_path
+from reconciler.git.working_copy import WorkingCopy, find_working_copy
+from reconciler.inventory import Inventory
+from reconciler.lock import LOCKS_DIRECTORY, UpstreamLock
+from reconciler.plan.changes import Outcome, PinChange
+from reconciler.plan.lock_files import WantedLock, moved_pins, pin_changes, want_lock, with_pins
+from reconciler.plan.lock_pull_request import propose_lock
+from reconciler.plan.unread import find_unread
+from reconciler.policy import OnUnavailable
+from reconciler.read.locks import read_working_lock
+from reconciler.reasons import Reason
+from reconciler.resolve.holding import find_floating, follow, hold
+from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
+from reconciler.run.plan import resolve_inputs
+
+
+@dataclass(frozen=True, slots=True)
+class PinRequest:
+    """Requests of a person about floating upstreams: variants to `hold` at a revision, and to `follow` again.
+
+    Keys are NAMESPACE/NAME or NAME of variants; an empty revision holds a variant where it is.
+    """
+
+    hold: Mapping[str, str] = field(default_factory=dict)
+    follow: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any request."""
+        return bool(self.hold or self.follow)
+
+
+NO_REQUEST = PinRequest()
+
+
+@dataclass(frozen=True, slots=True)
+class LockResult:
+    """Result of `lock`.
+
+    `decision` are the locks of clusters. `pins` are the changed pins of floating upstreams, `chosen` the
+    upstream locks that a person requested. `reviewed` is the complete lock where locks are reviewed.
+    `written` are files of the working copy, `outcome` are all other effects. `unread` are the repositories
+    that could not be read, `invalid` the problems of manifests beside those of `decision`.
+    """
+
+    decision: LockUpdate
+    pins: tuple[PinChange, ...] = ()
+    chosen: tuple[UpstreamLock, ...] = ()
+    reviewed: WantedLock | None = None
+    written: tuple[str, ...] = ()
+    outcome: Outcome = field(default_factory=Outcome)
+    unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
+    invalid: tuple[Problem, ...] = ()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every problem of the inputs, sorted."""
+        return tuple(sorted({*self.invalid, *self.decision.problems}))
+
+    @property
+    def changed(self) -> bool:
+        """Whether any lock is out of date."""
+        return self.decision.changed or bool(self.pins)
+
+
+def read_lock_inputs(options: RunOptions) -> RunInputs:
+    """Read everything; a reviewed lock from the working copy, committed or not."""
+    inputs = read_inputs(options)
+    copy = _working_copy(options)
+    if copy is None or inputs.inventory.reviewed is None:
+        return inputs
+    reviewed = read_working_lock(copy.root / LOCKS_DIRECTORY, inputs.inventory.reviewed)
+    return replace(inputs, inventory=replace(inputs.inventory, reviewed=reviewed))
+
+
+def decide_lock(
+    inputs: RunInputs, resolve_options: ResolveOptions = DEFAULT_OPTIONS, request: PinRequest = NO_REQUEST
+) -> LockResult:
+    """Resolve every pin, starting from the present locks. Writes nothing.
+
+    An upgrade of a variant's name lets that variant follow its upstream again.
+
+    Raises:
+        UsageError: The options name a variant or package that does not exist.
+    """
+    inventory = inputs.inventory
+    variants = expand(inventory).variants
+    released = frozenset(name for name in resolve_options.upgrade if find_floating(variants, name))
+    resolve_options = resolve_options._replace(upgrade=resolve_options.upgrade - released)
+    fleet = resolve_inputs(inputs, resolve_options)
+    problems = {*inventory.problems, *fleet.desired.problems, *fleet.resolution.problems}
+    problems -= set(fleet.locks.problems)
+    chosen = tuple(_chosen(variants, inventory, replace(request, follow=request.follow | released)))
+    result = LockResult(
+        fleet.wanted_locks,
+        chosen=chosen,
+        unread=find_unread(inventory),
+        invalid=tuple(sorted(p for p in problems if p.reason != Reason.REPOSITORY_UNAVAILABLE)),
+    )
+    if inventory.reviewed is None:
+        changes = {
+            moved.change.what: moved.change for moved in moved_pins(inventory.locks, (), fleet.resolution)
+        }
+        changes |= {change.what: change for change in pin_changes(chosen, inventory.locks)}
+        return replace(result, pins=tuple(sorted(changes.values())))
+    lock = want_lock(inventory.reviewed, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
+    lock = with_pins(lock, chosen, inventory.reviewed)
+    pins = tuple(pin for pin in lock.pins if pin.what.startswith("PackageVariant "))
+    return replace(result, pins=pins, reviewed=lock)
+
+
+def lock_fleet(
+    options: RunOptions,
+    resolve_options: ResolveOptions = DEFAULT_OPTIONS,
+    request: PinRequest = NO_REQUEST,
+) -> LockResult:
+    """Resolve the lock and write it: to the state branch, to the working copy, or as a pull request.
+
+    The state branch moves by compare-and-swap. If another run wrote first, everything is read and
+    resolved again: locks are never merged, and no generation is skipped or used twice. Each round lets
+    one writer through. A reviewed lock is written to the working copy, for a person to commit; without
+    a working copy the pull request that `apply` would open is opened.
+
+    Raises:
+        UsageError: The options name a variant that does not exist, or need a working copy.
+        RefusedError: The commit is not merged, and its lock would be written for everybody.
+    """
+    result, is_stale = _lock_once(options, resolve_options, request)
+    for _ in range(MOST_TRIES):
+        if not is_stale:
+            break
+        result, is_stale = _lock_once(options, resolve_options, request)
+    return result
+
+
+def _lock_once(
+    options: RunOptions, resolve_options: ResolveOptions, request: PinRequest
+) -> tuple[LockResult, bool]:
+    """Return the result of one attempt, and whether another run wrote first."""
+    inputs = read_lock_inputs(options)
+    result = decide_lock(inputs, resolve_options, request)
+    inventory, control = inputs.inventory, inputs.mirrors.open(inputs.inventory.control.remote)
+    copy = _working_copy(options)
+    if result.reviewed is None or copy is None:
+        check_merged(Checkout.of(inventory.control), control.head_branch)
+    if result.reviewed is None:
+        written = write_locks(inventory, control, result.decision.files, result.chosen)
+        outcome = Outcome(written.effects, written.exits)
+        return replace(result, outcome=outcome), is_overtaken(inventory, control, written)
+    if copy is not None:
+        return replace(result, written=tuple(_write(copy, result.reviewed, inventory))), False
+    if request or resolve_options != DEFAULT_OPTIONS:
+        hint = "Clone the control repository and run the command there; commit what it writes."
+        raise UsageError("What is chosen for a reviewed lock is written in a working copy", hint=hint)
+    return replace(result, outcome=_propose(inputs, result.reviewed)), False
+
+
+def _chosen(
+    variants: Sequence[DesiredVariant], inventory: Inventory, request: PinRequest
+) -> Iterator[UpstreamLock]:
+    locks = inventory.locks if inventory.reviewed is None else inventory.reviewed.pins
+    for name, revision in sorted(request.hold.items()):
+        variant = _named(variants, name, inventory)
+        yield hold(variant, revision, locks.get(variant.key), inventory)
+    for name in sorted(request.follow):
+        yield follow(_named(variants, name, inventory), inventory)
+
+
+def _named(variants: Sequence[DesiredVariant], name: str, inventory: Inventory) -> DesiredVariant:
+    variant = find_floating(variants, name)
+    if variant is None:
+        hint = "One whose upstream names a revision or a workspace is held by its manifest already."
+        if inventory.stalled or inventory.problems:
+            hint += " Manifests that could not be read are named by `reconciler lock`."
+        raise UsageError(f"No PackageVariant with a floating upstream is called {name}", hint=hint)
+    return variant
+
+
+def _working_copy(options: RunOptions) -> WorkingCopy | None:
+    path = local_path(options.control)
+    return find_working_copy(path) if path else None
+
+
+def _write(copy: WorkingCopy, lock: WantedLock, inventory: Inventory) -> Iterator[str]:
+    """Write the lock into a working copy, completely or not at all; yield the files that changed."""
+    before = inventory.reviewed.files if inventory.reviewed else {}
+    paths = sorted(before.keys() | lock.files.keys())
+    changed = [path for path in paths if before.get(path) != lock.files.get(path)]
+    if changed:
+        directory = copy.root / LOCKS_DIRECTORY
+        write_directory(lock.files, directory, replaces=directory)
+    yield from (f"{LOCKS_DIRECTORY}/{path}" for path in changed)
+
+
+def _propose(inputs: RunInputs, lock: WantedLock) -> Outcome:
+    """Open or update the pull request that `apply` would open, and nothing else."""
+    inventory = inputs.inventory
+    proposal = propose_lock(lock, inventory.reviewed, inventory) if inventory.reviewed else None
+    if proposal is None:
+        return Outcome()
+    policy, control = inventory.policy, inputs.mirrors.open(inventory.control.remote)
+    target = Target(control, inputs.forges.of(control), policy.commits, inputs.names)
+    result = apply_repository(target, [lock_change(proposal)])
+    return Outcome(result.effects, result.exits)

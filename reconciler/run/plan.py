@@ -1,0 +1,95 @@
+"""The run of `plan`: read > expand > resolve > fetch > render > plan, each once."""
+
+from dataclasses import dataclass, replace
+
+from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
+from reconciler.expand import Desired, expand
+from reconciler.forge.registry import Forges
+from reconciler.plan import build_plan
+from reconciler.plan.changes import Plan
+from reconciler.plan.deletion_diff import retained_variants
+from reconciler.plan.shard import WHOLE, Shard
+from reconciler.read.contents import fetch_contents
+from reconciler.render.delivery import render_deliveries
+from reconciler.render.merging import Contents
+from reconciler.render.package import render_packages
+from reconciler.render.rendered import Rendered
+from reconciler.report.summary import Names
+from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
+from reconciler.resolve.fleet import with_deliveries
+from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
+from reconciler.runtime.pipelines import open_pipelines
+
+_CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A plan, and the values of the stages before it."""
+
+    inputs: RunInputs
+    desired: Desired
+    resolution: Resolution
+    plan: Plan
+
+    @property
+    def names(self) -> Names:
+        """The names of packages in reports."""
+        return self.inputs.names
+
+    @property
+    def steps(self) -> int:
+        """The approximate number of effects, for a progress bar."""
+        changes = (change for change in self.plan.everything if change.pending)
+        return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
+
+
+def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: bool = False) -> PlannedRun:
+    """Read everything, and compute the plan. Writes nothing.
+
+    Raises:
+        RefusedError: The commit is not merged, and the plan is to be applied.
+    """
+    return plan_fleet(read_inputs(options, forges, writes=to_apply), options.shard)
+
+
+def plan_fleet(inputs: RunInputs, shard: Shard = WHOLE) -> PlannedRun:
+    """Compute the plan. Fetches package contents, writes nothing."""
+    inventory = inputs.inventory
+    fleet = resolve_inputs(inputs)
+    contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
+    rendered = _render(inputs, fleet, contents)
+    deliveries = rendered.deliveries
+    generated = (delivery.resolved for delivery in deliveries.items.values())
+    fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
+    plan = build_plan(inventory, fleet, rendered, shard)
+    return PlannedRun(inputs, fleet.desired, fleet.resolution, plan)
+
+
+def resolve_inputs(
+    inputs: RunInputs, options: ResolveOptions = DEFAULT_OPTIONS, *, trace: bool = False
+) -> ResolvedFleet:
+    """Return every variant with its pin, those that others need included, and the locks. Writes nothing.
+
+    Args:
+        inputs: Everything that was read.
+        options: Options of the dependency resolution.
+        trace: Also record the origin of every field of every variant.
+    """
+    # ReadOptions ends here: everything below is computed.
+    inventory, dependencies = inputs.inventory, inputs.dependencies
+    desired = expand(inventory, trace=trace)
+    retained = retained_variants(desired, inventory)
+    return resolve_fleet(inventory, desired, dependencies, retained, options=options)
+
+
+def _render(inputs: RunInputs, fleet: ResolvedFleet, contents: Contents) -> Rendered:
+    """Return the packages of all variants and deliveries."""
+    inventory = inputs.inventory
+    cache = inputs.mirrors.cache_dir / "functions"
+    definitions = [definition.body for definition in inventory.snapshot.in_any_cluster(*_CRD)]
+    with open_pipelines(inventory.policy.functions, cache, definitions) as run:
+        rendered = render_packages(fleet.resolution, contents, inventory, run)
+    deliveries = render_deliveries(fleet.deliveries, contents, inventory)
+    packages = {owner: delivery.rendered for owner, delivery in deliveries.items.items()}
+    return replace(rendered, variants={**rendered.variants, **packages}, deliveries=deliveries)

@@ -1,0 +1,72 @@
+"""Runs that only report: the status of every package, and the kinds that snapshots must list."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from reconciler.dependencies.status import status_entries
+from reconciler.errors import Exit, Problem
+from reconciler.ids import GroupKind, Oid
+from reconciler.plan.observed import current_status
+from reconciler.plan.unread import find_unread
+from reconciler.policy import OnUnavailable
+from reconciler.read.contents import fetch_contents
+from reconciler.reasons import Reason
+from reconciler.render.needed_kinds import needed_kinds
+from reconciler.report.summary import exits_of
+from reconciler.resolve.resolution import Needs
+from reconciler.run.inputs import RunOptions, read_inputs
+from reconciler.run.plan import plan_run, resolve_inputs
+
+_UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
+"""Problems that are listed as unread repositories, or that the next snapshot ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStatus:
+    """The status of every owner, sorted by kind and name, with the problems and classes of exit."""
+
+    owners: list[dict[str, Any]]
+    problems: tuple[Problem, ...] = ()
+    exits: frozenset[Exit] = frozenset()
+
+
+def read_status(options: RunOptions) -> FleetStatus:
+    """Return the phase of every package and the conditions of its owner before any effect."""
+    plan = plan_run(options).plan
+    files = current_status(plan)
+    values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
+    owners = [dict(owner) for value in values for owner in status_entries(value)]
+    return FleetStatus(owners, plan.problems, exits_of(plan))
+
+
+@dataclass(frozen=True, slots=True)
+class NeededKinds:
+    """The kinds of objects that a fleet reads from snapshots of clusters, sorted.
+
+    `problems` are manifests and `unread` repositories that may need further kinds.
+    """
+
+    kinds: tuple[GroupKind, ...]
+    problems: tuple[Problem, ...] = ()
+    unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
+
+
+def find_needed_kinds(options: RunOptions) -> NeededKinds:
+    """Return the kinds of objects that this fleet reads from snapshots of clusters."""
+    inputs = read_inputs(options)
+    fleet = resolve_inputs(inputs)
+    injected = [resolved for resolved in fleet.resolution.variants if resolved.variant.spec.injectors]
+    trees: dict[str, set[Oid]] = {}
+    for resolved in injected:
+        trees.setdefault(resolved.pin.package.url, set()).add(resolved.pin.tree)
+    needs = Needs({url: frozenset(oids) for url, oids in trees.items()})
+    contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits)
+    problems = {*inputs.inventory.problems, *fleet.desired.problems, *fleet.resolution.problems}
+    return NeededKinds(
+        needed_kinds(inputs.inventory, injected, contents),
+        tuple(sorted(p for p in problems if p.reason not in _UNRELATED_TO_KINDS)),
+        find_unread(inputs.inventory),
+    )
