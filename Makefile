@@ -51,8 +51,7 @@ fix: $(VENV)/.installed
 golden: $(VENV)/.installed  ## Rewrite the expected files of the worlds; review them as a diff
 	$(RUN)python -m pytest -q tests/e2e --update-golden
 
-docs: $(VENV)/.installed  ## Write the list of modules in docs/architecture.md, the schema of locks, and the merge keys of Kubernetes
-	$(RUN)python -m tests.support.architecture
+docs: $(VENV)/.installed  ## Write what is generated: the schema of locks, and the merge keys of Kubernetes
 	$(RUN)python -m tests.support.lock_schema
 	$(RUN)python -m tests.support.kubernetes_schema
 
