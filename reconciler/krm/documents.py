@@ -1,8 +1,8 @@
-"""A package file as documents, split so that joining them gives back the same bytes.
+"""Split package files into documents that join to the same bytes.
 
-A document is *KRM* when it names an object (or is a kustomization), *data* when it is YAML
-otherwise, *empty* when only comments are in it. A file that is not YAML, such as a Helm
-template, is one *opaque* document: kept byte for byte, never edited.
+A document is *KRM* if it names an object (or is a kustomization), *data* if it is other YAML, *empty*
+if it has only comments. A file that is not YAML, such as a Helm template, is one *opaque* document:
+it is kept byte for byte and never edited.
 """
 
 import re
@@ -23,7 +23,7 @@ from reconciler.krm.yaml import (
 
 
 class DocumentKind(StrEnum):
-    """What a document of a package file is to us."""
+    """Kind of a document of a package file."""
 
     KRM = "krm"
     DATA = "data"
@@ -32,7 +32,7 @@ class DocumentKind(StrEnum):
 
 
 class ResourceId(NamedTuple):
-    """What a resource calls itself; empty where it does not say."""
+    """Version, kind and name of a resource; empty strings for absent fields."""
 
     api_version: str
     kind: str
@@ -47,10 +47,10 @@ class ResourceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackageDocument:
-    """One document: the `---` line that opens it (or ""), its text, and what it holds.
+    """One document: its `---` line (or ""), its text, and its value.
 
-    `resource` is set whenever apiVersion and kind are; `line` is the line, from 1, where the
-    text starts in the file. `tree` has the nodes of the text, where it was parsed and has no mark of its own.
+    `resource` is set if apiVersion and kind are; `line` is the line, from 1, where the text starts in
+    the file. `tree` has the nodes of the text, unless it is empty, opaque or has a byte order mark.
     """
 
     marker: str
@@ -63,20 +63,20 @@ class PackageDocument:
 
     @property
     def is_sops(self) -> bool:
-        """Whether the document is encrypted by SOPS: its MAC covers all of it, so it is one atom."""
+        """Whether the document is encrypted by SOPS: its MAC covers all fields, so it is merged as a whole."""
         sops = self.value.get("sops") if isinstance(self.value, dict) else None
         return isinstance(sops, dict) and ("mac" in sops or "version" in sops)
 
     @property
     def is_sealed_secret(self) -> bool:
-        """Whether the document is a SealedSecret, whose encryptedData may be merged key by key only."""
-        found = self.resource
-        return found is not None and found.group == "bitnami.com" and found.kind == "SealedSecret"
+        """Whether the document is a SealedSecret: its encryptedData is merged key by key."""
+        resource = self.resource
+        return resource is not None and (resource.group, resource.kind) == ("bitnami.com", "SealedSecret")
 
 
 @dataclass(frozen=True, slots=True)
 class PackageFile:
-    """A file of a package as documents. `problem` says why a file is opaque, if it is because of an error."""
+    """A file of a package as documents; `problem` is the error of an opaque file."""
 
     parts: tuple[PackageDocument, ...]
     bom: bytes = b""
@@ -94,7 +94,7 @@ class PackageFile:
         return replace(self, parts=tuple(parts))
 
     def edit(self, index: int, edits: Iterable[Edit], path: str = "") -> tuple[Self, int]:
-        """Return the file with one document edited, and how many fallbacks that took (0 or 1).
+        """Return the file with one edited document, and the number of fallbacks (0 or 1).
 
         Raises:
             YamlError: As `apply_edits`, or the document is opaque.
@@ -108,12 +108,12 @@ class PackageFile:
 
 
 def split_file(data: bytes, path: str = "", limits: YamlLimits = PACKAGE_LIMITS) -> PackageFile:
-    """Split a file into documents. Total: what is not YAML is one opaque document, with the problem.
+    """Split a file into documents. Total: a file that is not YAML is one opaque document, with its error.
 
-    `path` matters only for the name of a kustomization.
+    `path` is only needed to detect kustomizations by the name of the file.
 
     Source: kyaml kio/byteio_reader.go, splitDocuments.
-    Differs: kyaml also splits at `---text`, which YAML takes for content, and turns CRLF into LF.
+    Differs: kyaml also splits at `---text`, which is content in YAML, and turns CRLF into LF.
     """
     try:
         text, encoding, bom = decode(data, limits)
@@ -137,23 +137,22 @@ _DIRECTIVES: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
 
 
 def _split(text: str) -> list[_Chunk]:
-    """Cut before every `---` line; directives stay with the document that they introduce."""
-    starts = [0, *(found.start() for found in _BOUNDARY.finditer(text) if found.start())]
+    """Split before every `---` line; directives stay with the document below them."""
+    starts = [0, *(match.start() for match in _BOUNDARY.finditer(text) if match.start())]
     chunks: list[_Chunk] = []
-    held = 0
+    directives = 0  # length of the directives in front of the current document
     line = 1
-    for number, start in enumerate(starts):
-        end = starts[number + 1] if number + 1 < len(starts) else len(text)
-        begin = start - held
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        begin = start - directives
         piece = text[begin:end]
-        if _DIRECTIVES.match(piece) and not held and end < len(text):
-            held = end - begin
+        if _DIRECTIVES.match(piece) and not directives and end < len(text):
+            directives = end - begin
             continue
-        found = _MARKER.match(piece)
-        marker = found[0] if found else ""
+        match = _MARKER.match(piece)
+        marker = match[0] if match else ""
         chunks.append(_Chunk(marker, piece[len(marker) :], line + marker.count("\n")))
         line += piece.count("\n")
-        held = 0
+        directives = 0
     return chunks
 
 

@@ -1,4 +1,4 @@
-"""Three-way merge of one resource, and of text: decisions first, bytes last."""
+"""Three-way merge of one resource or text: values are merged first, then written as edits of local."""
 
 from dataclasses import dataclass, replace
 
@@ -26,11 +26,10 @@ from reconciler.krm.merge.result import (
     edits_of,
     is_replacement,
     path_text,
-    write_edits,
 )
 from reconciler.krm.merge.text import Hunk, MergedText, merge_text
 from reconciler.krm.schema import Schemas, Shape
-from reconciler.krm.yaml import Tree, YamlError
+from reconciler.krm.yaml import Tree, YamlError, edit_tree
 
 __all__ = [
     "UPSTREAM_IDENTIFIER",
@@ -59,13 +58,12 @@ __all__ = [
     "path_text",
     "root_of",
     "with_comments",
-    "write_edits",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class MergedDocument:
-    """One document after a merge: its text, None where nothing of it stays, and the clashes."""
+    """One merged document: its text, None if it is deleted, and its conflicts."""
 
     text: str | None
     clashes: tuple[FieldConflict, ...] = ()
@@ -75,10 +73,10 @@ class MergedDocument:
 def merge_document(
     base: Tree | None, upstream: Tree, local: Tree, *, shape: Shape | None, judge: ConflictResolver
 ) -> MergedDocument:
-    """Return `local` with what changed from `base` to `upstream`, losing nothing.
+    """Return `local` with the changes from `base` to `upstream`, losing nothing.
 
-    Where anchors and aliases tie fields together, and where edits cannot be written, lines are
-    merged instead; if that is not possible either, the whole document is one clash.
+    Documents with edits inside aliased values, or with edits that cannot be written, are merged line
+    by line; if that fails too, the whole document is one conflict.
     """
     work = FieldMerge(judge, any(map(may_declare, (base, upstream, local))))
     root = _root(local)
@@ -92,7 +90,7 @@ def merge_document(
 def merge_document_like_kpt(
     base: Tree | None, upstream: Tree, local: Tree, *, schemas: Schemas, infer: bool = False
 ) -> MergedDocument:
-    """Return what kpt makes of three documents: upstream wins every conflict, silently."""
+    """Merge three documents as kpt does: upstream wins every conflict, without a report."""
     root = _root(local)
     declares = any(map(may_declare, (base, upstream, local)))
     work = CompatibleMerge(schemas.shape, infer=infer, schemas_in_comments=declares)
@@ -120,13 +118,13 @@ def _written(
     if not edits:
         return MergedDocument(local.text, clashes)
     if any(root.is_tied(edit.path, whole=is_replacement(edit)) for edit in edits):
-        raise YamlError("The edits would change what aliases stand for")
-    done = write_edits(local, edits)
-    return MergedDocument(done.text, clashes, done.fallbacks)
+        raise YamlError("The edits would change aliased values")
+    result = edit_tree(local, edits)
+    return MergedDocument(result.text, clashes, result.fallbacks)
 
 
 def _by_lines(base: Tree | None, upstream: Tree, local: Tree, judge: ConflictResolver) -> MergedDocument:
-    """Merge two documents that cannot be taken apart."""
+    """Merge documents as text."""
     old = base.text if base is not None else ""
     if upstream.text in (old, local.text):
         return MergedDocument(local.text)

@@ -1,29 +1,29 @@
-"""The merge of one resource as kpt does it, upstream winning every conflict.
+"""Merge one resource as kpt does: upstream wins every conflict.
 
 Source: kyaml v0.15 yaml/walk and yaml/merge3.
-Differs: an alias is kept, where kyaml drops it, and a changed kind of node is taken from
-upstream, where kyaml gives up.
+Differs: an alias is kept, where kyaml drops it; a changed kind of node is taken from upstream,
+where kyaml fails.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reconciler.krm.merge.fields import ElementKey, element_key, infer_keys
-from reconciler.krm.merge.nodes import Field, Node, declared, is_rendered_same
+from reconciler.krm.merge.nodes import Node, child, declared, is_rendered_same
 from reconciler.krm.merge.result import KEEP, Made, Merged, Part, Taken
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Comments
 
 Sides = tuple[Node | None, Node | None, Node | None]
-"""Local, base, upstream: the order in which kyaml looks at them."""
+"""Local, base, upstream: the order in which kyaml visits them."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompatibleMerge:
-    """Merges nodes.
+    """Merges nodes by kpt's rules.
 
-    `infer` finds the merge keys of lists whose shape is unknown; `schemas_in_comments` looks for
-    JSON schemas in the comments of fields.
+    `infer` guesses the merge keys of lists of unknown shape; `schemas_in_comments` reads JSON schemas
+    in the comments of fields.
     """
 
     shape_of: Callable[[str, str], Shape | None]
@@ -31,7 +31,7 @@ class CompatibleMerge:
     schemas_in_comments: bool = False
 
     def merge(self, sides: Sides, shape: Shape | None = None) -> Merged | None:
-        """Return the merged value, None where it is to be gone."""
+        """Return the merged value, None if it is deleted."""
         local, base, upstream = sides
         if local is None and base is None and upstream is not None and not upstream.has_null():
             return Taken(upstream)
@@ -56,18 +56,17 @@ class CompatibleMerge:
         local, _, upstream = sides
         if (local is None and upstream is None) or _is_null(local) or _is_null(upstream):
             return None
-        found = {name for node in sides if _given(node) and node is not None for name in node.fields}
-        new = sorted(found - local.fields.keys()) if local is not None else sorted(found)
+        names = {name for node in sides if _given(node) and node is not None for name in node.children}
+        new = sorted(names - local.children.keys()) if local is not None else sorted(names)
         made = Made(local)
-        for name in (*(local.fields if local is not None else ()), *new):
-            fields = [node.fields.get(name) if node is not None else None for node in sides]
-            below = declared(*fields) if self.schemas_in_comments else None
+        for name in (*(local.children if local is not None else ()), *new):
+            ours, old, theirs = (child(node, name) for node in sides)
+            below = declared(ours, old, theirs) if self.schemas_in_comments else None
             if below is None and shape is not None:
                 below = shape.below(name)
-            at_local, at_base, at_upstream = (f.value if f is not None else None for f in fields)
-            value = self.merge((at_local, at_base, at_upstream), below)
+            value = self.merge((ours, old, theirs), below)
             if value is not None:
-                made.fields[name] = _with_comments(value, *fields)
+                made.fields[name] = _with_comments(value, ours, old, theirs)
         return made
 
     def _keyed_list(self, sides: Sides, shape: Shape) -> Made | None:
@@ -98,25 +97,20 @@ class CompatibleMerge:
             return None
         for name, text in zip(shape.keys or (), key, strict=True):
             if text and not name.startswith("$") and name not in value.fields:
-                sources = (
-                    e.fields[name].value
-                    for e in (local, base, upstream)
-                    if e is not None and name in e.fields
-                )
-                source = next(sources)
-                value.fields[name] = Part(
-                    line=None, value=source if local is not None and name in local.fields else Taken(source)
-                )
+                # kyaml keeps the merge key of an element although all sides deleted it.
+                ours = child(local, name)
+                values = (child(element, name) for element in (base, upstream))
+                taken = next(node for node in values if node is not None) if ours is None else ours
+                value.fields[name] = Part(line=None, value=ours or Taken(taken))
         return value
 
     def _shape_of_kind(self, sides: Sides) -> Shape | None:
         for node in sides:
-            if node is not None and node.is_mapping:
-                version, kind = node.fields.get("apiVersion"), node.fields.get("kind")
-                if version is not None and kind is not None:
-                    shape = self.shape_of(version.value.text, kind.value.text)
-                    if shape is not None:
-                        return shape
+            version, kind = child(node, "apiVersion"), child(node, "kind")
+            if version is not None and kind is not None:
+                shape = self.shape_of(version.text, kind.text)
+                if shape is not None:
+                    return shape
         return None
 
 
@@ -149,14 +143,14 @@ def _take(upstream: Node | None, local: Node | None) -> Merged | None:
     return Taken(upstream, exact=local is None)
 
 
-def _with_comments(value: Merged, local: Field | None, base: Field | None, upstream: Field | None) -> Part:
-    """Give a field the comments of the sides that kyaml takes its key and its value from."""
+def _with_comments(value: Merged, local: Node | None, base: Node | None, upstream: Node | None) -> Part:
+    """Return a field with the comments of the sides from which kyaml takes its key and its value."""
     part = Part(value)
     if local is None or upstream is None:
         return part
     ours, theirs = local.comments, upstream.comments
     old = base.comments if base is not None else None
-    on_key = local.value.is_block and upstream.value.is_block
+    on_key = local.is_block and upstream.is_block
     if not on_key:
         part.line = theirs.line if isinstance(value, Taken) else KEEP
     if old is None or _of_key(ours, on_key=on_key) == _of_key(old, on_key=on_key):
@@ -188,7 +182,7 @@ def _is_null(node: Node | None) -> bool:
     return node is not None and node.is_null
 
 
-def _equal(one: Node | None, other: Node | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return is_rendered_same(one, other)
+def _equal(left: Node | None, right: Node | None) -> bool:
+    if left is None or right is None:
+        return left is right
+    return is_rendered_same(left, right)

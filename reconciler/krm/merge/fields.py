@@ -1,4 +1,4 @@
-"""The merge of one resource that loses nothing: what both sides changed differently is a clash."""
+"""Merge one resource without losing anything: different changes of one field are a conflict."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -22,24 +22,24 @@ from reconciler.krm.yaml.comments import NO_COMMENTS
 
 ElementKey = tuple[str, ...]
 FUNCTION = "$function"
-"""The merge key of a Kptfile's functions: the name, else the executable, else the image without version."""
+"""Merge key of functions in a Kptfile: the name, else the executable, else the image without version."""
 KPT_FUNCTION = "$kpt-function"
-"""The same as kpt has it, where no function has a name: the image ends at its first colon."""
+"""Merge key of kpt for functions without a name: the executable, or the image up to its first colon."""
 INFERRED_KEYS = ("mountPath", "devicePath", "ip", "type", "topologyKey", "name", "containerPort")
-"""What identifies the elements of a list of unknown shape, tried in this order.
+"""Candidate merge keys of a list of unknown shape, in this order.
 
 Source: kyaml yaml/schema, AssociativeSequenceKeys.
 """
 Slot = Field | Node
-"""What has comments of its own: a field, or an element of a list."""
+"""A field, or an element of a list: both have comments."""
 
 
 @dataclass(slots=True)
 class FieldMerge:
-    """Merges nodes leaf by leaf; elements of keyed lists come and go whole.
+    """Merges nodes leaf by leaf; elements of keyed lists are added and deleted as a whole.
 
-    Laws: what upstream did not change stays as local has it; what local did not change
-    becomes upstream's text.
+    Laws: fields that upstream did not change keep the text of local; fields that local did not change
+    get the text of upstream.
     """
 
     judge: ConflictResolver
@@ -49,7 +49,7 @@ class FieldMerge:
     def merge(
         self, base: Node | None, upstream: Node | None, local: Node | None, shape: Shape | None, path: Steps
     ) -> Merged | None:
-        """Return the merged value, None where it is to be gone."""
+        """Return the merged value, None if it is deleted."""
         if _is_untouched(base, upstream):
             return local
         if _is_untouched(base, local):
@@ -66,7 +66,7 @@ class FieldMerge:
     def _whole(
         self, base: Node | None, upstream: Node | None, local: Node | None, path: Steps
     ) -> Merged | None:
-        """Merge a value that only changes as a whole."""
+        """Merge a value that can only change as a whole."""
         is_equal = is_same(base, upstream) and is_same(upstream, local)
         if is_equal and (made := _aligned(base, upstream, local)) is not None:
             return made
@@ -84,7 +84,9 @@ class FieldMerge:
     def _mapping(
         self, base: Node | None, upstream: Node | None, local: Node | None, shape: Shape | None, path: Steps
     ) -> Merged | None:
-        of_base, of_upstream, of_local = (n.fields if n is not None else {} for n in (base, upstream, local))
+        of_base, of_upstream, of_local = (
+            n.children if n is not None else {} for n in (base, upstream, local)
+        )
         decided = self._unions(of_base, of_upstream, of_local, shape, path)
         made = Made(local)
         for name in (*of_local, *(name for name in of_upstream if name not in of_local)):
@@ -94,7 +96,7 @@ class FieldMerge:
             below = declared(ours, old, theirs) if self.schemas_in_comments else None
             if below is None and shape is not None:
                 below = shape.below(name)
-            value = self.merge(_value(old), _value(theirs), _value(ours), below, (*path, name))
+            value = self.merge(old, theirs, ours, below, (*path, name))
             if value is not None:
                 made.fields[name] = with_comments(value, old, theirs, ours)
         if made.fields or (upstream is not None and local is not None):
@@ -103,27 +105,22 @@ class FieldMerge:
 
     def _unions(
         self,
-        base: dict[str, Field],
-        upstream: dict[str, Field],
-        local: dict[str, Field],
+        base: dict[str, Node],
+        upstream: dict[str, Node],
+        local: dict[str, Node],
         shape: Shape | None,
         path: Steps,
     ) -> dict[str, Winner]:
-        """Decide about fields of which only one may be set, where one side changed which."""
+        """Choose a side for each union of fields, of which only one may be set, that both sides changed."""
         decided: dict[str, Winner] = {}
         for union in shape.unions if shape is not None else ():
-            members = [
-                {name: f.value for name, f in side.items() if name in union}
+            old, theirs, ours = (
+                {name: node for name, node in side.items() if name in union}
                 for side in (base, upstream, local)
-            ]
-            old, theirs, ours = members
+            )
             switched = theirs.keys() != old.keys() or ours.keys() != old.keys()
-            if (
-                not switched
-                or _same_members(theirs, old)
-                or _same_members(ours, old)
-                or _same_members(theirs, ours)
-            ):
+            pairs = ((theirs, old), (ours, old), (theirs, ours))
+            if not switched or any(_same_members(*pair) for pair in pairs):
                 continue
             names = [
                 n for n in sorted(theirs.keys() | ours.keys()) if not is_same(theirs.get(n), ours.get(n))
@@ -169,7 +166,7 @@ class FieldMerge:
 
 
 def with_comments(value: Merged, base: Slot | None, upstream: Slot | None, local: Slot | None) -> Part:
-    """Take the comments that upstream changed and local did not."""
+    """Return a field with the comments that upstream changed and local did not."""
     part = Part(value)
     if upstream is None or local is None:
         return part
@@ -184,49 +181,49 @@ def _comment(base: str, upstream: str, local: str) -> Comment:
     return upstream if local == base and upstream != base else KEEP
 
 
-def _same_members(one: dict[str, Node], other: dict[str, Node]) -> bool:
-    return one.keys() == other.keys() and all(is_same(node, other[name]) for name, node in one.items())
-
-
-def _value(found: Field | None) -> Node | None:
-    return found.value if found is not None else None
+def _same_members(left: dict[str, Node], right: dict[str, Node]) -> bool:
+    return left.keys() == right.keys() and all(is_same(node, right[name]) for name, node in left.items())
 
 
 def _aligned(base: Node | None, upstream: Node | None, local: Node | None) -> Merged | None:
-    """Merge the comments inside three values of the same data, item by item; None where it cannot be done."""
+    """Merge the comments inside three values with the same data; None for flow style and aliases."""
     if base is None or upstream is None or local is None:
         return None
     if not all(node.is_block and not node.has_alias() for node in (base, upstream, local)):
         return None
     if local.is_mapping:
-        fields = {name: (base.fields[name], upstream.fields[name], f) for name, f in local.fields.items()}
-        return Made(local, {name: _aligned_part(*sides) for name, sides in fields.items()})
+        return Made(
+            local,
+            {
+                name: _aligned_part(base.children[name], upstream.children[name], ours)
+                for name, ours in local.children.items()
+            },
+        )
     triples = zip(base.items, upstream.items, local.items, strict=True)
     parts = [replace(_aligned_part(*sides), over=sides[2]) for sides in triples]
     return Made(local, items=parts)
 
 
-def _aligned_part(base: Slot, upstream: Slot, local: Slot) -> Part:
-    values = [each.value if isinstance(each, Field) else each for each in (base, upstream, local)]
-    return with_comments(_aligned(*values) or values[2], base, upstream, local)
+def _aligned_part(base: Node, upstream: Node, local: Node) -> Part:
+    return with_comments(_aligned(base, upstream, local) or local, base, upstream, local)
 
 
 def _is_untouched(base: Node | None, side: Node | None) -> bool:
-    """Tell whether a side has the very text of the base, comments included."""
+    """Tell whether a side has the same text as the base, comments included."""
     if base is None or side is None:
         return base is side
     return base.source == side.source
 
 
 def _follow(upstream: Node, local: Node | None) -> Merged:
-    """Become upstream where local touched nothing: field by field as long as the fields are the same."""
+    """Return upstream's value for an unchanged local one; field by field if both have the same fields."""
     if local is None or upstream.kind is not local.kind or not upstream.is_block or not local.is_block:
         return Taken(upstream)
     if upstream.source == local.source:
         return local
-    if upstream.is_mapping and [*upstream.fields] == [*local.fields]:
-        pairs = ((name, f.value, local.fields[name].value) for name, f in upstream.fields.items())
-        return Made(local, {name: _followed(theirs, ours) for name, theirs, ours in pairs})
+    if upstream.is_mapping and [*upstream.children] == [*local.children]:
+        fields = upstream.children.items()
+        return Made(local, {name: _followed(theirs, local.children[name]) for name, theirs in fields})
     if upstream.is_sequence and len(upstream.items) == len(local.items):
         return Made(local, items=list(map(_followed, upstream.items, local.items)))
     return Taken(upstream)
@@ -234,22 +231,22 @@ def _follow(upstream: Node, local: Node | None) -> Merged:
 
 def _followed(upstream: Node, local: Node) -> Part:
     value = local if upstream.source == local.source else _follow(upstream, local)
-    notes = upstream.comments
-    return Part(value, local, line=notes.line, head=notes.head)
+    comments = upstream.comments
+    return Part(value, local, line=comments.line, head=comments.head)
 
 
 def element_key(element: Node, shape: Shape) -> ElementKey | None:
-    """Return the key of an element, None if it has none of its own; a set's scalar is its own key."""
+    """Return the merge key of an element, None if it has none; the element of a set is its own key."""
     if not shape.keys:
         return (element.text,) if element.is_scalar else None
     if not element.is_mapping:
         return None
-    found = [_key_text(element, key, shape) for key in shape.keys]
-    return tuple(found) if found[0] or any(found) else None
+    key = tuple(_key_text(element, name, shape) for name in shape.keys)
+    return key if any(key) else None
 
 
 def keyed(side: Node | None, shape: Shape) -> dict[ElementKey, Node] | None:
-    """Return the elements of a side by key; None if some element has no key or two have the same."""
+    """Return the elements of a side by key; None if an element has no key or two have the same key."""
     elements: dict[ElementKey, Node] = {}
     seen: Counter[ElementKey] = Counter()
     for element in side.items if side is not None else ():
@@ -260,7 +257,7 @@ def keyed(side: Node | None, shape: Shape) -> dict[ElementKey, Node] | None:
         if seen[key] > 1:
             if shape.keys != (FUNCTION,):
                 return None
-            key = (f"{key[0]}#{seen[key]}",)
+            key = (f"{key[0]}#{seen[key]}",)  # a pipeline may run one function several times
         elements[key] = element
     return elements
 
@@ -274,11 +271,11 @@ def step_of(key: ElementKey, shape: Shape) -> str:
 
 
 def infer_keys(sides: Iterable[Node | None]) -> tuple[str, ...] | None:
-    """Return the keys of a list of unknown shape: the first known one that all elements of all sides have."""
+    """Return the key of a list of unknown shape: the first candidate that all elements of all sides have."""
     elements = [element for side in sides if side is not None for element in side.items]
     if not elements or not all(element.is_mapping for element in elements):
         return None
-    return next(((key,) for key in INFERRED_KEYS if all(key in e.fields for e in elements)), None)
+    return next(((key,) for key in INFERRED_KEYS if all(key in e.children for e in elements)), None)
 
 
 def repository_of(image: str) -> str:
@@ -301,14 +298,14 @@ _COMPUTED = {FUNCTION: _function, KPT_FUNCTION: _kpt_function}
 
 
 def _field_text(element: Node, name: str) -> str:
-    field = element.fields.get(name)
-    return field.value.text if field is not None and field.value.is_scalar and not field.value.is_null else ""
+    value = element.children.get(name)
+    return value.text if value is not None and value.is_scalar and not value.is_null else ""
 
 
 def _key_text(element: Node, key: str, shape: Shape) -> str:
     if key in _COMPUTED:
         return _COMPUTED[key](element)
-    field = element.fields.get(key)
-    if field is None or field.value.is_null or not field.value.is_scalar:
+    value = element.children.get(key)
+    if value is None or value.is_null or not value.is_scalar:
         return shape.defaults.get(key, "")
-    return field.value.text
+    return value.text

@@ -1,4 +1,4 @@
-"""A document as a merge looks at it: nodes that remember their children, texts and comments."""
+"""Nodes of a document for merging, with cached children, texts and comments, and identities of resources."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from reconciler.krm.yaml.tree import Tree
 
 
 class NodeKind(Enum):
-    """What a node is."""
+    """Kind of a node."""
 
     MAPPING = "mapping"
     SEQUENCE = "sequence"
@@ -42,13 +42,13 @@ UPSTREAM_IDENTIFIER = "internal.kpt.dev/upstream-identifier"
 
 
 class Node:
-    """One value of one side.
+    """One value of one side of a merge.
 
-    `slot` is where its key or dash stands, -1 for the root; `in_flow` tells that it is part of a
+    `slot` is the offset of its key or dash, -1 for the root; `in_flow` tells whether it is part of a
     flow collection.
     """
 
-    __slots__ = ("_fields", "_items", "_source", "in_flow", "kind", "raw", "slot", "tree")
+    __slots__ = ("_children", "_items", "_source", "in_flow", "kind", "raw", "slot", "tree")
 
     def __init__(self, tree: Tree, raw: Any, slot: int = -1, *, in_flow: bool = False) -> None:
         self.in_flow = in_flow
@@ -56,7 +56,7 @@ class Node:
         self.raw = raw
         self.slot = slot
         self.kind = _KINDS.get(type(raw), NodeKind.ALIAS)
-        self._fields: dict[str, Field] | None = None
+        self._children: dict[str, Node] | None = None
         self._items: list[Node] | None = None
         self._source: str | None = None
 
@@ -116,31 +116,37 @@ class Node:
     @property
     def fields(self) -> "dict[str, Field]":
         """The fields of a mapping by typed key."""
-        if self._fields is None:
-            self._fields = {}
+        return {name: Field(child) for name, child in self.children.items()}
+
+    @property
+    def children(self) -> "dict[str, Node]":
+        """The values of a mapping by typed key; empty for other nodes."""
+        if self._children is None:
+            self._children = {}
             flow = self.is_flow
             for key, value in self.raw.value if self.is_mapping else ():
                 name = key.value if not key.tag else typed_key(key)
-                self._fields[name] = Field(Node(self.tree, value, key.start_mark.index, in_flow=flow))
-            if self.is_mapping and len(self._fields) < len(self.raw.value):
+                self._children[name] = Node(self.tree, value, key.start_mark.index, in_flow=flow)
+            if self.is_mapping and len(self._children) < len(self.raw.value):
                 raise YamlError("A key is set twice in one mapping", line=self.raw.start_mark.line + 1)
-        return self._fields
+        return self._children
 
     @property
     def items(self) -> "list[Node]":
-        """The items of a sequence."""
+        """The items of a sequence; empty for other nodes."""
         if self._items is None:
             raws = self.raw.value if self.is_sequence else []
-            starts = dash_offsets(self.tree.text, self.raw) if raws and self.is_block else ()
-            places = starts or (raw.start_mark.index for raw in raws)
+            dashes = dash_offsets(self.tree.text, self.raw) if raws and self.is_block else ()
+            starts = dashes or (raw.start_mark.index for raw in raws)
             self._items = [
-                Node(self.tree, raw, at, in_flow=self.is_flow) for raw, at in zip(raws, places, strict=True)
+                Node(self.tree, raw, start, in_flow=self.is_flow)
+                for raw, start in zip(raws, starts, strict=True)
             ]
         return self._items
 
     @property
     def source(self) -> str:
-        """The node as it is written, from the comments above a block to the end of its last line."""
+        """The text of the node, from the comments above a block to the end of its last line."""
         if self._source is None:
             text = self.tree.text
             end = text.find("\n", content_end(text, self.raw))
@@ -148,7 +154,7 @@ class Node:
         return self._source
 
     def _start(self) -> int:
-        """Return where the node starts; a block below its key starts right behind the key's line."""
+        """Return the offset of the node; a block below its key starts behind the line of the key."""
         start = int(self.raw.start_mark.index)
         if self.is_block:
             text = self.tree.text
@@ -158,7 +164,7 @@ class Node:
 
     @property
     def end(self) -> int:
-        """Where the node's own text ends; that of a block has the comment on its last line."""
+        """The offset behind the text of the node; a block includes the comment on its last line."""
         text = self.tree.text
         end = content_end(text, self.raw)
         return end + len(_rest_of_line(text, end)) if self.is_block else end
@@ -175,9 +181,9 @@ class Node:
         return self.tree.comments.by_start.get(self.slot, NO_COMMENTS)
 
     def _line_comment(self) -> str | None:
-        """Return the comment behind the node if no other can belong to it, None where one has to look closer.
+        """Return the comment behind the node if it has no other comment, None if that takes a closer look.
 
-        Finding every comment of a document takes longer than merging it.
+        Indexing the comments of a document takes longer than merging it.
         """
         text = self.tree.text
         start = text.rfind("\n", 0, self.slot) + 1
@@ -200,35 +206,35 @@ class Node:
         return self.tree.view(self.raw).value
 
     def as_value(self) -> Raw:
-        """Return the node's text to be put in place of another value.
+        """Return the text of the node, to replace another value.
 
-        The further lines of a scalar stand relative to its key or dash, those of a block relative to
-        its start.
+        Lines of a scalar after the first are indented relative to its key or dash, those of a block
+        relative to its start.
         """
         anchor = self.raw.start_mark.index if self.is_block or self.slot < 0 else self.slot
         written = self.tree.text[self.raw.start_mark.index : self.end]
         return Raw(dedent_lines(written, self.tree.column(anchor)))
 
     def as_slot(self) -> Raw:
-        """Return the key or dash that holds the node, with the node and all its comments."""
-        notes = self._all_comments()
+        """Return the text of the whole entry or item, with all its comments."""
+        comments = self._all_comments()
         text = self.tree.text
-        start = notes.head_span.start if notes.head_span else self.slot
-        spans = (notes.line_span, notes.foot_span)
+        start = comments.head_span.start if comments.head_span else self.slot
+        spans = (comments.line_span, comments.foot_span)
         end = max(self.end, *(span.end if span else _NO_END for span in spans))
         return Raw(dedent_lines(text[start:end], self.tree.column(self.slot)))
 
     def is_tied(self, path: Path, *, whole: bool) -> bool:
-        """Tell whether an anchor or alias stands at `path` or above it, or for the whole value in it."""
+        """Tell whether the value at `path` or above it has an anchor or alias; with `whole`, also below."""
         if "&" not in self.tree.text:
             return False
         node = self
         for step in path:
             if node.kind is NodeKind.ALIAS or node.has_anchor:
                 return True
-            child = node.fields.get(step) if isinstance(step, str) else None
-            if child is not None:
-                node = child.value
+            below = node.children.get(step) if isinstance(step, str) else None
+            if below is not None:
+                node = below
             elif isinstance(step, int) and step < len(node.items):
                 node = node.items[step]
             else:
@@ -237,24 +243,25 @@ class Node:
 
     @property
     def has_anchor(self) -> bool:
-        """Whether the node is what aliases stand for."""
+        """Whether the node has an anchor."""
         return self.kind is not NodeKind.ALIAS and "&" in self.tree.view(self.raw).properties
 
     def has_null(self) -> bool:
-        """Tell whether a null stands anywhere in the node."""
-        return self.is_null or any(map(Node.has_null, self._children()))
+        """Tell whether the node is or contains a null."""
+        return self.is_null or any(map(Node.has_null, self.values()))
 
     def has_alias(self) -> bool:
-        """Tell whether an alias or anchor stands in the node's text."""
+        """Tell whether the node is or contains an alias or anchor."""
         if self.kind is NodeKind.ALIAS or self.has_anchor:
             return True
         source = self.source
         if "*" not in source and "&" not in source:
             return False
-        return any(map(Node.has_alias, self._children()))
+        return any(map(Node.has_alias, self.values()))
 
-    def _children(self) -> "Iterator[Node]":
-        yield from (field.value for field in self.fields.values())
+    def values(self) -> "Iterator[Node]":
+        """Yield the values of a mapping or the items of a sequence."""
+        yield from self.children.values()
         yield from self.items
 
 
@@ -282,31 +289,35 @@ def root_of(tree: Tree) -> Node | None:
     return None if tree.raw is None else Node(tree, tree.raw)
 
 
-def is_same(one: Node | None, other: Node | None) -> bool:
-    """Tell whether two values are the same data; comments, quotes and the order of keys do not count."""
-    if one is None or other is None:
-        return one is other
-    if one.kind is not other.kind:
+def child(node: Node | None, name: str) -> Node | None:
+    """Return the value of a field of a mapping, None if there is none."""
+    return node.children.get(name) if node is not None else None
+
+
+def is_same(left: Node | None, right: Node | None) -> bool:
+    """Tell whether two values are the same data, whatever their comments, quotes and order of keys."""
+    if left is None or right is None:
+        return left is right
+    if left.kind is not right.kind:
         return False
-    if one.is_scalar:
-        return one.text == other.text and _is_text(one) == _is_text(other)
-    if one.is_sequence:
-        return len(one.items) == len(other.items) and all(map(is_same, one.items, other.items))
-    mine, theirs = one.fields, other.fields
-    return mine.keys() == theirs.keys() and all(
-        is_same(f.value, theirs[name].value) for name, f in mine.items()
+    if left.is_scalar:
+        return left.text == right.text and _is_text(left) == _is_text(right)
+    if left.is_sequence:
+        return len(left.items) == len(right.items) and all(map(is_same, left.items, right.items))
+    return left.children.keys() == right.children.keys() and all(
+        is_same(value, right.children[name]) for name, value in left.children.items()
     )
 
 
-def is_rendered_same(one: Node, other: Node) -> bool:
+def is_rendered_same(left: Node, right: Node) -> bool:
     """Tell whether two values are the same data with the same comments."""
-    if not is_same(one, other):
+    if not is_same(left, right):
         return False
-    if one.is_scalar and other.is_scalar:
-        return one.comments.line == other.comments.line
-    if not one.comments.line and not other.comments.line and "#" not in one.source + other.source:
+    if left.is_scalar and right.is_scalar:
+        return left.comments.line == right.comments.line
+    if not left.comments.line and not right.comments.line and "#" not in left.source + right.source:
         return True
-    return [*_line_comments(one)] == [*_line_comments(other)]
+    return [*_line_comments(left)] == [*_line_comments(right)]
 
 
 def may_declare(tree: Tree | None) -> bool:
@@ -314,10 +325,10 @@ def may_declare(tree: Tree | None) -> bool:
     return tree is not None and _SCHEMA_COMMENT in tree.text
 
 
-def declared(*fields: Field | None) -> Shape | None:
-    """Return the shape that a JSON schema in a field's comment declares, of the first side that has one."""
-    for field in fields:
-        for comment in (field.comments.line, field.comments.head) if field is not None else ():
+def declared(*nodes: Node | None) -> Shape | None:
+    """Return the shape that a JSON schema in a comment declares, of the first side with a schema."""
+    for node in nodes:
+        for comment in (node.comments.line, node.comments.head) if node is not None else ():
             text = comment.lstrip("# ")
             if text.startswith("{"):
                 try:
@@ -334,13 +345,13 @@ def _is_text(node: Node) -> bool:
 
 
 def _line_comments(node: Node) -> Iterator[str]:
-    for child in node._children():  # noqa: SLF001 - its own module
-        yield child.comments.line
-        yield from _line_comments(child)
+    for value in node.values():
+        yield value.comments.line
+        yield from _line_comments(value)
 
 
 class Identity(NamedTuple):
-    """A resource regardless of its version and of the file that it stands in."""
+    """Identity of a resource, independent of its version and its file."""
 
     group: str
     kind: str
@@ -353,29 +364,23 @@ class Identity(NamedTuple):
 
 
 def has_merge_comment(comment: str) -> bool:
-    """Tell whether the line comment beside `metadata:` fixes a resource's identity."""
+    """Tell whether the line comment beside `metadata:` sets the identity of the resource."""
     return MERGE_COMMENT.match(comment) is not None
 
 
 def identity_of(root: Node | None, comment: str = "") -> Identity:
-    """Return the identity of a document by its root and the line comment beside its metadata.
+    """Return the identity of a document, from its root and the line comment beside its metadata.
 
-    Names are taken as written: `name: n` is `n`, as in Kubernetes, though YAML 1.1 reads a boolean.
-
-    Total: what is no resource has an identity of empty strings.
+    Names are not typed: `name: n` is `n`, although YAML 1.1 reads a boolean. Total: a document that is
+    no resource has an identity of empty strings.
 
     Source: kpt internal/util/merge/merge3.go, ResourceMergeMatcher.
     """
-    metadata = _child(root, "metadata")
-    namespace, name = _text(_child(metadata, "namespace")), _text(_child(metadata, "name"))
-    if found := MERGE_COMMENT.match(comment):
-        namespace, name = found["namespace"], found["name"]
-    return Identity(group_of(_text(_child(root, "apiVersion"))), _text(_child(root, "kind")), namespace, name)
-
-
-def _child(node: Node | None, name: str) -> Node | None:
-    field = node.fields.get(name) if node is not None and node.is_mapping else None
-    return field.value if field is not None else None
+    metadata = child(root, "metadata")
+    namespace, name = _text(child(metadata, "namespace")), _text(child(metadata, "name"))
+    if match := MERGE_COMMENT.match(comment):
+        namespace, name = match["namespace"], match["name"]
+    return Identity(group_of(_text(child(root, "apiVersion"))), _text(child(root, "kind")), namespace, name)
 
 
 def _text(node: Node | None) -> str:

@@ -1,4 +1,4 @@
-"""What a merge decides, before any byte is written: a tree made of parts of the three sides."""
+"""Result of a merge: a tree of nodes of the three sides, its conflicts, and the edits that write it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,18 +11,15 @@ from reconciler.krm.yaml import (
     DeleteItem,
     DeleteKey,
     Edit,
-    EditResult,
     InsertItem,
     Path,
     SetHeadComment,
     SetLineComment,
     SetValue,
-    Tree,
-    edit_tree,
 )
 
 Steps = tuple[str, ...]
-"""The way to a field, as people read it: keys, and `[name=app]` for an element of a list."""
+"""Path of a field for people: keys, and `[name=app]` for an element of a list."""
 
 
 class Keep(Enum):
@@ -33,12 +30,12 @@ class Keep(Enum):
 
 KEEP: Final = Keep.KEEP
 Comment = str | None | Keep
-"""What becomes of a comment: this text, none, or what is there."""
+"""A new comment, None to delete it, or `KEEP`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A value as upstream has it; `exact` where local did not touch what stood there, not even its style."""
+    """A value of upstream; `exact` if local did not change the old one, not even its style."""
 
     node: Node
     exact: bool = True
@@ -46,9 +43,9 @@ class Taken:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One field or element of a made collection, with the comments beside and above it.
+    """One field or element of a merged collection, with its line comment and head comment.
 
-    `over` is the local element that an element of a list continues.
+    `over` is the local element that an element of a list replaces.
     """
 
     value: "Merged"
@@ -59,7 +56,7 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Made:
-    """A collection put together; `over` is the local one that it changes, None where local has none."""
+    """A collection merged from several sides; `over` is the local one that it changes, if there is one."""
 
     over: Node | None
     fields: dict[str, Part] = field(default_factory=dict)
@@ -67,23 +64,24 @@ class Made:
 
 
 Merged = Node | Taken | Made
-"""A node of local, kept; one of upstream, taken; or a collection put together from both."""
+"""A kept node of local, a value taken from upstream, or a collection merged from both."""
 
 
 class Winner(Enum):
-    """Who wins one clash."""
+    """Winning side of a conflict."""
 
     UPSTREAM = "upstream"
     LOCAL = "local"
     OPEN = "open"
-    """Nobody decided: local stays, and a person is asked."""
+    """Undecided: local stays, and a person decides."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldConflict:
-    """One value that both sides changed differently and who wins it.
+    """A value that both sides changed differently, and the winning side.
 
-    `rule` says why nobody is asked. `judged` is the field whose policy decides it, if that is another one.
+    `rule` is the reason for a winner without a decision of a person. `judged` is the field with the
+    policy that applies, if it is another one.
     """
 
     path: Steps
@@ -97,11 +95,11 @@ class FieldConflict:
 
 
 ConflictResolver = Callable[[Steps], Winner]
-"""Decides a clash by where it is."""
+"""Choice of the winner by the path of the conflict."""
 
 
 def path_text(steps: Sequence[str]) -> str:
-    """Return `spec.containers[name=app].image` for its steps; keys with dots are quoted."""
+    """Return a path as text, such as `spec.containers[name=app].image`; keys with dots are quoted."""
     parts: list[str] = []
     for step in steps:
         if step.startswith("["):
@@ -113,7 +111,7 @@ def path_text(steps: Sequence[str]) -> str:
 
 
 def edits_of(local: Node, merged: Merged, path: Path = ()) -> Iterator[Edit]:
-    """Yield the edits that make `local` what was merged, in an order in which they can be applied."""
+    """Yield the edits that turn `local` into the merged value, in an order in which they can be applied."""
     if merged is local:
         return
     if isinstance(merged, Made) and merged.over is local:
@@ -126,22 +124,13 @@ def edits_of(local: Node, merged: Merged, path: Path = ()) -> Iterator[Edit]:
         yield SetValue(path, _value_in_place(local, merged))
 
 
-def write_edits(tree: Tree, edits: tuple[Edit, ...]) -> EditResult:
-    """Make edits of a document that has been parsed already.
-
-    Raises:
-        YamlError: The edits cannot be written.
-    """
-    return edit_tree(tree, edits)
-
-
 def is_replacement(edit: Edit) -> bool:
-    """Tell whether an edit takes away what stands at its path; additions and comments do not."""
+    """Tell whether an edit replaces or deletes the value at its path."""
     return isinstance(edit, (SetValue, DeleteKey, DeleteItem))
 
 
 def value_of(merged: Merged) -> Any:
-    """Return what was merged as data."""
+    """Return a merged value as data."""
     if isinstance(merged, Node):
         return merged.value
     if isinstance(merged, Taken):
@@ -155,21 +144,21 @@ def _edit_fields(local: Node, fields: dict[str, Part], path: Path) -> Iterator[E
     last: str | None = None
     added: list[Edit] = []
     for name, part in fields.items():
-        mine = local.fields.get(name)
-        if mine is None:
+        ours = local.children.get(name)
+        if ours is None:
             added += _additions(path, name, part.value, after=last, flow=local.is_flow)
         else:
-            yield from edits_of(mine.value, part.value, (*path, name))
-            yield from _edit_comments(mine.value, part, (*path, name))
+            yield from edits_of(ours, part.value, (*path, name))
+            yield from _edit_comments(ours, part, (*path, name))
         last = name
-    for name in local.fields:
+    for name in local.children:
         if name not in fields:
             yield DeleteKey((*path, name))
     yield from added
 
 
 def _additions(path: Path, name: str, merged: Merged, *, after: str | None, flow: bool) -> Iterator[Edit]:
-    """Add a field; one that is made of parts is added part by part, so that each brings its comments."""
+    """Add a field; a merged mapping is added field by field, so that each has its comments."""
     if isinstance(merged, Made) and merged.fields and not flow:
         for inner, part in merged.fields.items():
             yield from _additions((*path, name), inner, part.value, after=None, flow=flow)
@@ -178,7 +167,7 @@ def _additions(path: Path, name: str, merged: Merged, *, after: str | None, flow
 
 
 def _edit_items(local: Node, items: list[Part], path: Path) -> Iterator[Edit]:
-    """Change the items that stay, then delete from the end, then append: indexes stay true throughout."""
+    """Change the items that stay, then delete from the end, then append, so that indexes stay valid."""
     places = {id(node): index for index, node in enumerate(local.items)}
     stays: dict[int, Part] = {}
     new: list[Part] = []
@@ -201,7 +190,7 @@ def _edit_items(local: Node, items: list[Part], path: Path) -> Iterator[Edit]:
 
 
 def _new_comments(made: Made, path: Path) -> Iterator[Edit]:
-    """Write the comments of scalars that upstream gave to a new element made of parts."""
+    """Write the line comments of upstream's scalars in a new merged element."""
     for name, part in made.fields.items():
         if isinstance(part.value, Taken) and part.value.node.is_scalar and part.line is KEEP:
             line = part.value.node.comments.line
@@ -210,10 +199,10 @@ def _new_comments(made: Made, path: Path) -> Iterator[Edit]:
 
 
 def _edit_comments(local: Node, part: Part, path: Path) -> Iterator[Edit]:
-    have = local.comments
-    if part.line is not KEEP and (part.line or "") != have.line:
+    comments = local.comments
+    if part.line is not KEEP and (part.line or "") != comments.line:
         yield SetLineComment(path, part.line or None)
-    if part.head is not KEEP and (part.head or "") != have.head:
+    if part.head is not KEEP and (part.head or "") != comments.head:
         yield SetHeadComment(path, part.head or None)
 
 

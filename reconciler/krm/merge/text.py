@@ -20,20 +20,20 @@ class Hunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MergedText:
-    """The merged text with each conflicting hunk as one side has it."""
+    """The merged text; conflicting hunks have the lines of one side."""
 
     text: str
     hunks: tuple[Hunk, ...] = ()
 
 
 def merge_text(base: str, upstream: str, local: str, *, prefer_upstream: bool = False) -> MergedText | None:
-    """Return `local` with the lines that changed from `base` to `upstream`.
+    """Return `local` with the lines that changed from `base` to `upstream`, None if a side is too long.
 
-    None if a side is too long to compare. Changes to neighbouring lines conflict; `prefer_upstream`
-    settles who wins.
+    Changes to neighbouring lines conflict; local wins, or upstream with `prefer_upstream`.
     """
     texts = [text.splitlines(keepends=True) for text in (base, upstream, local)]
-    if max(map(len, texts)) > _MAX_LINES or any(_work(texts[0], side) > _MAX_PAIRS for side in texts[1:]):
+    # difflib looks at every pair of equal lines: its time is quadratic for texts that repeat a line.
+    if max(map(len, texts)) > _MAX_LINES or any(_equal_pairs(texts[0], s) > _MAX_PAIRS for s in texts[1:]):
         return None
     pieces: list[str] = []
     hunks: list[Hunk] = []
@@ -51,16 +51,16 @@ def merge_text(base: str, upstream: str, local: str, *, prefer_upstream: bool = 
 _Lines = list[str]
 
 
-def _work(one: _Lines, other: _Lines) -> int:
-    """Return how many pairs of equal lines there are: what a comparison of two texts has to look at."""
-    times = Counter(other)
-    return sum(times[line] for line in one)
+def _equal_pairs(left: _Lines, right: _Lines) -> int:
+    """Return the number of pairs of equal lines."""
+    counts = Counter(right)
+    return sum(counts[line] for line in left)
 
 
 def _regions(
     base: _Lines, theirs: _Lines, ours: _Lines
 ) -> Iterator[tuple[bool, tuple[_Lines, _Lines, _Lines]]]:
-    """Yield (same on all sides?, lines of each side), in order and complete."""
+    """Yield (whether all sides are equal, lines of each side) for consecutive regions of the texts."""
     at_base = at_theirs = at_ours = 0
     for start, in_theirs, in_ours, size in _common(base, theirs, ours):
         before = (base[at_base:start], theirs[at_theirs:in_theirs], ours[at_ours:in_ours])
@@ -74,17 +74,17 @@ def _regions(
 
 
 def _common(base: _Lines, theirs: _Lines, ours: _Lines) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (start in base, in theirs, in ours, length) of the runs that all three share."""
+    """Yield (start in base, in theirs, in ours, length) of the runs of lines common to all three."""
     in_theirs = SequenceMatcher(None, base, theirs, autojunk=False).get_matching_blocks()
     in_ours = SequenceMatcher(None, base, ours, autojunk=False).get_matching_blocks()
     i = j = 0
     while i < len(in_theirs) and j < len(in_ours):
-        one, other = in_theirs[i], in_ours[j]
-        start = max(one.a, other.a)
-        end = min(one.a + one.size, other.a + other.size)
+        block, our_block = in_theirs[i], in_ours[j]
+        start = max(block.a, our_block.a)
+        end = min(block.a + block.size, our_block.a + our_block.size)
         if start < end:
-            yield start, one.b + start - one.a, other.b + start - other.a, end - start
-        if one.a + one.size < other.a + other.size:
+            yield start, block.b + start - block.a, our_block.b + start - our_block.a, end - start
+        if block.a + block.size < our_block.a + our_block.size:
             i += 1
         else:
             j += 1

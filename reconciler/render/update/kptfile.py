@@ -16,13 +16,12 @@ from reconciler.krm.merge import (
     is_same,
     root_of,
     with_comments,
-    write_edits,
 )
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.merge.nodes import Field
 from reconciler.krm.schema import Shape
-from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError
+from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
 from reconciler.objects import File, Files
 from reconciler.policy import Strategy
 from reconciler.render.update.ledger import Ledger
@@ -262,7 +261,7 @@ def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
 def _edited(file: File, tree: Tree, edits: tuple[Edit, ...]) -> tuple[File, int]:
     if not edits:
         return file, 0
-    done = write_edits(tree, edits)
+    done = edit_tree(tree, edits)
     return File.of(done.text.encode(), file.mode), done.fallbacks
 
 
