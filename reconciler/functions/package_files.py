@@ -159,18 +159,18 @@ def write_resources(package: PackageResources, resources: Iterable[Resource]) ->
         else:
             coming.setdefault(resource.path, []).append(resource)
     for path, file in package.split.items():
-        parts = list(_kept(file, staying.get(path, {}), joined=path in coming))
-        _put(files, path, file.with_parts(parts))
+        documents = list(_kept(file, staying.get(path, {}), joined=path in coming))
+        _put(files, path, file.with_documents(documents))
     for path, added in coming.items():
         _put(files, path, _appended(split_file(files[path].data) if path in files else None, added))
     return files
 
 
 def _put(files: dict[str, File], path: str, file: PackageFile) -> None:
-    if not any(part.kind is not DocumentKind.EMPTY for part in file.parts):
+    if not any(doc.kind is not DocumentKind.EMPTY for doc in file.documents):
         before = files.get(path)
         if before is None or any(
-            part.kind is DocumentKind.KRM for part in split_file(before.data, path).parts
+            doc.kind is DocumentKind.KRM for doc in split_file(before.data, path).documents
         ):
             files.pop(path, None)
         return
@@ -183,29 +183,31 @@ def _kept(file: PackageFile, staying: Mapping[int, Resource], *, joined: bool) -
     """Yield the remaining documents with their new text; the new first one drops the `---` before it."""
     removed = False
     first = True
-    for number, part in enumerate(file.parts):
-        if part.kind is DocumentKind.KRM and number not in staying:
+    for number, doc in enumerate(file.documents):
+        if doc.kind is DocumentKind.KRM and number not in staying:
             removed = True
             continue
-        marker = "" if first and removed and not file.parts[0].marker else part.marker
+        marker = "" if first and removed and not file.documents[0].marker else doc.marker
         first = False
-        if part.kind is DocumentKind.KRM:
+        if doc.kind is DocumentKind.KRM:
             text = staying[number].text
-            last = number == len(file.parts) - 1
+            last = number == len(file.documents) - 1
             text = text if text.endswith("\n") or (last and not joined) else f"{text}\n"
-            yield replace(part, marker=marker, text=text)
+            yield replace(doc, marker=marker, text=text)
         else:
-            yield replace(part, marker=marker)
+            yield replace(doc, marker=marker)
 
 
 def _appended(file: PackageFile | None, added: Iterable[Resource]) -> PackageFile:
-    parts = [] if file is None else [part for part in file.parts if part.kind is not DocumentKind.EMPTY]
+    documents = [] if file is None else [doc for doc in file.documents if doc.kind is not DocumentKind.EMPTY]
     for resource in sorted(added, key=lambda item: (item.index is None, item.index or 0)):
-        if parts and not (parts[-1].marker + parts[-1].text).endswith("\n"):
-            parts[-1] = replace(parts[-1], text=f"{parts[-1].text}\n")
+        if documents and not (documents[-1].marker + documents[-1].text).endswith("\n"):
+            documents[-1] = replace(documents[-1], text=f"{documents[-1].text}\n")
         text = resource.text if resource.text.endswith("\n") else f"{resource.text}\n"
-        parts.append(PackageDocument("---\n" if parts else "", text, DocumentKind.KRM, resource.value))
-    return PackageFile(tuple(parts)) if file is None else file.with_parts(parts)
+        documents.append(
+            PackageDocument("---\n" if documents else "", text, DocumentKind.KRM, resource.value)
+        )
+    return PackageFile(tuple(documents)) if file is None else file.with_documents(documents)
 
 
 def _depth_first(package: str) -> tuple[int, str]:
@@ -219,8 +221,8 @@ def _holds_resources(path: str, file: File) -> bool:
 
 def _resources(file: PackageFile, path: str, package: str) -> Iterator[Resource]:
     index = 0
-    for number, part in enumerate(file.parts):
-        if part.kind is DocumentKind.KRM:
-            value = copy_value(part.value)
-            yield Resource(value, path, package, index, number, path, part.text, part.value, part.tree)
+    for number, doc in enumerate(file.documents):
+        if doc.kind is DocumentKind.KRM:
+            value = copy_value(doc.value)
+            yield Resource(value, path, package, index, number, path, doc.text, doc.value, doc.tree)
             index += 1

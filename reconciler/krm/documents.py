@@ -63,7 +63,7 @@ class PackageDocument:
 
     @property
     def is_sops(self) -> bool:
-        """Whether the document is encrypted by SOPS: its MAC covers all fields, so it is merged as a whole."""
+        """Whether the document is encrypted by SOPS: its MAC covers all fields, so it merges as a whole."""
         sops = self.value.get("sops") if isinstance(self.value, dict) else None
         return isinstance(sops, dict) and ("mac" in sops or "version" in sops)
 
@@ -78,7 +78,7 @@ class PackageDocument:
 class PackageFile:
     """A file of a package as documents; `problem` is the error of an opaque file."""
 
-    parts: tuple[PackageDocument, ...]
+    documents: tuple[PackageDocument, ...]
     bom: bytes = b""
     encoding: str = "utf-8"
     problem: YamlError | None = field(default=None, compare=False)
@@ -86,12 +86,12 @@ class PackageFile:
     @property
     def data(self) -> bytes:
         """The bytes of the file."""
-        text = "".join(part.marker + part.text for part in self.parts)
+        text = "".join(document.marker + document.text for document in self.documents)
         return self.bom + text.encode(self.encoding, "surrogateescape")
 
-    def with_parts(self, parts: Iterable[PackageDocument]) -> Self:
+    def with_documents(self, documents: Iterable[PackageDocument]) -> Self:
         """Return the file with other documents."""
-        return replace(self, parts=tuple(parts))
+        return replace(self, documents=tuple(documents))
 
     def edit(self, index: int, edits: Iterable[Edit], path: str = "") -> tuple[Self, int]:
         """Return the file with one edited document, and the number of fallbacks (0 or 1).
@@ -99,12 +99,14 @@ class PackageFile:
         Raises:
             YamlError: As `apply_edits`, or the document is opaque.
         """
-        part = self.parts[index]
-        if part.kind is DocumentKind.OPAQUE:
+        document = self.documents[index]
+        if document.kind is DocumentKind.OPAQUE:
             raise YamlError("The file is not YAML and is kept as it is")
-        result = apply_edits(part.text, edits)
-        new = _part(part.marker, result.text, part.line, path, PACKAGE_LIMITS)
-        return self.with_parts((*self.parts[:index], new, *self.parts[index + 1 :])), result.fallbacks
+        result = apply_edits(document.text, edits)
+        new = _document(document.marker, result.text, document.line, path, PACKAGE_LIMITS)
+        return self.with_documents(
+            (*self.documents[:index], new, *self.documents[index + 1 :])
+        ), result.fallbacks
 
 
 def split_file(data: bytes, path: str = "", limits: YamlLimits = PACKAGE_LIMITS) -> PackageFile:
@@ -118,11 +120,11 @@ def split_file(data: bytes, path: str = "", limits: YamlLimits = PACKAGE_LIMITS)
     try:
         text, encoding, bom = decode(data, limits)
         chunks = _split(text)
-        parts = tuple(_part(chunk.marker, chunk.text, chunk.line, path, limits) for chunk in chunks)
+        documents = tuple(_document(chunk.marker, chunk.text, chunk.line, path, limits) for chunk in chunks)
     except YamlError as error:
         whole = PackageDocument("", data.decode("utf-8", "surrogateescape"), DocumentKind.OPAQUE)
         return PackageFile((whole,), problem=error)
-    return PackageFile(parts, bom, encoding)
+    return PackageFile(documents, bom, encoding)
 
 
 class _Chunk(NamedTuple):
@@ -156,7 +158,7 @@ def _split(text: str) -> list[_Chunk]:
     return chunks
 
 
-def _part(marker: str, text: str, line: int, path: str, limits: YamlLimits) -> PackageDocument:
+def _document(marker: str, text: str, line: int, path: str, limits: YamlLimits) -> PackageDocument:
     try:
         tree = Tree.parse(text, limits)
         value = tree.value

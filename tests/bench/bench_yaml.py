@@ -141,12 +141,12 @@ def fallbacks(files: list[bytes]) -> tuple[int, int, int]:
     fallen = edits = 0
     for data in files:
         needed = False
-        for part in split_file(data).parts:
-            if part.kind not in (DocumentKind.KRM, DocumentKind.DATA) or not isinstance(part.value, dict):
+        for doc in split_file(data).documents:
+            if doc.kind not in (DocumentKind.KRM, DocumentKind.DATA) or not isinstance(doc.value, dict):
                 continue
-            for edit in mix(part.value):
+            for edit in mix(doc.value):
                 try:
-                    needed |= apply_edits(part.text, [edit]).fallbacks > 0
+                    needed |= apply_edits(doc.text, [edit]).fallbacks > 0
                 except YamlError:
                     needed = True
                 edits += 1

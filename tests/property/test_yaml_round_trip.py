@@ -309,7 +309,7 @@ def _corpus_documents() -> Iterator[tuple[str, str]]:
     if not files:
         pytest.skip(f"the folder of real packages is not here: {CORPUS}")
     for path in files:
-        for part in split_file(path.read_bytes(), path.name).parts:
+        for part in split_file(path.read_bytes(), path.name).documents:
             if part.kind in (DocumentKind.KRM, DocumentKind.DATA):
                 yield str(path.relative_to(CORPUS)), part.text
 

@@ -46,7 +46,7 @@ CASES = [
 def test_a_file_is_cut_into_documents_that_join_again(case: Case) -> None:
     file = split_file(case.data)
 
-    assert [(part.marker, part.text, part.kind, part.line) for part in file.parts] == case.want
+    assert [(doc.marker, doc.text, doc.kind, doc.line) for doc in file.documents] == case.want
     assert file.data == case.data
 
 
@@ -65,7 +65,7 @@ OPAQUE = [
 def test_what_is_not_yaml_is_one_opaque_document(reason: str, data: bytes, line: int) -> None:
     file = split_file(data)
 
-    assert [part.kind for part in file.parts] == [DocumentKind.OPAQUE], reason
+    assert [doc.kind for doc in file.documents] == [DocumentKind.OPAQUE], reason
     assert file.problem is not None
     assert file.problem.line == line
     assert file.data == data
@@ -116,9 +116,9 @@ KINDS = [
 def test_a_document_is_what_it_says(
     reason: str, text: str, path: str, kind: DocumentKind, resource: ResourceId | None
 ) -> None:
-    (part,) = split_file(text.encode(), path).parts
+    (doc,) = split_file(text.encode(), path).documents
 
-    assert (part.kind, part.resource) == (kind, resource), reason
+    assert (doc.kind, doc.resource) == (kind, resource), reason
 
 
 def test_encrypted_documents_are_recognised() -> None:
@@ -126,9 +126,9 @@ def test_encrypted_documents_are_recognised() -> None:
         "kind: Secret\nsops: {mac: x, version: 3.8.1}\n---\nkind: Secret\nsops: text\n---\n"
         "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\n---\napiVersion: v1\nkind: SealedSecret\n"
     )
-    parts = split_file(texts.encode()).parts
+    documents = split_file(texts.encode()).documents
 
-    assert [(part.is_sops, part.is_sealed_secret) for part in parts] == [
+    assert [(doc.is_sops, doc.is_sealed_secret) for doc in documents] == [
         (True, False),
         (False, False),
         (False, True),
@@ -143,4 +143,4 @@ def test_editing_one_document_leaves_the_others_and_the_encoding() -> None:
 
     assert fallbacks == 0
     assert edited.data == "\ufeffa: é\r\n---\r\nb: 2 # x\r\n".encode("utf-16-le")
-    assert edited.parts[1].value == {"b": 2}
+    assert edited.documents[1].value == {"b": 2}
