@@ -147,7 +147,7 @@ class Classification:
     """The classification of one object.
 
     With a `manifest` it is valid; with a `key` alone its owner stalls. `broken` is the file of an object
-    whose identity is uncertain. `foreign` is the kind of an object of another API, `document` one of a
+    of uncertain identity. `foreign` is the kind of an object of another API, `document` one of a
     dependency dialect. `claim` is the downstream (repository, package) of an invalid PackageVariant.
     """
 

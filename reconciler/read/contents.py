@@ -1,4 +1,4 @@
-"""Package contents: the trees that rendering needs, one batch of blobs per repository."""
+"""Fetch the package contents that rendering needs, one batch of blobs per repository."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -15,7 +15,7 @@ from reconciler.resolve.resolution import Needs
 
 @dataclass(frozen=True, slots=True)
 class PackageContents(Mapping[Oid, Files]):
-    """Packages by the id of their tree; `refused` says, by the same id, why a needed one is not here."""
+    """Packages by tree id; `refused` are the reasons for needed ones that are missing."""
 
     files: Mapping[Oid, Files] = field(default_factory=dict)
     refused: Mapping[Oid, str] = field(default_factory=dict)
@@ -31,19 +31,19 @@ class PackageContents(Mapping[Oid, Files]):
 
 
 def fetch_contents(needs: Needs, mirrors: Mirrors, limits: Limits | None = None) -> PackageContents:
-    """Return the packages that rendering needs.
+    """Fetch the packages that rendering needs. Total.
 
-    A package that is hostile, too large or out of reach is in `refused`; the others proceed. So is
-    each one that would take the run beyond `limits.run_bytes`, in the order of repositories and trees.
+    A package that is hostile, too large or unavailable is in `refused`, as are those beyond
+    `limits.run_bytes` in the order of repositories and trees.
     """
     files: dict[Oid, Files] = {}
     refused: dict[Oid, str] = {}
     for url, trees in sorted(needs.trees.items()):
-        wanted = sorted(tree for tree in trees if tree not in files)
+        missing = sorted(tree for tree in trees if tree not in files)
         try:
-            _fetch(mirrors.of(url), wanted, limits or Limits(), files, refused)
+            _fetch(mirrors.of(url), missing, limits or Limits(), files, refused)
         except UnavailableError as error:
-            refused.update({tree: str(error) for tree in wanted if tree not in files})
+            refused.update({tree: str(error) for tree in missing if tree not in files})
     return PackageContents(files, {tree: why for tree, why in refused.items() if tree not in files})
 
 
@@ -58,7 +58,7 @@ def _fetch(
             readable.append(tree)
         except (PackageRefusedError, UnavailableError) as error:
             refused[tree] = str(error)
-    # One object that the server lacks fails the whole batch: then each package is fetched by itself.
+    # A server refuses the whole batch for one missing object: then each package is fetched by itself.
     with suppress(UnavailableError):
         mirror.ensure(blobs)
     size = sum(map(_size, files.values()))

@@ -136,7 +136,7 @@ def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head
     """Open both sides of a change; fetch what a shallow checkout lacks.
 
     The base is the merge base, so that commits merged meanwhile are not part of the change. For the merge
-    commit with which a forge tests a pull request that is its first parent.
+    commit with which a forge tests a pull request it is the first parent.
 
     Args:
         control: A working copy, whose HEAD is proposed, a bare repository or a URL.

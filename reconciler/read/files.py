@@ -97,10 +97,12 @@ class Walk:
                     yield from self._below(objects, entry.oid, full, package)
 
 
-def json_files(objects: GitObjects, commit: Oid | None, directory: str) -> list[FileEntry]:
-    """Return the JSON files below a directory of a commit, fetched; unread paths are skipped."""
+def fetch_files(
+    objects: GitObjects, commit: Oid | None, directory: str, suffixes: tuple[str, ...] = (".json",)
+) -> list[FileEntry]:
+    """Return the files below a directory of a commit, fetched; unread paths are skipped."""
     tree = objects.subtree(commit, directory) if commit else None
-    walked = Walk((".json",)).below(objects, tree, directory) if tree else ()
+    walked = Walk(suffixes).below(objects, tree, directory) if tree else ()
     files = [file for file in walked if isinstance(file, FileEntry)]
     objects.ensure(file.oid for file in files)
     return files

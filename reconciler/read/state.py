@@ -15,7 +15,7 @@ from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.policy import Limits
-from reconciler.read.files import GitObjects, json_files
+from reconciler.read.files import GitObjects, fetch_files
 from reconciler.reasons import Reason
 from reconciler.state import (
     NOTHING_REFUSED,
@@ -103,7 +103,7 @@ class _Reader:
 
     def records(self, directory: str, model: type[R]) -> dict[ObjectName, R]:
         """Return the readable records below a directory by the name of their object."""
-        files = json_files(self.objects, self.commit, directory)
+        files = fetch_files(self.objects, self.commit, directory)
         read = (self._record(file.path, file.oid, model) for file in files)
         return {record.key: record for record in read if record}
 
@@ -205,7 +205,7 @@ def read_statuses(
 ) -> dict[ObjectName, RecordedStatus]:
     """Return the statuses at a commit of the status branch; unreadable files are skipped."""
     statuses = {}
-    for file in json_files(objects, commit, STATUS_DIRECTORY):
+    for file in fetch_files(objects, commit, STATUS_DIRECTORY):
         try:
             value = orjson.loads(objects.blob(file.oid, limits.manifest_bytes))
         except (PackageRefusedError, orjson.JSONDecodeError):

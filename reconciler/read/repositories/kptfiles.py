@@ -80,7 +80,7 @@ class HeaderIndex:
             Path(file.name).replace(self._path)
 
     def header(self, oid: Oid | None) -> KptfileHeader:
-        """Return a loaded header; None stands for a package with a malformed tree."""
+        """Return a loaded header; None means a package with a malformed tree."""
         return self._headers[oid] if oid else KptfileHeader(error="its tree is malformed")
 
 

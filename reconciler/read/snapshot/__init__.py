@@ -1,4 +1,4 @@
-"""The cluster snapshot at a commit: its objects, and in which lists of them absence means anything."""
+"""Read the cluster snapshot at a commit: its objects, and the lists that are complete."""
 
 import gc
 from collections import Counter
@@ -25,7 +25,7 @@ _HINT = "Import the snapshot again: `reconciler snapshot import`."
 
 
 class Header(NamedTuple):
-    """What snapshot.yaml says, each list with its place; without that file nothing is complete."""
+    """The content of snapshot.yaml, each list with its location; without that file nothing is complete."""
 
     cluster: str = ""
     lists: tuple[tuple[ObjectList, Location], ...] = ()
@@ -37,36 +37,35 @@ class Header(NamedTuple):
 
 @dataclass(slots=True)
 class _Objects:
-    """The objects read so far, by identity: the first of several with one identity counts."""
+    """Objects by identity; of duplicates the first counts."""
 
     by_key: dict[tuple[str, str, str, str], SnapshotObject] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def add(self, found: FileObjects) -> None:
-        self.problems += found.problems
-        for one in found.objects:
-            key = (one.api_version, one.kind, one.namespace, one.name)
-            first = self.by_key.setdefault(key, one)
-            if first is not one and first.body != one.body:
-                self.problems.append(_differs(first, one))
+    def add(self, file: FileObjects) -> None:
+        self.problems += file.problems
+        for item in file.objects:
+            key = (item.api_version, item.kind, item.namespace, item.name)
+            first = self.by_key.setdefault(key, item)
+            if first is not item and first.body != item.body:
+                self.problems.append(_differs(first, item))
 
     def by_kind(self) -> dict[tuple[str, str], tuple[SnapshotObject, ...]]:
         kinds: dict[tuple[str, str], list[SnapshotObject]] = {}
-        for (api_version, kind, _, _), one in sorted(self.by_key.items()):
-            kinds.setdefault((api_version, kind), []).append(one)
+        for (api_version, kind, _, _), item in sorted(self.by_key.items()):
+            kinds.setdefault((api_version, kind), []).append(item)
         return {kind: tuple(objects) for kind, objects in kinds.items()}
 
 
 def read_snapshot(objects: GitObjects, commit: Oid, policy: Policy) -> Snapshot:
-    """Return the snapshot below the policy's path; one without `present` if there is none.
+    """Return the snapshot below the policy's path, without `present` if there is none.
 
-    A directory with a snapshot.yaml is the snapshot of the cluster that it is called after; if there is
-    just one and nothing beside it, it also stands for all that name no cluster. Every file is read for
-    itself: one that is not understood is a problem of its snapshot and makes that `unreadable`, so that
-    nothing counts as absent there, while its other objects are there.
+    A directory with a snapshot.yaml is the snapshot of the cluster of that name. A single one without files
+    beside it is also the snapshot for variants that name no cluster. An invalid file is a problem and makes
+    its snapshot `unreadable`: nothing counts as absent there, while its other objects are present.
 
     Raises:
-        UnavailableError: The control repository cannot be read.
+        UnavailableError: The control repository is unreadable.
     """
     path = policy.snapshot_path
     tree = objects.subtree(commit, path) if path else None
@@ -88,16 +87,13 @@ def read_snapshot(objects: GitObjects, commit: Oid, policy: Policy) -> Snapshot:
             root = _read_one(objects, beside, path, policy, times)
         else:
             root = Snapshot(path=path)
-    problems = {*root.problems, *(problem for one in clusters.values() for problem in one.problems)}
+    problems = {*root.problems, *(problem for each in clusters.values() for problem in each.problems)}
     return replace(root, clusters=clusters, path=path, problems=tuple(sorted(problems)))
 
 
 def _cluster_directories(walked: Iterable[FileEntry | UnreadPath], path: str) -> list[str]:
-    """Return the directories of single clusters: where one has a header, all that are called like clusters.
-
-    A directory that lost its header must not become everybody's. Directories of kinds begin with a
-    capital letter, as kinds do.
-    """
+    """Return the directories of single clusters, if any of them has a header."""
+    # Also those without a header: their objects must not count for every cluster. Kinds are capitalized.
     below = [file.path.removeprefix(f"{path}/").split("/") for file in walked]
     if not any(parts[1:] == [FILE] for parts in below):
         return []
@@ -115,16 +111,15 @@ def _read_cluster(
     policy: Policy,
     times: Mapping[str, int],
 ) -> Snapshot:
-    """Return the snapshot in a cluster's directory; of another cluster's, absence says nothing."""
-    found = _read_one(objects, walked, path, policy, times)
+    """Return the snapshot in a cluster's directory; that of another cluster is unreadable."""
+    snapshot = _read_one(objects, walked, path, policy, times)
     name = path.rpartition("/")[2]
-    if found.cluster in ("", name):
-        return replace(found, cluster=name)
-    message = f"This is the snapshot of cluster {found.cluster}, in the directory of cluster {name}"
-    problem = Problem(
-        Location(f"{path}/{FILE}"), Reason.INVALID_SNAPSHOT, message, f"Import it into {found.cluster}/."
-    )
-    return replace(found, cluster=name, unreadable=True, problems=(*found.problems, problem))
+    if snapshot.cluster in ("", name):
+        return replace(snapshot, cluster=name)
+    message = f"This is the snapshot of cluster {snapshot.cluster}, in the directory of cluster {name}"
+    hint = f"Import it into {snapshot.cluster}/."
+    problem = Problem(Location(f"{path}/{FILE}"), Reason.INVALID_SNAPSHOT, message, hint)
+    return replace(snapshot, cluster=name, unreadable=True, problems=(*snapshot.problems, problem))
 
 
 def _read_one(
@@ -134,9 +129,9 @@ def _read_one(
     policy: Policy,
     times: Mapping[str, int],
 ) -> Snapshot:
-    found, header = _read_files(objects, walked, path, policy)
-    kinds = found.by_kind()
-    complete, wrong = _complete(header, kinds)
+    items, header = _read_files(objects, walked, path, policy)
+    kinds = items.by_kind()
+    complete, miscounts = _complete(header, kinds)
     return Snapshot(
         present=True,
         objects=kinds,
@@ -144,10 +139,10 @@ def _read_one(
         served=header.served,
         taken=_oldest(header),
         time=times.get(path, 0),
-        unreadable=bool(found.problems),
+        unreadable=bool(items.problems),
         cluster=header.cluster,
         versions=header.versions,
-        problems=tuple(sorted((*header.problems, *(found.problems or wrong)))),
+        problems=tuple(sorted((*header.problems, *(items.problems or miscounts)))),
         path=path,
     )
 
@@ -158,25 +153,25 @@ def _read_files(
     limits = policy.limits
     walked = tuple(walked)
     files = sorted(f for f in walked if isinstance(f, FileEntry))
-    found, header = _Objects(), Header()
+    items, header = _Objects(), Header()
     for file in walked:
         if isinstance(file, UnreadPath):
-            found.problems.append(_problem(Location(file.path), f"The path was not read: {file.why}"))
+            items.problems.append(_problem(Location(file.path), f"The path was not read: {file.why}"))
     for file in files:
         try:
             data = objects.blob(file.oid, limits.snapshot_file_bytes)
         except PackageRefusedError as error:
-            found.problems.append(_problem(Location(file.path), f"The file was not read: {error.reason}"))
+            items.problems.append(_problem(Location(file.path), f"The file was not read: {error.reason}"))
             continue
         if file.path == f"{path}/{FILE}":
             header = parse_header(file.path, data)
         else:
-            found.add(parse_snapshot_file(file.path, data, snapshot_limits(limits)))
-    return found, header
+            items.add(parse_snapshot_file(file.path, data, snapshot_limits(limits)))
+    return items, header
 
 
 def snapshot_limits(limits: Limits) -> YamlLimits:
-    """Return what the policy allows one snapshot file."""
+    """Return the limits of one snapshot file."""
     return YamlLimits(
         max_bytes=limits.snapshot_file_bytes,
         max_documents=max(limits.yaml_documents, 1_000_000),
@@ -186,7 +181,7 @@ def snapshot_limits(limits: Limits) -> YamlLimits:
 
 
 def parse_header(path: str, data: bytes) -> Header:
-    """Return what snapshot.yaml says; one that is not understood says nothing but a problem. Total."""
+    """Return the content of snapshot.yaml; an invalid one has only problems. Total."""
     try:
         documents = load_documents(data)
     except YamlError as error:
@@ -212,10 +207,10 @@ def _header(path: str, document: Document, parsed: SnapshotHeader) -> Header:
 
     time = seconds(parsed.spec.time, "spec", "time")
     lists = []
-    for index, one in enumerate(parsed.spec.lists):
+    for index, listed in enumerate(parsed.spec.lists):
         place = ("spec", "lists", index)
-        taken = seconds(one.time, *place, "time") or time
-        dated = one.model_copy(update={"time": None if taken is None else format_time(taken)})
+        taken = seconds(listed.time, *place, "time") or time
+        dated = listed.model_copy(update={"time": None if taken is None else format_time(taken)})
         lists.append((dated, _at(path, document, place)))
     served = parsed.spec.served
     pairs = None if served is None else frozenset(_served(text) for text in served)
@@ -231,23 +226,24 @@ def _served(text: str) -> tuple[str, str]:
 def _complete(
     header: Header, kinds: Mapping[tuple[str, str], Iterable[SnapshotObject]]
 ) -> tuple[frozenset[tuple[GroupKind, str]], list[Problem]]:
-    """Return the lists that are complete and have as many objects as they say; the others are problems."""
+    """Return the complete lists; a list with another count than declared is a problem instead."""
     counts = _counts(kinds)
     complete: set[tuple[GroupKind, str]] = set()
     problems: list[Problem] = []
-    for one, where in header.lists:
-        key = GroupKind(one.group, one.kind), one.namespace
-        if counts[key] != one.count:
-            place = {ALL_NAMESPACES: "all namespaces", "": "the cluster"}.get(one.namespace, one.namespace)
-            message = f"{key[0]} in {place} should have {one.count} objects, but has {counts[key]}"
+    for listed, where in header.lists:
+        namespace = listed.namespace
+        key = GroupKind(listed.group, listed.kind), namespace
+        if counts[key] != listed.count:
+            place = {ALL_NAMESPACES: "all namespaces", "": "the cluster"}.get(namespace, namespace)
+            message = f"{key[0]} in {place} should have {listed.count} objects, but has {counts[key]}"
             problems.append(_problem(where, message))
-        elif one.complete:
+        elif listed.complete:
             complete.add(key)
     return frozenset(complete), problems
 
 
 def _counts(kinds: Mapping[tuple[str, str], Iterable[SnapshotObject]]) -> Counter[tuple[GroupKind, str]]:
-    """Count the objects of each kind by namespace, one that stands there in two versions once."""
+    """Count the objects of each kind by namespace; an object in two API versions counts once."""
     counts: Counter[tuple[GroupKind, str]] = Counter()
     versions = Counter(GroupKind(group_of(v), kind) for v, kind in kinds)
     seen: set[tuple[GroupKind, str, str]] = set()
@@ -264,7 +260,7 @@ def _counts(kinds: Mapping[tuple[str, str], Iterable[SnapshotObject]]) -> Counte
 
 
 def _oldest(header: Header) -> int | None:
-    times = [parse_time(one.time) for one, _ in header.lists if one.complete and one.time]
+    times = [parse_time(listed.time) for listed, _ in header.lists if listed.complete and listed.time]
     return min(times, default=header.time)
 
 
@@ -287,7 +283,7 @@ def format_time(seconds: int) -> str:
 
 def _differs(first: SnapshotObject, other: SnapshotObject) -> Problem:
     where = f"{other.namespace}/{other.name}" if other.namespace else other.name
-    message = f"{other.kind} {where} also stands at {first.location}, and differs"
+    message = f"{other.kind} {where} is also at {first.location}, with different content"
     return _problem(other.location, message)
 
 
@@ -301,7 +297,7 @@ def _problem(where: Location, message: str) -> Problem:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Stop the cycle collector: a hundred thousand new objects without a cycle make it half of the work."""
+    """Pause the cycle collector: it takes half of the time for a hundred thousand objects without a cycle."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What a cluster printed, as snapshot files: one file per kind and namespace, and a header. Pure."""
+"""Convert output of kubectl into snapshot files: one file per kind and namespace, and a header. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,9 +31,9 @@ _NAMESPACED = frozenset({"true", "false"})
 
 
 class ApiResources(NamedTuple):
-    """What a cluster serves: (apiVersion, kind) where the table says it, else only names.
+    """The APIs that a cluster serves: (apiVersion, kind) from a table, else only names.
 
-    `plurals` are the kinds of the table by name, and `names` those without a kind: `plural.group`.
+    `plurals` are the kinds of the table by name; `names` are names without a kind, as `plural.group`.
     """
 
     served: frozenset[tuple[str, str]] = frozenset()
@@ -45,11 +45,9 @@ NO_RESOURCES = ApiResources()
 
 
 def parse_api_resources(text: str) -> ApiResources:
-    """Return what `kubectl api-resources` printed, with or without `-o wide`, `-o name` or headers. Total.
-
-    In a table the column NAMESPACED is the only one that says true or false; the apiVersion stands
-    before it and the kind after it, whether a resource has short names or not.
-    """
+    """Parse the output of `kubectl api-resources`, with or without `-o wide`, `-o name` or headers. Total."""
+    # NAMESPACED is the only column with true or false: apiVersion precedes and kind follows it, whether
+    # or not a resource has short names.
     served: set[tuple[str, str]] = set()
     plurals: dict[str, GroupKind] = {}
     names: set[str] = set()
@@ -86,11 +84,11 @@ def guess_plural(kind: GroupKind) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the person who imports knows and the objects do not say.
+    """Facts about the listed objects that they do not contain.
 
-    `kinds` were asked for, so that one without objects is empty and not unknown. `namespace` is the
-    only one that was listed, "" for all. `partial` tells that selectors left objects out. `time` is
-    in seconds. `versions` are those of what the cluster runs; one that is not named stays as it was.
+    `kinds` were listed: one without objects is empty, not unknown. `namespace` is the only one that was
+    listed, "" for all. With `partial` selectors left objects out. `time` is in seconds. `versions` are those
+    of components of the cluster; the others stay as they were.
     """
 
     time: int
@@ -103,7 +101,7 @@ class ImportOptions:
 
 
 class KindCount(NamedTuple):
-    """One imported kind: how many objects it has now and had before, and whether they are all."""
+    """Number of objects of one imported kind, now and before, and whether the list is complete."""
 
     kind: GroupKind
     now: int
@@ -113,7 +111,7 @@ class KindCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFiles:
-    """What an import changes: files to write and to remove, by path from the snapshot's directory."""
+    """Files that an import writes and removes, by path from the snapshot's directory."""
 
     write: Mapping[str, bytes]
     remove: frozenset[str]
@@ -123,17 +121,17 @@ class SnapshotFiles:
 
 @dataclass(slots=True)
 class _Lists:
-    """Objects of one import by kind, with the kinds that are known to be empty or cut off."""
+    """Objects of one import by kind, empty kinds included, and the kinds with incomplete lists."""
 
     objects: dict[GroupKind, list[SnapshotObject]] = field(default_factory=dict)
-    cut_off: set[GroupKind] = field(default_factory=set)
+    incomplete: set[GroupKind] = field(default_factory=set)
 
 
 def parse_kinds(text: str, resources: ApiResources) -> tuple[GroupKind, ...]:
-    """Return the kinds of a list as kubectl takes it: `Kind.group`, or resource names that the table knows.
+    """Return the kinds of a list in kubectl's syntax: `Kind.group`, or resource names of the table.
 
     Raises:
-        UsageError: A resource name whose kind nobody knows.
+        UsageError: A resource name is not in the table.
     """
     return tuple(_parse_kind(word.strip(), resources.plurals) for word in text.split(",") if word.strip())
 
@@ -157,18 +155,18 @@ def plan_import(
     """Return the files that replace each imported kind whole. Deterministic.
 
     Args:
-        inputs: Name and content of what kubectl printed.
+        inputs: Name and content of each output of kubectl.
         existing: The snapshot's files, by path from its directory.
-        options: What else is known.
-        limits: Bounds on one input.
+        options: Facts that the outputs do not contain.
+        limits: Limits of one input.
 
     Raises:
-        ConfigurationError: An input or the existing header is not understood.
+        ConfigurationError: An input or the existing header is invalid.
         RefusedError: Another file of the snapshot holds objects of an imported kind.
         UsageError: There is nothing to import.
     """
     lists = _parse(inputs, options, limits)
-    _check_strangers(existing, lists, limits)
+    _check_other_files(existing, lists, limits)
     header = _existing_header(existing)
     write: dict[str, bytes] = {}
     remove: set[str] = set()
@@ -189,21 +187,21 @@ def plan_import(
 
 
 def file_path(kind: GroupKind, namespace: str) -> str:
-    """Return where the objects of a kind in a namespace stand: `Cluster.example.com/default.json`."""
+    """Return the path of the objects of a kind in a namespace: `Cluster.example.com/default.json`."""
     return f"{kind}/{namespace or CLUSTER_SCOPED}.json"
 
 
 def render_objects(objects: Iterable[SnapshotObject]) -> bytes:
-    """Return the file of some objects: a list as kubectl prints it, sorted, one field on each line."""
+    """Return the file of objects: a list as kubectl prints it, sorted, one field per line."""
     ordered = sorted(objects, key=lambda o: (o.name, o.api_version))
     value = {"apiVersion": "v1", "items": [_body(o) for o in ordered], "kind": "List"}
     option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
     return orjson.dumps(value, option=option)
 
 
-def _body(one: SnapshotObject) -> dict[str, Any]:
-    """Return an object without what changes although nothing did."""
-    body = dict(one.body)
+def _body(item: SnapshotObject) -> dict[str, Any]:
+    """Return an object without fields that change although the object does not."""
+    body = dict(item.body)
     metadata = body.get("metadata")
     if isinstance(metadata, Mapping):
         body["metadata"] = {k: v for k, v in metadata.items() if k not in _CHURN}
@@ -220,51 +218,54 @@ def _parse(inputs: Sequence[tuple[str, bytes]], options: ImportOptions, limits: 
     for kind, objects in lists.objects.items():
         _check_names(kind, objects)
         if options.namespace:
-            strange = next((o for o in objects if o.namespace != options.namespace), None)
-            if strange is not None:
-                message = f"{kind} {strange.namespace}/{strange.name} is not in {options.namespace}"
+            other = next((o for o in objects if o.namespace != options.namespace), None)
+            if other is not None:
+                message = f"{kind} {other.namespace}/{other.name} is not in {options.namespace}"
                 raise UsageError(message, hint="Leave --namespace out for a list over all namespaces.")
         lists.objects[kind] = list({(o.api_version, o.namespace, o.name): o for o in objects}.values())
     return lists
 
 
-def _add(lists: _Lists, name: str, data: bytes, found: FileObjects) -> None:
+def _add(lists: _Lists, name: str, data: bytes, file: FileObjects) -> None:
     if not data.strip():
-        message = f"{name} is empty"
-        raise ConfigurationError(message, hint="Did kubectl fail? Nothing was changed.")
-    if found.problems:
-        first, *others = found.problems
+        raise ConfigurationError(f"{name} is empty", hint="Did kubectl fail? Nothing was changed.")
+    if file.problems:
+        first, *others = file.problems
         more = f" (and {len(others)} more)" if others else ""
         raise ConfigurationError(f"{first.message}{more}", location=first.location, hint=first.hint)
-    kinds = {GroupKind(group_of(api_version), kind) for api_version, kind in found.lists}
-    for one in found.objects:
-        kind = GroupKind(group_of(one.api_version), one.kind)
+    kinds = {GroupKind(group_of(api_version), kind) for api_version, kind in file.lists}
+    for item in file.objects:
+        kind = _group_kind(item)
         kinds.add(kind)
-        lists.objects.setdefault(kind, []).append(one)
+        lists.objects.setdefault(kind, []).append(item)
     for kind in kinds:
         lists.objects.setdefault(kind, [])
-    if found.partial:
-        lists.cut_off |= kinds
+    if file.partial:
+        lists.incomplete |= kinds
 
 
 def _check_names(kind: GroupKind, objects: Iterable[SnapshotObject]) -> None:
-    """Refuse names that cannot be paths.
+    """Refuse names that are not valid paths.
 
     Raises:
-        ConfigurationError: A group, kind or namespace that no API server would accept.
+        ConfigurationError: A group, kind or namespace is invalid in Kubernetes.
     """
     if not _KIND.fullmatch(kind.kind) or not _GROUP.fullmatch(kind.group):
         raise ConfigurationError(f"{str(kind)!r} is not a kind of Kubernetes", location=Location(str(kind)))
-    for one in objects:
-        if one.namespace and not _NAMESPACE.fullmatch(one.namespace):
-            message = f"{one.namespace!r} is not a namespace of Kubernetes"
-            raise ConfigurationError(message, location=one.location)
+    for item in objects:
+        if item.namespace and not _NAMESPACE.fullmatch(item.namespace):
+            message = f"{item.namespace!r} is not a namespace of Kubernetes"
+            raise ConfigurationError(message, location=item.location)
+
+
+def _group_kind(item: SnapshotObject) -> GroupKind:
+    return GroupKind(group_of(item.api_version), item.kind)
 
 
 def _by_namespace(objects: Iterable[SnapshotObject]) -> dict[str, list[SnapshotObject]]:
     spaces: dict[str, list[SnapshotObject]] = {}
-    for one in objects:
-        spaces.setdefault(one.namespace, []).append(one)
+    for item in objects:
+        spaces.setdefault(item.namespace, []).append(item)
     return spaces
 
 
@@ -273,8 +274,8 @@ def _is_replaced(path: str, kind: GroupKind, namespace: str) -> bool:
     return directory == str(kind) and (not namespace or name == f"{namespace}.json")
 
 
-def _check_strangers(existing: Mapping[str, bytes], lists: _Lists, limits: YamlLimits) -> None:
-    """Refuse to import a kind beside objects of it that somebody keeps in a file of their own.
+def _check_other_files(existing: Mapping[str, bytes], lists: _Lists, limits: YamlLimits) -> None:
+    """Refuse to import a kind that another file of the snapshot contains too.
 
     Raises:
         RefusedError: There is such a file.
@@ -283,10 +284,10 @@ def _check_strangers(existing: Mapping[str, bytes], lists: _Lists, limits: YamlL
     for path, data in sorted(existing.items()):
         if path == FILE or path.partition("/")[0] in ours:
             continue
-        for one in parse_snapshot_file(path, data, limits).objects:
-            kind = GroupKind(group_of(one.api_version), one.kind)
+        for item in parse_snapshot_file(path, data, limits).objects:
+            kind = _group_kind(item)
             if kind in lists.objects:
-                hint = f"Remove it first: the import writes {file_path(kind, one.namespace)}."
+                hint = f"Remove it first: the import writes {file_path(kind, item.namespace)}."
                 raise RefusedError(f"{path} of the snapshot holds objects of kind {kind}", hint=hint)
 
 
@@ -302,46 +303,47 @@ def _existing_header(existing: Mapping[str, bytes]) -> SnapshotHeader:
 
 
 def _totals(header: SnapshotHeader) -> dict[GroupKind, int]:
-    """Return how many objects of each kind there were: as its list over all namespaces says, else the sum."""
+    """Return the number of objects of each kind: of its list over all namespaces, else the sum."""
     totals: dict[GroupKind, int] = {}
-    for one in sorted(header.spec.lists, key=lambda o: o.namespace == ALL_NAMESPACES):
-        kind = GroupKind(one.group, one.kind)
-        more = 0 if one.namespace == ALL_NAMESPACES else totals.get(kind, 0)
-        totals[kind] = more + one.count
+    for listed in sorted(header.spec.lists, key=lambda o: o.namespace == ALL_NAMESPACES):
+        kind = GroupKind(listed.group, listed.kind)
+        more = 0 if listed.namespace == ALL_NAMESPACES else totals.get(kind, 0)
+        totals[kind] = more + listed.count
     return totals
 
 
 def _is_complete(kind: GroupKind, lists: _Lists, options: ImportOptions) -> bool:
-    return not options.partial and kind not in lists.cut_off
+    return not options.partial and kind not in lists.incomplete
 
 
 def _header(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> tuple[bytes, tuple[str, ...]]:
     cluster = options.cluster or old.metadata.name
     if not cluster:
-        hint = "Say which cluster was listed: --cluster NAME."
-        raise UsageError("The snapshot does not say yet which cluster it is of", hint=hint)
+        raise UsageError(
+            "The snapshot has no cluster name yet", hint="Pass the listed cluster: --cluster NAME."
+        )
     if old.metadata.name and cluster != old.metadata.name:
         hint = "Import another cluster into another directory."
-        raise RefusedError(
-            f"This is the snapshot of cluster {old.metadata.name}, not of {cluster}", hint=hint
-        )
+        message = f"This is the snapshot of cluster {old.metadata.name}, not of {cluster}"
+        raise RefusedError(message, hint=hint)
     served, notes = _served(old, lists, options)
     versions = {**(old.spec.versions or {}), **options.versions, "reconciler": __version__}
     spec: dict[str, Any] = {"time": format_time(options.time), "versions": dict(sorted(versions.items()))}
     if served is not None:
         spec["served"] = served
-    spec["lists"] = [_entry(one, spec["time"]) for one in _lists_after(old, lists, options)]
+    spec["lists"] = [_entry(listed, spec["time"]) for listed in _lists_after(old, lists, options)]
     value = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": cluster}, "spec": spec}
     return (emit(value) + "\n").encode(), notes
 
 
 def _lists_after(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> list[ObjectList]:
-    """Return every list of the new header: the imported ones anew, the others with the time they had."""
+    """Return the lists of the new header: the imported ones, and the others with their old time."""
     kept = []
-    for one in old.spec.lists:
-        kind = GroupKind(one.group, one.kind)
-        if kind not in lists.objects or (options.namespace and one.namespace not in ("*", options.namespace)):
-            kept.append(one.model_copy(update={"time": one.time or old.spec.time}))
+    for listed in old.spec.lists:
+        kind = GroupKind(listed.group, listed.kind)
+        other_namespace = options.namespace and listed.namespace not in ("*", options.namespace)
+        if kind not in lists.objects or other_namespace:
+            kept.append(listed.model_copy(update={"time": listed.time or old.spec.time}))
     fresh = [entry for kind in lists.objects for entry in _fresh(kind, lists, options)]
     return sorted([*kept, *fresh], key=lambda o: (o.group, o.kind, o.namespace))
 
@@ -362,8 +364,8 @@ def _fresh(kind: GroupKind, lists: _Lists, options: ImportOptions) -> Iterator[O
     yield from (entry(space, count) for space, count in counts.items() if space)
 
 
-def _entry(one: ObjectList, time: str) -> dict[str, Any]:
-    value = one.model_dump(by_alias=True, exclude_none=True)
+def _entry(listed: ObjectList, time: str) -> dict[str, Any]:
+    value = listed.model_dump(by_alias=True, exclude_none=True)
     if value.get("time") == time:
         del value["time"]
     return {key: v for key, v in value.items() if v != "" and v is not False}
@@ -372,16 +374,16 @@ def _entry(one: ObjectList, time: str) -> dict[str, Any]:
 def _served(
     old: SnapshotHeader, lists: _Lists, options: ImportOptions
 ) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Return the served APIs, None if nobody knows them all, and what is to be said about it."""
+    """Return the served APIs, None if they are not all known, and notes."""
     resources = options.resources
     if resources.served:
         return sorted({f"{version} {kind}" for version, kind in resources.served}), ()
     if not resources.names:
         return old.spec.served, ()
-    known = dict(_known_resources(lists))
-    unknown = sorted(resources.names - known.keys())
+    apis = dict(_resource_apis(lists))
+    unknown = sorted(resources.names - apis.keys())
     if not unknown:
-        return sorted({api for name in resources.names for api in known[name]}), ()
+        return sorted({api for name in resources.names for api in apis[name]}), ()
     note = (
         f"{len(unknown)} resource names are of unknown kinds ({', '.join(unknown[:3])}, …): the served APIs "
         "are not recorded; give the table of `kubectl api-resources` in place of `-o name`"
@@ -389,8 +391,8 @@ def _served(
     return old.spec.served, (note,)
 
 
-def _known_resources(lists: _Lists) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield resource names with their apiVersions and kinds, as far as the objects tell."""
+def _resource_apis(lists: _Lists) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield resource names with their apiVersions and kinds, as far as objects and CRDs contain them."""
     for kind, objects in lists.objects.items():
         versions = {o.api_version for o in objects}
         if versions:

@@ -1,4 +1,4 @@
-"""One snapshot file: bytes in, cluster objects out, the parts that nobody may see dropped on the way."""
+"""Parse one snapshot file into cluster objects, without secrets and other private parts."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,10 +25,10 @@ _HINT = "Write what `kubectl get -o json` or `-o yaml` prints."
 
 
 class FileObjects(NamedTuple):
-    """The objects of one file, in its order, what is wrong with it, and the typed lists it consists of.
+    """The objects of one file, in order, its problems, and its typed lists.
 
-    `lists` are (apiVersion, kind) of lists that name their kind even when they are empty; `partial`
-    tells that a list was cut off by the server and continues elsewhere.
+    `lists` are (apiVersion, kind) of lists that name their kind even if they are empty. With `partial` the
+    server split a list, and the rest is missing.
     """
 
     objects: tuple[SnapshotObject, ...] = ()
@@ -68,7 +68,7 @@ _LONG_INTEGER = re.compile(rb"[0-9]{19}")
 
 
 class JsonBody:
-    """The body of one object, kept as JSON until somebody calls for it: almost nobody does."""
+    """The body of one object, decoded by the first call. Most are never used."""
 
     __slots__ = ("_raw", "_value")
 
@@ -77,7 +77,7 @@ class JsonBody:
         self._value: dict[str, Any] = {}
 
     def __call__(self) -> dict[str, Any]:
-        """Return the body without its private parts, decoded by the first call."""
+        """Return the body without its private parts."""
         if self._raw is not None:
             self._value = drop_private(_decode(self._raw))
             self._raw = None
@@ -91,11 +91,9 @@ class JsonBody:
 
 
 def _decode(raw: bytes | Raw) -> Any:
-    """Return a JSON value with its numbers typed as Kubernetes does, so that it equals the same in YAML.
-
-    Total for a `Raw` that was decoded: that is JSON, of which only the range of numbers is unchecked.
-    """
+    """Return a JSON value with its numbers typed as in Kubernetes, equal to the same value in YAML. Total."""
     value = _as_value(raw)
+    # msgspec decodes any integer; Kubernetes has int64 and float64.
     return _with_int64(value) if _LONG_INTEGER.search(bytes(raw)) else value
 
 
@@ -108,11 +106,9 @@ def _with_int64(value: Any) -> Any:
 
 
 def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a body without a Secret's data, managed fields, what kubectl applied last, and idle status.
-
-    Status changes with every heartbeat; only that of installed packages is read, for its version.
-    """
+    """Return a body without a Secret's data, managed fields, kubectl's last applied object and status."""
     kept = dict(body)
+    # Status changes with every heartbeat; only installed packages need it, for their version.
     if group_of(str(kept.get("apiVersion") or "")) not in GROUPS:
         kept.pop("status", None)
     if kept.get("kind") == "Secret" and kept.get("apiVersion") == "v1":
@@ -129,7 +125,7 @@ def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_snapshot_file(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
-    """Return the objects of a file: YAML documents, one JSON value, or one JSON value on each line. Total."""
+    """Return the objects of a file: YAML documents, one JSON value, or JSON lines. Total."""
     if len(data) > limits.max_bytes:
         message = f"The file has {len(data)} bytes; the limit is {limits.max_bytes}"
         hint = "Split it, or raise spec.limits.snapshotFileBytes."
@@ -152,7 +148,7 @@ def _parse_json(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
             return FileObjects(problems=(_problem(Location(path), str(error)),))
         return _parse_yaml(path, data, limits)
     if top.items is UNSET:
-        return _merge([_one(path, 1, Raw(data), limits)])
+        return _collect([_object(path, 1, Raw(data), limits)])
     return _parse_items(path, data, top, limits)
 
 
@@ -165,78 +161,75 @@ def _is_json(line: bytes) -> bool:
 
 
 def _parse_items(path: str, data: bytes, top: _List, limits: YamlLimits) -> FileObjects:
-    """Parse a list as kubectl prints it (`kind: List`) or the server answers it (`kind: ClusterList`)."""
+    """Parse a list from kubectl (`kind: List`) or from the API server (`kind: ClusterList`)."""
     items = top.items or []
     kind = top.kind.removesuffix("List")
     typed = ((top.api_version, kind),) if kind else ()
     partial = bool(top.metadata and top.metadata.rest)
     lines = item_lines(data, len(items)) if items else ()
-    found = _merge(
-        _one(path, line, raw, limits, (top.api_version, kind) if kind else ("", ""))
-        for line, raw in zip(lines, items, strict=True)
-    )
-    return found._replace(lists=typed, partial=partial)
+    default = (top.api_version, kind) if kind else ("", "")
+    objects = (_object(path, line, raw, limits, default) for line, raw in zip(lines, items, strict=True))
+    return _collect(objects)._replace(lists=typed, partial=partial)
 
 
 def _parse_lines(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
-    return _merge(
-        _one(path, number, Raw(line), limits)
+    return _collect(
+        _object(path, number, Raw(line), limits)
         for number, line in enumerate(data.split(b"\n"), start=1)
         if line and not line.isspace()
     )
 
 
-def _one(
-    path: str, line: int, raw: Raw, limits: YamlLimits, common: tuple[str, str] = ("", "")
+def _object(
+    path: str, line: int, raw: Raw, limits: YamlLimits, default: tuple[str, str] = ("", "")
 ) -> SnapshotObject | Problem:
-    """Return one JSON value as an object; what the list says of its items fills in what they leave out."""
-    api_version, kind = common
+    """Return the object of one JSON value; `default` is the apiVersion and kind of its list."""
+    api_version, kind = default
     try:
-        found = _as_object(raw)
+        header = _as_object(raw)
         _check_depth(raw, limits)
-        metadata = found.metadata
+        metadata = header.metadata
         if metadata is None or not metadata.name:
             return _problem(Location(path, line), "An object has no metadata.name")
-        if kind and not found.kind:
+        if kind and not header.kind:
             filled = {"apiVersion": api_version, "kind": kind, **_decode(raw)}
-            return _one(path, line, Raw(msgspec.json.encode(filled)), limits)
-        if not found.kind or not found.api_version:
+            return _object(path, line, Raw(msgspec.json.encode(filled)), limits)
+        if not header.kind or not header.api_version:
             return _problem(Location(path, line), "An object has no apiVersion or kind")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return _problem(Location(path, line), str(error))
     except YamlError as error:
         return _problem(Location(path, line), error.message)
-    if found.kind == "Secret":
+    if header.kind == "Secret":
         raw = Raw(msgspec.json.encode(drop_private(_decode(raw))))
-    return _snapshot_object(found, metadata, metadata.name, JsonBody(raw), Location(path, line))
+    return _snapshot_object(header, metadata, metadata.name, JsonBody(raw), Location(path, line))
 
 
 def _check_depth(raw: Raw, limits: YamlLimits) -> None:
-    """Refuse an object that nests deeper than YAML may.
+    """Refuse an object that is nested too deeply.
 
     Raises:
-        YamlError: It does.
+        YamlError: It is nested deeper than the limit for YAML.
     """
     data = bytes(raw)
-    if data.count(b"{") + data.count(b"[") > limits.max_depth:  # so that few objects are parsed for it
+    # Counting brackets is fast, and few objects have so many that they must be parsed.
+    if data.count(b"{") + data.count(b"[") > limits.max_depth:
         load_json(data, limits, check_duplicates=False)
 
 
 def _snapshot_object(
-    known: _Object, metadata: _Metadata, name: str, body: Mapping[str, Any] | JsonBody, where: Location
+    header: _Object, metadata: _Metadata, name: str, body: Mapping[str, Any] | JsonBody, where: Location
 ) -> SnapshotObject:
     labels, annotations = metadata.labels or _NOTHING, metadata.annotations or _NOTHING
     if LAST_APPLIED in annotations:
         annotations = {k: v for k, v in annotations.items() if k != LAST_APPLIED}
     namespace = metadata.namespace or ""
-    return SnapshotObject(known.api_version, known.kind, namespace, name, labels, annotations, body, where)
+    return SnapshotObject(header.api_version, header.kind, namespace, name, labels, annotations, body, where)
 
 
 def item_lines(data: bytes, count: int) -> Sequence[int]:
-    """Return the line, from 1, on which each of `count` items of an indented JSON list starts; 0 if unclear.
-
-    Items are the only values that start a line at their depth, so that no JSON has to be read twice.
-    """
+    """Return the first line, from 1, of each of `count` items of an indented JSON list; 0 if unclear."""
+    # Only items start a line at their depth, so the JSON need not be parsed a second time for positions.
     if b"\n" not in data.strip():
         return [1] * count
     for indent in (4, 8, 2, 6):
@@ -259,42 +252,37 @@ def _lines_of(data: bytes, opening: bytes) -> Iterator[int]:
 def _parse_yaml(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
     content = parse_file(path, data, limits)
     broken = [b.problem for b in content.broken]
-    found = _merge(chain(map(_of_value, content.objects), broken))
-    problems = tuple(_renamed(p) if p in broken else p for p in found.problems)
-    return found._replace(problems=problems)
+    parsed = _collect(chain(map(_from_yaml, content.objects), broken))
+    problems = tuple(_as_snapshot_problem(p) if p in broken else p for p in parsed.problems)
+    return parsed._replace(problems=problems)
 
 
-def _renamed(problem: Problem) -> Problem:
+def _as_snapshot_problem(problem: Problem) -> Problem:
     return Problem(problem.location, Reason.INVALID_SNAPSHOT, problem.message, problem.hint or _HINT)
 
 
-def _of_value(found: ParsedObject) -> SnapshotObject | Problem:
-    value, place = found
+def _from_yaml(parsed: ParsedObject) -> SnapshotObject | Problem:
+    value, place = parsed
     where = place.location
     if not isinstance(value, Mapping):
         return _problem(where, "This is not a Kubernetes object")
     body = drop_private(value)
     try:
-        known = msgspec.convert(body, _Object)
+        header = msgspec.convert(body, _Object)
     except msgspec.ValidationError as error:
         return _problem(where, str(error))
-    metadata = known.metadata
+    metadata = header.metadata
     if metadata is None or not metadata.name:
         return _problem(where, "An object has no metadata.name")
-    if not known.kind or not known.api_version:
+    if not header.kind or not header.api_version:
         return _problem(where, "An object has no apiVersion or kind")
-    return _snapshot_object(known, metadata, metadata.name, body, where)
+    return _snapshot_object(header, metadata, metadata.name, body, where)
 
 
-def _merge(found: Iterable[SnapshotObject | Problem]) -> FileObjects:
-    objects: list[SnapshotObject] = []
-    problems: list[Problem] = []
-    for one in found:
-        if isinstance(one, Problem):
-            problems.append(one)
-        else:
-            objects.append(one)
-    return FileObjects(tuple(objects), tuple(problems))
+def _collect(parsed: Iterable[SnapshotObject | Problem]) -> FileObjects:
+    parsed = tuple(parsed)
+    objects = tuple(each for each in parsed if isinstance(each, SnapshotObject))
+    return FileObjects(objects, tuple(each for each in parsed if isinstance(each, Problem)))
 
 
 def _problem(where: Location, message: str) -> Problem:

@@ -293,7 +293,7 @@ BROKEN = [
         "x.json",
         kubectl(A, {**A, "spec": {}}),
         18,
-        "also stands at snapshot/x.json:4",
+        "is also at snapshot/x.json:4",
     ),
 ]
 

@@ -358,7 +358,7 @@ def test_status_of_an_installed_package_is_kept() -> None:
 
 
 def test_cluster_has_no_default_name() -> None:
-    with pytest.raises(UsageError, match="which cluster"):
+    with pytest.raises(UsageError, match="no cluster name"):
         imported({}, listing(obj("a")), ImportOptions(T1))
 
 
