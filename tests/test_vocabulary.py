@@ -46,13 +46,10 @@ SHARED_NAMES = frozenset(
     {
         "Decision",
         "Dialect",
-        "Document",
         "Field",
-        "Outcome",
         "Pin",
         "Request",
         "Resolution",
-        "Sides",
         "Target",
     }
 )

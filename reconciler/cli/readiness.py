@@ -11,7 +11,7 @@ from reconciler.plan.changes import ConflictNote, Plan
 from reconciler.read.repositories.kptfiles import MAX_KPTFILE_BYTES
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
-from reconciler.render.readiness import unmet_gates
+from reconciler.render.kptfile import unmet_gates
 from reconciler.run.inputs import RunInputs
 from reconciler.state import functions_failed
 

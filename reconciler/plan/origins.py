@@ -11,10 +11,9 @@ from reconciler.expand.findings import field_name
 from reconciler.inventory import FieldPath, Inventory
 from reconciler.objects import Files
 from reconciler.render.context import NAME, PACKAGE_PATH
-from reconciler.render.injection import choose_source, injected_field
+from reconciler.render.injection import choose_source, find_points, injected_field
+from reconciler.render.kptfile import function_name
 from reconciler.render.package import cluster_snapshot
-from reconciler.render.pipeline import function_name
-from reconciler.render.points import find_points
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import ResolvedVariant

@@ -197,7 +197,7 @@ def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> 
             else _blocked(change, merged.reason, merged.message, merged.conflicts)
         )
     if merged is None:
-        standing = fresh if fresh.is_known else Package(draft.tree)
+        standing = fresh if fresh.is_recorded else Package(draft.tree)
         return _standing_or_renewed(case, change, draft, standing)
     is_asked = bool(merged.conflicts or merged.answers)
     if merged.tree == draft.tree or (fresh.tree in (draft.written, draft.tree) and not is_asked):

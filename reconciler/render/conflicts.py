@@ -1,4 +1,4 @@
-"""Who wins a conflict in one package, as its Kptfile and its variant say (D10)."""
+"""Read the conflict policy of a package from its Kptfile and variant, and its recorded conflicts (D10)."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,26 +11,26 @@ from reconciler.objects import Files
 from reconciler.policy import OnConflict, Policy
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.update import Conflict, ConflictPolicy
+from reconciler.render.update.conflict_policy import ON_CONFLICT
 from reconciler.state import AnsweredConflict, OpenConflict, PackageVariantRecord
 from reconciler.trailers import without_mark
 
-ON_CONFLICT = "reconciler.dev/on-conflict"
 ON_CONFLICT_FIELDS = "reconciler.dev/on-conflict-fields"
 """`spec.replicas=local;spec.template.*=upstream`: the first pattern that matches a field decides."""
 
 
 class PolicySources(NamedTuple):
-    """Where the policies of one package are written, as people read it."""
+    """Display names of the sources of a package's policies."""
 
     variant: str = "PackageVariant"
     configuration: str = "reconciler.yaml"
 
 
-_SOMEWHERE = PolicySources()
+_ANY_SOURCES = PolicySources()
 
 
 def policy_sources(variant: DesiredVariant, policy: Policy) -> PolicySources:
-    """Return where the policies of a variant's package are written: its own manifest, or that of its set."""
+    """Return the sources of the policies of a variant's package: its own manifest, or that of its set."""
     owner = f"PackageVariantSet {variant.set_key}" if variant.set_key else f"PackageVariant {variant.key}"
     return PolicySources(f"{owner} ({variant.source.location.path})", policy.config_path)
 
@@ -39,39 +39,39 @@ def conflict_policy(
     files: Files,
     annotations: Mapping[str, str],
     fallback: OnConflict,
-    sources: PolicySources = _SOMEWHERE,
+    sources: PolicySources = _ANY_SOURCES,
 ) -> ConflictPolicy:
-    """Return who wins the conflicts of a package: as its Kptfile says, else its variant, else `fallback`.
+    """Return the conflict policy of a package: of its Kptfile, else of its variant, else `fallback`.
 
-    Total: a word that means nothing is passed over.
+    Total: an invalid value is ignored.
     """
     levels = ((_annotations(files), KPTFILE), (annotations, sources.variant))
     default, origins = fallback, {"": ("onConflict", sources.configuration)}
     fields: dict[str, OnConflict] = {}
-    for notes, source in reversed(levels):
-        if choice := _choice(notes.get(ON_CONFLICT)):
+    for values, source in reversed(levels):
+        if choice := _choice(values.get(ON_CONFLICT)):
             default, origins[""] = choice, (ON_CONFLICT, source)
-    for notes, source in levels:
-        for pattern, choice in _patterns(notes.get(ON_CONFLICT_FIELDS)):
+    for values, source in levels:
+        for pattern, choice in _patterns(values.get(ON_CONFLICT_FIELDS)):
             if pattern not in fields:
                 fields[pattern], origins[pattern] = choice, (ON_CONFLICT_FIELDS, source)
     return ConflictPolicy(default, fields, origins=origins)
 
 
 def open_conflict(conflict: Conflict) -> OpenConflict:
-    """Return a conflict as a record keeps it and people see it: nothing of a Secret ever is."""
-    return OpenConflict(**_told(conflict))
+    """Return the record of a conflict; values of a Secret are masked."""
+    return OpenConflict(**_record_fields(conflict))
 
 
 def answered_conflict(answer: Answer) -> AnsweredConflict:
-    """Return an answer as a record keeps it and people see it: nothing of a Secret ever is."""
+    """Return the record of an answer; values of a Secret are masked."""
     chosen = _masked(answer.chosen) if is_hidden(answer.conflict) else answer.chosen
     policy = {"policy": answer.policy, "source": answer.source}
-    return AnsweredConflict(**_told(answer.conflict), chosen=chosen, by=str(answer.by), **policy)
+    return AnsweredConflict(**_record_fields(answer.conflict), chosen=chosen, by=str(answer.by), **policy)
 
 
 def is_hidden(conflict: Conflict) -> bool:
-    """Tell whether a conflict is about a Secret, or stands in a file with one."""
+    """Tell whether a conflict is about a Secret, or in a file with one."""
     return conflict.hidden or conflict.resource.partition(" ")[0] == "Secret"
 
 
@@ -90,8 +90,8 @@ def recorded_answers(record: PackageVariantRecord) -> tuple[Answer, ...]:
 
 def recorded_by_name(record: PackageVariantRecord | None) -> Mapping[str, Conflict]:
     """Return every conflict of a record by its name."""
-    several = (*record.conflicts, *record.answers) if record else ()
-    return {each.name: _recorded(each) for each in several if each.name}
+    conflicts = (*record.conflicts, *record.answers) if record else ()
+    return {each.name: _recorded(each) for each in conflicts if each.name}
 
 
 def _recorded(each: OpenConflict) -> Conflict:
@@ -100,7 +100,7 @@ def _recorded(each: OpenConflict) -> Conflict:
     )
 
 
-def _told(conflict: Conflict) -> dict[str, Any]:
+def _record_fields(conflict: Conflict) -> dict[str, Any]:
     hidden = is_hidden(conflict)
     return {
         "path": conflict.path,

@@ -1,4 +1,4 @@
-"""The package context: the ConfigMap that tells a package its own name, and what its variant adds."""
+"""Write the package context: the ConfigMap with a package's own name, and the variant's keys."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -9,9 +9,13 @@ from reconciler.krm.merge import UPSTREAM_IDENTIFIER
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.objects import File, Files
 from reconciler.reasons import Reason
-from reconciler.render.editing import edit_file
 from reconciler.render.rendered import Blocked
-from reconciler.render.update.chunks import Document, split_documents
+from reconciler.render.update.documents import (
+    ResourceDocument,
+    documents_of,
+    edit_document,
+    split_documents,
+)
 
 NAME = "name"
 PACKAGE_PATH = "package-path"
@@ -32,10 +36,10 @@ data:
 def ensure_context(
     files: Files, *, deployment: bool, package: str, spec: PackageContext | None
 ) -> Files | Blocked:
-    """Return the package with its context made, its own keys set, then the variant's set and removed.
+    """Create the package context if needed, set its own keys, then set and remove the variant's keys.
 
-    Idempotent. A context is made where a deployment repository or the variant asks for one; what
-    a package brings along keeps its values, order and comments. Removal wins over setting.
+    Idempotent. A context is created for a deployment repository, or if the variant sets or removes keys; an
+    existing one keeps its other values, order and comments. Removal wins over setting.
 
     Source: porch packagevariant_controller.go, ensurePackageContext; kpt builtins, PackageContext.
     Differs: a missing context is created, and an upstream's is kept instead of dropped.
@@ -63,25 +67,24 @@ def _context_file(files: Files) -> str:
     for path in sorted(files):
         if path.startswith(inner) or not path.endswith((".yaml", ".yml")) or _NAME not in files[path].data:
             continue
-        chunked = split_documents(files[path])
-        if chunked is not None and _find(chunked.documents) is not None:
+        if _find(documents_of(files[path])) is not None:
             return path
     return PACKAGE_CONTEXT_FILE
 
 
 def _edit(path: str, file: File, data: Mapping[str, str], removed: tuple[str, ...]) -> File | Blocked:
-    chunked = split_documents(file)
-    if chunked is None:
+    split = split_documents(file)
+    if split is None:
         return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{path} is no YAML that can be edited")
-    context = _find(chunked.documents)
+    context = _find(split.documents)
     if context is None:
         return Blocked(
             Reason.CONTEXT_NOT_INJECTED,
             f"{path} has no ConfigMap named {PACKAGE_CONTEXT_NAME}",
-            f"Add it to {path}, or delete that file and it is made anew.",
+            f"Add it to {path}, or delete the file to have it created again.",
         )
     try:
-        return edit_file(file, _edits(context.data, data, removed), index=context.index)
+        return edit_document(file, _edits(context.data, data, removed), index=context.index)
     except YamlError as error:
         return Blocked(Reason.CONTEXT_NOT_INJECTED, f"{path} cannot be edited: {error}")
 
@@ -98,8 +101,8 @@ def _edits(context: Any, data: Mapping[str, str], removed: tuple[str, ...]) -> I
     yield from (DeleteKey(("data", key)) for key in removed if key in present)
 
 
-def _find(documents: Iterable[Document]) -> Document | None:
-    """Find the context by its identity, else the ConfigMap that a function gave a prefix or suffix."""
+def _find(documents: Iterable[ResourceDocument]) -> ResourceDocument | None:
+    """Return the context by its identity, else the ConfigMap that a function gave a prefix or suffix."""
     maps = [
         d for d in documents if d.identity.kind == "ConfigMap" and isinstance(d.data.get("metadata"), dict)
     ]

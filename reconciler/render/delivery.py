@@ -17,10 +17,10 @@ from reconciler.ids import ObjectKey, Oid
 from reconciler.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents
 from reconciler.objects import File, Files, tree_id
-from reconciler.render.answers import Sides, judge_delivery
+from reconciler.render.answers import DraftContext, classify_delivery
 from reconciler.render.kptfile import stamp_kptfile
 from reconciler.render.merging import Contents
-from reconciler.render.package import input_time, known_package, unread
+from reconciler.render.package import input_time, recorded_package, unreadable_package
 from reconciler.render.rendered import Blocked, Package, RenderedDeliveries, RenderedDelivery, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import (
@@ -34,7 +34,7 @@ from reconciler.resolve.ownership import location_text, owner_text
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.trailers import NO_ANSWERS
 
-_NOT_NEEDED = "nobody needs it any more"
+_ABSENT = object()
 
 
 def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inventory) -> RenderedDeliveries:
@@ -103,7 +103,7 @@ def _up_to_date(delivery: Delivery, inventory: Inventory) -> RenderedDelivery:
 def _recorded(resolved: ResolvedVariant, inventory: Inventory) -> RenderedVariant:
     key, time = resolved.variant.key, input_time(resolved, inventory)
     settled = resolved.settled or Oid("")
-    return RenderedVariant(key, known_package(settled, inventory.records[key]), time=time)
+    return RenderedVariant(key, recorded_package(settled, inventory.records[key]), time=time)
 
 
 def _render(
@@ -135,7 +135,7 @@ def _render_package(
         return _recorded(resolved, inventory)
     missing = [tree for tree in delivery_trees(resolved) if tree not in contents]
     if missing:
-        return RenderedVariant(key, unread(missing[0], contents), time=time)
+        return RenderedVariant(key, unreadable_package(missing[0], contents), time=time)
     fresh = _package(delivery, generated, _files(resolved.local, contents), inventory)
     draft = resolved.draft
     if draft is None or not draft.append_only:
@@ -143,58 +143,61 @@ def _render_package(
     return RenderedVariant(key, fresh, _package(delivery, generated, contents[draft.tree], inventory), time)
 
 
-def bring(
-    generated: Files, there: Files, *, kept: frozenset[str] = frozenset(), complete: bool = True
+def merge_generated(
+    generated: Files, existing: Files, *, kept: frozenset[str] = frozenset(), complete: bool = True
 ) -> tuple[Files, tuple[Conflict, ...]]:
-    """Return a package with `generated` in place of what was generated before. Pure, idempotent.
+    """Return a package with its generated files replaced, and the conflicts. Pure, idempotent.
 
-    Files that a person wrote or changed stay, byte for byte, and those that are `kept`. A generated
-    file that is not needed any more goes, and one that fewer need now changes, but only where
-    `generated` is all that is needed: else those who need it may only not be understood.
+    Files that a person wrote or changed stay, byte for byte, and those that are `kept`. A generated file is
+    deleted if no package needs it any more, and changed if fewer need it, but only if `generated` is
+    complete: otherwise the packages that need it may be among those that could not be read.
     """
     files: dict[str, File] = {}
     conflicts: list[Conflict] = []
-    for path in sorted({*generated, *there}):
-        new, old = generated.get(path), there.get(path)
+    for path in sorted({*generated, *existing}):
+        new, old = generated.get(path), existing.get(path)
         if new is not None and (old is None or is_unmodified(old.data)):
-            files[path] = old if old and not complete and _forgets(new, old) else new
+            files[path] = old if old and not complete and _drops_dependents(new, old) else new
         elif old is not None and (new or path in kept or not complete or not is_unmodified(old.data)):
             files[path] = old
             if path != KPTFILE and path not in kept and (new or complete):
-                conflicts += _told(path, new, old)
+                conflicts += _conflicts(path, new, old)
     return files, tuple(conflicts)
 
 
-def _forgets(new: File, old: File) -> bool:
-    """Tell whether somebody needed an old file who does not need the new one."""
-    was, now = (
+def _drops_dependents(new: File, old: File) -> bool:
+    """Tell whether a package that needs the old file does not need the new one."""
+    before, after = (
         needed_by(values[0]) if (values := _values(file.data)) else frozenset() for file in (old, new)
     )
-    return not was <= now
+    return not before <= after
 
 
-def _told(path: str, new: File | None, old: File) -> Iterator[Conflict]:
-    """Yield what an edited file has otherwise than it would be generated; nothing of a person's own file."""
+def _conflicts(path: str, new: File | None, old: File) -> Iterator[Conflict]:
+    """Yield the differences between an edited file and its generated content; none without our header."""
     if not has_header(old.data):
         return
     if new is not None:
-        yield from _differing(path, new.data, old.data)
+        yield from _differences(path, new.data, old.data)
     else:
-        yield Conflict(path, "", "", None, _NOT_NEEDED, "a person changed it", "BothChanged")
+        generated = "no package needs it any more"
+        yield Conflict(path, "", "", None, generated, "a person changed it", "BothChanged")
 
 
 def _package(
-    delivery: Delivery, generated: _Generated, there: Files, inventory: Inventory
+    delivery: Delivery, generated: _Generated, existing: Files, inventory: Inventory
 ) -> Package | Blocked:
     resolved, draft = generated.resolved, generated.resolved.draft
     view, manifests = inventory.repositories[resolved.view], generated.manifests
-    files, conflicts = bring(generated.files, there, kept=manifests.kept, complete=delivery.is_complete)
+    files, conflicts = merge_generated(
+        generated.files, existing, kept=manifests.kept, complete=delivery.is_complete
+    )
     owner = owner_text(inventory.policy.instance, resolved.variant.key)
     place = location_text(view, resolved.downstream.path)
     stamped = stamp_kptfile(files, name=None, pin=None, owner=owner, location=place)
     if isinstance(stamped, Blocked):
         return stamped
-    sides = Sides(
+    context = DraftContext(
         package=resolved.downstream.path,
         commit=resolved.pin.commit.oid,
         answers=draft.answers if draft is not None else NO_ANSWERS,
@@ -202,8 +205,8 @@ def _package(
         upstream={},
         choose=lambda _: None,
     )
-    judged = judge_delivery(conflicts, sides)
-    return Package(tree_id(stamped), stamped, conflicts=judged.waiting, answers=judged.answers)
+    classified = classify_delivery(conflicts, context)
+    return Package(tree_id(stamped), stamped, conflicts=classified.open, answers=classified.answers)
 
 
 def _kptfile(delivery: Delivery) -> File:
@@ -225,23 +228,20 @@ def _files(tree: Oid | None, contents: Contents) -> Files:
     return contents[tree] if tree is not None else {}
 
 
-def _differing(path: str, ours: bytes, theirs: bytes) -> Iterator[Conflict]:
-    """Yield every value of a generated file that a person has otherwise; comments are theirs anyway."""
-    new, old = _values(ours), _values(theirs)
+def _differences(path: str, generated: bytes, edited: bytes) -> Iterator[Conflict]:
+    """Yield every value of an edited file that differs from the generated one; comments do not count."""
+    new, old = _values(generated), _values(edited)
     if old is None or len(old) != 1:
         yield Conflict(path, "", "", None, "generated", "a person rewrote it", "BothChanged")
         return
-    for where, upstream, local in _leaves((), new[0] if new else None, old[0]):
+    for where, upstream, local in _changed_leaves((), new[0] if new else None, old[0]):
         yield Conflict(path, "", ".".join(where), None, _text(upstream), _text(local), "BothChanged")
 
 
-_ABSENT = object()
-
-
-def _leaves(path: tuple[str, ...], new: Any, old: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+def _changed_leaves(path: tuple[str, ...], new: Any, old: Any) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
     if isinstance(new, Mapping) and isinstance(old, Mapping):
         for name in dict.fromkeys((*new, *old)):
-            yield from _leaves((*path, str(name)), new.get(name, _ABSENT), old.get(name, _ABSENT))
+            yield from _changed_leaves((*path, str(name)), new.get(name, _ABSENT), old.get(name, _ABSENT))
     elif new != old:
         yield path, new, old
 

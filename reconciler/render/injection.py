@@ -1,145 +1,196 @@
-"""Config injection: what the cluster holds, put into the points that a package declares."""
+"""Config injection: fill the injection points of a package with objects of the cluster."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import InjectionSelector
 from reconciler.ids import group_of
+from reconciler.krm.merge import identity_of, root_of
 from reconciler.krm.yaml import (
-    PACKAGE_LIMITS,
     DeleteItem,
     DeleteKey,
     Edit,
     InsertItem,
     SetValue,
     YamlError,
-    load_documents,
 )
-from reconciler.objects import Files
+from reconciler.objects import File, Files
 from reconciler.reasons import Reason
-from reconciler.render.editing import edit_file
-from reconciler.render.points import InjectionPoint, check_points, find_points
+from reconciler.render.kptfile import edit_kptfile
 from reconciler.render.rendered import Blocked
+from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
 from reconciler.snapshot import Snapshot, SnapshotObject
 
+INJECTION_POINT = "kpt.dev/config-injection"
 INJECTED = "kpt.dev/injected-resource"
 INJECTED_NAME = "kpt.dev/injected-resource-name"
-_NO_MATCH = "no resource matched any injection selector for this injection point"
+REQUIRED, OPTIONAL = "required", "optional"
 
 
 @dataclass(frozen=True, slots=True)
-class Injected:
-    """A package after injection. `failure` says which required points are empty; None: it has no points."""
+class InjectionPoint:
+    """A resource with the injection annotation, and the condition that reports its state.
 
-    files: Files
-    failure: str | None = None
+    `errors` are reasons why it is invalid; `resource` is its content, `name` its name as written.
+    """
+
+    file: str
+    required: bool
+    condition_type: str
+    errors: tuple[str, ...] = ()
+    index: int = 0
+    resource: dict[str, Any] = field(default_factory=dict, compare=False)
+    name: str = field(default="", compare=False)
+
+    @property
+    def gvk(self) -> tuple[str, str]:
+        """The apiVersion and the kind of the resource."""
+        return str(self.resource.get("apiVersion", "")), str(self.resource.get("kind", ""))
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
-    """What one point gets: an object, or why none."""
+class InjectionResult:
+    """The object for one point, or the reason why there is none."""
 
     point: InjectionPoint
     source: SnapshotObject | None = None
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A package after injection. `failure` lists the required points without an object; None: no points."""
+
+    files: Files
+    failure: str | None = None
+
+
+def find_points(files: Files) -> tuple[InjectionPoint, ...]:
+    """Return the injection points of a package, by file and position in it.
+
+    Total: a file that is not YAML has none.
+
+    Source: porch packagevariant injection.go, findInjectionPoints.
+    Differs: Porch stops at the first file that is not YAML, a Helm template say.
+    """
+    return tuple(point for path in sorted(files) for point in _points(path, files[path].data))
+
+
+def _points(path: str, data: bytes) -> Iterator[InjectionPoint]:
+    if not path.endswith((".yaml", ".yml")) and path.rpartition("/")[2] != KPTFILE:
+        return
+    for document in documents_of(File.of(data)) if INJECTION_POINT.encode() in data else ():
+        if isinstance(document.data, dict) and (point := _point(path, document)):
+            yield point
+
+
+def _point(path: str, document: ResourceDocument) -> InjectionPoint | None:
+    resource = document.data
+    annotations = annotations_of(resource)
+    if INJECTION_POINT not in annotations:
+        return None
+    # The name as written: `name: n` is a boolean for Kubernetes, but people search for the `n`.
+    _, kind, _, name = identity_of(root_of(document.tree))
+    value = annotations[INJECTION_POINT]
+    errors: tuple[str, ...] = ()
+    if value not in (REQUIRED, OPTIONAL):
+        errors = (f'{path}: {kind}/{name} has invalid "{INJECTION_POINT}" annotation value of "{value}"',)
+    condition = f"{PREFIX}{kind}.{name}"
+    return InjectionPoint(path, value == REQUIRED, condition, errors, document.index, resource, name)
+
+
+def annotations_of(resource: Any) -> dict[str, Any]:
+    """Return the annotations of a resource; empty where they are no mapping."""
+    for step in ("metadata", "annotations"):
+        resource = resource.get(step) if isinstance(resource, dict) else None
+    return resource if isinstance(resource, dict) else {}
+
+
+def check_points(points: Iterable[InjectionPoint]) -> str:
+    """Return the errors of a package's points as one sentence, "" if there are none.
+
+    Source: porch packagevariant injection.go, validateInjectionPoints.
+    """
+    errors: list[str] = []
+    files: dict[str, str] = {}
+    for point in points:
+        errors += point.errors
+        name = point.condition_type
+        if name in files:
+            errors.append(f'duplicate injection conditionType "{name}" ({files[name]} and {point.file})')
+        files[name] = point.file
+    return f"errors in injection points: {', '.join(errors)}" if errors else ""
+
+
 def inject_config(
     files: Files, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
 ) -> Injected | Blocked:
-    """Return the package with every point filled that an injector matches, and a condition for each.
+    """Fill every point that an injector matches, and write a condition for each point.
 
-    Idempotent. A required point that stays empty does not stop the package: it is not ready.
+    Idempotent. A required point without an object does not block the package: it is not ready.
 
     Source: porch packagevariant injection.go, ensureConfigInjection; seed 000, Configuration Injection.
-    Differs: conditions and gates of points that are gone go too; an injector may name its point;
+    Differs: conditions and gates of deleted points are deleted too; an injector may name its point;
     both annotations are written, Porch's and the seed's.
     """
     points = find_points(files)
     if error := check_points(points):
         return Blocked(Reason.INVALID_PACKAGE, error, "Correct the annotations in the upstream package.")
-    fillings = [choose_source(point, injectors, snapshot, namespace) for point in points]
+    results = [choose_source(point, injectors, snapshot, namespace) for point in points]
     try:
-        for filling in fillings:
-            if filling.source is not None:
-                path = filling.point.file
-                edits = _fill(filling.point, filling.source)
-                files = {**files, path: edit_file(files[path], edits, index=filling.point.index)}
-        files = _with_conditions(files, fillings)
+        for result in results:
+            if result.source is not None:
+                path, index = result.point.file, result.point.index
+                edited = edit_document(files[path], _fill(result.point, result.source), index=index)
+                files = {**files, path: edited}
     except YamlError as error_:
         return Blocked(Reason.INVALID_PACKAGE, f"Configuration cannot be injected: {error_}")
-    empty = [f"{f.point.condition_type}: {f.error}" for f in fillings if f.error and f.point.required]
-    return Injected(files, "; ".join(empty) if fillings else None)
-
-
-def condition_entries(fillings: Iterable[Filling]) -> Iterator[dict[str, str]]:
-    """Yield the condition of every point, as a Kptfile holds it."""
-    for filling in fillings:
-        source = filling.source
-        yield {
-            "type": filling.point.condition_type,
-            "status": "True" if source else "False",
-            "message": f'injected resource "{source.name}" from cluster' if source else filling.error,
-            "reason": "ConfigInjected" if source else "NoResourceSelected",
-        }
-
-
-def merged_conditions(existing: Any, fillings: Sequence[Filling]) -> list[Any]:
-    """Return a Kptfile's conditions with the points' own upserted, and those of vanished points gone."""
-    mine = {entry["type"]: entry for entry in condition_entries(fillings)}
-    kept = [c for c in _entries(existing) if _type_of(c) in mine or not _type_of(c).startswith(PREFIX)]
-    present = {_type_of(c) for c in kept}
-    new = [mine[name] for name in sorted(mine.keys() - present)]
-    return [*(mine.get(_type_of(c), c) for c in kept), *new]
-
-
-def merged_gates(existing: Any, fillings: Sequence[Filling]) -> list[Any]:
-    """Return a Kptfile's readiness gates with those of required points, without those of vanished ones.
-
-    A gate that people put on an optional point stays.
-    """
-    points = {filling.point.condition_type for filling in fillings}
-    kept = [g for g in _entries(existing) if _gate_of(g) in points or not _gate_of(g).startswith(PREFIX)]
-    required = {filling.point.condition_type for filling in fillings if filling.point.required}
-    new = sorted(required - {_gate_of(gate) for gate in kept})
-    return [*kept, *({"conditionType": name} for name in new)]
+    with_conditions = _with_conditions(files, results)
+    if isinstance(with_conditions, Blocked):
+        return with_conditions
+    empty = [f"{r.point.condition_type}: {r.error}" for r in results if r.error and r.point.required]
+    return Injected(with_conditions, "; ".join(empty) if results else None)
 
 
 def choose_source(
     point: InjectionPoint, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
-) -> Filling:
-    """Choose the object of the first injector that fits the point and names one in the namespace."""
-    if not injectors:
-        return Filling(point, error="no injectors defined")
-    if not snapshot.present and snapshot.cluster:
-        return Filling(point, error=f"there is no snapshot of cluster {snapshot.cluster} in {snapshot.path}")
-    api_version, kind = str(point.resource.get("apiVersion", "")), str(point.resource.get("kind", ""))
-    if snapshot.served is not None and (api_version, kind) not in snapshot.served:
-        return Filling(point, error=f"the cluster has no schema for {api_version}.{kind}")
-    return _chosen_object(point, injectors, snapshot, namespace)
-
-
-def _chosen_object(
-    point: InjectionPoint, injectors: Sequence[InjectionSelector], snapshot: Snapshot, namespace: str
-) -> Filling:
-    api_version, kind = str(point.resource.get("apiVersion", "")), str(point.resource.get("kind", ""))
+) -> InjectionResult:
+    """Choose the object of the first injector that matches the point and names one in the namespace."""
+    api_version, kind = point.gvk
+    error = _unavailable(point, injectors, snapshot)
     objects = {o.name: o for o in snapshot.of_kind(api_version, kind) if o.namespace == namespace}
-    if not objects:
-        return Filling(point, error=f"no in-cluster resources of type {api_version}.{kind}")
-    for injector in injectors:
-        source = objects.get(injector.name or "") if _fits(injector, point, api_version, kind) else None
-        if source is not None:
-            field = injected_field(api_version, kind)
-            if field not in source.body or source.body[field] is None:
-                return Filling(point, error=f'field "{field}" not found in resource "{source.name}"')
-            return Filling(point, source)
-    return Filling(point, error=_NO_MATCH)
+    if not error and not objects:
+        error = f"no in-cluster resources of type {api_version}.{kind}"
+    if error:
+        return InjectionResult(point, error=error)
+    matching = (injector for injector in injectors if _matches(injector, point))
+    source = next((objects[i.name] for i in matching if i.name and i.name in objects), None)
+    if source is None:
+        return InjectionResult(
+            point, error="no resource matched any injection selector for this injection point"
+        )
+    name = injected_field(api_version, kind)
+    if source.body.get(name) is None:
+        return InjectionResult(point, error=f'field "{name}" not found in resource "{source.name}"')
+    return InjectionResult(point, source)
 
 
-def _fits(injector: InjectionSelector, point: InjectionPoint, api_version: str, kind: str) -> bool:
+def _unavailable(point: InjectionPoint, injectors: Sequence[InjectionSelector], snapshot: Snapshot) -> str:
+    """Return the reason why no object can be chosen at all, "" if there is none."""
+    if not injectors:
+        return "no injectors defined"
+    if not snapshot.present and snapshot.cluster:
+        return f"there is no snapshot of cluster {snapshot.cluster} in {snapshot.path}"
+    if snapshot.served is not None and point.gvk not in snapshot.served:
+        return f"the cluster has no schema for {'.'.join(point.gvk)}"
+    return ""
+
+
+def _matches(injector: InjectionSelector, point: InjectionPoint) -> bool:
+    api_version, kind = point.gvk
     target = injector.target
     pairs = (
         (injector.group, group_of(api_version)),
@@ -148,11 +199,11 @@ def _fits(injector: InjectionSelector, point: InjectionPoint, api_version: str, 
         (target.kind if target else None, kind),
         (target.name if target else None, point.name),
     )
-    return all(wanted is None or wanted == found for wanted, found in pairs)
+    return all(expected is None or expected == actual for expected, actual in pairs)
 
 
 def injected_field(api_version: str, kind: str) -> str:
-    """Return the field of an object that is injected, whole."""
+    """Return the field of an object that is injected as a whole."""
     return "data" if (api_version, kind) == ("v1", "ConfigMap") else "spec"
 
 
@@ -161,32 +212,60 @@ def _fill(point: InjectionPoint, source: SnapshotObject) -> Iterator[Edit]:
     for name in (INJECTED, INJECTED_NAME):
         if annotations.get(name) != source.name:
             yield SetValue(("metadata", "annotations", name), source.name)
-    field = injected_field(source.api_version, source.kind)
-    if point.resource.get(field) != source.body[field]:
-        yield SetValue((field,), source.body[field])
+    name = injected_field(source.api_version, source.kind)
+    if point.resource.get(name) != source.body[name]:
+        yield SetValue((name,), source.body[name])
 
 
-def _with_conditions(files: Files, fillings: Sequence[Filling]) -> Files:
-    file = files.get(KPTFILE)
-    value = load_documents(file.data, PACKAGE_LIMITS)[0].value if file else None
-    if file is None or not isinstance(value, dict):
-        return files
-    info, status = value.get("info"), value.get("status")
-    gates = info.get("readinessGates") if isinstance(info, dict) else None
-    conditions = status.get("conditions") if isinstance(status, dict) else None
-    if not fillings and PREFIX not in f"{gates}{conditions}":
-        return files
-    edits = [
-        *_list_edits(("info", "readinessGates"), gates, merged_gates(gates, fillings), _gate_of),
-        *_list_edits(("status", "conditions"), conditions, merged_conditions(conditions, fillings), _type_of),
-    ]
-    return {**files, KPTFILE: edit_file(file, edits)}
+def _with_conditions(files: Files, results: Sequence[InjectionResult]) -> Files | Blocked:
+    def edits(kptfile: dict[str, Any]) -> Iterator[Edit]:
+        info, status = kptfile.get("info"), kptfile.get("status")
+        gates = info.get("readinessGates") if isinstance(info, dict) else None
+        conditions = status.get("conditions") if isinstance(status, dict) else None
+        if not results and PREFIX not in f"{gates}{conditions}":
+            return
+        new_gates, new_conditions = merged_gates(gates, results), merged_conditions(conditions, results)
+        yield from _list_edits(("info", "readinessGates"), gates, new_gates, _gate_of)
+        yield from _list_edits(("status", "conditions"), conditions, new_conditions, _type_of)
+
+    return edit_kptfile(files, edits) if KPTFILE in files else files
+
+
+def merged_conditions(existing: Any, results: Sequence[InjectionResult]) -> list[Any]:
+    """Return a Kptfile's conditions with those of the points updated, and those of deleted points deleted."""
+    own = {result.point.condition_type: _condition(result) for result in results}
+    kept = [c for c in _entries(existing) if _type_of(c) in own or not _type_of(c).startswith(PREFIX)]
+    present = {_type_of(c) for c in kept}
+    new = [own[name] for name in sorted(own.keys() - present)]
+    return [*(own.get(_type_of(c), c) for c in kept), *new]
+
+
+def _condition(result: InjectionResult) -> dict[str, str]:
+    source = result.source
+    return {
+        "type": result.point.condition_type,
+        "status": "True" if source else "False",
+        "message": f'injected resource "{source.name}" from cluster' if source else result.error,
+        "reason": "ConfigInjected" if source else "NoResourceSelected",
+    }
+
+
+def merged_gates(existing: Any, results: Sequence[InjectionResult]) -> list[Any]:
+    """Return a Kptfile's readiness gates with those of required points, without those of deleted points.
+
+    A gate that people put on an optional point stays.
+    """
+    points = {result.point.condition_type for result in results}
+    kept = [g for g in _entries(existing) if _gate_of(g) in points or not _gate_of(g).startswith(PREFIX)]
+    required = {result.point.condition_type for result in results if result.point.required}
+    new = sorted(required - {_gate_of(gate) for gate in kept})
+    return [*kept, *({"conditionType": name} for name in new)]
 
 
 def _list_edits(
     path: tuple[str, ...], old: Any, new: list[dict[str, Any]], name_of: Callable[[dict[str, Any]], str]
 ) -> Iterator[Edit]:
-    """Yield the edits that make one list another: items that stay keep their place, bytes and comments."""
+    """Yield the edits that turn one list into another: remaining items keep place, bytes and comments."""
     if not new:
         if old:
             yield DeleteKey(path)
@@ -195,17 +274,17 @@ def _list_edits(
         if new != old:
             yield SetValue(path, new)
         return
-    wanted = {name_of(entry): entry for entry in new}
+    by_name = {name_of(entry): entry for entry in new}
     for index, entry in enumerate(old):
-        for key, value in wanted.get(name_of(entry), {}).items():
+        for key, value in by_name.get(name_of(entry), {}).items():
             if entry.get(key) != value:
                 yield SetValue((*path, index, key), value)
-    gone = [index for index, entry in enumerate(old) if name_of(entry) not in wanted]
-    for index in reversed(gone):
+    removed = [index for index, entry in enumerate(old) if name_of(entry) not in by_name]
+    for index in reversed(removed):
         yield DeleteItem((*path, index))
     present = {name_of(entry) for entry in old}
     added = [entry for entry in new if name_of(entry) not in present]
-    for index, entry in enumerate(added, len(old) - len(gone)):
+    for index, entry in enumerate(added, len(old) - len(removed)):
         yield InsertItem(path, index, entry)
 
 
@@ -217,5 +296,5 @@ def _gate_of(gate: dict[str, Any]) -> str:
     return str(gate.get("conditionType", ""))
 
 
-def _entries(found: Any) -> list[dict[str, Any]]:
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+def _entries(value: Any) -> list[dict[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -1,28 +1,41 @@
-"""The Kptfile of a package: its name, where it came from, whose it is; no other byte changes."""
+"""Edit the Kptfile of a package: name, upstream, owner and pipeline; and read its readiness gates."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.api.annotations import PREFIX, check_keys, check_resource
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
+from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.ids import normalise_url
-from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
+from reconciler.krm.yaml import (
+    PACKAGE_LIMITS,
+    DeleteItem,
+    DeleteKey,
+    Edit,
+    InsertItem,
+    SetValue,
+    YamlError,
+    load_documents,
+)
 from reconciler.objects import Files
 from reconciler.reasons import Reason
-from reconciler.render.editing import edit_file
 from reconciler.render.rendered import Blocked
+from reconciler.render.update.documents import edit_document
 from reconciler.resolve.resolution import Pin
 
 _ANNOTATIONS = ("metadata", "annotations")
 _RESOURCES = (".yaml", ".yml", ".json")
+_PIPELINE = "pipeline"
+_FUNCTION_PREFIX = "PackageVariant"
+_FUNCTION_FIELDS = ("name", "image", "exec", "tag", "configPath", "configMap", "selectors", "exclude")
 
 
 def stamp_kptfile(
     files: Files, *, name: str | None, pin: Pin | None, owner: str, location: str
 ) -> Files | Blocked:
-    """Return the package with its Kptfile naming itself, its upstream and its owner.
+    """Return the package with name, upstream and owner in its Kptfile.
 
-    Idempotent. None for `name` or `pin` leaves that part alone.
+    Idempotent. None for `name` or `pin` does not change that part.
 
     Source: porch pkg/task/clone.go; kpt thirdparty/kptfile, UpdateUpstreamLockFromGit.
     Differs: the lock's directory is the full path in the Git repository, so that kpt can use it.
@@ -30,32 +43,34 @@ def stamp_kptfile(
     metadata: dict[str, Any] = {"annotations": {LOCATION: location, OWNER: owner}}
     if name is not None:
         metadata = {"name": name, **metadata}
-    if blocked := _unreadable_key(files):
+    if blocked := _invalid_key(files):
         return blocked
     own = {"metadata": metadata}
-    return _edit(files, lambda value: _sets(value, {**own, **(_upstream(pin, value) if pin else {})}))
+    return edit_kptfile(
+        files, lambda value: _set_edits(value, {**own, **(_upstream(pin, value) if pin else {})})
+    )
 
 
 def strip_ownership(files: Files) -> Files | Blocked:
-    """Return the package as nobody's: without our two annotations. Idempotent."""
-    return _edit(files, _strips)
+    """Return the package without the two ownership annotations. Idempotent."""
+    return edit_kptfile(files, _ownership_edits)
 
 
 def _upstream(pin: Pin, kptfile: dict[str, Any]) -> dict[str, Any]:
-    """Return both blocks; another spelling of the same repository stays until there is another commit."""
+    """Return both blocks; another spelling of the repository's URL stays until the commit changes."""
     git = {"directory": pin.package.path, "ref": pin.ref}
     same = _at(kptfile, ("upstreamLock", "git", "commit")) == pin.commit.oid
     blocks = {"upstream": git, "upstreamLock": {**git, "commit": pin.commit.oid}}
-    known = {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}
+    spellings = {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}
     for name, block in blocks.items():
         repo = _at(kptfile, (name, "git", "repo"))
-        keeps = same and isinstance(repo, str) and normalise_url(repo) in known
+        keeps = same and isinstance(repo, str) and normalise_url(repo) in spellings
         blocks[name] = {"repo": repo if keeps else pin.address, **block}
     return {name: {"type": "git", "git": block} for name, block in blocks.items()}
 
 
-def _unreadable_key(files: Files) -> Blocked | None:
-    """Return why a package with a key of ours that means nothing is blocked; its Kptfile comes first."""
+def _invalid_key(files: Files) -> Blocked | None:
+    """Return the first invalid annotation or label under our prefix as a problem; the Kptfile is first."""
     for path in sorted(files, key=lambda path: (path != KPTFILE, path)):
         is_kptfile = path.rpartition("/")[2] == KPTFILE
         if PREFIX.encode() not in files[path].data or not (is_kptfile or path.endswith(_RESOURCES)):
@@ -66,14 +81,15 @@ def _unreadable_key(files: Files) -> Blocked | None:
             continue
         values = (document.value for document in documents if isinstance(document.value, dict))
         faults = (check_keys(KPTFILE, value) if is_kptfile else check_resource(value) for value in values)
-        first = next((fault for several in faults for fault in several), None)
+        first = next((fault for each in faults for fault in each), None)
         if first is not None:
             where = "The Kptfile" if path == KPTFILE else path
             return Blocked(first.reason, f"{where}: {first.message}", first.hint)
     return None
 
 
-def _edit(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Files | Blocked:
+def edit_kptfile(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Files | Blocked:
+    """Return the package with its Kptfile edited; `edits` gets its value."""
     file = files.get(KPTFILE)
     if file is None:
         return Blocked(Reason.INVALID_PACKAGE, "The package has no Kptfile", "Add one at its root.")
@@ -81,32 +97,148 @@ def _edit(files: Files, edits: Callable[[dict[str, Any]], Iterable[Edit]]) -> Fi
         documents = load_documents(file.data, PACKAGE_LIMITS)
         if len(documents) != 1 or not isinstance(documents[0].value, dict):
             return Blocked(Reason.INVALID_PACKAGE, "The Kptfile is not one object")
-        edited = edit_file(file, edits(documents[0].value))
+        edited = edit_document(file, edits(documents[0].value))
     except YamlError as error:
         return Blocked(Reason.INVALID_PACKAGE, f"The Kptfile cannot be edited: {error}")
     return files if edited is file else {**files, KPTFILE: edited}
 
 
-def _sets(value: Any, wanted: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[Edit]:
-    """Yield the edits that put `wanted` into a mapping: few and disjoint, whole where nothing is yet."""
-    for key, new in wanted.items():
+def _set_edits(value: Any, fields: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[Edit]:
+    """Yield the edits that write `fields` into a mapping; a mapping that is absent is written whole."""
+    for key, new in fields.items():
         old = value.get(key) if isinstance(value, dict) else None
         if isinstance(old, dict) and isinstance(new, dict):
-            yield from _sets(old, new, (*path, key))
+            yield from _set_edits(old, new, (*path, key))
         elif old != new:
             yield SetValue((*path, key), new)
 
 
-def _strips(value: dict[str, Any]) -> Iterator[Edit]:
+def _ownership_edits(value: dict[str, Any]) -> Iterator[Edit]:
     annotations = _at(value, _ANNOTATIONS)
-    ours = [key for key in (LOCATION, OWNER) if isinstance(annotations, dict) and key in annotations]
-    if ours and len(ours) == len(annotations):
+    own = [key for key in (LOCATION, OWNER) if isinstance(annotations, dict) and key in annotations]
+    if own and len(own) == len(annotations):
         yield DeleteKey(_ANNOTATIONS)
     else:
-        yield from (DeleteKey((*_ANNOTATIONS, key)) for key in ours)
+        yield from (DeleteKey((*_ANNOTATIONS, key)) for key in own)
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def add_functions(files: Files, spec: PackageVariantSpec, variant: str) -> Files | Blocked:
+    """Return the package with the variant's functions first in its pipeline, replacing its former ones.
+
+    Idempotent; the package's own functions keep every byte. An emptied list is deleted, and the pipeline
+    with the last one.
+
+    Source: porch packagevariant_controller.go, ensureKRMFunctions.
+    Differs: names with dots are recognised too, so no function is added twice.
+    """
+    return edit_kptfile(files, lambda value: _pipeline_edits(value, spec, variant))
+
+
+def function_name(variant: str, function: str, index: int) -> str:
+    """Return the name of a variant's own function.
+
+    Source: porch packagevariant_controller.go, generatePVFuncName.
+    Differs: a dot in the function's name becomes a dash, or the name could not be recognised.
+    """
+    return f"{_FUNCTION_PREFIX}.{variant}.{function.replace('.', '-')}.{index}"
+
+
+def is_own_function(name: str, variant: str) -> bool:
+    """Tell whether the variant added a function of this name.
+
+    Source: porch packagevariant_controller.go, isPackageVariantFunc.
+    Differs: the variant's name may have dots.
+    """
+    start = f"{_FUNCTION_PREFIX}.{variant}."
+    if not name.startswith(start):
+        return False
+    function, dot, index = name.removeprefix(start).rpartition(".")
+    number = index.removeprefix("-")
+    return bool(dot) and "." not in function and number.isascii() and number.isdigit()
+
+
+def _pipeline_edits(kptfile: dict[str, Any], spec: PackageVariantSpec, variant: str) -> Iterator[Edit]:
+    pipeline = kptfile.get(_PIPELINE)
+    present: dict[str, Any] = pipeline if isinstance(pipeline, dict) else {}
+    remaining = set(present)
+    for field, functions in _own_functions(spec):
+        existing = present.get(field) if isinstance(present.get(field), list) else []
+        own = [_entry(function, variant, index) for index, function in enumerate(functions)]
+        theirs = [item for item in existing or () if not _is_own(item, variant)]
+        if own or theirs:
+            remaining.add(field)
+            yield from _function_edits(field, existing or [], own, variant)
+        elif field in present:
+            remaining.discard(field)
+            yield DeleteKey((_PIPELINE, field))
+    if _PIPELINE in kptfile and not remaining:
+        yield DeleteKey((_PIPELINE,))
+
+
+def _own_functions(spec: PackageVariantSpec) -> Iterator[tuple[str, Sequence[Function]]]:
+    pipeline = spec.pipeline
+    yield "validators", (pipeline.validators if pipeline else None) or ()
+    yield "mutators", (pipeline.mutators if pipeline else None) or spec.mutators or ()
+
+
+def _function_edits(
+    field: str, existing: list[Any], own: list[dict[str, Any]], variant: str
+) -> Iterator[Edit]:
+    former = [index for index, item in enumerate(existing) if _is_own(item, variant)]
+    if former == list(range(len(own))) and existing[: len(own)] == own:
+        return
+    path = (_PIPELINE, field)
+    for index, function in enumerate(own):
+        yield InsertItem(path, index, function)
+    for index in reversed(former):
+        yield DeleteItem((*path, index + len(own)))
+
+
+def _entry(function: Function, variant: str, index: int) -> dict[str, Any]:
+    data = function.model_dump(mode="json", by_alias=True, exclude_none=True)
+    data["name"] = function_name(variant, function.name or "", index)
+    return {field: data[field] for field in _FUNCTION_FIELDS if field in data}
+
+
+def _is_own(item: Any, variant: str) -> bool:
+    name = item.get("name") if isinstance(item, dict) else None
+    return isinstance(name, str) and is_own_function(name, variant)
+
+
+def unmet_gates(kptfile: bytes) -> tuple[str, ...]:
+    """Return the readiness gates without a true condition as "type: reason", sorted.
+
+    Total: a file that is no Kptfile has no gates.
+
+    Source: porch pkg/cli/commands/rpkg, readiness check of propose and approve.
+    """
+    try:
+        documents = load_documents(kptfile, PACKAGE_LIMITS)
+    except YamlError:
+        return ()
+    value = documents[0].value if documents else None
+    conditions = {str(c.get("type", "")): c for c in _entries(value, "status", "conditions")}
+    gates = {str(gate.get("conditionType", "")) for gate in _entries(value, "info", "readinessGates")}
+    return tuple(
+        f"{name}: {_why(conditions.get(name))}"
+        for name in sorted(gates - {""})
+        if str((conditions.get(name) or {}).get("status")) != "True"
+    )
+
+
+def _why(condition: dict[str, Any] | None) -> str:
+    if condition is None:
+        return "the package has no such condition"
+    return str(condition.get("message") or condition.get("reason") or "it is not True")
+
+
+def _entries(value: Any, *path: str) -> list[dict[str, Any]]:
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -1,8 +1,9 @@
-"""A package on its way to a new upstream: cloned, or what is there merged with what upstream changed."""
+"""Merge a package with a new upstream: clone, update, or adoption of a package without upstreamLock."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.secrets import holds_secret
@@ -10,37 +11,30 @@ from reconciler.ids import Oid
 from reconciler.objects import Files
 from reconciler.policy import Policy, Strategy
 from reconciler.reasons import Reason
-from reconciler.render.adoption import find_nearest_base
-from reconciler.render.baseline import RenderedSides, Update, merge_sides
+from reconciler.render.answers import FoundConflict
 from reconciler.render.kptfile import strip_ownership
+from reconciler.render.merge_sides import RenderedSides, UpdateTrees, prepare_sides
 from reconciler.render.rendered import Blocked
-from reconciler.render.update import (
-    Conflict,
-    ConflictPolicy,
-    Decision,
-    UpdateRefused,
-    UpstreamRef,
-    update_package,
-)
+from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
+from reconciler.render.update.conflict_policy import describe_decision
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.packages import Sides
-from reconciler.render.update.settle import describe_decision
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 Contents = Mapping[Oid, Files]
-"""The package trees that were fetched, by the id of the tree."""
+"""The fetched package trees by their ids."""
 
 
 @runtime_checkable
 class Refusals(Protocol):
-    """Package trees that also tell, by the id of the tree, why a needed one is not among them."""
+    """Package trees with the reasons why some needed ones are missing, by the id of the tree."""
 
     refused: Mapping[Oid, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """What one variant's package is made from; `policy` decides conflicts where nothing else does."""
+class VariantInputs:
+    """The inputs of one variant's package; `policy` has the default conflict policy."""
 
     resolved: ResolvedVariant
     contents: Contents
@@ -49,54 +43,51 @@ class Making:
 
 
 @dataclass(frozen=True, slots=True)
-class Merging:
-    """A package on its way: its files, what both sides changed, and what a reviewer must hear.
-
-    `found` are all conflicts, with what a policy decided, None where a person is asked.
-    """
+class PackageInProgress:
+    """A package after the merge, with all conflicts of it and notes for the reviewer."""
 
     files: Files
-    found: tuple[tuple[Conflict, Decision | None], ...] = ()
+    conflicts: tuple[FoundConflict, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def clone_upstream(resolved: ResolvedVariant, contents: Contents) -> Merging | Blocked:
-    """Return the upstream package as the start of a new downstream one."""
+def clone_upstream(resolved: ResolvedVariant, contents: Contents) -> PackageInProgress | Blocked:
+    """Return the upstream package as the start of a new downstream package."""
     files = strip_ownership(contents[resolved.pin.tree])
-    return files if isinstance(files, Blocked) else Merging(add_identifiers(files))
+    return files if isinstance(files, Blocked) else PackageInProgress(add_identifiers(files))
 
 
 def update_local(
-    making: Making, local: Files, tree: Oid | None, base: Pin | None, policy: ConflictPolicy
-) -> Merging | Blocked:
-    """Return `local`, which is made from the package at `tree`, with what upstream changed since `base`."""
-    resolved, contents = making.resolved, making.contents
+    inputs: VariantInputs, local: Files, tree: Oid | None, base: Pin | None, policy: ConflictPolicy
+) -> PackageInProgress | Blocked:
+    """Return `local` with upstream's changes since `base`; `tree` is the package that `local` is based on."""
+    resolved, contents = inputs.resolved, inputs.contents
     pin = resolved.pin
     if base is None and resolved.lost_base:
         return base_not_found(resolved.lost_base)
     if base is None:
-        return _adopt(making, local, policy)
+        return _adopt(inputs, local, policy)
     if base.tree == pin.tree:
-        return Merging(local)
+        return PackageInProgress(local)
     original, upstream = strip_ownership(contents[base.tree]), strip_ownership(contents[pin.tree])
     if isinstance(original, Blocked):
         return original
     if isinstance(upstream, Blocked):
         return upstream
-    rendered = making.sides.get(Update(base.tree, pin.tree, tree)) if tree is not None else None
+    rendered = inputs.sides.get(UpdateTrees(base.tree, pin.tree, tree)) if tree is not None else None
     context = resolved.variant.spec.package_context
     keys = {*(context.data or {}), *(context.remove_keys or ())} if context else set()
-    sides = merge_sides(original, upstream, local, rendered, keys)
-    return three_way(*sides, policy, new_upstream=_reference(pin))
+    sides = prepare_sides(original, upstream, local, rendered, keys)
+    return merge_three_way(sides, policy, new_upstream=_upstream_ref(pin))
 
 
-def _adopt(making: Making, local: Files, policy: ConflictPolicy) -> Merging | Blocked:
-    """Merge upstream into a package without upstreamLock: nothing of it is lost, new files arrive.
+def _adopt(inputs: VariantInputs, local: Files, policy: ConflictPolicy) -> PackageInProgress | Blocked:
+    """Merge upstream into a package without upstreamLock: local's content stays, new files are added.
 
-    The lock that is written next says that the package holds the pinned revision, so all that
-    this revision adds must be there.
+    The lock that is written next declares that the package is based on the pinned revision, so everything
+    that this revision adds must be in it.
     """
-    resolved, contents = making.resolved, making.contents
+    resolved, contents = inputs.resolved, inputs.contents
     nearest = find_nearest_base(resolved.candidates, contents, local)
     upstream = strip_ownership(contents[resolved.pin.tree])
     original = nearest.files if nearest else {}
@@ -107,28 +98,28 @@ def _adopt(making: Making, local: Files, policy: ConflictPolicy) -> Merging | Bl
         original = stripped
     if isinstance(upstream, Blocked):
         return upstream
-    merged = three_way(
-        *merge_sides(original, upstream, local, None),
+    merged = merge_three_way(
+        prepare_sides(original, upstream, local, None),
         policy,
-        new_upstream=_reference(resolved.pin),
+        new_upstream=_upstream_ref(resolved.pin),
         strategy=Strategy.RESOURCE_MERGE,
     )
     if isinstance(merged, Blocked):
         return merged
-    told = (
+    compared = (
         f"compared with {nearest.pin.ref}, the nearest published revision"
         if nearest
         else "nothing to compare"
     )
-    return replace(merged, notes=(f"There was no upstreamLock: {told}", *merged.notes))
+    return replace(merged, notes=(f"There was no upstreamLock: {compared}", *merged.notes))
 
 
-def _reference(pin: Pin) -> UpstreamRef:
+def _upstream_ref(pin: Pin) -> UpstreamRef:
     return UpstreamRef(pin.address, pin.package.path, pin.ref, pin.commit.oid)
 
 
 def base_not_found(why: str) -> Blocked:
-    """Return why a package without its merge base cannot be updated, and what to do about it."""
+    """Return the problem of a package without its merge base, with the next step."""
     hint = (
         "Register the repository that has the commit again, or push the commit to it. If it is gone for good,"
         " write the commit of the upstream that the content comes from into upstreamLock of the Kptfile."
@@ -136,33 +127,61 @@ def base_not_found(why: str) -> Blocked:
     return Blocked(Reason.BASE_NOT_FOUND, f"There is no base to merge from: {why}", hint)
 
 
-def three_way(
-    original: Files,
-    upstream: Files,
-    local: Files,
+def merge_three_way(
+    sides: Sides,
     policy: ConflictPolicy,
     *,
     new_upstream: UpstreamRef | None = None,
     strategy: Strategy | None = None,
-) -> Merging | Blocked:
-    """Return `local` with what changed from `original` to `upstream`."""
-    sides = Sides(original, upstream, local)
+) -> PackageInProgress | Blocked:
+    """Return the local side with the changes from the original to upstream."""
     try:
         updated = update_package(*sides, strategy=strategy, on_conflict=policy, new_upstream=new_upstream)
     except UpdateRefused as refused:
         return Blocked(Reason.MERGE_CONFLICT, refused.message, conflicts=refused.conflicts)
-    asked: list[tuple[Conflict, Decision | None]] = [(conflict, None) for conflict in updated.conflicts]
-    decided = [
-        (each.conflict, describe_decision(policy, each.winner, each.rule, each.conflict.path))
-        for each in updated.settled
-    ]
-    return Merging(
-        updated.files,
-        tuple((_hidden(conflict, sides), decision) for conflict, decision in (*asked, *decided)),
-    )
+    conflicts: list[FoundConflict] = [(_hide_secret(each, sides), None) for each in updated.conflicts]
+    for conflict, winner, rule in updated.decided:
+        decision = describe_decision(policy, winner, rule, conflict.path)
+        conflicts.append((_hide_secret(conflict, sides), decision))
+    return PackageInProgress(updated.files, tuple(conflicts))
 
 
-def _hidden(conflict: Conflict, sides: Sides) -> Conflict:
-    """Return a conflict, hidden if a side of its file holds a Secret."""
-    hidden = any(holds_secret(side.get(conflict.path)) for side in sides)
-    return replace(conflict, hidden=hidden)
+def _hide_secret(conflict: Conflict, sides: Sides) -> Conflict:
+    """Return a conflict, hidden if its file holds a Secret on any side."""
+    return replace(conflict, hidden=any(holds_secret(side.get(conflict.path)) for side in sides))
+
+
+class NearestBase(NamedTuple):
+    """The revision that an adopted package was most likely made from, and its files that local has too."""
+
+    pin: Pin
+    files: Files
+
+
+def find_nearest_base(
+    candidates: Iterable[Pin], contents: Mapping[Oid, Files], local: Files
+) -> NearestBase | None:
+    """Return the candidate that differs least from `local`, None if none shares a file with it.
+
+    Files that local does not have are left out of the base: they may not have been deleted on purpose, so the
+    merge adds them. Of equal candidates the newest wins. Deterministic.
+    """
+    best: tuple[tuple[int, int, str], NearestBase] | None = None
+    for pin in candidates:
+        files = {path: file for path, file in contents[pin.tree].items() if path in local}
+        if not files:
+            continue
+        distance = sum(_distance(file.data, local[path].data) for path, file in files.items())
+        missing = sum(file.data.count(b"\n") for path, file in local.items() if path not in files)
+        rank = (distance + missing, -pin.revision, pin.ref)
+        if best is None or rank < best[0]:
+            best = rank, NearestBase(pin, files)
+    return best[1] if best else None
+
+
+def _distance(before: bytes, after: bytes) -> int:
+    """Return the number of lines that only one of two files has."""
+    if before == after:
+        return 0
+    old, new = Counter(before.splitlines()), Counter(after.splitlines())
+    return (old - new).total() + (new - old).total()

@@ -1,4 +1,4 @@
-"""Which kinds of cluster objects a fleet reads: what sets select, what is injected, what is installed."""
+"""List the kinds of cluster objects that a fleet needs in its snapshot."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -6,7 +6,7 @@ from reconciler.api.porch import REPOSITORY, InjectionSelector
 from reconciler.ids import GroupKind, Oid, group_of
 from reconciler.inventory import Inventory
 from reconciler.objects import Files
-from reconciler.render.points import find_points
+from reconciler.render.injection import find_points
 from reconciler.resolve.resolution import ResolvedVariant
 
 _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -15,20 +15,20 @@ _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 def needed_kinds(
     inventory: Inventory, injected: Iterable[ResolvedVariant], contents: Mapping[Oid, Files]
 ) -> tuple[GroupKind, ...]:
-    """Return the kinds, sorted. Order-free.
+    """Return the kinds that sets select, that are injected, or that dependencies are installed with. Sorted.
 
     Args:
         inventory: The manifests.
         injected: The variants with injectors.
-        contents: The upstream packages of those, as far as they can be read.
+        contents: The upstream packages of these variants that could be read.
     """
-    found = {*_selected(inventory), *_installed(inventory)}
-    for one in injected:
-        found |= set(_named(one.variant.spec.injectors or ()))
-        for point in find_points(contents.get(one.pin.tree, {})):
-            api_version, kind = point.resource.get("apiVersion"), point.resource.get("kind")
-            found.add(GroupKind(group_of(str(api_version or "")), str(kind)))
-    return tuple(sorted(found))
+    kinds = {*_selected(inventory), *_installed(inventory)}
+    for resolved in injected:
+        kinds |= set(_named(resolved.variant.spec.injectors or ()))
+        for point in find_points(contents.get(resolved.pin.tree, {})):
+            api_version, kind = point.gvk
+            kinds.add(GroupKind(group_of(api_version), kind))
+    return tuple(sorted(kinds))
 
 
 def _selected(inventory: Inventory) -> Iterator[GroupKind]:
@@ -48,7 +48,7 @@ def _named(injectors: Iterable[InjectionSelector]) -> Iterator[GroupKind]:
 
 
 def _installed(inventory: Inventory) -> Iterator[GroupKind]:
-    """Yield the kinds of the dependency manifests, and what says which APIs a cluster serves."""
+    """Yield the kinds of the dependency manifests, and CRDs, which define the APIs that a cluster serves."""
     for document in inventory.documents:
         kind, api_version = document.value.get("kind"), document.value.get("apiVersion")
         if kind and api_version:

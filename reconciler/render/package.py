@@ -1,39 +1,41 @@
-"""The order of the steps that make one package, as seed and Porch have it."""
+"""Render packages: merge, Kptfile, package context, pipeline, injection, functions; in the order of Porch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.functions.pipeline import RunPipelines, run_pipeline
+from reconciler.functions.step import PipelineResult
 from reconciler.ids import Oid
-from reconciler.inventory import Inventory, RepositoryView
+from reconciler.inventory import Inventory
 from reconciler.objects import Files, tree_id
 from reconciler.policy import FunctionPolicy
 from reconciler.reasons import Reason
-from reconciler.render.answers import Judged, judge_fresh
-from reconciler.render.baseline import RenderedSides, render_sides
+from reconciler.render.answers import DraftConflicts, classify_fresh
 from reconciler.render.conflicts import recorded_answers, recorded_conflicts
 from reconciler.render.context import ensure_context
-from reconciler.render.draft import bring_into_draft, draft_sides, package_policy
-from reconciler.render.functions import run_functions
+from reconciler.render.draft import draft_context, package_policy, update_draft
 from reconciler.render.injection import inject_config
-from reconciler.render.kptfile import stamp_kptfile, strip_ownership
+from reconciler.render.kptfile import add_functions, stamp_kptfile, strip_ownership, unmet_gates
+from reconciler.render.merge_sides import RenderedSides, render_sides
 from reconciler.render.merging import (
     Contents,
-    Making,
-    Merging,
+    PackageInProgress,
     Refusals,
+    VariantInputs,
     base_not_found,
     clone_upstream,
     update_local,
 )
-from reconciler.render.pipeline import add_functions
-from reconciler.render.readiness import unmet_gates
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.ownership import location_text, owner_text, package_name
 from reconciler.resolve.resolution import Release, Resolution, ResolvedVariant, variant_trees
 from reconciler.snapshot import Snapshot
-from reconciler.state import PackageVariantRecord
+from reconciler.state import FUNCTIONS, PackageVariantRecord
+
+Key = TypeVar("Key")
 
 
 def render_packages(
@@ -42,30 +44,31 @@ def render_packages(
     inventory: Inventory,
     run: RunPipelines | None = None,
 ) -> Rendered:
-    """Make every resolved variant's package, and the released ones without our annotations.
+    """Render the package of every resolved variant, and the orphaned packages without our annotations.
 
-    `run` runs the functions of all packages; without it, those alone that are built in.
+    `run` runs the functions of all packages; by default only the builtin ones.
 
-    Pure, order-free, isolated: what blocks one package blocks no other. A tree that `contents`
-    does not hold could not be read; only the packages that need it are blocked.
+    Pure, order-free, isolated: a blocked package blocks no other. A tree that is missing in `contents` could
+    not be read; only the packages that need it are blocked.
     """
     run = run or _builtins(inventory.policy.functions)
     sides = render_sides(resolution.variants, contents, run)
-    made = [make_variant(resolved, contents, inventory, sides) for resolved in resolution.variants]
-    fresh = {(each.variant, False): each.fresh for each in made}
-    merged = {(each.variant, True): each.merged for each in made if each.merged is not None}
-    restored = {each.variant.key: _restore_step(each, inventory) for each in resolution.variants}
+    variants = [render_variant(resolved, contents, inventory, sides) for resolved in resolution.variants]
+    fresh = {(each.variant, False): each.fresh for each in variants}
+    merged = {(each.variant, True): each.merged for each in variants if each.merged is not None}
+    resolved_by_key = {resolved.variant.key: resolved for resolved in resolution.variants}
+    # The functions of all packages run in one batch: it is spread over several processes.
     done = run_functions(
         {**fresh, **merged},
         run,
-        lambda key, files: restored[key[0]](files),
+        lambda key, files: _write_own_fields(files, resolved_by_key[key[0]], inventory),
     )
     return Rendered(
         {
             each.variant: replace(
                 each, fresh=done[each.variant, False], merged=done.get((each.variant, True))
             )
-            for each in made
+            for each in variants
         },
         {release.package: render_release(release, contents) for release in resolution.releases},
     )
@@ -75,32 +78,31 @@ def _builtins(policy: FunctionPolicy) -> RunPipelines:
     return lambda packages: [run_pipeline(files, (), policy) for files in packages]
 
 
-def make_variant(
+def render_variant(
     resolved: ResolvedVariant, contents: Contents, inventory: Inventory, sides: RenderedSides
 ) -> RenderedVariant:
-    """Make one variant's package but for its functions; nothing is made of what a record already tells."""
+    """Render one variant's package up to its functions; an up-to-date package is taken from its record."""
     time = input_time(resolved, inventory)
     key = resolved.variant.key
     if resolved.settled is not None:
-        return RenderedVariant(key, known_package(resolved.settled, inventory.records[key]), time=time)
+        return RenderedVariant(key, recorded_package(resolved.settled, inventory.records[key]), time=time)
     missing = [tree for _, tree in variant_trees(resolved) if tree not in contents]
     if missing:
-        return RenderedVariant(key, _unread(missing, resolved, contents), time=time)
-    local = contents[resolved.local] if resolved.local is not None else None
-    making = Making(resolved, contents, sides, inventory.policy)
-    fresh = _make(making, inventory, local)
+        return RenderedVariant(key, _unreadable(missing, resolved, contents), time=time)
+    inputs = VariantInputs(resolved, contents, sides, inventory.policy)
+    fresh = _render_fresh(inputs, inventory)
     draft = resolved.draft
     if draft is None or not draft.append_only:
         return RenderedVariant(key, fresh, time=time)
-    start = bring_into_draft(draft, making, inventory)
-    merged = start if isinstance(start, Blocked) else _mutate(*start, resolved, inventory)
+    updated = update_draft(draft, inputs, inventory)
+    merged = updated if isinstance(updated, Blocked) else _mutate(*updated, resolved, inventory)
     return RenderedVariant(key, fresh, merged, time)
 
 
 def render_release(release: Release, contents: Contents) -> Package | Blocked:
-    """Return a package as it stands, without our annotations."""
+    """Return an orphaned package without our annotations."""
     if release.tree not in contents:
-        return unread(release.tree, contents)
+        return unreadable_package(release.tree, contents)
     files = strip_ownership(contents[release.tree])
     return files if isinstance(files, Blocked) else Package(tree_id(files), files)
 
@@ -113,15 +115,15 @@ def input_time(resolved: ResolvedVariant, inventory: Inventory) -> int:
 
 
 def cluster_snapshot(resolved: ResolvedVariant, inventory: Inventory) -> Snapshot:
-    """Return the snapshot of the cluster that a variant's downstream repository belongs to."""
+    """Return the snapshot of the cluster of a variant's downstream repository."""
     return inventory.snapshot.of(inventory.repositories[resolved.view].cluster)
 
 
-def known_package(tree: Oid, record: PackageVariantRecord) -> Package:
-    """Return what a record tells of a package that need not be made again."""
+def recorded_package(tree: Oid, record: PackageVariantRecord) -> Package:
+    """Return an up-to-date package from its record."""
     return Package(
         tree,
-        is_known=True,
+        is_recorded=True,
         conflicts=recorded_conflicts(record),
         answers=recorded_answers(record),
         injection=record.injection,
@@ -129,100 +131,142 @@ def known_package(tree: Oid, record: PackageVariantRecord) -> Package:
     )
 
 
-def _unread(missing: Sequence[Oid], resolved: ResolvedVariant, contents: Contents) -> Blocked:
-    """Return why a variant's package cannot be made: what it was made from may be gone for good."""
+def _unreadable(missing: Sequence[Oid], resolved: ResolvedVariant, contents: Contents) -> Blocked:
+    """Return the problem of a variant with missing trees: its merge base may be lost for good."""
     bases = [base for base in (resolved.base, resolved.draft_base) if base is not None]
     lost = next((base for base in bases if base.tree in missing), None)
     if lost is None or resolved.pin.tree in missing:
-        return unread(missing[0], contents)
+        return unreadable_package(missing[0], contents)
     why = _refusal(lost.tree, contents)
     return base_not_found(
         f"commit {lost.commit.oid} ({lost.ref}) that it was last made from cannot be read{why}"
     )
 
 
-def unread(tree: Oid, contents: Contents) -> Blocked:
-    """Return why a package cannot be made without a tree."""
+def unreadable_package(tree: Oid, contents: Contents) -> Blocked:
+    """Return the problem of a package with a missing tree."""
     why = _refusal(tree, contents)
     return Blocked(Reason.INVALID_PACKAGE, f"Tree {tree} of the package could not be read{why}")
 
 
 def _refusal(tree: Oid, contents: Contents) -> str:
-    """Return why a tree is not among those that were fetched, to be added to a sentence."""
+    """Return the reason why a tree was not fetched, as the end of a sentence."""
     why = contents.refused.get(tree, "") if isinstance(contents, Refusals) else ""
     return f": {why}" if why else ""
 
 
-def _make(making: Making, inventory: Inventory, local: Files | None) -> Package | Blocked:
-    resolved = making.resolved
-    if local is None:
-        start = clone_upstream(resolved, making.contents)
+def _render_fresh(inputs: VariantInputs, inventory: Inventory) -> Package | Blocked:
+    """Render a package from upstream and main alone."""
+    resolved, contents = inputs.resolved, inputs.contents
+    if resolved.local is None:
+        merged = clone_upstream(resolved, contents)
     else:
-        start = update_local(making, local, resolved.local, resolved.base, package_policy(making, local))
-    if isinstance(start, Blocked):
-        return start
-    judged = Judged()
-    if start.found:
-        judged = judge_fresh(start.found, draft_sides(making, start.files))
-    return _mutate(start, judged, resolved, inventory)
+        local = contents[resolved.local]
+        policy = package_policy(inputs, local)
+        merged = update_local(inputs, local, resolved.local, resolved.base, policy)
+    if isinstance(merged, Blocked):
+        return merged
+    conflicts = DraftConflicts()
+    if merged.conflicts:
+        conflicts = classify_fresh(merged.conflicts, draft_context(inputs, merged.files))
+    return _mutate(merged, conflicts, resolved, inventory)
 
 
 def _mutate(
-    start: Merging, judged: Judged, resolved: ResolvedVariant, inventory: Inventory
+    merged: PackageInProgress, conflicts: DraftConflicts, resolved: ResolvedVariant, inventory: Inventory
 ) -> Package | Blocked:
     """Apply the variant's own changes: Kptfile, package context, pipeline, injection. Idempotent."""
-    files = start.files
-    for step in _steps(resolved, inventory):
-        changed = step(files)
-        if isinstance(changed, Blocked):
-            return changed
-        files = changed
     variant = resolved.variant
+    files = _write_own_fields(merged.files, resolved, inventory)
+    if not isinstance(files, Blocked):
+        files = add_functions(files, variant.spec, variant.key.name)
+    if isinstance(files, Blocked):
+        return files
     snapshot = cluster_snapshot(resolved, inventory)
     injected = inject_config(files, variant.spec.injectors or (), snapshot, variant.key.namespace)
     if isinstance(injected, Blocked):
         return injected
-    context = resolved.variant.spec.package_context
+    context = variant.spec.package_context
     return Package(
         tree_id(injected.files),
         injected.files,
-        conflicts=judged.waiting,
-        answers=judged.answers,
-        notes=start.notes,
+        conflicts=conflicts.open,
+        answers=conflicts.answers,
+        notes=merged.notes,
         context=True if context and (context.data or context.remove_keys) else None,
         injection=injected.failure,
         unready=unmet_gates(injected.files[KPTFILE].data) if KPTFILE in injected.files else (),
     )
 
 
-def _steps(resolved: ResolvedVariant, inventory: Inventory) -> Iterator[Callable[[Files], Files | Blocked]]:
-    variant = resolved.variant
-    yield _stamp_step(resolved, inventory)
-    yield _context_step(resolved, inventory)
-    yield lambda files: add_functions(files, variant.spec, variant.key.name)
-
-
-def _restore_step(resolved: ResolvedVariant, inventory: Inventory) -> Callable[[Files], Files | Blocked]:
-    """Return the step that writes again what no function decides: the package's name and context."""
-    stamp, context = _stamp_step(resolved, inventory), _context_step(resolved, inventory)
-
-    def restore(files: Files) -> Files | Blocked:
-        stamped = stamp(files)
-        return stamped if isinstance(stamped, Blocked) else context(stamped)
-
-    return restore
-
-
-def _stamp_step(resolved: ResolvedVariant, inventory: Inventory) -> Callable[[Files], Files | Blocked]:
-    view: RepositoryView = inventory.repositories[resolved.view]
-    owner = owner_text(inventory.policy.instance, resolved.variant.key)
-    place = location_text(view, resolved.downstream.path)
-    name = package_name(view, resolved.downstream.path).rpartition("/")[2]
-    return lambda files: stamp_kptfile(files, name=name, pin=resolved.pin, owner=owner, location=place)
-
-
-def _context_step(resolved: ResolvedVariant, inventory: Inventory) -> Callable[[Files], Files | Blocked]:
-    view: RepositoryView = inventory.repositories[resolved.view]
+def _write_own_fields(files: Files, resolved: ResolvedVariant, inventory: Inventory) -> Files | Blocked:
+    """Write the fields that no merge and no function decides: name, upstream, owner, package context."""
+    view, variant = inventory.repositories[resolved.view], resolved.variant
     package = package_name(view, resolved.downstream.path)
-    spec = resolved.variant.spec.package_context
-    return lambda files: ensure_context(files, deployment=view.deployment, package=package, spec=spec)
+    stamped = stamp_kptfile(
+        files,
+        name=package.rpartition("/")[2],
+        pin=resolved.pin,
+        owner=owner_text(inventory.policy.instance, variant.key),
+        location=location_text(view, resolved.downstream.path),
+    )
+    if isinstance(stamped, Blocked):
+        return stamped
+    spec = variant.spec.package_context
+    return ensure_context(stamped, deployment=view.deployment, package=package, spec=spec)
+
+
+def run_functions(
+    packages: Mapping[Key, Package | Blocked],
+    run: RunPipelines,
+    restore: Callable[[Key, Files], Files | Blocked] = lambda _, files: files,
+) -> dict[Key, Package | Blocked]:
+    """Return packages after their functions, all in one batch.
+
+    `restore` writes the fields again that no function decides. A package whose function fails stays as it was
+    before its functions: people can look at it, and it is not ready. Packages with open conflicts and those
+    from records are not run.
+    """
+    waiting = {
+        key: package
+        for key, package in packages.items()
+        if isinstance(package, Package) and not package.conflicts and not package.is_recorded
+    }
+    results = run([package.files for package in waiting.values()])
+    done = zip(waiting.items(), results, strict=True)
+    rendered = {key: _apply_result(package, result, partial(restore, key)) for (key, package), result in done}
+    return {**packages, **rendered}
+
+
+def _apply_result(
+    package: Package, result: PipelineResult, restore: Callable[[Files], Files | Blocked]
+) -> Package | Blocked:
+    if result.changes_protected:
+        hint = "Remove the function from the pipeline, or have it select other resources than the Kptfile."
+        return Blocked(Reason.PROTECTED_FIELD, _one_line(result.error), hint)
+    if result.error:
+        kind = "cannot run" if result.unrunnable else "failed"
+        failure = f"{FUNCTIONS} {kind}: {_one_line(result.error)}"
+        return replace(package, unready=(failure, *package.unready))
+    package = replace(package, warnings=tuple(_warnings(result)))
+    if result.files is package.files or dict(result.files) == dict(package.files):
+        return package
+    files = restore(result.files)
+    if isinstance(files, Blocked):
+        return files
+    unready = unmet_gates(files[KPTFILE].data) if KPTFILE in files else package.unready
+    return replace(package, tree=tree_id(files), files=files, unready=unready)
+
+
+def _warnings(result: PipelineResult) -> Iterator[str]:
+    """Yield the warnings of functions, each with its step and file."""
+    for run in result.steps:
+        for each in run.results:
+            if each.severity == "warning":
+                path = str((each.file or {}).get("path") or "")
+                yield _one_line(f"{run.step}: {each.message}{f' ({path})' if path else ''}")
+
+
+def _one_line(text: str) -> str:
+    """Return a message of a function as one line."""
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())

@@ -1,4 +1,4 @@
-"""What rendering yields: packages as they should be, or why one cannot be made."""
+"""Results of rendering: packages, or the reason why one cannot be rendered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,19 +16,18 @@ from reconciler.state import functions_failed
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A rendered package: what its tree should hold.
+    """A rendered package.
 
-    `files` is empty where `tree` was already known and nothing had to be read (`is_known`).
-    `conflicts` wait for a person, `answers` are those that do not any more, `notes` are for the
-    reviewer, `context` tells whether the package context was injected (None: nothing was asked for),
-    `injection` which required points are empty (None: it has no points). `unready` are the unmet
-    readiness gates and whatever else keeps the package from being approved, in sentences; `warnings`
-    what its functions warned of.
+    `files` is empty if `tree` is from a record and nothing was rendered (`is_recorded`). `conflicts` are
+    open, `answers` are answered conflicts, `notes` are for the reviewer. `context` is set if the variant
+    changed the package context (None: it sets no keys). `injection` lists the required injection points
+    without an object (None: no points). `unready` are reasons not to approve the package: unmet readiness
+    gates, failed functions. `warnings` are those of its functions.
     """
 
     tree: Oid
     files: Files = field(default_factory=dict)
-    is_known: bool = False
+    is_recorded: bool = False
     conflicts: tuple[Conflict, ...] = ()
     answers: tuple[Answer, ...] = ()
     notes: tuple[str, ...] = ()
@@ -39,18 +38,18 @@ class Package:
 
     @property
     def is_rendered(self) -> bool:
-        """Whether its functions ran, if it has any; otherwise it is as it was made before them."""
+        """Whether all of its functions succeeded; otherwise it is the package before them."""
         return not functions_failed(self.unready)
 
     @property
     def ready(self) -> bool:
-        """Whether a person may approve it as it is."""
+        """Whether a person may approve it."""
         return not (self.conflicts or self.unready or self.injection)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A package that could not be rendered; no other package is touched by that."""
+    """A package that cannot be rendered; no other package is affected."""
 
     reason: Reason
     message: str
@@ -60,11 +59,11 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class RenderedVariant:
-    """What one variant's package should be.
+    """The rendered package of one variant.
 
-    `fresh` is made from upstream and main alone. `merged` is the same brought into a draft that
-    others committed to, None where there is no such draft. `time` is the newest committer time
-    of the inputs of `fresh`, in seconds (law 5).
+    `fresh` is rendered from upstream and main alone. `merged` is a draft with commits of people, updated
+    with the same changes; None if there is no such draft. `time` is the newest committer time of the inputs
+    of `fresh`, in seconds (law 5).
     """
 
     variant: ObjectName

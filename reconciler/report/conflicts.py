@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from reconciler.functions.secrets import MASK, holds_secret
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote
-from reconciler.render.update.remarks import OF_LOCAL, OF_UPSTREAM
+from reconciler.render.update.comments import OF_LOCAL, OF_UPSTREAM
 from reconciler.report.diff import LONGEST_LINE, MOST_LINES
 from reconciler.report.escape import cell, code, terminal
 from reconciler.trailers import KEEP

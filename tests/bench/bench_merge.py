@@ -22,7 +22,7 @@ sys.path.insert(0, str(PROJECT))
 
 from reconciler.objects import File, Files  # noqa: E402
 from reconciler.policy import OnConflict  # noqa: E402
-from reconciler.render.update import Memory, UpstreamRef, update_package  # noqa: E402
+from reconciler.render.update import MergeCache, UpstreamRef, update_package  # noqa: E402
 
 ORACLE = PROJECT.parent / "shared" / "tools" / "kpt_oracle.py"
 KPTFILE = (
@@ -47,7 +47,7 @@ def deployment(name: str, *, image: str = "app:1", replicas: int = 1, extra: str
         f"  template:\n    metadata:\n      labels:\n        app: {name}\n    spec:\n      containers:\n"
         f"      - name: app\n        image: {image}\n        ports:\n        - containerPort: 8080\n"
         f"          protocol: TCP\n        env:\n{env}        resources:\n          limits:\n"
-        f"            cpu: 500m\n            memory: 512Mi\n"
+        f"            cpu: 500m\n            cache: 512Mi\n"
         "      volumes:\n      - name: data\n        emptyDir: {}\n"
     )
 
@@ -91,11 +91,11 @@ def fleet(count: int, drifted: float, variants: int = 5) -> list[Files]:
 
 
 def update_all(packages: list[Files], original: Files, upstream: Files) -> int:
-    memory = Memory()
+    cache = MergeCache()
     changed = 0
     for local in packages:
         done = update_package(
-            original, upstream, local, on_conflict=OnConflict.UPSTREAM, new_upstream=NEW, memory=memory
+            original, upstream, local, on_conflict=OnConflict.UPSTREAM, new_upstream=NEW, cache=cache
         )
         changed += done.files != local
     return changed
@@ -119,10 +119,10 @@ def merge_unique(part: tuple[int, int]) -> tuple[int, float]:
     start, count = part
     sides = unique(start, start + count)
     began = time.process_time()
-    memory = Memory()
+    cache = MergeCache()
     done = 0
     for original, upstream, local in sides:
-        result = update_package(original, upstream, local, memory=memory)
+        result = update_package(original, upstream, local, cache=cache)
         done += b"app:2" in result.files["r.yaml"].data and b"replicas: 3" in result.files["r.yaml"].data
     return done, time.process_time() - began
 

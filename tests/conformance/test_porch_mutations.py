@@ -10,14 +10,16 @@ from reconciler.api.porch import InjectionSelector, PackageVariantSpec
 from reconciler.errors import Location
 from reconciler.render.injection import (
     INJECTED_NAME,
-    Filling,
     Injected,
+    InjectionPoint,
+    InjectionResult,
+    check_points,
+    find_points,
     inject_config,
     merged_conditions,
     merged_gates,
 )
-from reconciler.render.pipeline import add_functions, function_name, is_own_function
-from reconciler.render.points import InjectionPoint, check_points, find_points
+from reconciler.render.kptfile import add_functions, function_name, is_own_function
 from reconciler.render.rendered import Blocked
 from reconciler.snapshot import Snapshot, SnapshotObject
 from tests.support.conformance import Case, vectors
@@ -88,10 +90,10 @@ def test_injection_validation(case: Case) -> None:
 @pytest.mark.parametrize("case", vectors(PART, "InjectionConditions"))
 def test_injection_conditions(case: Case) -> None:
     initial, expected = case["initialKptfile"], case["expectedKptfile"]
-    fillings = [a_filling(point) for point in case["injectionPoints"]]
+    results = [an_injection_result(point) for point in case["injectionPoints"]]
 
-    gates = merged_gates(initial.get("info", {}).get("readinessGates"), fillings)
-    conditions = merged_conditions(initial.get("status", {}).get("conditions"), fillings)
+    gates = merged_gates(initial.get("info", {}).get("readinessGates"), results)
+    conditions = merged_conditions(initial.get("status", {}).get("conditions"), results)
 
     wanted_gates = expected.get("info", {}).get("readinessGates") or []
     wanted_conditions = expected.get("status", {}).get("conditions") or []
@@ -99,14 +101,14 @@ def test_injection_conditions(case: Case) -> None:
     assert sorted(conditions, key=str) == sorted(wanted_conditions, key=str)
 
 
-def a_filling(data: Mapping[str, Any]) -> Filling:
+def an_injection_result(data: Mapping[str, Any]) -> InjectionResult:
     name = data.get("injectedName") or ""
     source = (
         SnapshotObject("v1", "K", "default", name, {}, {}, {}, Location("")) if data.get("injected") else None
     )
     errors = ", ".join(data.get("errors") or ())
     default = "no resource matched any injection selector for this injection point"
-    return Filling(a_point({**data, "errors": []}), source, "" if source else errors or default)
+    return InjectionResult(a_point({**data, "errors": []}), source, "" if source else errors or default)
 
 
 @pytest.mark.parametrize("case", vectors(PART, "ConfigInjection"))

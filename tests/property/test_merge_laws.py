@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.objects import File
 from reconciler.policy import MergeMode, OnConflict
-from reconciler.render.update import Memory, update_package
+from reconciler.render.update import MergeCache, update_package
 from tests.support.conformance import PROJECT, parameters
 from tests.support.merges import difference, files_of, read_tree
 from tests.support.random_packages import Chooser, Example, draw_example
@@ -64,12 +64,12 @@ def test_merging_twice_changes_nothing(example: Example, on_conflict: OnConflict
 @settings(max_examples=100, deadline=None)
 def test_memory_and_order_change_nothing(example: Example) -> None:
     base, upstream, local = (files_of(side) for side in (example.base, example.upstream, example.local))
-    memory = Memory()
+    cache = MergeCache()
 
     first = update_package(base, upstream, local)
-    update_package(base, upstream, local, memory=memory)
+    update_package(base, upstream, local, cache=cache)
     shuffled = [dict(reversed(side.items())) for side in (base, upstream, local)]
-    again = update_package(*shuffled, memory=memory)
+    again = update_package(*shuffled, cache=cache)
 
     assert again == first
 

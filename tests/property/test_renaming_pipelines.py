@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.objects import File, Files, tree_id
 from reconciler.policy import MergeMode, Strategy
-from reconciler.render.baseline import RenderedPair, merge_sides
+from reconciler.render.merge_sides import RenderedUpstreams, prepare_sides
 from reconciler.render.update import update_package
 from reconciler.render.update.identifiers import add_identifiers
 from tests.property.test_merge_against_kpt import ORACLE, comparable, oracle, run_kpt
@@ -89,9 +89,9 @@ def test_an_unedited_package_becomes_what_the_new_upstream_renders_to(
     local = rendered(add_identifiers(original))
     if not marked:
         local = {p: File.of(without_identifiers(f.data.decode()).encode()) for p, f in local.items()}
-    sides = RenderedPair(*(rendered(add_identifiers(side)) for side in (original, upstream)))
+    sides = RenderedUpstreams(*(rendered(add_identifiers(side)) for side in (original, upstream)))
 
-    updated = update_package(*merge_sides(original, upstream, local, sides))
+    updated = update_package(*prepare_sides(original, upstream, local, sides))
 
     assert updated.conflicts == ()
     if marked:
@@ -115,7 +115,7 @@ def test_kpt_updates_a_package_written_here_to_the_same_data(
 
     theirs = run_kpt(oracle, original, upstream, local)
     ours = update_package(
-        *merge_sides(original, upstream, local, None),
+        *prepare_sides(original, upstream, local, None),
         mode=MergeMode.COMPATIBLE,
         strategy=Strategy.RESOURCE_MERGE,
     )

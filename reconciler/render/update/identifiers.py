@@ -1,4 +1,4 @@
-"""Merge comments and upstream identifiers: the name that each resource of a package has upstream."""
+"""Add kpt's merge comments and upstream identifiers, which name the upstream resource of each resource."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -8,7 +8,7 @@ from reconciler.functions.package_files import ignored_paths
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER, Identity, Node, has_merge_comment, identity_of, root_of
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.objects import File, Files
-from reconciler.render.update.chunks import Document, split_documents
+from reconciler.render.update.documents import ResourceDocument, split_documents
 from reconciler.render.update.packages import Sides
 
 _SUFFIXES: Final = (".yaml", ".yml")
@@ -18,14 +18,14 @@ _CACHED_FILES: Final = 4096
 
 
 def add_identifiers(files: Files, only: Files | None = None) -> Files:
-    """Return a package whose resources carry kpt's merge comment and upstream identifier. Idempotent.
+    """Return a package with kpt's merge comment and upstream identifier on every resource. Idempotent.
 
-    A merge comment that is there stays, an identifier is refreshed from it. `only` restricts this to
-    the paths of another package: files that local alone has come from no upstream.
+    An existing merge comment stays, and the identifier is refreshed from it. `only` restricts this to the
+    paths of another package: files that only local has come from no upstream.
 
     Source: kpt internal/util/addmergecomment/addmergecomment.go.
-    Differs: a file that is not YAML is left out alone, where kpt then leaves out the whole package;
-    a comment that is there moves above its line, where kpt replaces it.
+    Differs: a file that is not YAML is skipped, where kpt then skips the whole package; another comment on
+    the line moves above it, where kpt replaces it.
     """
     hidden = ignored_paths(files)
     marked = {
@@ -36,33 +36,38 @@ def add_identifiers(files: Files, only: Files | None = None) -> Files:
     return {**files, **marked}
 
 
-def with_identifiers(original: Files, upstream: Files, local: Files, known: Files | None = None) -> Sides:
+def with_identifiers(original: Files, upstream: Files, local: Files, rendered: Files | None = None) -> Sides:
     """Return the three sides of an update with identifiers, so that none of them counts as an edit.
 
-    `known` is the original as its pipeline renders it: a resource of local without a merge comment that
-    has a name in there gets the comment from there.
+    `rendered` is the original after its pipeline: local's resources without a merge comment get the one of
+    the resource with the same name there.
     """
     shared = {**original, **upstream}
-    named = {path: _named_alike(file, known.get(path)) for path, file in local.items()} if known else local
+    named = (
+        {path: _with_comments_of(file, rendered.get(path)) for path, file in local.items()}
+        if rendered
+        else local
+    )
     return Sides(add_identifiers(original), add_identifiers(upstream), add_identifiers(named, shared))
 
 
-def _named_alike(file: File, rendered: File | None) -> File:
+def _with_comments_of(file: File, rendered: File | None) -> File:
     if rendered is None or b"kpt-merge" not in rendered.data:
         return file
     ours, theirs = split_documents(file), split_documents(rendered)
     if ours is None or theirs is None:
         return file
-    comments = {_written(d): d.comment for d in theirs.documents if has_merge_comment(d.comment)}
+    comments = {_own_identity(d): d.comment for d in theirs.documents if has_merge_comment(d.comment)}
     texts = [
-        marker + (text if document is None else _with_comment(document, comments.get(_written(document), "")))
+        marker
+        + (text if document is None else _with_comment(document, comments.get(_own_identity(document), "")))
         for marker, text, document in ours.chunks
     ]
-    data = (ours.encoding_mark + "".join(texts)).encode()
+    data = (ours.byte_order_mark + "".join(texts)).encode()
     return file if data == file.data else File.of(data, file.mode)
 
 
-def _with_comment(document: Document, comment: str) -> str:
+def _with_comment(document: ResourceDocument, comment: str) -> str:
     if not comment or document.comment:
         return document.text
     try:
@@ -71,8 +76,8 @@ def _with_comment(document: Document, comment: str) -> str:
         return document.text
 
 
-def _written(document: Document) -> Identity:
-    """Return the identity of a document by its own name, whatever its comment says."""
+def _own_identity(document: ResourceDocument) -> Identity:
+    """Return the identity of a document by its own name, without its merge comment."""
     return identity_of(root_of(document.tree))
 
 
@@ -85,22 +90,22 @@ def _marked(file: File) -> File:
         marker + (text if document is None else _with_identifier(document))
         for marker, text, document in chunked.chunks
     ]
-    data = (chunked.encoding_mark + "".join(texts)).encode()
+    data = (chunked.byte_order_mark + "".join(texts)).encode()
     return file if data == file.data else File.of(data, file.mode)
 
 
-def _with_identifier(document: Document) -> str:
+def _with_identifier(document: ResourceDocument) -> str:
     edits = tuple(_edits(document))
     if not edits:
         return document.text
     try:
         return edit_tree(document.tree, edits).text
     except YamlError:
-        # Aliases, or annotations that are no mapping: kpt's identity is its name and namespace.
+        # Aliases, or annotations that are no mapping: the resource is matched by its own name.
         return document.text
 
 
-def _edits(document: Document) -> Iterator[Edit]:
+def _edits(document: ResourceDocument) -> Iterator[Edit]:
     root = root_of(document.tree)
     metadata = root.fields.get("metadata") if root is not None and root.is_mapping else None
     if metadata is None or not metadata.value.is_mapping or not _is_named(metadata.value):
@@ -112,10 +117,10 @@ def _edits(document: Document) -> Iterator[Edit]:
             lines = [line for line in (comments.head, comments.line) if line]
             yield SetHeadComment(("metadata",), "\n".join(lines))
         yield SetLineComment(("metadata",), f"# kpt-merge: {identity.namespace}/{identity.name}")
-    wanted = upstream_identifier(document.identity)
-    have = _field(_field(metadata.value, "annotations"), UPSTREAM_IDENTIFIER)
-    if have is None or have.text != wanted:
-        yield SetValue(_ANNOTATION, wanted if have is not None else Raw(_quoted(wanted)))
+    identifier = upstream_identifier(document.identity)
+    existing = _field(_field(metadata.value, "annotations"), UPSTREAM_IDENTIFIER)
+    if existing is None or existing.text != identifier:
+        yield SetValue(_ANNOTATION, identifier if existing is not None else Raw(_quoted(identifier)))
 
 
 def upstream_identifier(identity: Identity) -> str:
@@ -124,7 +129,7 @@ def upstream_identifier(identity: Identity) -> str:
 
 
 def _is_named(metadata: Node) -> bool:
-    """Tell whether kpt marks a resource: one that has neither name, namespace nor labels stays."""
+    """Tell whether kpt marks a resource: it has a name, a namespace or labels."""
     values = (_field(metadata, name) for name in ("name", "namespace", "labels"))
     return any(value is not None and not value.is_null and value.value not in ("", {}) for value in values)
 

@@ -1,7 +1,8 @@
-"""The Kptfile of a package: some of it is merged, its name and upstream are the package's own."""
+"""Merge the Kptfile of a package: its name, upstream and ownership stay local, the rest is merged."""
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.api.kptfile import LOCATION, OWNER
@@ -24,31 +25,43 @@ from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
 from reconciler.objects import File, Files
 from reconciler.policy import Strategy
-from reconciler.render.update.ledger import Ledger
-from reconciler.render.update.model import UpdateRefused, UpstreamRef
-from reconciler.render.update.remarks import DocumentSides, record_dropped_comments
-from reconciler.render.update.settings import Settings
-from reconciler.render.update.settle import judge_of
-from reconciler.render.update.sides import FileSides, is_equal
+from reconciler.render.update.comments import DocumentSides, record_dropped_comments
+from reconciler.render.update.conflict_policy import resolver_for
+from reconciler.render.update.merge_report import MergeReport, UpdateRefused
+from reconciler.render.update.settings import MergeSettings
+from reconciler.render.update.three_way import FileSides, is_equal
 
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")
 _STRATEGY: Final = re.compile(
     rb"^upstream:[^\S\n]*\n(?:[ ]+.*\n)*?[ ]+updateStrategy:[ ]+([a-z-]+)[ ]*$", re.MULTILINE
 )
-_OURS: Final = (OWNER, LOCATION)
+_OWNERSHIP: Final = (OWNER, LOCATION)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRef:
+    """The upstream that a package is updated to, as `upstream` and `upstreamLock` record it.
+
+    `commit` is a full commit id; empty does not change `upstreamLock`.
+    """
+
+    repo: str
+    directory: str
+    ref: str
+    commit: str = ""
 
 
 def merge_kptfile(
-    path: str, sides: FileSides, settings: Settings, ledger: Ledger, *, root: bool
+    path: str, sides: FileSides, settings: MergeSettings, report: MergeReport, *, root: bool
 ) -> File | None:
-    """Return local's Kptfile with what upstream changed in metadata, info, pipeline, inventory and status.
+    """Return local's Kptfile with upstream's changes to metadata, info, pipeline, inventory and status.
 
-    Name, namespace, and of the root `upstream` and `upstreamLock`, are local's; so are our
-    ownership annotations.
+    Name, namespace, the ownership annotations and, in the root package, `upstream` and `upstreamLock` stay
+    local.
 
     Raises:
-        UpdateRefused: A side of it is no mapping.
+        UpdateRefused: The Kptfile of a side is no mapping.
 
     Source: kpt pkg/kptfile/kptfileutil/util.go, UpdateKptfile.
     Differs: bytes and comments are kept; functions merge one by one, whether named or not.
@@ -61,20 +74,20 @@ def merge_kptfile(
         return local
     if not settings.like_kpt and is_equal(base, local) and _same_identity(old, theirs):
         return upstream
-    merge = _like_kpt((ours, old, theirs)) if settings.like_kpt else _Default(settings, path, ledger, ours)
+    merge = _like_kpt((ours, old, theirs)) if settings.like_kpt else _Default(settings, path, report, ours)
     made = _merge_root(merge, old, theirs, ours, root=root)
     if isinstance(merge, _Default):
         merge.report()
     merged, fallbacks = _edited(local, ours.tree, tuple(edits_of(ours, made)))
-    ledger.fallbacks += fallbacks
+    report.fallbacks += fallbacks
     if not settings.like_kpt:
         trees = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, _tree(path, merged))
-        record_dropped_comments(path, "Kptfile", trees, ledger)
+        record_dropped_comments(path, "Kptfile", trees, report)
     return merged
 
 
 def set_upstream(file: File, upstream: UpstreamRef) -> tuple[File, int]:
-    """Return a Kptfile that says that it was last made from `upstream`, and how often splicing gave way.
+    """Return a Kptfile with another `upstream` and `upstreamLock`, and the number of documents written anew.
 
     Raises:
         UpdateRefused: The Kptfile is no YAML mapping.
@@ -84,26 +97,27 @@ def set_upstream(file: File, upstream: UpstreamRef) -> tuple[File, int]:
 
 
 def update_strategy(file: File | None) -> Strategy | None:
-    """Return the strategy that a Kptfile asks for, None where it asks for none that exists."""
+    """Return the update strategy of a Kptfile, None where it has no valid one."""
     if file is None or b"updateStrategy" not in file.data:
         return None
-    written = _STRATEGY.findall(file.data)
-    if len(written) == 1:
-        asked = written[0].decode()
+    # Parsing every Kptfile of a fleet is costly: the usual spelling is found without it.
+    matches = _STRATEGY.findall(file.data)
+    if len(matches) == 1:
+        strategy = matches[0].decode()
     else:
         block = upstream_block(file)
-        asked = block.get("updateStrategy") if isinstance(block, dict) else None
-    return Strategy(asked) if asked in set(Strategy) else None
+        strategy = block.get("updateStrategy") if isinstance(block, dict) else None
+    return Strategy(strategy) if strategy in set(Strategy) else None
 
 
 class _Default:
-    """Merges parts of a Kptfile losing nothing."""
+    """Merges parts of a Kptfile field by field."""
 
-    def __init__(self, settings: Settings, path: str, ledger: Ledger, local: Node) -> None:
+    def __init__(self, settings: MergeSettings, path: str, report: MergeReport, local: Node) -> None:
         self._data = local.value
         self._path = path
-        self._ledger = ledger
-        self._work = FieldMerge(judge_of(settings.policy, path, "Kptfile", self._data))
+        self._report = report
+        self._work = FieldMerge(resolver_for(settings.policy, path, "Kptfile", self._data))
 
     def __call__(
         self, name: str, base: Node | None, upstream: Node | None, local: Node | None
@@ -112,12 +126,12 @@ class _Default:
         return self._work.merge(base, upstream, local, _SHAPE.below(name), path)
 
     def report(self) -> None:
-        """Record what clashed."""
-        self._ledger.record(self._path, "Kptfile", self._work.clashes, self._data)
+        """Record the conflicts of all parts."""
+        self._report.record_fields(self._path, "Kptfile", self._work.clashes, self._data)
 
 
 class _LikeKpt:
-    """Merges parts of a Kptfile as kpt does."""
+    """Merges parts of a Kptfile exactly as kpt does."""
 
     def __init__(self, shape: Shape, *, infer: bool) -> None:
         self._work = CompatibleMerge(lambda _version, _kind: None, infer=infer)
@@ -150,7 +164,7 @@ _SHAPE: Final = Shape(
 
 
 def _like_kpt(sides: tuple[Node | None, ...]) -> _LikeKpt:
-    """Choose the key of functions: the image where no function has a name and no image stands twice."""
+    """Choose the merge key of functions: the image if no function has a name and no image is repeated."""
     shape = Shape(keys=(KPT_FUNCTION,))
     for side in sides:
         for functions in _function_lists(side):
@@ -191,12 +205,12 @@ def _merge_root(
 def _part(
     merge: "_Default | _LikeKpt", value: Merged, sides: tuple[Field | None, Field | None, Field | None]
 ) -> Part:
-    """Return a part of a Kptfile; kpt loses all comments of it, so there are none to merge in its way."""
+    """Return a part of a Kptfile; in kpt's mode comments are not merged, as kpt loses all of them."""
     return Part(value) if isinstance(merge, _LikeKpt) else with_comments(value, *sides)
 
 
 def _same_identity(base: Node | None, upstream: Node) -> bool:
-    """Tell whether upstream left alone what is each package's own."""
+    """Tell whether upstream changed neither name, namespace nor upstream."""
     metadata = (_child(base, "metadata"), _child(upstream, "metadata"))
     pairs = [tuple(_child(node, name) for node in metadata) for name in ("name", "namespace")]
     pairs += [(_child(base, name), _child(upstream, name)) for name in ("upstream", "upstreamLock")]
@@ -213,21 +227,21 @@ def _merge_metadata(
         made.fields.pop(name, None) if value is None else made.fields.__setitem__(name, Part(value))
     annotations = made.fields.get("annotations")
     if annotations is not None:
-        kept = _with_our_own(annotations.value, _child(local, "annotations"))
+        kept = _with_ownership(annotations.value, _child(local, "annotations"))
         made.fields["annotations"] = Part(kept)
     return made
 
 
-def _with_our_own(annotations: Merged, local: Node | None) -> Merged:
-    """Return merged annotations in which the ones that say whose package this is are local's."""
+def _with_ownership(annotations: Merged, local: Node | None) -> Merged:
+    """Return merged annotations with local's ownership annotations."""
     if isinstance(annotations, Node):
         return annotations
     if isinstance(annotations, Taken):
-        if not any(name in annotations.node.fields for name in _OURS):
+        if not any(name in annotations.node.fields for name in _OWNERSHIP):
             return annotations
         parts = {name: Part(Taken(field.value)) for name, field in annotations.node.fields.items()}
         annotations = Made(local, parts)
-    for name in _OURS:
+    for name in _OWNERSHIP:
         annotations.fields.pop(name, None)
         mine = _child(local, name)
         if mine is not None:
@@ -241,19 +255,19 @@ def _child(node: Node | None, name: str) -> Node | None:
 
 
 def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
-    wanted = {"repo": upstream.repo, "directory": upstream.directory, "ref": upstream.ref}
-    blocks = [("upstream", wanted)]
+    source = {"repo": upstream.repo, "directory": upstream.directory, "ref": upstream.ref}
+    blocks = [("upstream", source)]
     if upstream.commit:
-        blocks.append(("upstreamLock", {**wanted, "commit": upstream.commit}))
+        blocks.append(("upstreamLock", {**source, "commit": upstream.commit}))
     for block, git in blocks:
-        have = _child(root, block)
-        if have is None:
+        existing = _child(root, block)
+        if existing is None:
             yield SetValue((block,), {"type": "git", "git": git})
             continue
-        if _child(have, "type") is None:
+        if _child(existing, "type") is None:
             yield SetValue((block, "type"), "git")
         for name, value in git.items():
-            old = _child(_child(have, "git"), name)
+            old = _child(_child(existing, "git"), name)
             if old is None or old.typed != value:
                 yield SetValue((block, "git", name), value)
 
@@ -283,9 +297,9 @@ def _tree(path: str, file: File) -> Tree | None:
 
 
 def is_edited_kptfile(original: File | None, local: File | None) -> bool:
-    """Tell whether a root Kptfile differs from what it was made from in more than its own part.
+    """Tell whether local edited more of the root Kptfile than name, upstream and ownership.
 
-    A default Kptfile that was written because the original has none is no edit.
+    A default Kptfile is no edit if the original has none.
     """
     ours, old = _root("Kptfile", local), _root("Kptfile", original)
     if ours is None:
@@ -295,7 +309,7 @@ def is_edited_kptfile(original: File | None, local: File | None) -> bool:
 
 
 def upstream_of(files: Files, *, ref: str, commit: str) -> UpstreamRef | None:
-    """Return the upstream that a Kptfile names, at another ref and commit; None if it names none."""
+    """Return the upstream of a Kptfile at another ref and commit; None if it has none."""
     block = upstream_block(files.get("Kptfile"))
     git = block.get("git") if isinstance(block, dict) else None
     if not isinstance(git, dict):
@@ -304,22 +318,22 @@ def upstream_of(files: Files, *, ref: str, commit: str) -> UpstreamRef | None:
 
 
 def upstream_block(file: File | None) -> Any:
-    """Return `upstream` of a Kptfile as data, None where there is none or it cannot be read."""
+    """Return `upstream` of a Kptfile as data, None where it is absent or unreadable."""
     try:
         root = _root("Kptfile", file)
     except UpdateRefused:
         return None
-    found = _child(root, "upstream")
-    return found.value if found is not None else None
+    block = _child(root, "upstream")
+    return block.value if block is not None else None
 
 
 _DEFAULT: Final = {"apiVersion": "kpt.dev/v1", "kind": "Kptfile", "metadata": {}}
 
 
 def _comparable(kptfile: Any) -> Any:
-    """Return a Kptfile without what is each package's own."""
+    """Return a Kptfile without name, upstream and ownership."""
     metadata = kptfile.get("metadata") or {}
-    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _OURS}
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k not in _OWNERSHIP}
     rest = {key: value for key, value in metadata.items() if key not in ("name", "annotations")}
     own = ("upstream", "upstreamLock", "metadata")
     top = {key: value for key, value in kptfile.items() if key not in own}

@@ -1,53 +1,68 @@
-"""Where packages end: a tree of files as a package and its sub-packages."""
+"""The packages in a tree of files: their sides in an update, and a listing of their resources."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from reconciler.api.kptfile import KPTFILE
+from reconciler.functions.package_files import package_directories, package_of
 from reconciler.objects import File, Files
-
-KPTFILE = "Kptfile"
+from reconciler.render.update.documents import documents_of
 
 
 class Sides(NamedTuple):
-    """One package, or one part of it, as the three sides have it."""
+    """One package, or a part of it, on the three sides of an update."""
 
     original: Files
     upstream: Files
     local: Files
 
 
-def package_paths(trees: Iterable[Files]) -> list[str]:
-    """Return the directories that are a package in any tree: the root `""` first, parents before children."""
-    found = {path.rpartition("/")[0] for files in trees for path in files if path.endswith("/" + KPTFILE)}
-    return ["", *sorted(found, key=lambda path: (path.count("/"), path))]
-
-
 def split_packages(sides: Sides) -> dict[str, Sides]:
     """Return each package's own files, without those of its sub-packages; paths stay relative to the root.
 
-    A directory that is a package on one side is a package on all of them.
+    A directory that is a package on one side is a package on all of them. The root `""` is first, parents
+    are before their sub-packages.
     """
-    paths = package_paths(sides)
-    if len(paths) == 1:
+    directories = set[str]().union(*(package_directories(files) for files in sides))
+    if len(directories) == 1:
         return {"": sides}
-    known = frozenset(paths)
+    paths = sorted(directories, key=lambda path: (path.count("/") + 1 if path else 0, path))
     parts: dict[str, tuple[dict[str, File], dict[str, File], dict[str, File]]] = {
-        p: ({}, {}, {}) for p in paths
+        path: ({}, {}, {}) for path in paths
     }
     for index, files in enumerate(sides):
         for path, file in files.items():
-            parts[_package_of(path, known)][index][path] = file
+            parts[package_of(path, parts)][index][path] = file
     return {path: Sides(*files) for path, files in parts.items()}
 
 
-def below(files: Files, directory: str) -> bool:
-    """Tell whether any file stands in `directory`."""
+def has_directory(files: Files, directory: str) -> bool:
+    """Tell whether any file is below `directory`."""
     prefix = directory + "/"
     return any(path.startswith(prefix) for path in files)
 
 
-def _package_of(path: str, known: frozenset[str]) -> str:
-    directory = path.rpartition("/")[0]
-    while directory and directory not in known:
-        directory = directory.rpartition("/")[0]
-    return directory
+def list_package(name: str, files: Files) -> list[str]:
+    """Return one line per file, sub-package and resource, indented by depth.
+
+    Total: a file that is no YAML is listed by its name alone.
+    """
+    return [f"Package {name}", *_list_directory(files, "")]
+
+
+def _list_directory(files: Files, prefix: str) -> Iterator[str]:
+    names = sorted({path.removeprefix(prefix).partition("/")[0] for path in files if path.startswith(prefix)})
+    for place, name in enumerate(names):
+        last = place == len(names) - 1
+        branch, stem = ("└── ", "    ") if last else ("├── ", "│   ")
+        path = prefix + name
+        children = list(_list_resources(files, path) if path in files else _list_directory(files, f"{path}/"))
+        kind = "Package " if f"{path}/{KPTFILE}" in files else ""
+        yield f"{branch}{kind}{name}"
+        yield from (stem + line for line in children)
+
+
+def _list_resources(files: Files, path: str) -> Iterator[str]:
+    if path.endswith((".yaml", ".yml")):
+        for document in documents_of(files[path]):
+            yield f"[{document.identity}]"

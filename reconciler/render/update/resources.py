@@ -1,115 +1,304 @@
-"""Which document is which: the resources of one package, matched across its three sides."""
+"""Match the resources of a package across its three sides, and merge each of them."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from reconciler.krm.merge import Identity
-from reconciler.render.update.chunks import Chunked, Document
+from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
+from reconciler.krm.merge import (
+    ConflictResolver,
+    Identity,
+    Winner,
+    is_same,
+    merge_document,
+    merge_document_like_kpt,
+    root_of,
+)
+from reconciler.krm.schema import Shape, parse_merge_keys, with_merge_keys
+from reconciler.krm.yaml import Tree
+from reconciler.render.update.comments import DocumentSides, record_dropped_comments, with_upstream_header
+from reconciler.render.update.conflict_policy import Place, resolver_for
+from reconciler.render.update.documents import ResourceDocument, ResourceFile
+from reconciler.render.update.merge_report import MergeReport
+from reconciler.render.update.settings import MergeSettings
+
+MERGE_KEYS = "reconciler.dev/merge-keys"
+"""On a resource: `spec.fruits=name;spec.ports=port,protocol`, the keys of lists without a schema."""
+
+_CONTEXT_FIELDS = (("data", "name"), ("data", "package-path"))
 
 
-class Placed(NamedTuple):
-    """A document and the file that it stands in."""
+class FileDocument(NamedTuple):
+    """A document and the path of its file."""
 
     path: str
-    document: Document
+    document: ResourceDocument
 
 
 @dataclass(slots=True, eq=False)
-class Triple:
-    """One resource as the three sides have it; None where a side has it not."""
+class ResourceSides:
+    """One resource on the three sides; None where a side does not have it."""
 
-    base: Placed | None = None
-    upstream: Placed | None = None
-    local: Placed | None = None
+    base: FileDocument | None = None
+    upstream: FileDocument | None = None
+    local: FileDocument | None = None
 
     @property
-    def identity(self) -> Identity:
-        """The identity that the sides share, local's first."""
-        placed = self.local or self.base or self.upstream
-        assert placed is not None  # noqa: S101 - a triple is made of at least one side
-        return placed.document.identity
+    def any_side(self) -> FileDocument:
+        """The document of local, else of upstream, else of base."""
+        side = self.local or self.upstream or self.base
+        assert side is not None  # noqa: S101 - made of at least one side
+        return side
+
+    @property
+    def paths(self) -> set[str]:
+        """The paths of the files that have the resource on any side."""
+        return {side.path for side in (self.base, self.upstream, self.local) if side is not None}
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether upstream or local removed the resource, or moved it to another file."""
+        return self.base is not None and (self.upstream is None or self.local is None)
 
 
-@dataclass(slots=True)
-class Matching:
-    """All resources of a package; `duplicates` are the files in which one side has an identity twice."""
+@dataclass(frozen=True, slots=True, eq=False)
+class MergedResource:
+    """A merged document: its file and position, its text, and the local and upstream documents it is from."""
 
-    triples: list[Triple] = field(default_factory=list)
-    duplicates: tuple[str, ...] = ()
+    path: str
+    index: int
+    text: str
+    local: FileDocument | None = None
+    upstream: FileDocument | None = None
 
 
-Side = Mapping[str, Chunked]
+FilesOfSide = Mapping[str, ResourceFile]
+"""The files of one side by path."""
 
 
-def match_resources(base: Side, upstream: Side, local: Side, *, follow_moves: bool) -> Matching:
-    """Match resources by group, kind, name and file; then, if moves are followed, regardless of the file.
+def match_resources(
+    base: FilesOfSide, upstream: FilesOfSide, local: FilesOfSide, *, follow_moves: bool
+) -> list[ResourceSides]:
+    """Match resources by group, kind, name and file; then, if moves are followed, in any file.
 
     Deterministic. Order: local's documents, then base's, then upstream's, by file and position.
 
     Source: kpt internal/util/merge/merge3.go, ResourceMergeMatcher.
-    Differs: only with `follow_moves`, where kpt leaves two copies or loses updates.
+    Differs: with `follow_moves`, where kpt leaves two copies or loses updates.
     """
-    found: dict[tuple[str, Identity, int], Triple] = {}
-    duplicates: set[str] = set()
+    by_key: dict[tuple[str, Identity, int], ResourceSides] = {}
     for name, side in (("local", local), ("base", base), ("upstream", upstream)):
         for path in sorted(side):
             for document in side[path].documents:
                 key = (path, document.identity, document.ordinal)
-                setattr(found.setdefault(key, Triple()), name, Placed(path, document))
-                if document.ordinal:
-                    duplicates.add(path)
-    triples = list(found.values())
-    if follow_moves:
-        triples = _follow(triples, lambda identity: identity)
-        triples = _follow_namespaces(triples)
-    return Matching(triples, tuple(sorted(duplicates)))
+                setattr(by_key.setdefault(key, ResourceSides()), name, FileDocument(path, document))
+    resources = list(by_key.values())
+    return _join_renamespaced(_join_moved(resources)) if follow_moves else resources
 
 
-def _follow(triples: list[Triple], key: Callable[[Identity], Identity]) -> list[Triple]:
-    """Join what one side moved to another file, where exactly one resource fits."""
-    for side in ("upstream", "local"):
-        other = "local" if side == "upstream" else "upstream"
-        homeless = _unique(t for t in triples if t.base is not None and getattr(t, side) is None)
-        strangers = _unique(t for t in triples if t.base is None and getattr(t, side) is not None)
-        for identity, triple in homeless.items():
-            stranger = strangers.get(key(identity))
-            if stranger is None or (
-                getattr(stranger, other) is not None and getattr(triple, other) is not None
-            ):
+def _join_moved(resources: list[ResourceSides]) -> list[ResourceSides]:
+    """Join a resource with its copy in another file that only one side has, where exactly one fits."""
+    for side, other in (("upstream", "local"), ("local", "upstream")):
+        missing = _unique(r for r in resources if r.base is not None and getattr(r, side) is None)
+        added = _unique(r for r in resources if r.base is None and getattr(r, side) is not None)
+        for identity, resource in missing.items():
+            moved = added.get(identity)
+            if moved is None or (getattr(moved, other) is not None and getattr(resource, other) is not None):
                 continue
-            setattr(triple, side, getattr(stranger, side))
-            if getattr(triple, other) is None:
-                setattr(triple, other, getattr(stranger, other))
-            triples = [t for t in triples if t is not stranger]
-    return triples
+            setattr(resource, side, getattr(moved, side))
+            if getattr(resource, other) is None:
+                setattr(resource, other, getattr(moved, other))
+            resources = [r for r in resources if r is not moved]
+    return resources
 
 
-def _follow_namespaces(triples: list[Triple]) -> list[Triple]:
-    """Join a resource of the same file that only local put into another namespace, as mutators do."""
-    homeless = [t for t in triples if t.base is not None and t.upstream is not None and t.local is None]
-    strangers = [t for t in triples if t.base is None and t.upstream is None and t.local is not None]
-    for triple in homeless:
-        fits = [s for s in strangers if s.local is not None and _only_namespace_differs(triple, s.local)]
+def _join_renamespaced(resources: list[ResourceSides]) -> list[ResourceSides]:
+    """Join a resource with local's copy in another namespace of the same file, as mutators leave it."""
+    missing = [r for r in resources if r.base is not None and r.upstream is not None and r.local is None]
+    added = [r for r in resources if r.base is None and r.upstream is None and r.local is not None]
+    for resource in missing:
+        fits = [r for r in added if r.local is not None and _only_namespace_differs(resource.base, r.local)]
         if len(fits) == 1:
-            triple.local = fits[0].local
-            strangers.remove(fits[0])
-            triples = [t for t in triples if t is not fits[0]]
-    return triples
+            resource.local = fits[0].local
+            added.remove(fits[0])
+            resources = [r for r in resources if r is not fits[0]]
+    return resources
 
 
-def _only_namespace_differs(triple: Triple, local: Placed) -> bool:
-    base = triple.base
+def _only_namespace_differs(base: FileDocument | None, local: FileDocument) -> bool:
     if base is None or base.path != local.path or local.document.comment:
         return False
-    one, other = base.document.identity, local.document.identity
-    return bool(one.name) and one._replace(namespace="") == other._replace(namespace="")
+    old, new = base.document.identity, local.document.identity
+    return bool(old.name) and old._replace(namespace="") == new._replace(namespace="")
 
 
-def _unique(triples: Iterable[Triple]) -> dict[Identity, Triple]:
-    """Return the named resources whose identity no other of these has."""
-    found: dict[Identity, list[Triple]] = {}
-    for triple in triples:
-        if triple.identity.name:
-            found.setdefault(triple.identity, []).append(triple)
-    return {identity: same[0] for identity, same in found.items() if len(same) == 1}
+def _unique(resources: Iterable[ResourceSides]) -> dict[Identity, ResourceSides]:
+    """Return the named resources with an identity that no other of these has."""
+    by_identity: dict[Identity, list[ResourceSides]] = {}
+    for resource in resources:
+        identity = resource.any_side.document.identity
+        if identity.name:
+            by_identity.setdefault(identity, []).append(resource)
+    return {identity: same[0] for identity, same in by_identity.items() if len(same) == 1}
+
+
+def merge_resource(
+    resource: ResourceSides, settings: MergeSettings, report: MergeReport
+) -> MergedResource | None:
+    """Return the merged document, None where the resource is deleted.
+
+    Source: kpt internal/util/merge/merge3.go, resourceHandler.Handle.
+    Differs: a resource that one side deleted and the other changed is a conflict.
+    """
+    merged = _merge(resource, settings, report)
+    place = _place(resource)
+    if not settings.like_kpt and not report.has_place(place):
+        base, upstream, local = (_tree(side) for side in (resource.base, resource.upstream, resource.local))
+        result = Tree.parse(merged.text) if merged is not None else None
+        record_dropped_comments(*place[:2], DocumentSides(base, upstream, local, result), report)
+    return merged
+
+
+def _tree(side: FileDocument | None) -> Tree | None:
+    return side.document.tree if side is not None else None
+
+
+def _place(resource: ResourceSides) -> Place:
+    """Return the place of a conflict about a whole resource."""
+    side = resource.any_side
+    return side.path, str(side.document.identity), ""
+
+
+def _merge(resource: ResourceSides, settings: MergeSettings, report: MergeReport) -> MergedResource | None:
+    base, upstream, local = resource.base, resource.upstream, resource.local
+    if local is not None and upstream is not None:
+        text = _merge_text(base, upstream, local, settings, report)
+        is_moved = base is not None and upstream.path != base.path and local.path == base.path
+        path = upstream.path if is_moved else local.path
+        index = _index(base, upstream, local)
+        return MergedResource(path, index, text, local) if text is not None else None
+    if local is not None:
+        is_deleted = base is not None and _is_deleted(base, local, settings, report)
+        unchanged = MergedResource(local.path, local.document.index, local.document.text, local)
+        return None if is_deleted else unchanged
+    if upstream is not None and (base is None or _comes_back(base, upstream, settings, report)):
+        document = upstream.document
+        return MergedResource(upstream.path, document.index, document.text, upstream=upstream)
+    return None
+
+
+def _merge_text(
+    base: FileDocument | None,
+    upstream: FileDocument,
+    local: FileDocument,
+    settings: MergeSettings,
+    report: MergeReport,
+) -> str | None:
+    old, theirs, ours = _tree(base), upstream.document.tree, local.document.tree
+    if settings.like_kpt:
+        done = merge_document_like_kpt(old, theirs, ours, schemas=settings.schemas)
+        report.fallbacks += done.fallbacks
+        return done.text
+    if any(_is_encrypted(side.document) for side in (base, upstream, local) if side is not None):
+        return _merge_whole(base, upstream, local, report)
+    data, resource = local.document.data, str(local.document.identity)
+    resolver = resolver_for(settings.policy, local.path, resource, data)
+    if local.document.identity.name == PACKAGE_CONTEXT_NAME:
+        resolver = _keep_own_name(resolver)
+    done = merge_document(
+        old, theirs, ours, shape=_shape(data, upstream.document.data, settings), judge=resolver
+    )
+    report.fallbacks += done.fallbacks
+    report.record_fields(local.path, resource, done.clashes, data)
+    return None if done.text is None else with_upstream_header(old, theirs, ours, done.text)
+
+
+def _keep_own_name(resolver: ConflictResolver) -> ConflictResolver:
+    """Return a resolver by which a package context keeps the name and path of its own package."""
+    return lambda steps: Winner.LOCAL if steps in _CONTEXT_FIELDS else resolver(steps)
+
+
+def _shape(local: Any, upstream: Any, settings: MergeSettings) -> Shape | None:
+    shape: Shape | None = None
+    for data in (local, upstream):
+        if isinstance(data, dict) and shape is None:
+            shape = settings.schemas.shape(str(data.get("apiVersion")), str(data.get("kind")))
+    for path, keys in parse_merge_keys(_merge_keys(local) or _merge_keys(upstream)):
+        shape = with_merge_keys(shape, path, keys)
+    return shape
+
+
+def _merge_keys(data: Any) -> str:
+    for step in ("metadata", "annotations", MERGE_KEYS):
+        data = data.get(step) if isinstance(data, dict) else None
+    return data if isinstance(data, str) else ""
+
+
+def _is_deleted(
+    base: FileDocument, local: FileDocument, settings: MergeSettings, report: MergeReport
+) -> bool:
+    """Tell whether a resource that upstream deleted is deleted: yes if local did not edit it."""
+    if _lines(base.document) == _lines(local.document):
+        return True
+    if settings.like_kpt:
+        return False
+    # Identifiers added to the base may be on other lines than where a function left them in local.
+    same = is_same(root_of(base.document.tree), root_of(local.document.tree))
+    if same and sorted(_lines(base.document)) == sorted(_lines(local.document)):
+        return True
+    return _upstream_wins(base, None, local, report, "DeletedUpstream")
+
+
+def _comes_back(
+    base: FileDocument, upstream: FileDocument, settings: MergeSettings, report: MergeReport
+) -> bool:
+    """Tell whether a resource that local deleted comes back: only if upstream changed it and wins."""
+    if settings.like_kpt or is_same(root_of(base.document.tree), root_of(upstream.document.tree)):
+        return False
+    return _upstream_wins(base, upstream, None, report, "DeletedLocally")
+
+
+def _merge_whole(
+    base: FileDocument | None, upstream: FileDocument, local: FileDocument, report: MergeReport
+) -> str:
+    """Choose one side of a document: a SOPS signature covers all of it, so its fields cannot be mixed."""
+    old, theirs, ours = _text(base), upstream.document.text, local.document.text
+    if theirs in (old, ours):
+        return ours
+    if ours == old or _upstream_wins(base, upstream, local, report, "BothChanged"):
+        return theirs
+    return ours
+
+
+def _upstream_wins(
+    base: FileDocument | None,
+    upstream: FileDocument | None,
+    local: FileDocument | None,
+    report: MergeReport,
+    reason: str,
+) -> bool:
+    """Record a conflict about a whole resource; return whether upstream wins it."""
+    path, document = ResourceSides(base, upstream, local).any_side
+    texts = (_text(base), _text(upstream), _text(local))
+    return report.record_whole(path, str(document.identity), texts, reason, document.data)
+
+
+def _text(side: FileDocument | None) -> str | None:
+    return None if side is None else side.document.text
+
+
+def _is_encrypted(document: ResourceDocument) -> bool:
+    data = document.data
+    sops = data.get("sops") if isinstance(data, dict) else None
+    return isinstance(sops, dict) and ("mac" in sops or "lastmodified" in sops)
+
+
+def _index(base: FileDocument | None, upstream: FileDocument, local: FileDocument) -> int:
+    """Return the position in the file: upstream's if it moved the resource there, else local's."""
+    theirs = upstream.document.index
+    is_unmoved = base is not None and theirs == base.document.index and upstream.path == base.path
+    return local.document.index if is_unmoved else theirs
+
+
+def _lines(document: ResourceDocument) -> list[str]:
+    return [line.rstrip() for line in document.text.splitlines() if line.strip()]

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from reconciler.policy import OnConflict
-from reconciler.render.answers import AnsweredBy, Sides, judge_conflicts
+from reconciler.render.answers import AnsweredBy, DraftContext, classify_conflicts
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
 from reconciler.render.update import Conflict, Decision, update_package
 from reconciler.trailers import Answers, conflict_name, read_answers, value_mark
@@ -63,7 +63,7 @@ def test_the_first_level_that_says_anything_wins() -> None:
         color = "new" if expected == "upstream" else "mine"
         assert f"  color: {color}\n" in updated.files["app.yaml"].data.decode(), levels
         assert bool(updated.conflicts) == (expected == "ask"), levels
-        assert [str(choice) for _, choice, _ in updated.settled] == (
+        assert [str(choice) for _, choice, _ in updated.decided] == (
             [] if expected == "ask" else [expected]
         ), levels
 
@@ -156,7 +156,7 @@ def test_the_table_of_answers_has_every_combination_of_its_conditions_once() -> 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(vars(row).values()))
 def test_a_conflict_waits_as_the_table_says(row: Row) -> None:
-    sides = Sides(
+    context = DraftContext(
         package="web",
         commit="",
         answers=answers(row),
@@ -166,9 +166,9 @@ def test_a_conflict_waits_as_the_table_says(row: Row) -> None:
     )
     found = [(CONFLICT, Decision(OnConflict(row.policy)) if row.policy else None)]
 
-    judged = judge_conflicts(found, (), sides)
+    classified = classify_conflicts(found, (), context)
 
-    said = [answer.by for answer in judged.answers] or ["waits" for _ in judged.waiting]
+    said = [answer.by for answer in classified.answers] or ["waits" for _ in classified.open]
     assert said == [expected(row) if expected(row) == "waits" else AnsweredBy(expected(row))]
 
 

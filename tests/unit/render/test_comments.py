@@ -61,7 +61,7 @@ def update(upstream: str, local: str, policy: OnConflict = OnConflict.ASK) -> Up
 
 
 def listed(updated: Updated) -> str:
-    found = [*updated.conflicts, *(each.conflict for each in updated.settled)]
+    found = [*updated.conflicts, *(each.conflict for each in updated.decided)]
     return "\n".join(text or "" for each in found for text in (each.upstream, each.local))
 
 
@@ -96,7 +96,7 @@ def test_upstream_comment_arrives_where_only_a_value_elsewhere_was_changed(place
     updated = update(side(place, "u", "nothing", ""), side("", "", "replicas", "9"))
 
     assert f"# {place} u" in updated.files["app.yaml"].data.decode()
-    assert updated.settled == ()
+    assert updated.decided == ()
 
 
 @pytest.mark.parametrize("removed", ["  replicas: 3 # count 0\n", BASE])
@@ -113,7 +113,7 @@ def test_equal_comments_on_both_sides_are_nothing_to_tell() -> None:
 
     updated = update(both.replace("tier: web", "tier: up"), both.replace("image: side:1", "image: side:9"))
 
-    assert (updated.settled, updated.conflicts) == ((), ())
+    assert (updated.decided, updated.conflicts) == ((), ())
     assert updated.files["app.yaml"].data.decode().count("# count x") == 1
 
 

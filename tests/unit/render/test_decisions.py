@@ -6,7 +6,7 @@ from reconciler.objects import Files
 from reconciler.policy import OnConflict, Strategy
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, PolicySources, conflict_policy
 from reconciler.render.update import UpdateRefused, update_package
-from reconciler.render.update.settle import describe_decision
+from reconciler.render.update.conflict_policy import describe_decision
 from tests.support.model import kptfile, package
 
 SOURCES = PolicySources("PackageVariant default/web (manifests/web.yaml)", "fleet.yaml")
@@ -41,11 +41,11 @@ def test_decision_names_the_policy_and_where_it_is_written(
     fallback = OnConflict(choice if level == "configuration" else "ask")
     found = conflict_policy(files[2], annotations, fallback, SOURCES)
 
-    (settled,) = update_package(*files, on_conflict=found).settled
+    (decided,) = update_package(*files, on_conflict=found).decided
 
-    decision = describe_decision(found, settled.winner, settled.rule, settled.conflict.path)
+    decision = describe_decision(found, decided.winner, decided.rule, decided.conflict.path)
     assert decision == (choice, policy.format(choice), source)
-    assert (settled.conflict.upstream, settled.conflict.local) == ("new", "mine")
+    assert (decided.conflict.upstream, decided.conflict.local) == ("new", "mine")
 
 
 def without(texts: dict[str, str], *names: str, **changed: str) -> Files:
@@ -64,10 +64,10 @@ def test_strategy_lists_every_local_change_that_it_replaces(strategy: Strategy) 
 
     updated = update_package(without(texts), upstream, local, strategy=strategy)
 
-    dropped = {each.conflict.path: each.conflict.local for each in updated.settled}
+    dropped = {each.conflict.path: each.conflict.local for each in updated.decided}
     assert dropped == {"changed.yaml": "a: 9\n", "removed.yaml": None, "gone.yaml": "d: 9\n"}
     policy = conflict_policy(local, {}, OnConflict.ASK, SOURCES)
-    told = {describe_decision(policy, s.winner, s.rule, s.conflict.path) for s in updated.settled}
+    told = {describe_decision(policy, s.winner, s.rule, s.conflict.path) for s in updated.decided}
     assert told == {("upstream", f"updateStrategy: {strategy}", "Kptfile")}
 
 
@@ -78,7 +78,7 @@ def test_strategy_lists_what_people_added_and_it_removes() -> None:
     updated = update_package(original, original, local, strategy=Strategy.FORCE_DELETE_REPLACE)
 
     assert "mine.txt" not in updated.files
-    assert [(s.conflict.path, s.conflict.local) for s in updated.settled] == [("mine.txt", "mine\n")]
+    assert [(s.conflict.path, s.conflict.local) for s in updated.decided] == [("mine.txt", "mine\n")]
 
 
 def test_both_members_of_a_union_are_listed() -> None:
@@ -91,7 +91,7 @@ def test_both_members_of_a_union_are_listed() -> None:
 
     updated = update_package(*files, on_conflict=OnConflict.UPSTREAM)
 
-    values = {each.conflict.field.rpartition(".")[2]: each.conflict.local for each in updated.settled}
+    values = {each.conflict.field.rpartition(".")[2]: each.conflict.local for each in updated.decided}
     assert values == {"configMap": None, "secret": "{secretName: mine}"}
     assert "secretName" not in updated.files["pod.yaml"].data.decode()
 
@@ -106,7 +106,7 @@ def test_removed_resource_that_upstream_moved_and_changed_does_not_come_back_unn
 
     updated = update_package(original, upstream, package(head), on_conflict=policy)
 
-    named = [*updated.conflicts, *(each.conflict for each in updated.settled)]
+    named = [*updated.conflicts, *(each.conflict for each in updated.decided)]
     assert [(each.reason, each.local) for each in named] == [("DeletedLocally", None)]
     assert "moved.yaml" not in updated.files
 

@@ -6,7 +6,7 @@ from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.objects import File, Files, tree_id
 from reconciler.reasons import Reason
-from reconciler.render.functions import run_functions as all_functions
+from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, Package
 from reconciler.render.update import Conflict
 
@@ -79,7 +79,7 @@ def test_a_blocked_or_conflicting_package_is_not_rendered() -> None:
     assert run_functions(waiting) is waiting
 
 
-def test_a_package_that_is_known_without_its_files_is_not_rendered() -> None:
-    known = Package(tree_id({}), is_known=True, unready=("as recorded",))
+def test_a_package_that_is_recorded_without_its_files_is_not_rendered() -> None:
+    known = Package(tree_id({}), is_recorded=True, unready=("as recorded",))
 
     assert run_functions(known) is known

@@ -1,78 +1,70 @@
-"""The value that a package has now where a conflict was: found by file, resource and field. Pure."""
+"""Find the current value of a conflict in a package, by file, resource and field. Pure."""
 
 from collections.abc import Iterator
 
 from reconciler.krm.merge import Node, path_text, root_of
 from reconciler.objects import File, Files
-from reconciler.render.update.chunks import Document, split_documents
-from reconciler.render.update.model import Conflict
-
-SUBPACKAGE = "Package"
-"""What a conflict about a whole sub-package has in place of a resource."""
-
-REPLACED = "Replaced"
-"""The reason of a conflict about a file that an update strategy replaces as a whole."""
+from reconciler.render.update.documents import ResourceDocument, documents_of
+from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE, Conflict
 
 _WHOLE = ("BothAdded", "DeletedUpstream", "DeletedLocally", REPLACED)
 
 
 def current_value(files: Files, conflict: Conflict) -> str | None:
-    """Return the text of the value where `conflict` is, None where there is none. Total.
+    """Return the current text of the value of a conflict, None if it is absent. Total.
 
-    A resource is looked for in its file first, then in every other. Of a file without resources it is
-    the side of the conflict whose lines it still has, else all of its text.
+    A resource is searched in its file first, then in every other. For a text file it is the side of the
+    conflict that the file still contains, else all of its text.
     """
     if conflict.resource == SUBPACKAGE and not conflict.field:
         inside = f"{conflict.path}/"
         return "package" if any(path.startswith(inside) for path in files) else None
     if not conflict.resource:
-        return _lines_value(files.get(conflict.path), conflict)
+        return _text_value(files.get(conflict.path), conflict)
     document = find_document(files, conflict)
     if document is None:
         return None
     if not conflict.field:
         return document.text
     root = root_of(document.tree)
-    node = next(_at(root, conflict.field), None) if root is not None else None
+    node = next(_nodes_at(root, conflict.field), None) if root is not None else None
     return None if node is None else node.as_value().text
 
 
-def _lines_value(file: File | None, conflict: Conflict) -> str | None:
+def _text_value(file: File | None, conflict: Conflict) -> str | None:
     if file is None:
         return None
     text = file.data.decode(errors="surrogateescape")
     if conflict.reason in _WHOLE or conflict.local is None:
         return text
-    sides = (side for side in (conflict.local, conflict.upstream) if side and side in text)
-    found = next(sides, None)
-    if found is not None:
-        return found
+    for side in (conflict.local, conflict.upstream):
+        if side and side in text:
+            return side
     return text if conflict.local else conflict.local
 
 
-def find_document(files: Files, conflict: Conflict) -> Document | None:
-    """Return the resource that a conflict is about, None if there is none of its name."""
+def find_document(files: Files, conflict: Conflict) -> ResourceDocument | None:
+    """Return the resource of a conflict, None if the package has none of its name."""
     if not conflict.resource:
         return None
     first = [conflict.path] if conflict.path in files else []
     for path in [*first, *(path for path in sorted(files) if path != conflict.path)]:
         if not path.endswith((".yaml", ".yml", ".json", "Kptfile")):
             continue
-        chunked = split_documents(files[path])
-        for document in chunked.documents if chunked is not None else ():
-            if _is_meant(document, conflict, path):
+        for document in documents_of(files[path]):
+            if _is_resource_of(document, conflict, path):
                 return document
     return None
 
 
-def _is_meant(document: Document, conflict: Conflict, path: str) -> bool:
+def _is_resource_of(document: ResourceDocument, conflict: Conflict, path: str) -> bool:
     if conflict.resource == "Kptfile":
         return path == conflict.path
     return str(document.identity) == conflict.resource
 
 
-def _at(node: Node, rest: str) -> Iterator[Node]:
-    """Yield the nodes below `node` to which a path leads, as `path_text` spells it."""
+def _nodes_at(node: Node, rest: str) -> Iterator[Node]:
+    """Yield the nodes at a path, spelled as by `path_text`, below `node`."""
     if not rest:
         yield node
         return
@@ -83,17 +75,18 @@ def _at(node: Node, rest: str) -> Iterator[Node]:
     for name, field in node.fields.items() if node.is_mapping else ():
         step = path_text((name,)) if not name.startswith("[") else name
         if rest.startswith(step) and rest[len(step) : len(step) + 1] in ("", ".", "["):
-            yield from _at(field.value, rest[len(step) :])
+            yield from _nodes_at(field.value, rest[len(step) :])
 
 
 def _elements(node: Node, rest: str) -> Iterator[Node]:
-    """Yield what is in the elements of a list that a step `[name=app]` means; a value may hold brackets."""
+    """Yield the nodes below the elements of a list that a step `[name=app]` selects."""
+    # A value may hold brackets itself, so every closing one may end the step.
     ends = [place for place, letter in enumerate(rest) if letter == "]"]
     for end in ends:
         keys = rest[1:end]
         for item in node.items:
             if _has_keys(item, keys):
-                yield from _at(item, rest[end + 1 :])
+                yield from _nodes_at(item, rest[end + 1 :])
 
 
 def _has_keys(item: Node, keys: str) -> bool:

@@ -1,0 +1,103 @@
+"""Conflict policies: the side that wins a conflict, by its place, field pattern, annotation or default."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from reconciler.krm.merge import ConflictResolver, Steps, Winner, path_text
+from reconciler.policy import OnConflict
+
+ON_CONFLICT = "reconciler.dev/on-conflict"
+"""Annotation of a resource or Kptfile with the winner of conflicts: `upstream`, `local`, `ask` or `fail`."""
+
+_WINNERS = {OnConflict.UPSTREAM: Winner.UPSTREAM, OnConflict.LOCAL: Winner.LOCAL}
+
+Place = tuple[str, str, str]
+"""The place of a conflict: file, resource, field."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictPolicy:
+    """Policy for the conflicts of one package.
+
+    The order of precedence is `places`, the first of `fields` that matches, the resource's annotation,
+    `default`. A pattern is matched against the field path; `*` stands for any text. `origins` are the
+    annotation or setting, and its file or object, of each pattern, and under "" of the default.
+    """
+
+    default: OnConflict = OnConflict.ASK
+    fields: Mapping[str, OnConflict] = field(default_factory=dict)
+    places: Mapping[Place, OnConflict] = field(default_factory=dict)
+    origins: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+class RuleKind(StrEnum):
+    """The level of the rule that decides a conflict."""
+
+    PLACE = "place"
+    FIELD = "field"
+    RESOURCE = "resource"
+    DEFAULT = "default"
+    STRATEGY = "strategy"
+    MERGE = "merge"
+
+
+class Rule(NamedTuple):
+    """The rule that decided a conflict: `text` is the field pattern, update strategy, or merge rule."""
+
+    kind: RuleKind
+    text: str = ""
+
+
+class Decision(NamedTuple):
+    """The winner of a conflict, with the policy as it is written and the file or object that has it."""
+
+    winner: OnConflict
+    policy: str = ""
+    source: str = ""
+
+
+def resolver_for(policy: ConflictPolicy, path: str, resource: str, data: Any = None) -> ConflictResolver:
+    """Return the resolver for the conflicts of one resource, given as `data` too, or of a text file."""
+
+    def resolve(steps: Steps) -> Winner:
+        choice, _ = find_rule(policy, (path, resource, path_text(steps)), data)
+        return _WINNERS.get(choice, Winner.OPEN)
+
+    return resolve
+
+
+def find_rule(policy: ConflictPolicy, place: Place, data: Any = None) -> tuple[OnConflict, Rule]:
+    """Return the choice for one place of a resource, given as `data` too, and the rule that makes it."""
+    if place in policy.places:
+        return policy.places[place], Rule(RuleKind.PLACE)
+    for pattern, choice in policy.fields.items():
+        if fnmatchcase(place[2], pattern):
+            return choice, Rule(RuleKind.FIELD, pattern)
+    annotated = _annotated_choice(data)
+    if annotated is not None:
+        return annotated, Rule(RuleKind.RESOURCE)
+    return policy.default, Rule(RuleKind.DEFAULT)
+
+
+def describe_decision(policy: ConflictPolicy, winner: OnConflict, rule: Rule, path: str) -> Decision:
+    """Return a decision about a conflict in the file at `path`, in the words of the user's settings."""
+    if rule.kind is RuleKind.RESOURCE:
+        return Decision(winner, f"{ON_CONFLICT}: {winner}", path)
+    if rule.kind in (RuleKind.FIELD, RuleKind.DEFAULT):
+        name, source = policy.origins.get(rule.text, ("onConflict", ""))
+        value = f"{rule.text}={winner}" if rule.text else winner
+        return Decision(winner, f"{name}: {value}", source)
+    if rule.kind is RuleKind.STRATEGY:
+        return Decision(winner, f"updateStrategy: {rule.text}", "Kptfile")
+    return Decision(winner, rule.text)
+
+
+def _annotated_choice(resource: Any) -> OnConflict | None:
+    """Return the choice of a resource's annotation, None if it has no valid one."""
+    metadata = resource.get("metadata") if isinstance(resource, Mapping) else None
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    value = annotations.get(ON_CONFLICT) if isinstance(annotations, Mapping) else None
+    return OnConflict(value) if value in set(OnConflict) else None

@@ -1,0 +1,178 @@
+"""Results of an update: the files, the conflicts with their winners, notes and fallbacks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from reconciler.krm.merge import FieldConflict, Node, Winner, path_text
+from reconciler.objects import Files
+from reconciler.policy import OnConflict
+from reconciler.render.update.conflict_policy import (
+    ConflictPolicy,
+    Place,
+    Rule,
+    RuleKind,
+    find_rule,
+    resolver_for,
+)
+
+SUBPACKAGE = "Package"
+"""The resource of a conflict about a whole sub-package."""
+
+REPLACED = "Replaced"
+"""The reason of a conflict about a file that an update strategy replaces as a whole."""
+
+_WINNERS = {Winner.UPSTREAM: OnConflict.UPSTREAM, Winner.LOCAL: OnConflict.LOCAL}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Conflict:
+    """One value that both sides changed differently, or that one side deleted and the other changed.
+
+    `path` is the file, `resource` the identity of the resource in it (empty for a text file), `field` the
+    path of the value (`spec.template.spec.containers[name=app].image`, empty for the whole). Each side is
+    the text of its value, None where it has none. `name` is the name in commit messages; no value of a
+    `hidden` conflict is shown, because its file holds a Secret.
+    """
+
+    path: str
+    resource: str
+    field: str
+    base: str | None
+    upstream: str | None
+    local: str | None
+    reason: str
+    name: str = ""
+    hidden: bool = False
+
+    @property
+    def place(self) -> Place:
+        """The file, the resource and the field."""
+        return self.path, self.resource, self.field
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in self.place if part)
+
+
+class DecidedConflict(NamedTuple):
+    """A conflict that a rule decided, and the side that wins it."""
+
+    conflict: Conflict
+    winner: OnConflict
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """A package after an update.
+
+    `conflicts` need a decision of a person, `decided` had one by a policy or rule; `notes` describe these
+    too. `fallbacks` counts the documents that were written anew because no edit could express the change.
+    """
+
+    files: Files
+    conflicts: tuple[Conflict, ...] = ()
+    decided: tuple[DecidedConflict, ...] = ()
+    notes: tuple[str, ...] = ()
+    fallbacks: int = 0
+
+
+class UpdateRefused(Exception):  # noqa: N818 - a result about one package, not a failure of the run
+    """A package cannot be updated; nothing of it was changed.
+
+    `reason` is one word for machines, `paths` are the files that cause it.
+    """
+
+    def __init__(
+        self, reason: str, message: str, *, paths: tuple[str, ...] = (), conflicts: tuple[Conflict, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.paths = paths
+        self.conflicts = conflicts
+
+
+@dataclass(slots=True)
+class MergeReport:
+    """Collects the conflicts and notes of the merge of one part of a package."""
+
+    policy: ConflictPolicy
+    conflicts: list[Conflict] = field(default_factory=list)
+    fatal: list[Conflict] = field(default_factory=list)
+    decided: list[DecidedConflict] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    fallbacks: int = 0
+
+    def record_whole(
+        self,
+        path: str,
+        resource: str,
+        sides: tuple[str | None, str | None, str | None],
+        reason: str,
+        data: Any = None,
+    ) -> bool:
+        """Record a conflict about a whole file or resource; return whether upstream wins it.
+
+        Local keeps its deletion and its change of a deleted resource, whatever the policy.
+        """
+        winner = resolver_for(self.policy, path, resource, data)(())
+        if winner is Winner.UPSTREAM and None in sides[1:]:
+            winner = Winner.LOCAL
+        self._record(Conflict(path, resource, "", *sides, reason), winner, data)
+        return winner is Winner.UPSTREAM
+
+    def record_fields(self, path: str, resource: str, conflicts: Iterable[FieldConflict], data: Any) -> None:
+        """Record the conflicts within one resource."""
+        for each in conflicts:
+            texts = (_text(each.base), _text(each.upstream), _text(each.local))
+            conflict = Conflict(path, resource, path_text(each.path), *texts, each.reason)
+            if each.rule:
+                self.record_decided(conflict, _WINNERS[each.verdict], Rule(RuleKind.MERGE, each.rule))
+            else:
+                place = (path, resource, path_text(each.judged or each.path))
+                self._record(conflict, each.verdict, data, place)
+
+    def record_decided(self, conflict: Conflict, winner: OnConflict, rule: Rule) -> None:
+        """Record a conflict that a rule decides without a policy: `winner` is the side that stays."""
+        self.notes.append(f"{conflict}: {winner} stays: {rule.text}")
+        self.decided.append(DecidedConflict(conflict, winner, rule))
+
+    def has_place(self, place: Place) -> bool:
+        """Tell whether a conflict about the whole file or resource at a place is recorded."""
+        conflicts = (*self.conflicts, *self.fatal, *(each.conflict for each in self.decided))
+        return any(conflict.place == place for conflict in conflicts)
+
+    def add(self, other: "MergeReport") -> None:
+        """Add the report of another part."""
+        self.conflicts += other.conflicts
+        self.fatal += other.fatal
+        self.decided += other.decided
+        self.notes += other.notes
+        self.fallbacks += other.fallbacks
+
+    def updated(self, files: Files) -> Updated:
+        """Return the updated package with everything recorded, in a stable order."""
+        return Updated(
+            files,
+            tuple(sorted(self.conflicts, key=_order)),
+            tuple(sorted(self.decided, key=lambda each: _order(each.conflict))),
+            tuple(sorted(self.notes)),
+            self.fallbacks,
+        )
+
+    def _record(self, conflict: Conflict, winner: Winner, data: Any, place: Place | None = None) -> None:
+        choice, rule = find_rule(self.policy, place or conflict.place, data)
+        if winner is not Winner.OPEN:
+            self.notes.append(f"{conflict}: both sides changed it; {_WINNERS[winner]} wins by policy")
+            self.decided.append(DecidedConflict(conflict, _WINNERS[winner], rule))
+            return
+        (self.fatal if choice is OnConflict.FAIL else self.conflicts).append(conflict)
+
+
+def _order(conflict: Conflict) -> tuple[str, str, str, str]:
+    return *conflict.place, conflict.reason
+
+
+def _text(node: Node | None) -> str | None:
+    return None if node is None else node.as_value().text

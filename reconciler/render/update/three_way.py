@@ -1,0 +1,103 @@
+"""Three-way merge of one file: the sides that differ, its mode, and text by lines."""
+
+from typing import NamedTuple
+
+from reconciler.krm.merge import MergedText, merge_text
+from reconciler.objects import File, Mode
+from reconciler.render.update.merge_report import MergeReport
+
+_BINARY_PROBE = 8000
+"""In bytes; Git looks for a NUL in as many."""
+
+
+class FileSides(NamedTuple):
+    """One file on the three sides; None where a side does not have it."""
+
+    base: File | None
+    upstream: File | None
+    local: File | None
+
+
+def is_equal(left: File | None, right: File | None) -> bool:
+    """Tell whether two files have the same bytes and mode."""
+    if left is None or right is None:
+        return left is right
+    return left is right or (left.oid == right.oid and left.mode == right.mode)
+
+
+def needs_merge(sides: FileSides) -> bool:
+    """Tell whether both sides changed the file, differently."""
+    base, upstream, local = sides
+    return not (is_equal(base, upstream) or is_equal(upstream, local) or is_equal(base, local))
+
+
+def changed_side(sides: FileSides) -> File | None:
+    """Return the file of the only side that changed it; for a file that needs no merge."""
+    base, upstream, local = sides
+    return upstream if is_equal(base, local) else local
+
+
+def merged_mode(sides: FileSides) -> Mode:
+    """Return the mode of a regular file after a merge: local's, unless only upstream changed it."""
+    base, upstream, local = (side.mode if side is not None else None for side in sides)
+    chosen = upstream if local in (None, base) else local
+    return chosen or local or Mode.REGULAR
+
+
+def merge_text_file(path: str, sides: FileSides, report: MergeReport) -> File | None:
+    """Return the merge of a file without resources, None if it is deleted; its mode merges separately."""
+    if not needs_merge(sides):
+        return changed_side(sides)
+    base, upstream, local = sides
+    if local is None or upstream is None or base is None:
+        reason = "DeletedLocally" if local is None else "DeletedUpstream" if upstream is None else "BothAdded"
+        return _choose_whole(path, sides, report, reason)
+    merged = _merge_bytes(path, base, upstream, local, report)
+    if merged is None or Mode.SYMLINK in (merged.mode, base.mode, upstream.mode, local.mode):
+        return merged
+    return File(merged.data, merged_mode(sides), merged.oid)
+
+
+def keep_text_file(sides: FileSides) -> File | None:
+    """Return a file as kpt merges it: an unmodified one follows upstream, a deleted one comes back.
+
+    Source: kpt internal/util/update/resource-merge.go, ReplaceNonKRMFiles.
+    """
+    base, upstream, local = sides
+    return upstream if local is None or (base is not None and local.oid == base.oid) else local
+
+
+def _merge_bytes(path: str, base: File, upstream: File, local: File, report: MergeReport) -> File | None:
+    if upstream.oid in (base.oid, local.oid):
+        return local
+    if local.oid == base.oid:
+        return upstream
+    merged = _merge_lines(base, upstream, local, prefer_upstream=False)
+    if merged is None:
+        return _choose_whole(path, FileSides(base, upstream, local), report, "BothChanged")
+    wins = [
+        report.record_whole(path, "", (hunk.base, hunk.upstream, hunk.local), "BothChanged")
+        for hunk in merged.hunks
+    ]
+    if any(wins):
+        merged = _merge_lines(base, upstream, local, prefer_upstream=True) or merged
+    data = File.of(merged.text.encode("utf-8", "surrogateescape"), local.mode)
+    return local if is_equal(data, local) else data
+
+
+def _merge_lines(base: File, upstream: File, local: File, *, prefer_upstream: bool) -> MergedText | None:
+    sides = (base, upstream, local)
+    if any(side.mode == Mode.SYMLINK or b"\0" in side.data[:_BINARY_PROBE] for side in sides):
+        return None
+    old, theirs, ours = (side.data.decode("utf-8", "surrogateescape") for side in sides)
+    return merge_text(old, theirs, ours, prefer_upstream=prefer_upstream)
+
+
+def _choose_whole(path: str, sides: FileSides, report: MergeReport, reason: str) -> File | None:
+    base, upstream, local = (file_text(side) for side in sides)
+    return sides.upstream if report.record_whole(path, "", (base, upstream, local), reason) else sides.local
+
+
+def file_text(file: File | None) -> str | None:
+    """Return the text of a file, None where there is none."""
+    return None if file is None else file.data.decode(errors="replace")
