@@ -74,7 +74,7 @@ def find_points(files: Files) -> tuple[InjectionPoint, ...]:
     Total: a file that is not YAML has none.
 
     Source: porch packagevariant injection.go, findInjectionPoints.
-    Differs: Porch stops at the first file that is not YAML, a Helm template say.
+    Differs: Porch stops at the first file that is not YAML, such as a Helm template.
     """
     return tuple(point for path in sorted(files) for point in _points(path, files[path].data))
 

@@ -221,11 +221,11 @@ def run_functions(
     run: RunPipelines,
     restore: Callable[[Key, Files], Files | Blocked] = lambda _, files: files,
 ) -> dict[Key, Package | Blocked]:
-    """Return packages after their functions, all in one batch.
+    """Run the functions of packages in one batch.
 
-    `restore` writes the fields again that no function decides. A package whose function fails stays as it was
-    before its functions: people can look at it, and it is not ready. Packages with open conflicts and those
-    from records are not run.
+    `restore` writes the fields again that no function decides. If a function fails, its package stays as it
+    was before its functions: people can look at it, and it is not ready. The functions of packages with open
+    conflicts and of recorded packages do not run.
     """
     waiting = {
         key: package

@@ -23,7 +23,7 @@ class ConflictPolicy:
     """Policy for the conflicts of one package.
 
     The order of precedence is `places`, the first of `fields` that matches, the resource's annotation,
-    `default`. A pattern is matched against the field path; `*` stands for any text. `origins` are the
+    `default`. A pattern is matched against the field path; `*` matches any text. `origins` are the
     annotation or setting, and its file or object, of each pattern, and under "" of the default.
     """
 
