@@ -34,7 +34,6 @@ PENDING = frozenset(
         "plan",
         "policy.py",
         "read",
-        "render",
         "report",
         "resolve",
         "state.py",

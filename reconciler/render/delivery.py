@@ -91,7 +91,7 @@ def _generate(delivery: Delivery, inventory: Inventory) -> _Generated:
 
 
 def _up_to_date(delivery: Delivery, inventory: Inventory) -> RenderedDelivery:
-    """Return a delivery whose record has the result for these inputs (D15)."""
+    """Return an up-to-date delivery from its record (D15)."""
     return RenderedDelivery(
         delivery.cluster,
         delivery.resolved,
