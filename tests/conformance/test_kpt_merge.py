@@ -144,7 +144,7 @@ def failed(case: Path) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_compatible_mode_does_what_kpt_did(case: Path) -> None:
+def test_compatible_mode_equals_kpt(case: Path) -> None:
     files, _, refused = updated(case, MergeMode.COMPATIBLE, OnConflict.ASK)
 
     if check := check_of(COMPATIBLE, case):

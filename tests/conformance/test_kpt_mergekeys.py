@@ -15,7 +15,7 @@ KINDS = ((gvk, (gvk, name)) for gvk, name in FACTS["gvk"].items() if not gvk.end
 
 
 @pytest.mark.parametrize("kind", parameters(KINDS, absent="no kpt-mergekeys.json"))
-def test_lists_of_a_kind_have_the_keys_that_kpt_knows(kind: tuple[str, str]) -> None:
+def test_merge_keys_equal_those_of_kpt(kind: tuple[str, str]) -> None:
     gvk, definition = kind
     version, _, name = gvk.rpartition("/")
 

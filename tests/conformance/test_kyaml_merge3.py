@@ -21,7 +21,7 @@ CASES = load_yaml(FILE)["cases"] if FILE.is_file() else []
         absent="no kyaml-merge3.yaml",
     ),
 )
-def test_one_resource_merges_as_in_kyaml(case: dict[str, Any]) -> None:
+def test_resource_merges_as_in_kyaml(case: dict[str, Any]) -> None:
     base, upstream, local = (Tree.parse(case.get(side) or "") for side in ("origin", "update", "local"))
 
     merged = merge_document_like_kpt(

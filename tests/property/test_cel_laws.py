@@ -80,7 +80,7 @@ def evaluate_in_new_process(texts: list[str], extensions: frozenset[str]) -> lis
 
 @pytest.mark.slow
 @pytest.mark.parametrize("extensions", [frozenset[str](), frozenset({STRINGS})], ids=["standard", "strings"])
-def test_accepted_expression_has_one_answer_in_every_process(extensions: frozenset[str]) -> None:
+def test_accepted_expression_has_the_same_value_in_every_process(extensions: frozenset[str]) -> None:
     count = EXPRESSIONS if not extensions else EXPRESSIONS // 3
     texts = accepted_expressions(extensions, count, SEED + len(extensions))
 
@@ -97,7 +97,7 @@ def test_accepted_expression_has_one_answer_in_every_process(extensions: frozens
     assert outcomes["failure"] >= FAILING_SHARE * len(texts)
 
 
-def test_order_of_map_keys_never_shows_in_an_answer() -> None:
+def test_order_of_map_keys_never_affects_a_value() -> None:
     random_ = random.Random(SEED)
     extensions = frozenset({STRINGS})
     environment = Environment(Limits(), extensions)
@@ -113,7 +113,7 @@ def test_order_of_map_keys_never_shows_in_an_answer() -> None:
 
 
 @pytest.mark.slow
-def test_damaged_expression_raises_nothing() -> None:
+def test_damaged_expression_never_raises() -> None:
     environment = Environment(Limits(), frozenset({STRINGS}))
     generator = Generator(SEED + 2, extension=True)
     roots = generator.roots()
@@ -136,7 +136,7 @@ def test_what_porch_accepts_passes_the_check() -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "inputs"), HOSTILE, ids=[name for name, _, _ in HOSTILE])
-def test_hostile_environment_are_answered_in_words(name: str, text: str, inputs: dict[str, object]) -> None:
+def test_hostile_inputs_give_failures(name: str, text: str, inputs: dict[str, object]) -> None:
     result = Environment(Limits()).run(text, inputs)
 
     if isinstance(result, Failure):

@@ -27,7 +27,7 @@ def examples(draw: st.DrawFn) -> Example:
 
 @given(examples())
 @settings(max_examples=60, deadline=None)
-def test_an_upstream_that_did_not_change_leaves_local_alone(example: Example) -> None:
+def test_unchanged_upstream_keeps_local(example: Example) -> None:
     base, local = files_of(example.base), files_of(example.local)
 
     assert update_package(base, base, local).files == local
@@ -35,7 +35,7 @@ def test_an_upstream_that_did_not_change_leaves_local_alone(example: Example) ->
 
 @given(examples())
 @settings(max_examples=60, deadline=None)
-def test_a_local_that_nobody_edited_becomes_upstream(example: Example) -> None:
+def test_unchanged_local_becomes_upstream(example: Example) -> None:
     base, upstream = files_of(example.base), files_of(example.upstream)
 
     assert update_package(base, upstream, base).files == upstream
@@ -43,7 +43,7 @@ def test_a_local_that_nobody_edited_becomes_upstream(example: Example) -> None:
 
 @given(examples())
 @settings(max_examples=60, deadline=None)
-def test_a_local_that_made_the_same_edits_stays_as_it_is(example: Example) -> None:
+def test_local_with_the_same_changes_is_kept(example: Example) -> None:
     base, upstream = files_of(example.base), files_of(example.upstream)
 
     assert update_package(base, upstream, upstream).files == upstream
@@ -76,7 +76,7 @@ def test_memory_and_order_change_nothing(example: Example) -> None:
 
 @given(examples())
 @settings(max_examples=100, deadline=None)
-def test_what_upstream_did_not_touch_stays_as_local_has_it(example: Example) -> None:
+def test_fields_that_upstream_did_not_change_keep_the_text_of_local(example: Example) -> None:
     base, upstream, local = (files_of(side) for side in (example.base, example.upstream, example.local))
 
     merged = update_package(base, upstream, local).files
@@ -88,7 +88,7 @@ def test_what_upstream_did_not_touch_stays_as_local_has_it(example: Example) -> 
 
 @given(examples())
 @settings(max_examples=100, deadline=None)
-def test_no_local_leaf_is_lost_unless_upstream_changed_it(example: Example) -> None:
+def test_local_leaf_is_lost_only_if_upstream_changed_it(example: Example) -> None:
     """Every scalar that local set, and that upstream left as it was, is in the result."""
     base, upstream, local = (files_of(side) for side in (example.base, example.upstream, example.local))
 

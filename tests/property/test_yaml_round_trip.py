@@ -122,7 +122,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 @given(VALUES, LAYOUTS, st.booleans())
-def test_what_is_written_is_read(value: Any, layout: Indentation, flow: bool) -> None:
+def test_emitted_value_reads_back(value: Any, layout: Indentation, flow: bool) -> None:
     text = emit(value, layout, flow=flow)
 
     (document,) = load_documents(f"{text}\n".encode())
@@ -174,7 +174,7 @@ def edits_of(draw: st.DrawFn, value: Any) -> Edit:
 
 
 @given(st.data())
-def test_an_edited_text_reads_as_the_edited_data(data: st.DataObject) -> None:
+def test_edited_text_parses_to_the_edited_data(data: st.DataObject) -> None:
     text = data.draw(documents())
     try:
         value = Tree.parse(text).value
@@ -191,7 +191,7 @@ def test_an_edited_text_reads_as_the_edited_data(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_comments_are_set_and_taken_away_without_touching_data(data: st.DataObject) -> None:
+def test_comments_are_set_and_removed_without_changing_data(data: st.DataObject) -> None:
     text = data.draw(documents())
     try:
         tree = Tree.parse(text)
@@ -228,7 +228,7 @@ def frequent_edits(draw: st.DrawFn, value: Any) -> Edit:
 
 
 @given(st.data())
-def test_an_edit_in_place_writes_what_one_splice_after_the_other_writes(data: st.DataObject) -> None:
+def test_edit_in_place_equals_successive_splices(data: st.DataObject) -> None:
     text = data.draw(documents(usual=True))
     try:
         tree = Tree.parse(text)
@@ -257,7 +257,7 @@ def _slots(node: Any) -> Iterator[Slot]:
 
 
 @given(st.one_of(documents(usual=True), documents(), st.lists(PIECES, max_size=14).map("".join)))
-def test_the_comment_of_a_line_is_the_one_that_the_index_knows(text: str) -> None:
+def test_line_comment_equals_the_one_of_the_index(text: str) -> None:
     try:
         tree = Tree.parse(text)
     except YamlError:
@@ -275,7 +275,7 @@ def test_documents_join_to_the_bytes_that_were_split(data: bytes, head: bytes) -
 
 
 @given(st.lists(PIECES, max_size=14).map("".join), st.data())
-def test_no_text_and_no_edit_is_a_crash(text: str, data: st.DataObject) -> None:
+def test_no_text_and_no_edit_crashes(text: str, data: st.DataObject) -> None:
     try:
         tree = Tree.parse(text)
         value = tree.value
@@ -399,7 +399,7 @@ def _allowed(tree: Tree, edit: Edit) -> tuple[int, int]:
     return start, end
 
 
-def test_every_kind_of_edit_stays_in_its_field_and_hardly_ever_needs_the_fallback() -> None:
+def test_every_kind_of_edit_stays_in_its_field_and_rarely_falls_back() -> None:
     files: set[str] = set()
     fallen: set[str] = set()
     refused = edits = 0
@@ -425,7 +425,7 @@ def test_every_kind_of_edit_stays_in_its_field_and_hardly_ever_needs_the_fallbac
     assert len(fallen) <= 0.01 * len(files)
 
 
-def test_every_real_scalar_is_understood_as_a_node() -> None:
+def test_every_real_scalar_has_a_node() -> None:
     for name, text in _corpus_documents():
         tree = Tree.parse(text, PACKAGE_LIMITS)
         for path, found in _sample(list(_paths(tree.value)), 50, name):

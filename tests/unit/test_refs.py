@@ -44,11 +44,11 @@ def test_tags_read_back(path: str, revision: int) -> None:
 @pytest.mark.parametrize(
     "ref", ["refs/heads/main", "refs/heads/drafts/w", "refs/tags/v1", "refs/tags/a/", "x"]
 )
-def test_a_ref_that_says_nothing(ref: str) -> None:
+def test_unrelated_ref_names_no_revision(ref: str) -> None:
     assert refs.parse_ref(ref) is None
 
 
-def test_a_tag_that_is_no_number_is_a_placeholder_with_a_workspace() -> None:
+def test_tag_without_number_is_a_placeholder_with_a_workspace() -> None:
     assert refs.parse_ref("refs/tags/a/b/v2.0.0") == RevisionRef("a/b", "v2.0.0", -1, Lifecycle.PUBLISHED)
 
 
@@ -58,13 +58,13 @@ def test_only_our_workspaces_have_numbers() -> None:
     assert [refs.workspace_number(name) for name in names] == [9, 10, 0, 0]
 
 
-def test_revisions_count_on_from_the_greatest() -> None:
+def test_next_revision_follows_the_greatest() -> None:
     assert refs.next_revision([]) == 1
     assert refs.next_revision([-1, 3, 1]) == 4
 
 
 @given(paths, segments)
-def test_what_we_name_is_what_we_would_create(path: str, workspace: str) -> None:
+def test_our_refs_are_valid(path: str, workspace: str) -> None:
     assert ref_error(refs.draft_ref(path, workspace)) == ""
     assert ref_error(refs.deletion_ref("default", path)) == ""
 
@@ -95,7 +95,7 @@ BAD_REFS = [
 
 
 @pytest.mark.parametrize("case", BAD_REFS, ids=lambda c: c.reason)
-def test_a_ref_we_would_not_create(case: Ref) -> None:
+def test_invalid_ref(case: Ref) -> None:
     assert ref_error(case.ref)
 
 
@@ -110,11 +110,11 @@ def test_a_ref_we_would_not_create(case: Ref) -> None:
         ("refs/heads/drafts/a/w", {"refs/heads/Drafts/a/w"}, "refs/heads/Drafts/a/w"),
     ],
 )
-def test_what_blocks_a_ref(ref: str, existing: set[str], want: str) -> None:
+def test_existing_ref_blocks_a_new_one(ref: str, existing: set[str], want: str) -> None:
     assert RefIndex(existing).find_blocker(ref) == want
 
 
-def test_a_branch_named_as_our_directory_blocks_it() -> None:
+def test_branch_with_the_name_of_our_directory_blocks_it() -> None:
     blocked = RefIndex({"refs/heads/drafts", "refs/heads/main"})
     free = RefIndex({"refs/heads/drafts/a/w", "refs/tags/drafts"})
 
@@ -122,7 +122,7 @@ def test_a_branch_named_as_our_directory_blocks_it() -> None:
     assert free.find_blocked_directories() == ()
 
 
-def test_a_package_is_named_below_its_directory() -> None:
+def test_package_name_is_relative_to_the_directory() -> None:
     assert relative_package("clusters/edge/nginx", "clusters/edge/") == "nginx"
     assert relative_package("nginx", "") == "nginx"
 
@@ -153,19 +153,19 @@ BAD_PATHS = [
 
 
 @pytest.mark.parametrize("case", BAD_PATHS, ids=lambda c: c.reason)
-def test_path_that_git_refuses_is_refused(case: Bad) -> None:
+def test_invalid_package_path(case: Bad) -> None:
     assert package_path_error(case.path, "fleet")
 
 
 @pytest.mark.parametrize(
     "package", ["Web", "web_app", "web.v1", "-web", "web-", "a" * 64, "con", "lpt1", "apps/aux", "a-/web"]
 )
-def test_new_package_name_that_porch_or_windows_refuses(package: str) -> None:
+def test_invalid_new_package_name(package: str) -> None:
     assert package_name_error("edge", package)
 
 
 @pytest.mark.parametrize("package", ["web", "apps/web", "a/b/c", "7", "console", "com"])
-def test_new_package_name_that_porch_accepts(package: str) -> None:
+def test_valid_new_package_name(package: str) -> None:
     assert package_name_error("edge", package) == ""
 
 
@@ -177,7 +177,7 @@ def test_object_name_of_later_revisions_fits() -> None:
 
 
 @given(st.sets(paths, max_size=8), paths)
-def test_nested_packages_are_those_within_each_other(existing: set[str], path: str) -> None:
+def test_nested_package_paths(existing: set[str], path: str) -> None:
     clashing = {o for o in existing if o != path and (refs.is_within(o, path) or refs.is_within(path, o))}
 
     found = PathIndex(existing).find_nested(path)

@@ -43,14 +43,14 @@ class CompatibleMerge:
         shape = shape or self._shape_of_kind(sides)
         if first.is_mapping:
             return self._mapping(sides, shape)
-        return self._list(sides, shape) if first.is_sequence else _scalar(local, base, upstream)
+        return self._list(sides, shape) if first.is_sequence else _whole(*sides)
 
     def _list(self, sides: Sides, shape: Shape | None) -> Merged | None:
         if shape is None and self.infer and (keys := infer_keys(sides)) is not None:
             shape = Shape(keys=keys)
         if shape is not None and shape.keys is not None:
             return self._keyed_list(sides, shape)
-        return _whole_list(*sides)
+        return _whole(*sides)
 
     def _mapping(self, sides: Sides, shape: Shape | None) -> Made | None:
         local, _, upstream = sides
@@ -114,7 +114,8 @@ class CompatibleMerge:
         return None
 
 
-def _scalar(local: Node | None, base: Node | None, upstream: Node | None) -> Merged | None:
+def _whole(local: Node | None, base: Node | None, upstream: Node | None) -> Merged | None:
+    """Merge a scalar, or a list without merge keys."""
     if _is_null(upstream) or _is_null(local):
         return None
     if _given(upstream) != _given(base):
@@ -122,19 +123,9 @@ def _scalar(local: Node | None, base: Node | None, upstream: Node | None) -> Mer
     if upstream is None or base is None:
         return local
     changed = not is_rendered_same(base, upstream)
-    if changed and (local is None or is_rendered_same(local, base)):
-        return _take(upstream, local)
-    return _take(upstream, local) if upstream.text != base.text else local
-
-
-def _whole_list(local: Node | None, base: Node | None, upstream: Node | None) -> Merged | None:
-    if _is_null(upstream) or _is_null(local):
-        return None
-    if _given(upstream) != _given(base):
-        return _take(upstream, local)
-    if upstream is None or base is None:
-        return local
-    return local if is_rendered_same(base, upstream) else _take(upstream, local)
+    if changed and upstream.is_scalar and local is not None and not is_rendered_same(local, base):
+        changed = upstream.text != base.text  # kyaml ignores comments where local changed the scalar
+    return _take(upstream, local) if changed else local
 
 
 def _take(upstream: Node | None, local: Node | None) -> Merged | None:

@@ -111,8 +111,8 @@ class Alias(_Node):
         return cast("str", self.raw.anchor)
 
 
-class Mapping(_Node):
-    """A mapping in block or flow style."""
+class _Collection(_Node):
+    """A mapping or sequence."""
 
     __slots__ = ()
 
@@ -120,6 +120,12 @@ class Mapping(_Node):
     def style(self) -> Style:
         """Block or flow."""
         return Style.FLOW if self.raw.flow_style else Style.BLOCK
+
+
+class Mapping(_Collection):
+    """A mapping in block or flow style."""
+
+    __slots__ = ()
 
     @property
     def entries(self) -> tuple["Entry", ...]:
@@ -139,15 +145,10 @@ class Mapping(_Node):
         return None if index < 0 else Entry(self.tree, self, index)
 
 
-class Sequence(_Node):
+class Sequence(_Collection):
     """A sequence in block or flow style."""
 
     __slots__ = ()
-
-    @property
-    def style(self) -> Style:
-        """Block or flow."""
-        return Style.FLOW if self.raw.flow_style else Style.BLOCK
 
     @property
     def items(self) -> tuple["Item", ...]:

@@ -25,14 +25,14 @@ def keys_in(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w.@/-])reconciler\.dev/[a-z][a-z0-9-]*", text)) - NO_KEYS
 
 
-def test_the_table_has_every_key_that_the_code_names() -> None:
+def test_every_annotation_in_the_code_is_registered() -> None:
     code = (PROJECT / "reconciler").rglob("*.py")
     named = set[str]().union(*(keys_in(path.read_text(encoding="utf-8")) for path in code))
 
     assert named - KEYS.keys() == set()
 
 
-def test_the_manual_has_every_key_of_the_table() -> None:
+def test_every_registered_annotation_is_documented() -> None:
     manual = (PROJECT / "docs" / "manifests.md").read_text(encoding="utf-8")
     rows = {line.split("`")[1] for line in manual.splitlines() if line.startswith("| `reconciler.dev/")}
 
@@ -40,18 +40,18 @@ def test_the_manual_has_every_key_of_the_table() -> None:
 
 
 @pytest.mark.parametrize("name", INHERITED)
-def test_key_that_variants_inherit_is_known_on_their_set(name: str) -> None:
+def test_inherited_annotation_is_valid_on_the_set(name: str) -> None:
     assert KEYS[name].kinds >= {"PackageVariant", "PackageVariantSet"}
 
 
 @pytest.mark.parametrize("kind", ["PackageVariant", "PackageVariantSet", "Repository"])
-def test_retry_is_known_wherever_a_message_asks_for_it(kind: str) -> None:
+def test_retry_is_valid_on_every_kind_with_a_hint_about_it(kind: str) -> None:
     assert check_keys(kind, {"metadata": {"annotations": {"reconciler.dev/retry": "1"}}}) == ()
 
 
 @pytest.mark.parametrize("value", ["yes", "True", "TRUE", "", " true", "1"])
 @pytest.mark.parametrize("kind", ["PackageVariant", "PackageVariantSet", "Repository"])
-def test_paused_is_true_or_false_and_nothing_else(kind: str, value: str) -> None:
+def test_paused_accepts_only_true_and_false(kind: str, value: str) -> None:
     (fault,) = check_keys(kind, {"metadata": {"annotations": {"reconciler.dev/paused": value}}})
 
     assert fault.reason is Reason.INVALID_ANNOTATION
@@ -79,7 +79,7 @@ def test_paused_is_true_or_false_and_nothing_else(kind: str, value: str) -> None
         (DEPENDENCY, "prune-dependencies", "false"),
     ],
 )
-def test_what_means_something_is_no_fault(kind: str, name: str, value: str) -> None:
+def test_valid_annotations_are_accepted(kind: str, name: str, value: str) -> None:
     assert check_keys(kind, {"metadata": {"annotations": {f"{PREFIX}{name}": value}}}) == ()
 
 
@@ -103,7 +103,7 @@ def test_what_means_something_is_no_fault(kind: str, name: str, value: str) -> N
         (DEPENDENCY, "prune-orphaned-crds", "True"),
     ],
 )
-def test_a_value_that_means_nothing_is_a_fault(kind: str, name: str, value: str) -> None:
+def test_invalid_value_is_an_error(kind: str, name: str, value: str) -> None:
     (fault,) = check_keys(kind, {"metadata": {"annotations": {f"{PREFIX}{name}": value}}})
 
     assert fault.reason is Reason.INVALID_ANNOTATION
@@ -120,14 +120,14 @@ def test_a_value_that_means_nothing_is_a_fault(kind: str, name: str, value: str)
     ],
 )
 @pytest.mark.parametrize("place", ["annotations", "labels"])
-def test_an_unknown_key_names_the_one_that_was_meant(kind: str, name: str, hint: str, place: str) -> None:
+def test_unknown_annotation_has_a_suggestion(kind: str, name: str, hint: str, place: str) -> None:
     (fault,) = check_keys(kind, {"metadata": {place: {f"{PREFIX}{name}": "true"}}})
 
     assert (fault.reason, fault.of_key, fault.hint) == (Reason.UNKNOWN_ANNOTATION, True, hint)
     assert fault.path == ("metadata", place, f"{PREFIX}{name}")
 
 
-def test_a_key_of_another_kind_is_unknown() -> None:
+def test_annotation_of_another_kind_is_unknown() -> None:
     annotations = {"reconciler.dev/allow-deletes": "1"}
 
     (fault,) = check_keys("PackageVariant", {"metadata": {"annotations": annotations}})
@@ -135,7 +135,7 @@ def test_a_key_of_another_kind_is_unknown() -> None:
     assert fault.message == "reconciler.dev/allow-deletes is unknown on a PackageVariant"
 
 
-def test_annotations_that_a_variant_gives_to_its_package_are_checked_too() -> None:
+def test_annotations_for_package_revisions_are_checked() -> None:
     spec = {"annotations": {"reconciler.dev/service-accont": "x"}, "labels": {"team": "a"}}
 
     (fault,) = check_keys("PackageVariant", {"metadata": {}, "spec": spec})
@@ -154,11 +154,11 @@ def test_annotations_that_a_variant_gives_to_its_package_are_checked_too() -> No
         {"metadata": "text"},
     ],
 )
-def test_keys_of_others_and_no_keys_are_no_faults(value: dict[str, object]) -> None:
+def test_foreign_annotations_are_ignored(value: dict[str, object]) -> None:
     assert check_keys("PackageVariant", value) == ()
 
 
-def test_porters_custom_fields_are_checked_with_their_types() -> None:
+def test_custom_fields_of_porter_are_checked_with_their_types() -> None:
     custom = {
         "reconciler.dev/dependencies": False,
         "reconciler.dev/external": "yes",
@@ -182,7 +182,7 @@ def test_porters_custom_fields_are_checked_with_their_types() -> None:
         ({"labelExprs": [{"keyExpr": "'a'"}, {"key": "reconciler.dev/x"}]}, ("labelExprs", 1, "key")),
     ],
 )
-def test_unknown_key_in_template_of_a_set_is_a_fault_at_its_place(
+def test_unknown_annotation_in_a_template_is_an_error_with_its_path(
     template: dict[str, object], path: tuple[str | int, ...]
 ) -> None:
     spec = {"targets": [{}, {"template": template}]}
@@ -194,7 +194,7 @@ def test_unknown_key_in_template_of_a_set_is_a_fault_at_its_place(
 
 
 @pytest.mark.parametrize("key", ["paused", "on-conflict", "retry", "allow-deletes"])
-def test_policy_where_none_is_read_says_where_to_write_it(key: str) -> None:
+def test_policy_annotation_for_revisions_has_a_hint(key: str) -> None:
     notes = {"annotations": {f"{PREFIX}{key}": "true"}}
 
     faults = [
@@ -213,7 +213,7 @@ def test_policy_where_none_is_read_says_where_to_write_it(key: str) -> None:
         ("merge-keys", 1, Reason.INVALID_ANNOTATION),
     ],
 )
-def test_resource_with_key_that_means_nothing_is_a_fault(name: str, value: object, reason: Reason) -> None:
+def test_invalid_annotation_of_a_resource_is_an_error(name: str, value: object, reason: Reason) -> None:
     (fault,) = check_resource({"kind": "Service", "metadata": {"annotations": {PREFIX + name: value}}})
 
     assert fault.reason is reason
@@ -224,5 +224,5 @@ def test_resource_with_key_that_means_nothing_is_a_fault(name: str, value: objec
     "annotations",
     [{"reconciler.dev/on-conflict": "local"}, {"reconciler.dev/paused": "true"}, {"team": "a"}, None, []],
 )
-def test_resource_may_have_keys_of_other_kinds(annotations: object) -> None:
+def test_resource_may_have_annotations_of_other_kinds(annotations: object) -> None:
     assert check_resource({"kind": "PackageVariant", "metadata": {"annotations": annotations}}) == ()

@@ -107,11 +107,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
-def test_one_fault_is_one_sentence_with_a_way_out(case: Case) -> None:
+def test_error_is_one_sentence_with_a_hint(case: Case) -> None:
     assert parse_model(PackageVariant, {**PV, "spec": case.spec}) == (case.want,)
 
 
-def test_all_faults_are_found_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     faults = parse_model(
         PackageVariantSet, {"apiVersion": "x", "kind": "y", "spec": {"a": 1, "b": 2}, "c": 3}
     )
@@ -120,7 +120,7 @@ def test_all_faults_are_found_at_once() -> None:
     assert [f.path for f in faults] == [("spec", "a"), ("spec", "b"), ("c",)]
 
 
-def test_a_missing_field_says_where_to_add_it() -> None:
+def test_missing_field_has_a_hint() -> None:
     faults = parse_model(Repository, {"apiVersion": "x", "kind": "y", "spec": {"git": {}}})
 
     assert faults == (
@@ -133,7 +133,7 @@ def test_a_missing_field_says_where_to_add_it() -> None:
     )
 
 
-def test_a_good_manifest_is_returned() -> None:
+def test_valid_manifest_is_returned() -> None:
     found = parse_model(PackageVariant, {**PV, "spec": {"upstream": {"revision": "v3"}}})
 
     assert isinstance(found, PackageVariant)
@@ -146,9 +146,9 @@ def test_no_data_raises(data: object) -> None:
     assert isinstance(parse_model(PackageVariant, data), tuple)
 
 
-def test_a_key_that_is_no_word_is_quoted() -> None:
+def test_unusual_key_is_quoted_in_a_path() -> None:
     assert field_text(("metadata", "labels", "a.b/c", 0)) == 'metadata.labels["a.b/c"][0]'
 
 
-def test_nothing_known_gives_no_hint() -> None:
+def test_no_candidates_give_no_hint() -> None:
     assert suggest("a", ()) == ""

@@ -37,7 +37,7 @@ def run(text: str, *extensions: str) -> str | Failure:
         ("target.name)", 11, "Syntax error: ')' has no opening bracket"),
     ],
 )
-def test_what_is_refused_is_refused_at_its_place(text: str, offset: int, message: str) -> None:
+def test_refused_expression_has_an_offset(text: str, offset: int, message: str) -> None:
     found = Environment(Limits()).compile(text)
 
     assert isinstance(found, Failure)
@@ -59,7 +59,7 @@ def test_what_is_refused_is_refused_at_its_place(text: str, offset: int, message
         ("target.labels.n ? 'a' : 'b'", "no such overload"),
     ],
 )
-def test_failures_are_told_in_the_words_of_porch(text: str, message: str) -> None:
+def test_failures_have_the_messages_of_porch(text: str, message: str) -> None:
     assert run(text) == Failure(message)
 
 
@@ -74,7 +74,7 @@ def test_failures_are_told_in_the_words_of_porch(text: str, message: str) -> Non
         ("' a '.trim()", "a"),
     ],
 )
-def test_the_strings_extension_is_there_for_those_who_ask(text: str, value: str) -> None:
+def test_strings_extension_is_optional(text: str, value: str) -> None:
     assert run(text, STRINGS) == value
     assert isinstance(run(text), Failure)
 
@@ -131,7 +131,7 @@ def test_value_that_depends_on_map_order_is_refused(text: str) -> None:
         ("['b', 'a'].map(k, k)[0]", "b"),
     ],
 )
-def test_question_about_all_keys_of_a_map_is_answered(text: str, value: str) -> None:
+def test_test_of_all_keys_of_a_map_is_accepted(text: str, value: str) -> None:
     assert run(text) == value
 
 
@@ -141,7 +141,7 @@ def test_a_program_is_compiled_once() -> None:
     assert expressions.compile("target.name") is expressions.compile("target.name")
 
 
-def test_a_literal_is_known_without_evaluating() -> None:
+def test_literal_is_a_constant_program() -> None:
     program = Environment(Limits()).compile("'edge'")
 
     assert isinstance(program, Program)
@@ -155,7 +155,7 @@ def test_more_than_31_chained_terms_are_refused(terms: int) -> None:
     assert isinstance(found, Failure) == (terms > 31)
 
 
-def test_missing_engine_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_evaluator_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "reconciler.cel.engine", None)
 
     with pytest.raises(MissingEngineError) as caught:

@@ -43,7 +43,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.reason)
-def test_a_file_is_cut_into_documents_that_join_again(case: Case) -> None:
+def test_split_documents_join_to_the_file(case: Case) -> None:
     file = split_file(case.data)
 
     assert [(doc.marker, doc.text, doc.kind, doc.line) for doc in file.documents] == case.want
@@ -62,7 +62,7 @@ OPAQUE = [
 
 
 @pytest.mark.parametrize(("reason", "data", "line"), OPAQUE, ids=[case[0] for case in OPAQUE])
-def test_what_is_not_yaml_is_one_opaque_document(reason: str, data: bytes, line: int) -> None:
+def test_file_that_is_no_yaml_is_one_opaque_document(reason: str, data: bytes, line: int) -> None:
     file = split_file(data)
 
     assert [doc.kind for doc in file.documents] == [DocumentKind.OPAQUE], reason
@@ -113,7 +113,7 @@ KINDS = [
 @pytest.mark.parametrize(
     ("reason", "text", "path", "kind", "resource"), KINDS, ids=[case[0] for case in KINDS]
 )
-def test_a_document_is_what_it_says(
+def test_kind_of_document(
     reason: str, text: str, path: str, kind: DocumentKind, resource: ResourceId | None
 ) -> None:
     (doc,) = split_file(text.encode(), path).documents
@@ -121,7 +121,7 @@ def test_a_document_is_what_it_says(
     assert (doc.kind, doc.resource) == (kind, resource), reason
 
 
-def test_encrypted_documents_are_recognised() -> None:
+def test_encrypted_documents_are_detected() -> None:
     texts = (
         "kind: Secret\nsops: {mac: x, version: 3.8.1}\n---\nkind: Secret\nsops: text\n---\n"
         "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\n---\napiVersion: v1\nkind: SealedSecret\n"
@@ -136,7 +136,7 @@ def test_encrypted_documents_are_recognised() -> None:
     ]
 
 
-def test_editing_one_document_leaves_the_others_and_the_encoding() -> None:
+def test_edit_of_one_document_keeps_the_others_and_the_encoding() -> None:
     file = split_file("\ufeffa: é\r\n---\r\nb: 1 # x\r\n".encode("utf-16-le"))
 
     edited, fallbacks = file.edit(1, [SetValue(("b",), 2)])

@@ -1,10 +1,10 @@
-"""The merge of one resource that loses nothing."""
+"""Three-way merge of resources and of text."""
 
 from typing import NamedTuple
 
 import pytest
 
-from reconciler.krm.merge import Winner, merge_document, path_text
+from reconciler.krm.merge import Hunk, Winner, merge_document, merge_text, path_text
 from reconciler.krm.schema import Schemas
 from reconciler.krm.yaml import Tree
 
@@ -74,7 +74,7 @@ def test_values(case: Case) -> None:
     assert merge(case.base, case.upstream, case.local) == (case.want, list(case.clashes))
 
 
-def test_upstream_wins_where_it_is_told_to() -> None:
+def test_policy_chooses_upstream() -> None:
     text, clashes = merge("a: 1\nb: 1\n", "a: 2\n", "a: 3\nb: 4\n", Winner.UPSTREAM)
 
     assert (text, clashes) == ("a: 2\n", ["a", "b"])
@@ -127,13 +127,13 @@ ELEMENTS = [
 
 
 @pytest.mark.parametrize("case", ELEMENTS, ids=lambda case: case.reason)
-def test_elements_come_and_go_whole(case: Case) -> None:
+def test_list_elements_are_added_and_deleted_as_a_whole(case: Case) -> None:
     got = merge(pod(case.base), pod(case.upstream), pod(case.local))
 
     assert got == (pod(case.want), list(case.clashes))
 
 
-def test_what_local_deleted_stays_deleted() -> None:
+def test_field_deleted_by_local_stays_deleted() -> None:
     base, upstream = "m:\n  inner:\n    a: 1\nk: 1\n", "m:\n  inner:\n    a: 1\nk: 2\n"
 
     assert merge(base, upstream, "k: 1\n") == ("k: 2\n", [])
@@ -177,7 +177,7 @@ def test_what_local_deleted_stays_deleted() -> None:
         ),
     ],
 )
-def test_comments_merge_apart_from_values(
+def test_comments_merge_independently_of_values(
     reason: str, base: str, upstream: str, local: str, want: str
 ) -> None:
     assert merge(base, upstream, local) == (want, []), reason
@@ -191,7 +191,48 @@ def test_aliases_are_kept_by_merging_lines() -> None:
     assert (text, clashes) == (base.replace("k: 1", "k: 2").replace("e: 1", "e: 2"), [])
 
 
-def test_windows_line_ends_stay() -> None:
+def test_crlf_is_kept() -> None:
     text, _ = merge("a: 1\r\nb: 1\r\n", "a: 2\r\nb: 1\r\n", "a: 1\r\nb: 3\r\n")
 
     assert text == "a: 2\r\nb: 3\r\n"
+
+
+BASE = "1\n2\n3\n4\n5\n6\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "upstream", "local", "want"),
+    [
+        (
+            "changes apart from each other",
+            BASE.replace("2", "two"),
+            BASE.replace("5", "five"),
+            "1\ntwo\n3\n4\nfive\n6\n",
+        ),
+        ("additions at both ends", "0\n" + BASE, BASE + "7\n", "0\n" + BASE + "7\n"),
+        ("a deletion", BASE.replace("3\n", ""), BASE.replace("6", "six"), "1\n2\n4\n5\nsix\n"),
+        ("the same change", BASE.replace("3", "x"), BASE.replace("3", "x"), BASE.replace("3", "x")),
+        ("no line break at the end", BASE + "7", BASE.replace("1", "one"), "one\n2\n3\n4\n5\n6\n7"),
+    ],
+)
+def test_lines_of_both_sides_are_kept(reason: str, upstream: str, local: str, want: str) -> None:
+    merged = merge_text(BASE, upstream, local)
+
+    assert merged is not None
+    assert (merged.text, merged.hunks) == (want, ()), reason
+
+
+@pytest.mark.parametrize(("prefer_upstream", "winner"), [(False, "zwei"), (True, "two")])
+def test_line_changed_by_both_sides_is_a_hunk(winner: str, *, prefer_upstream: bool) -> None:
+    merged = merge_text(
+        BASE, BASE.replace("2", "two"), BASE.replace("2", "zwei"), prefer_upstream=prefer_upstream
+    )
+
+    assert merged is not None
+    assert merged.text == BASE.replace("2", winner)
+    assert merged.hunks == (Hunk("2\n", "two\n", "zwei\n"),)
+
+
+def test_too_long_text_is_not_merged() -> None:
+    assert merge_text("x\n", "x\n" * 30_000, "y\n") is None
+    assert merge_text("x\n" * 3000, "x\n" * 2999, "x\n" * 3001) is None

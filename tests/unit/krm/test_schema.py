@@ -54,22 +54,22 @@ def keys(shape: Shape | None, *path: str) -> tuple[str, ...] | None:
         ("any kind has metadata", "example.com/v1", "Shop", ("metadata", "ownerReferences"), ("uid",)),
     ],
 )
-def test_keys_of_lists(
+def test_merge_keys_of_kubernetes_kinds(
     reason: str, version: str, kind: str, path: tuple[str, ...], want: tuple[str, ...] | None
 ) -> None:
     assert keys(Schemas().shape(version, kind), *path) == want, reason
 
 
-def test_the_table_of_kubernetes_is_generated() -> None:
+def test_kubernetes_schema_is_generated() -> None:
     assert kubernetes_schema.NEW.read_bytes() == kubernetes_schema.generate(), "run `make docs`"
 
 
-def test_kubernetes_1_21_knows_no_other_kind() -> None:
+def test_schema_of_kubernetes_1_21_has_no_newer_kinds() -> None:
     assert Schemas(since=False).shape("example.com/v1", "Shop") is None
     assert Schemas(since=False).shape("autoscaling/v2", "HorizontalPodAutoscaler") is None
 
 
-def test_a_merge_key_that_may_be_left_out_has_its_default() -> None:
+def test_optional_merge_key_has_a_default() -> None:
     ports = at(Schemas().shape("v1", "Service"), "spec", "ports")
 
     assert ports is not None
@@ -100,7 +100,7 @@ def crd(fruits: dict[str, Any]) -> dict[str, Any]:
         ("nothing said", {"type": "array"}, None),
     ],
 )
-def test_a_crd_of_the_package_says_how_lists_merge(
+def test_merge_keys_of_crds_in_the_package(
     reason: str, fruits: dict[str, Any], want: tuple[str, ...] | None
 ) -> None:
     shape = Schemas(crd_shapes([crd(fruits)])).shape("example.com/v1", "Shop")
@@ -110,17 +110,17 @@ def test_a_crd_of_the_package_says_how_lists_merge(
 
 
 @pytest.mark.parametrize("broken", [None, 7, {"kind": "CustomResourceDefinition"}, crd({"properties": 3})])
-def test_a_broken_definition_says_nothing(broken: Any) -> None:
+def test_broken_crd_has_no_merge_keys(broken: Any) -> None:
     assert keys(Schemas(crd_shapes([broken])).shape("example.com/v1", "Shop"), "spec", "fruits") is None
 
 
-def test_a_schema_in_a_comment_may_name_a_type_of_kubernetes() -> None:
+def test_schema_in_a_comment_can_reference_a_kubernetes_type() -> None:
     shape = declared_shape({"$ref": "#/definitions/io.k8s.api.core.v1.PodSpec"})
 
     assert keys(shape, "containers") == ("name",)
 
 
-def test_declared_merge_keys_are_added_to_what_is_known() -> None:
+def test_declared_merge_keys_extend_the_schema() -> None:
     clauses = list(parse_merge_keys("spec.fruits=name; spec.ports=port,protocol;nonsense"))
     shape: Shape | None = Schemas().shape("example.com/v1", "Shop")
     for path, names in clauses:

@@ -195,13 +195,13 @@ COMMENT = [
     [*SET, *ADD, *INSERT, *DELETE, *COMMENT],
     ids=lambda case: f"{type(case.edit).__name__}-{case.reason}",
 )
-def test_an_edit_changes_exactly_these_bytes(case: Case) -> None:
+def test_edit_changes_only_its_bytes(case: Case) -> None:
     result = apply_edits(case.before, [case.edit])
 
     assert (result.text, result.fallbacks) == (case.after, 0)
 
 
-def test_edits_apply_in_order_each_to_the_result_of_those_before() -> None:
+def test_edits_apply_in_order() -> None:
     edits = [
         AddKey((), "c", []),
         InsertItem(("c",), 0, "x"),
@@ -215,7 +215,7 @@ def test_edits_apply_in_order_each_to_the_result_of_those_before() -> None:
     assert apply_edits("a: 1\nb: 2\n", edits).text == "a: 2 # z\nc:\n- w\n"
 
 
-def test_two_lists_begin_in_a_mapping_that_is_not_there() -> None:
+def test_items_are_inserted_below_an_absent_mapping() -> None:
     edits = [InsertItem(("p", "b"), 0, 1), InsertItem(("p", "a"), 0, 2), AddKey(("p", "c"), "d", 3)]
 
     result = apply_edits("k: v\n", edits)
@@ -223,7 +223,7 @@ def test_two_lists_begin_in_a_mapping_that_is_not_there() -> None:
     assert (result.text, result.fallbacks) == ("k: v\np:\n  b:\n  - 1\n  a:\n  - 2\n  c:\n    d: 3\n", 0)
 
 
-def test_a_raw_entry_brings_its_comments_and_quotes_along() -> None:
+def test_raw_entry_keeps_its_comments_and_quotes() -> None:
     entry = Raw("# head\nk: # line\n    z: 'on'\n# foot")
 
     result = apply_edits("a:\n  b: 1\n", [AddKey(("a",), "k", entry)])
@@ -260,7 +260,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.reason)
-def test_what_cannot_be_done_is_an_error_and_nothing_else(case: Refused) -> None:
+def test_impossible_edit_is_a_yaml_error(case: Refused) -> None:
     with pytest.raises(YamlError):
         apply_edits(case.before, [case.edit])
 
@@ -275,7 +275,7 @@ FALLBACKS = [
 
 
 @pytest.mark.parametrize("case", FALLBACKS, ids=lambda case: case.reason)
-def test_what_no_splice_can_express_falls_back_and_is_counted(case: Case) -> None:
+def test_edit_beyond_splicing_falls_back_and_is_counted(case: Case) -> None:
     result = apply_edits(case.before, [case.edit])
 
     assert result.fallbacks == 1
@@ -283,7 +283,7 @@ def test_what_no_splice_can_express_falls_back_and_is_counted(case: Case) -> Non
 
 
 @pytest.mark.parametrize("odd", ["\x85", "\u2028"])
-def test_a_comment_that_an_odd_line_break_ends_takes_nothing_with_it(odd: str) -> None:
+def test_comment_with_unusual_line_break_is_replaced_alone(odd: str) -> None:
     text = f"a: 1 # old{odd}b: 2\n"
 
     assert Tree.parse(text).value == {"a": 1, "b": 2}

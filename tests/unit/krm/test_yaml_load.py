@@ -1,4 +1,4 @@
-"""Loading: documents, places, JSON, and texts that mean harm."""
+"""Loading: documents, positions, JSON, and hostile texts."""
 
 import threading
 import tracemalloc
@@ -52,7 +52,7 @@ PLACES = [
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize("prefix", [b"", b"\xef\xbb\xbf"], ids=["no-bom", "bom"])
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: repr(place.path))
-def test_a_field_is_found_where_it_stands(place: Place, prefix: bytes, newline: bytes) -> None:
+def test_position_of_a_field(place: Place, prefix: bytes, newline: bytes) -> None:
     documents = load_documents(prefix + TEXT.replace(b"\n", newline))
 
     found = documents[place.document]
@@ -60,7 +60,7 @@ def test_a_field_is_found_where_it_stands(place: Place, prefix: bytes, newline: 
     assert (found.mark(place.path), found.key_mark(place.path)) == (place.value, place.key)
 
 
-def test_empty_and_comment_only_documents_are_left_out() -> None:
+def test_empty_and_comment_only_documents_are_skipped() -> None:
     documents = load_documents(TEXT)
 
     assert [(document.value, document.line) for document in documents] == [
@@ -70,7 +70,7 @@ def test_empty_and_comment_only_documents_are_left_out() -> None:
     assert load_documents(b"") == load_documents(b"\n---\n# c\n---\n") == ()
 
 
-def test_places_are_right_where_directives_tie_documents_together() -> None:
+def test_positions_in_a_file_with_directives() -> None:
     text = b"%TAG !k! tag:k,2000:\n---\na: !k!x 1\n...\n%TAG !l! tag:l,2000:\n---\nb: !l!x 2\n"
 
     first, second = load_documents(text)
@@ -79,13 +79,13 @@ def test_places_are_right_where_directives_tie_documents_together() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig"])
-def test_text_with_a_byte_order_mark_is_read_in_its_encoding(encoding: str) -> None:
+def test_byte_order_mark_selects_the_encoding(encoding: str) -> None:
     (document,) = load_documents("a: é😀\n".encode(encoding))
 
     assert document.value == {"a": "é😀"}
 
 
-def test_json_has_values_and_places_too() -> None:
+def test_json_has_values_and_positions() -> None:
     document = load_json(b'{\n "a": {"b": [1e3, "\\ud83d\\ude00"]}\n}\n')
 
     assert document.value == {"a": {"b": [1000.0, "😀"]}}
@@ -94,12 +94,12 @@ def test_json_has_values_and_places_too() -> None:
 
 
 @pytest.mark.parametrize("data", [b'{"a": 1', b"[1,]", b'{"a": 1}{"a": 2}', b"{'a': 1}", b"\xff", b""])
-def test_what_is_not_json_is_an_error(data: bytes) -> None:
+def test_invalid_json_is_an_error(data: bytes) -> None:
     with pytest.raises(YamlError):
         load_json(data)
 
 
-def test_json_keys_set_twice_are_refused_where_asked() -> None:
+def test_duplicate_json_keys_are_refused_unless_unchecked() -> None:
     data = b'{"a": {"b": 1, "b": 2}}'
 
     with pytest.raises(YamlError, match="'b' is set twice"):
@@ -150,7 +150,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("aliases", list(Aliases))
 @pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case.reason)
-def test_hostile_input_is_an_error_with_a_place(case: Hostile, aliases: Aliases) -> None:
+def test_hostile_input_is_an_error_with_a_position(case: Hostile, aliases: Aliases) -> None:
     limits = PACKAGE_LIMITS if aliases is Aliases.BOUNDED else MANIFEST_LIMITS
 
     with pytest.raises(YamlError) as caught:
@@ -160,7 +160,7 @@ def test_hostile_input_is_an_error_with_a_place(case: Hostile, aliases: Aliases)
     assert not case.line or caught.value.line == case.line
 
 
-def test_deep_input_does_not_crash_a_thread_with_its_smaller_stack() -> None:
+def test_deep_input_does_not_crash_the_smaller_stack_of_a_thread() -> None:
     caught: list[str] = []
 
     def load() -> None:
@@ -191,11 +191,11 @@ def test_anchors_are_refused_in_manifests_and_followed_in_packages() -> None:
 @pytest.mark.parametrize(
     "text", ["a: x &b c", "a: '&b'", "a: |\n  &b\n", "# &b\na: 1", "a: b&c", "a: x\n  &b c"]
 )
-def test_an_ampersand_in_a_text_is_no_anchor(text: str) -> None:
+def test_ampersand_in_text_is_no_anchor(text: str) -> None:
     assert len(load_documents(text.encode(), MANIFEST_LIMITS)) == 1
 
 
-def test_what_has_too_many_nodes_is_refused_before_it_fills_the_memory() -> None:
+def test_too_many_nodes_are_refused_before_they_fill_the_memory() -> None:
     limits = YamlLimits(max_bytes=10_000_000, max_documents=2, max_nodes=1_000)
     text = b"- a\n" * 100_000
     tracemalloc.start()
@@ -218,9 +218,51 @@ def test_the_number_of_documents_and_nodes_is_bounded() -> None:
         load_documents(b"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]", small)
 
 
-def test_an_error_says_where_and_what_to_do() -> None:
+def test_error_has_position_and_hint() -> None:
     with pytest.raises(YamlError) as caught:
         load_documents(b"a: 1\nb: &x 2\n", MANIFEST_LIMITS)
 
     assert str(caught.value) == "line 2, column 4: Anchors and aliases are not allowed here"
     assert caught.value.hint == "Write the value out."
+
+
+class PositionCase(NamedTuple):
+    reason: str
+    text: str
+    find: str
+    line: int
+    column: int
+
+
+CASES = [
+    PositionCase("a plain scalar starts at its mark", "e: target.nope\n", "nope", 1, 11),
+    PositionCase("a plain scalar over two lines is folded", "e: target.name +\n  nope\n", "nope", 2, 3),
+    PositionCase("a single-quoted one starts behind its quote", "e: 'target.nope'\n", "nope", 1, 12),
+    PositionCase("a doubled quote is one character", "e: '''a'' + nope'\n", "nope", 1, 13),
+    PositionCase("an escape is one character", 'e: "\\"a\\" + nope"\n', "nope", 1, 13),
+    PositionCase("a literal block starts on the next line", "e: |\n  'a' +\n  nope\n", "nope", 3, 3),
+    PositionCase("a literal block keeps deeper indentation", "e: |-\n  'a' +\n    nope\n", "nope", 3, 5),
+    PositionCase("a folded block joins lines", "e: >-\n  'a' +\n  nope\n", "nope", 3, 3),
+    PositionCase("a block inside a list", "l:\n- e: |\n    true ?\n    nope : 'b'\n", "nope", 4, 5),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
+def test_position_inside_a_scalar(case: PositionCase) -> None:
+    document = load_documents(case.text.encode())[0]
+    path = ("e",) if "e" in document.value else ("l", 0, "e")
+    value = document.value["e"] if len(path) == 1 else document.value["l"][0]["e"]
+
+    assert document.mark_inside(path, value.index(case.find)) == (case.line, case.column)
+
+
+def test_position_beyond_the_end_is_the_last_character() -> None:
+    document = load_documents(b"e: abc\n")[0]
+
+    assert document.mark_inside(("e",), 99) == (1, 6)
+
+
+def test_position_inside_a_collection_is_its_start() -> None:
+    document = load_documents(b"e:\n  f: 1\n")[0]
+
+    assert document.mark_inside(("e",), 3) == document.mark(("e",))

@@ -138,14 +138,14 @@ def _exactly(value: Any) -> tuple[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.text[:30] or "nothing")
-def test_a_scalar_has_the_type_that_kubernetes_gives_it(case: Case) -> None:
+def test_scalar_has_the_type_of_kubernetes(case: Case) -> None:
     (document,) = load_documents(f"v: {case.text}\n".encode())
 
     assert _exactly(document.value["v"]) == _exactly(case.want)
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_a_scalar_that_kubernetes_refuses_is_refused_where_it_stands(text: str) -> None:
+def test_scalar_that_kubernetes_refuses_is_an_error_with_a_position(text: str) -> None:
     with pytest.raises(YamlError) as caught:
         load_documents(f"a: 1\nv: {text}\n".encode())
 
@@ -166,14 +166,14 @@ KEYS = [
 
 
 @pytest.mark.parametrize("case", KEYS, ids=lambda case: case.text)
-def test_a_key_becomes_the_json_key_that_kubernetes_makes_of_it(case: Case) -> None:
+def test_key_becomes_the_json_key_of_kubernetes(case: Case) -> None:
     (document,) = load_documents(f"{case.text}: x\n".encode())
 
     assert document.value == {case.want: "x"}
 
 
 @pytest.mark.parametrize("key", ["null", "~", "[a]", "{a: b}", ".inf"])
-def test_a_key_that_json_cannot_have_is_refused(key: str) -> None:
+def test_key_without_json_form_is_refused(key: str) -> None:
     with pytest.raises(YamlError):
         load_documents(f"? {key}\n: x\n".encode())
 
@@ -187,13 +187,13 @@ MERGES = [
 
 
 @pytest.mark.parametrize("case", MERGES, ids=lambda case: case.text)
-def test_a_merge_key_merges_in_the_order_of_the_text(case: Case) -> None:
+def test_yaml_merge_key_applies_in_the_order_of_the_text(case: Case) -> None:
     (document,) = load_documents(f"v:\n  {case.text}\n".encode())
 
     assert document.value["v"] == case.want
 
 
-def test_kubectl_agrees_with_every_line_of_these_tables() -> None:
+def test_kubectl_agrees_with_these_tables() -> None:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("kubectl is not installed, so it cannot be asked")

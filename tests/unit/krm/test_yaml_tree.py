@@ -76,19 +76,19 @@ def _comments(tree: Tree, path: Path) -> Comments:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
 @pytest.mark.parametrize(("path", "want"), OWNERS, ids=[repr(path) for path, _ in OWNERS])
-def test_a_comment_belongs_to_its_field(path: Path, want: tuple[str, str, str], newline: str) -> None:
+def test_comments_of_a_field(path: Path, want: tuple[str, str, str], newline: str) -> None:
     tree = Tree.parse(TEXT.replace("\n", newline))
 
     assert _comments(tree, path)[:3] == want
 
 
-def test_what_no_field_owns_is_the_documents() -> None:
+def test_comments_without_a_field_belong_to_the_document() -> None:
     comments = Tree.parse(TEXT).comments
 
     assert (comments.head, comments.foot) == ("# of the document", "# at the end")
 
 
-def test_spans_of_comments_are_where_their_text_is() -> None:
+def test_spans_of_comments_cover_their_text() -> None:
     tree = Tree.parse(TEXT)
 
     for comments in tree.comments.by_start.values():
@@ -112,7 +112,7 @@ i:
 """
 
 
-def test_a_node_knows_its_text_style_tag_and_value() -> None:
+def test_node_has_text_style_tag_and_value() -> None:
     tree = Tree.parse(NODES)
     root = tree.root
     assert isinstance(root, Mapping)
@@ -135,7 +135,7 @@ def test_a_node_knows_its_text_style_tag_and_value() -> None:
     }
 
 
-def test_an_alias_is_a_node_of_its_own() -> None:
+def test_alias_is_a_separate_node() -> None:
     tree = Tree.parse(TEXT)
     node = tree.find(("list", 1))
 
@@ -144,7 +144,7 @@ def test_an_alias_is_a_node_of_its_own() -> None:
     assert tree.mark(("list", 1)) == (28, 3)
 
 
-def test_slots_are_found_by_typed_keys_and_indexes() -> None:
+def test_slots_by_typed_keys_and_indexes() -> None:
     tree = Tree.parse("on: 1\n1: [x, {z: 2}]\n'1.0': 3\n")
 
     assert isinstance(tree.slot(("true",)), Entry)
@@ -156,7 +156,7 @@ def test_slots_are_found_by_typed_keys_and_indexes() -> None:
         assert tree.slot(absent) is None
 
 
-def test_a_text_without_content_has_no_root() -> None:
+def test_empty_text_has_no_root() -> None:
     tree = Tree.parse("# only this\n")
 
     assert (tree.root, tree.value, tree.comments.foot) == (None, None, "# only this")
