@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.apply.outcome import Did, Result, failure
-from reconciler.apply.target import Target
+from reconciler.apply.outcome import Did, Result, Target, failure
 from reconciler.errors import ReconcilerError
 from reconciler.forge.api_errors import duration_text
 from reconciler.forge.api_forge import ApiForge

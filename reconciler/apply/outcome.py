@@ -1,14 +1,19 @@
-"""What came of applying: words for effects, and the sum over repositories."""
+"""Results of effects per repository, and the repositories that effects write to."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
 from reconciler.errors import Exit, ReconcilerError
+from reconciler.forge.registry import Forge
+from reconciler.git.repository import Mirror
 from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest
 from reconciler.plan.changes import Effect, Unfinished
+from reconciler.policy import CommitPolicy
+from reconciler.report.summary import Names
 
 
 class Did(StrEnum):
@@ -81,3 +86,13 @@ def failure(
     effect = Effect(repository, did, ref, error=str(error), hint=error.hint)
     why = Unfinished(str(error), error.hint, pushed=pushed)
     return Result((effect,), dict.fromkeys(packages, why), frozenset({error.exit_code}))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A repository to write to: its mirror, its forge, how commits are made, what packages are called."""
+
+    mirror: Mirror
+    forge: Forge
+    policy: CommitPolicy
+    names: Names

@@ -7,10 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from reconciler.apply.dashboard import Board, hold_back
-from reconciler.apply.outcome import Did, Result, joined
-from reconciler.apply.pulls import tell_left
+from reconciler.apply.outcome import Did, Result, Target, joined
+from reconciler.apply.pulls import lock_change, tell_left
 from reconciler.apply.repository import apply_repository
-from reconciler.apply.reviewed import lock_change
 from reconciler.apply.state import (
     Branch,
     share_branch,
@@ -19,7 +18,6 @@ from reconciler.apply.state import (
     surviving_records,
     write_branch,
 )
-from reconciler.apply.target import Target
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError

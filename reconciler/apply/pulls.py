@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.apply.outcome import Did, Result, failure, joined
-from reconciler.apply.target import Target
+from reconciler.apply.outcome import Did, Result, Target, failure, joined
 from reconciler.errors import ReconcilerError, UnavailableError
 from reconciler.forge.api_errors import LimitedError, duration_text
 from reconciler.forge.api_forge import ApiForge
@@ -16,7 +15,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import PullRequest
 from reconciler.objects import Files
-from reconciler.plan.changes import Change, Effect, Unfinished, WriteRemoval
+from reconciler.plan.changes import Change, Effect, LockProposal, Unfinished, WriteRemoval
 from reconciler.policy import Limits
 from reconciler.refs import HEADS
 from reconciler.report.diff import file_changes
@@ -175,3 +174,13 @@ class _Done:
     def result(self) -> Result:
         """The sum of the calls that were made."""
         return Result(tuple(self.effects), opened=self.opened)
+
+
+def lock_change(proposal: LockProposal) -> Change:
+    """Return what is done about the lock's branch, like any other change, its pull request with its text."""
+    from reconciler.report.markdown import lock_body  # noqa: PLC0415 - templates are slow to import
+
+    change = proposal.change
+    if change.pull is None:
+        return change
+    return replace(change, pull=replace(change.pull, body=lock_body(proposal)))

@@ -11,10 +11,9 @@ from reconciler.cli.check import LEVELS, check
 from reconciler.cli.options import with_consent
 from reconciler.cli.output import Output, make_printer
 from reconciler.cli.plan import show_plan
-from reconciler.cli.workflow import Runner, check_event, current_runner, pull_number
+from reconciler.cli.workflow import Annotation, Runner, check_event, current_runner, pull_number
 from reconciler.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.git.urls import local_path
-from reconciler.report.workflow import Annotation
 
 if TYPE_CHECKING:
     from reconciler.plan.changes import Outcome
@@ -164,11 +163,11 @@ def _tell(
     """Give the runner everything that a plan, or its outcome, has to say."""
     import orjson
 
+    from reconciler.cli.workflow import annotate_problem, annotate_refusal
     from reconciler.report.json import outcome_value, plan_value
     from reconciler.report.markdown import plan_markdown
     from reconciler.report.sarif import plan_sarif
     from reconciler.report.summary import count_ops, summary_line
-    from reconciler.report.workflow import annotate_problem, annotate_refusal
 
     plan, names = planned.plan, planned.names
     value = outcome_value(plan, outcome, names) if outcome else plan_value(plan, names)

@@ -11,7 +11,7 @@ from reconciler.cli.output import Output, Printer, listing_options, make_printer
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.errors import Exit, RefusedError
-from reconciler.report.paint import ansi
+from reconciler.report.console import ansi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

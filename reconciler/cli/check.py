@@ -124,10 +124,10 @@ def _tell(
     """Give the runner of a workflow what it shows, and write the files that were asked for."""
     import orjson
 
+    from reconciler.cli.workflow import annotate_problem, annotate_refusal
     from reconciler.report.comparison import comparison_value, counts, sentence
     from reconciler.report.markdown import comparison_markdown
     from reconciler.report.sarif import comparison_sarif
-    from reconciler.report.workflow import annotate_problem, annotate_refusal
 
     comparison, names = checked.comparison, checked.names
     runner.save(json_file, comparison_value(comparison, names))
@@ -160,7 +160,7 @@ def _changed(comparison: "Comparison") -> str:
 
 def _comment(printer: "Printer", checked: "CheckResult", number: int) -> None:
     """Say it on the pull request; where that cannot be, say why and leave it at that."""
-    from reconciler.apply.remark import write_remark
+    from reconciler.apply.check_comment import write_remark
     from reconciler.report.markdown import comparison_markdown
 
     why = "the merged configuration cannot be read"
@@ -188,7 +188,7 @@ def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool
 
 def _say_unusable(runner: Runner, error: ConfigurationError) -> None:
     """Annotate a configuration that cannot be read: nothing else can be said about the change."""
-    from reconciler.report.workflow import annotate_problem
+    from reconciler.cli.workflow import annotate_problem
 
     if error.location is not None:
         problem = Problem(error.location, Reason.INVALID_MANIFEST, str(error), error.hint)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.cli.unread import require_readable
+from reconciler.cli.output import Output, make_printer, output_options, require_readable
 from reconciler.errors import Exit, UsageError
 from reconciler.report.escape import terminal
 
@@ -68,7 +67,7 @@ def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool
 
 
 def _find(planned: "PlannedRun", package: str) -> "Change":
-    from reconciler.cli.selection import suggest
+    from reconciler.cli.pull_requests import suggest
 
     names = planned.names
     for change in planned.plan.changes:

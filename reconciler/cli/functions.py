@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.output import format_option
-from reconciler.cli.package_render import ENGINES, read_function_policy
+from reconciler.cli.package import ENGINES, read_function_policy
 from reconciler.errors import Exit, UnavailableError, UsageError
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ class _Lock:
 
     def write(self, pins: dict[str, str]) -> None:
         """Put pins where the lock is: on the state branch, or into the working copy where it is reviewed."""
-        from reconciler.apply.image_lock import pin_in_copy, pin_on_branch
         from reconciler.git.working_copy import find_working_copy
+        from reconciler.workdir.image_digests import pin_in_copy, pin_on_branch
 
         if self.policy.lock.is_reviewed:
             copy = find_working_copy(Path(self.control))

@@ -108,8 +108,8 @@ def show(control: str, package: str) -> Exit:
 @click.option("--interface", default="", help="Make it the default of this interface.")
 def add(control: str, environment: str, cluster: str, interface: str, **said: Any) -> Exit:
     """Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it."""
-    from reconciler.apply.index_folders import HEADER, add_version, version_folder
     from reconciler.read.dependencies import parse_version
+    from reconciler.workdir.index import HEADER, add_version, version_folder
 
     root = _root(control)
     folder = version_folder(said["source"], said["version"])
@@ -134,8 +134,8 @@ def add(control: str, environment: str, cluster: str, interface: str, **said: An
 @click.option("--version", default="", help="Only this version.  [default: all, and as a default]")
 def remove(control: str, package: str, version: str) -> Exit:
     """Remove a package, or one version of it, from the index."""
-    from reconciler.apply.index_folders import remove_folders, write_layer
     from reconciler.dependencies.catalog.index import IndexLayer, remove_package
+    from reconciler.workdir.index import remove_folders, write_layer
 
     root = _root(control)
     found = _read(root)
@@ -173,8 +173,8 @@ def set_default(control: str, environment: str, cluster: str, interface: str, pa
 
 
 def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> None:
-    from reconciler.apply.index_folders import write_layer
     from reconciler.dependencies.catalog.index import NO_DEFAULTS, IndexLayer, add_package, layer_path
+    from reconciler.workdir.index import write_layer
 
     if environment and cluster:
         raise UsageError("--environment and --cluster are two layers: name one")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import click
 
 from reconciler import __version__
-from reconciler.cli.streams import redact_standard_streams
+from reconciler.cli.output import redact_standard_streams
 from reconciler.errors import Exit, ReconcilerError, UnavailableError
 from reconciler.git import effects
 from reconciler.git.command import is_local_failure

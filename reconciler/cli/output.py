@@ -1,20 +1,25 @@
-"""How every command prints: one printer that redacts, and colours only on a terminal."""
+"""Output of commands: redacted printer and streams, options of its form, unread repositories."""
 
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from reconciler.report.escape import inert
-from reconciler.report.paint import Paint, ansi, plain
+from reconciler.errors import Exit, Problem, UnavailableError
+from reconciler.report.console import Paint, ansi, plain
+from reconciler.report.escape import inert, terminal
 from reconciler.report.redact import Redactor
+
+if TYPE_CHECKING:
+    from reconciler.inventory import Inventory
+    from reconciler.policy import OnUnavailable
 
 _FORMS = ("text", "json")
 _FORM = "Form of the report."
@@ -129,3 +134,65 @@ def result_options(help_: str, *, required: bool = False) -> Callable[[F], Calla
         return with_result
 
     return decorate
+
+
+class RedactedStream:
+    """A text stream that masks every line before it leaves; an unfinished line leaves when it is flushed."""
+
+    def __init__(self, stream: TextIO, redactor: Redactor) -> None:
+        self._stream = stream
+        self._redactor = redactor
+        self._pending = ""
+
+    def write(self, text: str) -> int:
+        """Write text; whole lines leave at once."""
+        lines, newline, self._pending = (self._pending + text).rpartition("\n")
+        if newline:
+            self._stream.write(self._redactor.text(lines) + newline)
+        return len(text)
+
+    def flush(self) -> None:
+        """Let everything leave that was written."""
+        if self._pending:
+            self._stream.write(self._redactor.text(self._pending))
+            self._pending = ""
+        self._stream.flush()
+
+    def writelines(self, lines: list[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def redact_standard_streams() -> None:
+    """Put the redactor before both standard streams of this process."""
+    redactor = Redactor.of_environment(os.environ)
+    sys.stdout = RedactedStream(sys.stdout, redactor)
+    sys.stderr = RedactedStream(sys.stderr, redactor)
+
+
+def show_unread(printer: Printer, unread: "Mapping[Problem, OnUnavailable]") -> set[Exit]:
+    """Print a line for each repository that could not be read; return the exit code that this asks for."""
+    from reconciler.policy import OnUnavailable
+
+    for problem in unread:
+        printer.lines([f"not read: {terminal(str(problem))}"], err=True)
+        if problem.hint:
+            printer.lines([f"  hint: {terminal(problem.hint)}"], err=True)
+    return {Exit.UNAVAILABLE} if OnUnavailable.FAIL in unread.values() else set()
+
+
+def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
+    """Refuse names, as `REPO/PACKAGE` or `REPO#3`, in repositories about which nothing is known.
+
+    Raises:
+        UnavailableError: The repository of one of them could not be read.
+    """
+    named = {name.partition("/")[0].partition("#")[0] for name in names}
+    for view in inventory.repositories.values():
+        if view.problem is not None and view.key.name in named:
+            message = f"Repository {view.key} was not read: {view.problem.message}"
+            raise UnavailableError(message, hint=view.problem.hint)

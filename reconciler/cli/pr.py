@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.cli.unread import require_readable, show_unread
+from reconciler.cli.output import Output, make_printer, output_options, require_readable, show_unread
 from reconciler.errors import Exit, RefusedError, worst
+from reconciler.report.console import table_lines
 from reconciler.report.escape import terminal
-from reconciler.report.table import table_lines
 
 if TYPE_CHECKING:
-    from reconciler.cli.selection import Found
+    from reconciler.cli.pull_requests import Found
     from reconciler.inventory import RecordedStatus
     from reconciler.plan.changes import Plan
     from reconciler.run.inputs import RunOptions
@@ -46,7 +45,7 @@ def pr() -> None:
 @click.option("--all", "every", is_flag=True, help="Merged and closed ones too.")
 def list_(settings: "RunOptions", output: str, *, no_color: bool, every: bool) -> Exit:
     """List the open pull requests of every repository."""
-    from reconciler.cli.selection import list_found
+    from reconciler.cli.pull_requests import list_found
     from reconciler.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
@@ -72,7 +71,7 @@ def list_(settings: "RunOptions", output: str, *, no_color: bool, every: bool) -
 @click.argument("name")
 def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
     """Show one pull request: what it says, and what it would change."""
-    from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.cli.pull_requests import find_pulls, list_found
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
 
@@ -94,7 +93,7 @@ def show(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> E
 @click.argument("name")
 def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
     """Merge a pull request that is ready; a draft is approved with `reconciler approve`."""
-    from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.cli.pull_requests import find_pulls, list_found
     from reconciler.inventory import PullState
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
@@ -114,7 +113,7 @@ def merge(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> 
 
 
 def _merge(found: "Found", plan: "Callable[[], Plan]") -> str:
-    from reconciler.cli.pulls import closed_error, outdated_error
+    from reconciler.cli.pull_requests import closed_error, outdated_error
     from reconciler.forge.local_merge import OutdatedError
 
     if closed := closed_error(found):
@@ -138,7 +137,7 @@ def _told(found: "Found", verb: str, state: str) -> str:
 @click.option("--comment", default="", help="Why.")
 def close(settings: "RunOptions", output: str, name: str, comment: str, *, no_color: bool) -> Exit:
     """Close a pull request: exactly this content is not proposed again."""
-    from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.cli.pull_requests import find_pulls, list_found
     from reconciler.inventory import PullState
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs
@@ -166,7 +165,7 @@ def close(settings: "RunOptions", output: str, name: str, comment: str, *, no_co
 @click.argument("name")
 def reopen(settings: "RunOptions", output: str, name: str, *, no_color: bool) -> Exit:
     """Open a closed pull request again, as its branch is now: it is no rejection any more."""
-    from reconciler.cli.selection import find_pulls, list_found
+    from reconciler.cli.pull_requests import find_pulls, list_found
     from reconciler.inventory import PullState
     from reconciler.report.json import listing
     from reconciler.run.inputs import read_inputs

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.cli.unread import show_unread
+from reconciler.cli.output import Output, make_printer, output_options, show_unread
 from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
@@ -74,7 +73,6 @@ def import_(
           --kinds Cluster.example.com,Repository.config.porch.kpt.dev
       git add snapshot && git commit -m "Snapshot" && git push
     """
-    from reconciler.apply.snapshot import find_directory, read_directory, write_directory
     from reconciler.policy import Limits
     from reconciler.read.snapshot import snapshot_limits
     from reconciler.read.snapshot.importing import (
@@ -84,6 +82,7 @@ def import_(
         parse_kinds,
         plan_import,
     )
+    from reconciler.workdir.snapshot import find_directory, read_directory, write_directory
 
     resources = parse_api_resources(api_resources.read_text()) if api_resources else NO_RESOURCES
     options = ImportOptions(

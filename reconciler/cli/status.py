@@ -8,8 +8,8 @@ import click
 from reconciler.cli.options import control_options
 from reconciler.cli.output import Output, make_printer, output_options
 from reconciler.errors import Exit, UsageError, worst
+from reconciler.report.console import table_lines
 from reconciler.report.escape import terminal
-from reconciler.report.table import table_lines
 
 if TYPE_CHECKING:
     from reconciler.run.inputs import RunOptions
@@ -70,7 +70,7 @@ def _chosen(owners: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[M
     Raises:
         UsageError: A name is nobody's.
     """
-    from reconciler.cli.selection import suggest
+    from reconciler.cli.pull_requests import suggest
 
     known = {name for owner in owners for name in _names(owner)}
     for name in names:

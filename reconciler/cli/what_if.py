@@ -1,4 +1,4 @@
-"""`lock what-if`: which clusters could move to a version that is not published yet, and who blocks."""
+"""`lock what-if`: clusters that could move to an unpublished version, and the packages that block others."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options
-from reconciler.cli.unread import show_unread
+from reconciler.cli.output import Output, make_printer, output_options, show_unread
 from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:
     from reconciler.dependencies.model.packages import Candidate
     from reconciler.run.inputs import RunOptions
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from reconciler.dependencies.model.packages import Candidate
+from reconciler.dependencies.what_if import WhatIfOutcome, WhatIfResult
+from reconciler.report.escape import terminal
+from reconciler.report.locks import explanation_value
 
 
 @click.command(name="what-if")
@@ -37,10 +43,10 @@ def what_if(
       reconciler lock what-if db.io@2.0.0
       reconciler lock what-if x.example.com/acme/aws@v3.0.0 --manifest crossplane.yaml
     """
+    from reconciler.cli.what_if import prospect_lines, prospect_values
     from reconciler.dependencies.what_if import what_if as ask
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
-    from reconciler.report.prospects import prospect_lines, prospect_values
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
 
@@ -95,3 +101,36 @@ def _read(manifest: Path, like: "Candidate") -> "Candidate":
         message = wrong[0].message if wrong else "It describes no package"
         raise UsageError(f"{wrong[0].location if wrong else manifest}: {message}")
     return reading.candidates[0]
+
+
+_MEANINGS = {
+    WhatIfOutcome.MOVES: "could move",
+    WhatIfOutcome.STAYS: "could take it, but another version fits better",
+    WhatIfOutcome.BLOCKED: "cannot move",
+    WhatIfOutcome.UNAFFECTED: "does not have it",
+}
+
+
+def prospect_lines(candidate: Candidate, prospects: Iterable[WhatIfResult]) -> Iterator[str]:
+    """Yield the prospects as text: a block for clusters that answer alike, with what moves or who blocks."""
+    yield terminal(f"If {candidate.id} {candidate.version} were published:")
+    for one in prospects:
+        yield terminal(f"  {_MEANINGS[one.verdict]}: {', '.join(one.clusters)}")
+        for change in one.changes:
+            versions = " -> ".join(text.partition("@")[0] for text in (change.before, change.after) if text)
+            yield terminal(f"    {change.op} {change.instance} {versions}")
+        for explanation in one.explanations:
+            yield from (terminal(f"    {line}") for line in str(explanation).splitlines())
+
+
+def prospect_values(prospects: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
+    """Return the prospects as JSON values."""
+    return [
+        {
+            "verdict": str(one.verdict),
+            "clusters": list(one.clusters),
+            "changes": [change._asdict() for change in one.changes],
+            "explanations": [explanation_value(explanation) for explanation in one.explanations],
+        }
+        for one in prospects
+    ]

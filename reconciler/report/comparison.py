@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from reconciler.errors import Problem
 from reconciler.plan.changes import Op, Refusal
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
+from reconciler.report.console import Colour, Paint, plain
 from reconciler.report.escape import terminal
 from reconciler.report.json import API_VERSION, change_value, problem_value
-from reconciler.report.paint import Colour, Paint, plain
 from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
 from reconciler.report.summary import Names, detail
 from reconciler.report.text import problem_lines

@@ -16,8 +16,8 @@ from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
+from reconciler.report.console import Paint, plain
 from reconciler.report.escape import terminal
-from reconciler.report.paint import Paint, plain
 from reconciler.report.revisions import lifecycle_lines
 from reconciler.report.text import problem_lines
 

@@ -6,8 +6,8 @@ from reconciler.errors import Exit, Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.reasons import Reason
 from reconciler.report.conflicts import conflict_lines
+from reconciler.report.console import Colour, Paint, plain, table_rows
 from reconciler.report.escape import terminal
-from reconciler.report.paint import Colour, Paint, plain
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
     Names,
@@ -20,7 +20,6 @@ from reconciler.report.summary import (
     summary_line,
     upstream_text,
 )
-from reconciler.report.table import table_rows
 
 _COLOURS = {
     Op.CREATE: Colour.GREEN,

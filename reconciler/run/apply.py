@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from reconciler.apply.dashboard import Board
-from reconciler.apply.gate import check_applicable
+from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
-from reconciler.apply.target import Target
+from reconciler.apply.preconditions import check_applicable
 from reconciler.plan.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome
 from reconciler.run.plan import PlannedRun

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from reconciler.apply.gate import Checkout, check_merged
+from reconciler.apply.preconditions import Checkout, check_merged
 from reconciler.config import variable_name
 from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.errors import ConfigurationError

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.apply.directory import write_directory
-from reconciler.apply.gate import Checkout, check_merged
 from reconciler.apply.locks import is_overtaken, write_locks
+from reconciler.apply.outcome import Target
+from reconciler.apply.preconditions import Checkout, check_merged
+from reconciler.apply.pulls import lock_change
 from reconciler.apply.repository import apply_repository
-from reconciler.apply.reviewed import lock_change
 from reconciler.apply.state import MOST_TRIES
-from reconciler.apply.target import Target
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem, UsageError
@@ -28,6 +27,7 @@ from reconciler.reasons import Reason
 from reconciler.resolve.holding import find_floating, follow, hold
 from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
 from reconciler.run.plan import resolve_inputs
+from reconciler.workdir.directory import write_directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from typing import TYPE_CHECKING
 
 import reconciler.run.apply  # noqa: F401 - imported once, before forking
-from reconciler.cli import apply, approve, main, pr, selection  # noqa: F401 - and so are these
+from reconciler.cli import apply, approve, main, pr, pull_requests  # noqa: F401 - and so are these
 from tests.support.git import Repo
 from tests.support.small_world import _blueprint, app, manifest, variant, write_world
 

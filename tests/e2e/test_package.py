@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.apply.directory import write_directory
 from reconciler.cli.main import invoke
 from reconciler.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.objects import File, Mode
 from reconciler.policy import Limits
 from reconciler.read.files import read_directory, stays_inside
+from reconciler.workdir.directory import write_directory
 from tests.support.identifiers import without_identifiers
 from tests.support.schema import output_violations
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import reconciler.apply.plan
-from reconciler.cli import apply, approve, main, plan, selection  # noqa: F401 - imported once, before forking
+from reconciler.cli import apply, approve, main, plan, pull_requests  # noqa: F401 - imported once, before forking
 from reconciler.git import effects
 from tests.faults.world import BALLAST
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.apply.outcome import Result
+from reconciler.apply.outcome import Result, Target
 from reconciler.apply.repository import apply_repository
-from reconciler.apply.target import Target
 from reconciler.forge.local import LocalForge
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror, Mirrors

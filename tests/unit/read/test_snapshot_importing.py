@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.apply.snapshot import find_directory, read_directory, write_directory
 from reconciler.errors import ConfigurationError, RefusedError, UsageError
 from reconciler.ids import GroupKind
 from reconciler.policy import Limits, Policy
@@ -22,6 +21,7 @@ from reconciler.read.snapshot.importing import (
     plan_import,
 )
 from reconciler.snapshot import Snapshot
+from reconciler.workdir.snapshot import find_directory, read_directory, write_directory
 from tests.support.control import World
 
 CLUSTER = GroupKind("example.com", "Cluster")
@@ -369,7 +369,7 @@ def test_each_cluster_has_its_directory(tmp_path: Path) -> None:
         (directory / "snapshot.yaml").write_text(text)
 
     root = tmp_path / "snapshot"
-    with pytest.raises(UsageError, match="which cluster"):
+    with pytest.raises(UsageError, match="cluster of this snapshot is unknown"):
         find_directory(root, "")
     assert find_directory(root, "edge-1") == root / "edge-1"
     header(root / "edge-1", "edge-1")

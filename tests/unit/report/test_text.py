@@ -6,7 +6,7 @@ import pytest
 from reconciler.plan.changes import ConflictNote, Op, Outcome, Plan
 from reconciler.plan.phases import PackageStatus, Phase
 from reconciler.reasons import Reason
-from reconciler.report.paint import ansi
+from reconciler.report.console import ansi
 from reconciler.report.summary import is_unchanged
 from reconciler.report.text import change_lines, outcome_lines, plan_lines
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED, change

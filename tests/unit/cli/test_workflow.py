@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import Location, Problem
-from reconciler.report.workflow import (
+from reconciler.cli.workflow import (
     SHOWN,
     SUMMARY_BYTES,
     Annotation,
@@ -14,6 +13,7 @@ from reconciler.report.workflow import (
     fit_summary,
     output_block,
 )
+from reconciler.errors import Location, Problem
 from tests.support.workflow import parse_outputs
 
 hostile = st.one_of(

@@ -1,4 +1,4 @@
-"""Writing a snapshot to a directory: files first, the header that vouches for them last."""
+"""Read and write snapshot directories: files first, then the header that counts them."""
 
 from pathlib import Path
 
@@ -33,15 +33,16 @@ def find_directory(root: Path, cluster: str) -> Path:
     Raises:
         UsageError: The cluster must be named.
     """
-    names = {path.parent: _cluster_name(path) for path in (root / FILE, *sorted(root.glob(f"*/{FILE}")))}
-    there = {directory: name for directory, name in names.items() if name is not None}
-    if not cluster and len(there) == 1:
-        return next(iter(there))
+    headers = (root / FILE, *sorted(root.glob(f"*/{FILE}")))
+    named = ((path.parent, _cluster_name(path)) for path in headers)
+    clusters = {directory: name for directory, name in named if name is not None}
+    if not cluster and len(clusters) == 1:
+        return next(iter(clusters))
     if not cluster:
-        several = f" There are {', '.join(sorted(filter(None, there.values())))}." if there else ""
-        hint = f"Name it: --cluster NAME.{several}"
-        raise UsageError("It is not said which cluster was listed", hint=hint)
-    return root if there.get(root) == cluster else root / cluster
+        names = ", ".join(sorted(filter(None, clusters.values())))
+        hint = f"Name it: --cluster NAME.{f' There are {names}.' if clusters else ''}"
+        raise UsageError("The cluster of this snapshot is unknown", hint=hint)
+    return root if clusters.get(root) == cluster else root / cluster
 
 
 def _cluster_name(header: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Digests of function images into the lock: on the state branch, or in a working copy to be reviewed."""
+"""Pin digests of function images: on the state branch, or in a working copy to be reviewed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ from reconciler.policy import Policy
 def pin_on_branch(control: Mirror, policy: Policy, pins: Mapping[str, str], time: int) -> Result:
     """Add digests to the lock on the state branch, by compare-and-swap; everything else stays as it is.
 
-    Whoever is slower looks again, so that nobody's pins are lost. `time` is the commit's, in seconds.
+    A slower writer reads the branch again, so that no pin is lost. `time` is that of the commit, in seconds.
 
     Raises:
         RefusedError: The lock that is there cannot be read.

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from reconciler.apply.demo_world import DemoRepository, Layout, cluster_names, demo_world
 from reconciler.errors import UsageError
 from reconciler.git.working_copy import NewCommit, clone, create_bare
+from reconciler.workdir.demo_world import DemoRepository, Layout, cluster_names, demo_world
 
 EPOCH = 1_767_225_600  # 2026-01-01T00:00:00Z: the demo's commits must not depend on the clock
 STEP_S = 3600

@@ -1,4 +1,4 @@
-"""The index folders of a working copy: versions added and removed, defaults chosen; never a commit."""
+"""Add and remove versions of the index in a working copy, and choose defaults; nothing is committed."""
 
 import shutil
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ HEADER = "version.yaml"
 
 
 def version_folder(source: str, version: str) -> str:
-    """Return where a version stands below the working copy.
+    """Return the folder of a version, relative to the working copy.
 
     Raises:
         UsageError: The name or version would lead out of the index.
@@ -49,7 +49,7 @@ def remove_folders(root: Path, folders: Iterable[str]) -> None:
 
 
 def write_layer(root: Path, path: str, layer: LayerDefaults) -> None:
-    """Write the defaults of one layer, sorted by interface; a layer that says nothing has no file."""
+    """Write the defaults of one layer, sorted by interface; an empty layer has no file."""
     file = root / path
     if not layer.defaults and not layer.environment:
         file.unlink(missing_ok=True)

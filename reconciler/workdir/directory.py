@@ -1,4 +1,4 @@
-"""A package into a directory: whole or not at all."""
+"""Write a package to a directory, atomically."""
 
 import os
 import shutil

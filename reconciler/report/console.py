@@ -1,7 +1,8 @@
-"""Tables of text; on a narrow terminal columns fold below each other, and nothing is cut."""
+"""Colors and tables of a terminal; columns that do not fit fold below each other, and nothing is cut."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 
 _GAP = "  "
 _INDENT = "    "
@@ -60,3 +61,28 @@ def _lines(
     wrapped = textwrap.wrap(row[last], max(width - indent, 1), break_long_words=False, break_on_hyphens=False)
     yield text[:indent] + wrapped[0]
     yield from (" " * indent + line for line in wrapped[1:])
+
+
+class Colour(StrEnum):
+    """A colour as its SGR parameter."""
+
+    GREEN = "32"
+    YELLOW = "33"
+    RED = "31"
+    CYAN = "36"
+    MAGENTA = "35"
+    BOLD = "1"
+    DIM = "2"
+
+
+Paint = Callable[[str, Colour], str]
+
+
+def plain(text: str, _: Colour) -> str:
+    """Return `text` as it is: the paint of files and pipes."""
+    return text
+
+
+def ansi(text: str, colour: Colour) -> str:
+    """Return `text` in `colour` for a terminal that understands SGR."""
+    return f"\x1b[{colour}m{text}\x1b[0m"

@@ -1,6 +1,6 @@
 import pytest
 
-from reconciler.report.table import table_lines
+from reconciler.report.console import table_lines
 
 HEADS = ("NAME", "STATE", "SINCE", "MESSAGE")
 ROWS = [

@@ -27,7 +27,7 @@ class DemoRepository:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things stand: one repository for each role, or one for all of them (D19)."""
+    """Repositories of the demo: one for each role, or one for all of them (D19)."""
 
     control: str
     blueprints: str

@@ -1,0 +1,1 @@
+"""Files of working copies that commands write, and the demo; never part of an apply."""
