@@ -168,7 +168,7 @@ class ReviewedSettings(_Settings):
     """Reviewed locks."""
 
     strict: bool = _POLICY.lock.strict
-    """A new variant waits until its first pin is merged; otherwise it takes that one at once."""
+    """A new variant waits until its first pin is merged; otherwise it uses the pin at once."""
 
 
 class LockSettings(_Settings):
@@ -180,7 +180,7 @@ class LockSettings(_Settings):
 
 
 class SelectSettings(_Settings):
-    """Which of the versions that all needs allow is taken: counted from the locked one where there is one."""
+    """Choice among the versions that satisfy all requirements, relative to the locked one."""
 
     crossplane: Selection = _POLICY.resolution.crossplane
     """Of Crossplane's packages: `highest`, `lowest`, `nearest`, `max-patch` or `max-minor`."""
@@ -255,7 +255,7 @@ class LimitSettings(_Settings):
     package_bytes: Bound = _LIMITS.package_bytes
     """Size of all files of one package, in bytes; an update takes about sixty times that of memory."""
     run_bytes: Bound = _LIMITS.run_bytes
-    """Size of all packages that one run reads, in bytes; what is beyond is left as it is."""
+    """Size of all packages that one run reads, in bytes; packages beyond it are kept unchanged."""
     base_candidates: Bound = _LIMITS.base_candidates
     """Published revisions that an adopted package without upstreamLock is compared with, the newest ones."""
     record_versions: Bound = _LIMITS.record_versions
@@ -295,7 +295,7 @@ class CredentialSettings(_Settings):
     prefix: str = Field(pattern=r"^(https?|ssh)://")
     """Prefix of the repository URLs, with the scheme; the longest match wins."""
     username: str = ""
-    """User that the token belongs to, where the forge asks for it."""
+    """User of the token, if the forge needs it."""
     token_env: VariableName = ""
     """Environment variable that holds the token."""
     token_file: str = ""
@@ -380,7 +380,7 @@ class Spec(_Settings):
     """Plan, and change nothing."""
     functions: FunctionSettings = FunctionSettings()
     forges: tuple[ForgeSettings, ...] = ()
-    """Forges by URL prefix; what matches none is kept in Git alone."""
+    """Forges by URL prefix; other repositories have the local forge, in Git alone."""
     credentials: tuple[CredentialSettings, ...] = ()
     """Credentials by URL prefix."""
     addresses: tuple[Annotated[str, Field(pattern=r"^((https?|ssh)://[^/]|/)")], ...] = ()

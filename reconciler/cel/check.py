@@ -75,8 +75,8 @@ def check(node: Node, extensions: frozenset[str] = frozenset()) -> Type:
             depends on the order of a map's keys.
 
     Source: cel-go checker, with HomogeneousAggregateLiterals as Porch sets it.
-    Differs: cel-go and cel-cpp evaluate what depends on the order of a map's keys, and give another
-        answer in every process. Such an expression is refused here.
+    Differs: cel-go and cel-cpp evaluate expressions that depend on the order of a map's keys, with
+        a different value in every process. Such an expression is refused here.
     """
     functions = {**STANDARD, **STRING_EXTENSION} if STRINGS in extensions else STANDARD
     return _Checker(functions).type_of(node, VARIABLES)
@@ -137,6 +137,7 @@ class _Checker:
             types = ", ".join(map(str, arguments))
             message = f"found no matching overload for '{node.function}' applied to '({types})'"
             raise CelError(message, node.offset)
+        # With an argument of type dyn several overloads may fit; the run decides which.
         return results[0] if len(set(results)) == 1 else DYN
 
     def list_literal(self, node: ListOf, scope: Scope) -> Type:
@@ -186,6 +187,7 @@ class _Checker:
         if operand.name not in {"list", "map", "dyn", UNORDERED}:
             message = f"expression of type '{operand}' cannot be the range of a comprehension"
             raise CelError(message, node.offset)
+        # A macro over a map iterates over its keys; the second parameter is the type of its values.
         element = operand.parameters[0] if operand.parameters else DYN
         inner = {**scope, node.variable: element}
         bodies = [self.ordered(argument, inner) for argument in node.arguments]

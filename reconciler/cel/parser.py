@@ -92,6 +92,7 @@ def scan(text: str, limits: Limits) -> tuple[Lexeme, ...]:
         CelError: The text is too long, nests too deeply, has too many tokens, or a
             character starts none.
     """
+    # JSON can escape a lone surrogate, which cannot be encoded as UTF-8.
     if len(text) <= limits.expression_bytes and any("\ud800" <= character <= "\udfff" for character in text):
         raise CelError("Syntax error: an unpaired surrogate is no character", 0)
     if len(text) > limits.expression_bytes or len(text.encode()) > limits.expression_bytes:
@@ -149,6 +150,7 @@ class _Builder:
         self.limit = depth
 
     def build(self, tree: Tree[Token], depth: int = 0) -> Node:
+        # The grammar has one level per operator precedence; a level without operator has one child.
         while tree.data in _CHAIN and len(tree.children) == 1:
             tree = _tree(tree.children[0])
         if depth > self.limit:
@@ -299,6 +301,7 @@ def _syntax_error(text: str, tokens: tuple[Lexeme, ...], error: Any) -> CelError
     lines = text.split("\n")
     line, column = error.line or -1, error.column or -1
     offset = len(text)
+    # lark gives the end of the text the position of the last token; only its type tells them apart.
     at_end = getattr(getattr(error.__context__, "token", None), "type", "") == "$END"
     if not at_end and 1 <= line <= len(lines) and column >= 1:
         offset = sum(len(before) + 1 for before in lines[: line - 1]) + column - 1

@@ -118,7 +118,7 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message literal: only the well-known wrappers of strings and numbers have a use here."""
+    """A message literal; only the wrapper types of strings and numbers are valid."""
 
     offset: int
     name: str

@@ -97,7 +97,7 @@ def unify(parameter: Type, argument: Type, bound: dict[Type, Type]) -> bool:
 
 
 def substitute(type_: Type, bound: dict[Type, Type]) -> Type:
-    """Replace type variables by what they are bound to; an unbound one is dyn."""
+    """Replace type variables by their bound types; an unbound one is dyn."""
     if type_ in TYPE_VARIABLES:
         return bound.get(type_, DYN)
     return Type(type_.name, tuple(substitute(parameter, bound) for parameter in type_.parameters))

@@ -1,7 +1,7 @@
-"""A document as nodes with exact places, styles and comments: what edit and merge look at.
+"""Parsed documents with the exact position, style and comments of every node.
 
-Nodes are thin views over libyaml's: nothing is computed before it is asked for. Places are
-character offsets into `Tree.text`, which has no byte order mark.
+Nodes are thin views of libyaml's nodes that compute everything on demand. Positions are character
+offsets into `Tree.text`, which has no byte order mark.
 """
 
 import re
