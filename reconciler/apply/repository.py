@@ -11,7 +11,15 @@ from reconciler.forge.local import LocalForge
 from reconciler.forge.local_store import PULLS, PullRecord
 from reconciler.forge.local_transaction import LocalTransaction
 from reconciler.git.pack import Pack
-from reconciler.git.push import REFS_PER_PUSH, TAGS_PER_PUSH, PushResult, PushStatus, RefUpdate, push
+from reconciler.git.push import (
+    REFS_PER_PUSH,
+    TAGS_PER_PUSH,
+    PushResult,
+    PushStatus,
+    RefUpdate,
+    name_refs,
+    push,
+)
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid
@@ -154,7 +162,8 @@ def _blame(
             blamed.setdefault(str(change.package), (change, ref, error))
     stuck = [r for ref, r in refused.items() if ref.startswith(PULLS) and r.status is PushStatus.REJECTED]
     if stuck and not blamed:
-        raise _error(stuck[0])
+        message = f"The repository refuses {name_refs(stuck)}: {stuck[0].message}"
+        raise RefusedError(message, hint=_refusal_hint(stuck[0].message))
     return list(blamed.values())
 
 

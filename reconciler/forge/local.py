@@ -19,7 +19,7 @@ from reconciler.forge.local_merge import (
 from reconciler.forge.local_store import PullRecord
 from reconciler.forge.local_transaction import LocalTransaction
 from reconciler.git.pack import Pack
-from reconciler.git.push import PushStatus, RefUpdate, push
+from reconciler.git.push import PushStatus, RefUpdate, name_refs, push
 from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
@@ -255,16 +255,16 @@ class LocalForge:
         for _ in range(ATTEMPTS):
             pack = Pack(self.mirror)
             transaction = self.begin(pack)
-            result, moves = step(transaction)
+            value, moves = step(transaction)
             updates = [*moves, *transaction.updates()]
             if not updates:
-                return result
+                return value
             pack.save()
-            failed = [answer for answer in push(self.mirror, updates) if not answer.ok]
+            failed = [result for result in push(self.mirror, updates) if not result.ok]
             if not failed:
-                return result
-            for answer in failed:
-                if answer.status is PushStatus.REJECTED:
-                    raise RefusedError(f"{self.mirror.remote} refuses {answer.update.ref}: {answer.message}")
+                return value
+            if rejected := [result for result in failed if result.status is PushStatus.REJECTED]:
+                refs = name_refs(rejected)
+                raise RefusedError(f"{self.mirror.remote} refuses {refs}: {rejected[0].message}")
             self.mirror.fetch()
         raise ConflictError(f"Others keep moving the pull requests of {self.mirror.remote}")

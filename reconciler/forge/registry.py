@@ -6,7 +6,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from reconciler.errors import UnavailableError
-from reconciler.forge import gitea, github, gitlab
+from reconciler.forge import github, rest_dialects
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
 from reconciler.forge.dialect import Dialect, validated
@@ -31,13 +31,13 @@ FindCredential = Callable[[str], Credential | None]
 
 _APIS: Mapping[ForgeKind, Callable[[str], str]] = {
     ForgeKind.GITHUB: github.default_api,
-    ForgeKind.GITLAB: gitlab.default_api,
-    ForgeKind.GITEA: gitea.default_api,
+    ForgeKind.GITLAB: rest_dialects.gitlab_api,
+    ForgeKind.GITEA: rest_dialects.gitea_api,
 }
 _DIALECTS: Mapping[ForgeKind, Callable[[Transport, str], Dialect]] = {
     ForgeKind.GITHUB: github.GitHub,
-    ForgeKind.GITLAB: gitlab.GitLab,
-    ForgeKind.GITEA: gitea.Gitea,
+    ForgeKind.GITLAB: rest_dialects.GitLab,
+    ForgeKind.GITEA: rest_dialects.Gitea,
 }
 _HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEADERS}
 

@@ -59,6 +59,7 @@ _MOVED = ("but expected", "reference already exists", "unable to resolve referen
 _NOISE = ("error: hook declined to update ", "Resolving deltas", "Processing changes")
 LONGEST_HOOK_OUTPUT = 400
 """Characters of a hook's output that reports and conditions quote."""
+_NAMED_REFS = 3
 _NO_ATOMIC = "does not support --atomic"
 
 
@@ -80,6 +81,13 @@ def push(mirror: Mirror, updates: Sequence[RefUpdate]) -> tuple[PushResult, ...]
     if _NO_ATOMIC in result.err:
         return tuple(_one_by_one(mirror, updates))
     return _results(mirror, updates, result)
+
+
+def name_refs(results: Sequence[PushResult]) -> str:
+    """Return the refs of results as text: the first three, and the number of the others."""
+    refs = [result.update.ref for result in results]
+    others = f" and {len(refs) - _NAMED_REFS} more" if len(refs) > _NAMED_REFS else ""
+    return ", ".join(refs[:_NAMED_REFS]) + others
 
 
 def _check(update: RefUpdate) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.forge import gitea, github, gitlab
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import Budget, Clock
+from reconciler.forge.github import GitHub
 from reconciler.forge.http import StaticToken, Transport
+from reconciler.forge.rest_dialects import Gitea, GitLab
 from reconciler.policy import WriteLimits
 from tests.support.conformance import root as conformance
 from tests.support.forges.description import load
@@ -23,7 +24,7 @@ from tests.support.git import kptfile, make_repository
 
 NAME = "acme/edge"
 HEADS = {"web": "drafts/web/packagevariant-1", "db": "drafts/db/packagevariant-1"}
-DIALECTS: dict[str, Any] = {"github": github.GitHub, "gitea": gitea.Gitea, "gitlab": gitlab.GitLab}
+DIALECTS: dict[str, Any] = {"github": GitHub, "gitea": Gitea, "gitlab": GitLab}
 MAKERS: dict[str, tuple[type[Simulator], str, str]] = {
     "github": (GitHubSimulator, "/api/v3", "github-openapi.json"),
     "gitea": (GiteaSimulator, "/api/v1", "gitea-swagger.json"),

@@ -1,0 +1,329 @@
+"""GitLab, Gitea and Forgejo: dialects by REST only, where a prefix of the title marks a draft.
+
+Gitea's is tested against its published API description; GitLab publishes none that could be used.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from reconciler.errors import RefusedError
+from reconciler.forge.api_errors import InvalidError, MissingError
+from reconciler.forge.dialect import (
+    ApiPullRequest,
+    Comment,
+    Issue,
+    PullRequestExistsError,
+    closed_time,
+    parse_pull,
+    write_times,
+)
+from reconciler.forge.http import Transport
+from reconciler.inventory import PullRequest, PullState
+
+Query = Mapping[str, str | int]
+_CONFLICT = 409
+_LABEL_COLOUR = "#ededed"
+_GITLAB_DRAFT = re.compile(r"^\s*(?:\[draft\]|\(draft\)|draft:)\s*", re.IGNORECASE)
+_GITLAB_STATES = {"opened": PullState.OPEN, "locked": PullState.OPEN, "merged": PullState.MERGED}
+_GITEA_DRAFTS = ("wip:", "[wip]")
+
+
+def gitlab_api(host: str) -> str:
+    """Return the address of the API of a GitLab server."""
+    return f"https://{host}/api/v4"
+
+
+def gitea_api(host: str) -> str:
+    """Return the address of the API of a Gitea or Forgejo server."""
+    return f"https://{host}/api/v1"
+
+
+class RestDialect(ABC):
+    """The requests that differ between these forges in paths and in the names of fields only."""
+
+    most_text: int
+    _draft_prefix: ClassVar[str]
+    _update_method: ClassVar[str]
+    _number: ClassVar[str]
+    _text: ClassVar[str]
+    _base: ClassVar[str]
+    _user: ClassVar[str]
+    _closing: ClassVar[Mapping[str, str]]
+
+    def __init__(self, transport: Transport, name: str, pulls: str, issues: str) -> None:
+        self.name = name
+        self.transport = transport
+        self._pulls = pulls
+        self._issues = issues
+        self._login = ""
+
+    def find(self, number: int) -> ApiPullRequest:
+        """Return a pull request; MissingError if there is none."""
+        return self._parse(self.transport.get(f"{self._pulls}/{number}").data)
+
+    def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
+        """Replace title, text and base; a draft stays one."""
+        moved = {self._base: base} if base != pull.base else {}
+        return self._update(pull, {"title": self._title(title, draft=pull.draft), self._text: body, **moved})
+
+    def mark_ready(self, pull: ApiPullRequest) -> None:
+        """Mark a draft as ready for review."""
+        self._update(pull, {"title": pull.title})
+
+    def mark_draft(self, pull: ApiPullRequest) -> None:
+        """Turn a pull request into a draft."""
+        self._update(pull, {"title": self._title(pull.title, draft=True)})
+
+    def close(self, pull: ApiPullRequest) -> None:
+        """Close a pull request."""
+        self._update(pull, self._closing)
+
+    def add_comment(self, number: int, body: str) -> Comment:
+        """Comment in one request."""
+        reply = self.transport.write("POST", self._comments(number), {"body": body})
+        return Comment(str(reply.data["id"]), reply.data["body"])
+
+    def create_issue(self, title: str, body: str) -> Issue:
+        """Open an issue in one request."""
+        reply = self.transport.write("POST", self._issues, {"title": title, self._text: body})
+        return Issue(reply.data[self._number], body)
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Replace the text of an issue."""
+        path = f"{self._issues}/{number}"
+        self.transport.write(self._update_method, path, {self._text: body}, repeatable=True)
+
+    @abstractmethod
+    def _parse(self, item: Any) -> ApiPullRequest: ...
+
+    @abstractmethod
+    def _comments(self, number: int) -> str: ...
+
+    def _title(self, title: str, *, draft: bool) -> str:
+        return f"{self._draft_prefix}{title}" if draft else title
+
+    def _update(self, pull: ApiPullRequest, body: Mapping[str, str]) -> ApiPullRequest:
+        path = f"{self._pulls}/{pull.number}"
+        return self._parse(self.transport.write(self._update_method, path, body, repeatable=True).data)
+
+    def _own_login(self) -> str:
+        self._login = self._login or str(self.transport.get("/user").data[self._user])
+        return self._login
+
+
+class GitLab(RestDialect):
+    """The dialect of GitLab for one project, `group/subgroup/name`."""
+
+    most_text = 500_000
+    _draft_prefix = "Draft: "
+    _update_method = "PUT"
+    _number = "iid"
+    _text = "description"
+    _base = "target_branch"
+    _user = "username"
+    _closing = {"state_event": "close"}  # noqa: RUF012 - a constant of the class
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._project = f"/projects/{quote(name, safe='')}"
+        super().__init__(transport, name, f"{self._project}/merge_requests", f"{self._project}/issues")
+
+    def list_all(self) -> Iterator[ApiPullRequest]:
+        """Yield all merge requests from oldest to newest, so that a new one cannot shift a page."""
+        yield from self._list({"state": "all", "order_by": "created_at", "sort": "asc", "per_page": 100})
+
+    def find_open(self, head: str) -> Iterator[ApiPullRequest]:
+        """Yield the open merge requests of a branch."""
+        yield from self._list({"state": "opened", "source_branch": head})
+
+    def create(self, desired: PullRequest) -> ApiPullRequest:
+        """Open a merge request."""
+        body = {
+            "title": self._title(desired.title, draft=desired.draft),
+            "source_branch": desired.head,
+            "target_branch": desired.base,
+            "description": desired.body,
+        }
+        try:
+            return self._parse(self.transport.write("POST", self._pulls, body).data)
+        except InvalidError as error:
+            if error.status == _CONFLICT:
+                raise PullRequestExistsError(str(error)) from error
+            if re.search(r"branch.*does not exist", str(error), re.IGNORECASE):
+                raise RefusedError(f"{desired.head} or {desired.base} is no branch of {self.name}") from error
+            raise
+
+    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
+        """Replace the labels."""
+        return self._update(pull, {"labels": ",".join(labels)})
+
+    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Merge a merge request if its head is `expect`."""
+        path = f"{self._pulls}/{pull.number}/merge"
+        return self._parse(self.transport.write("PUT", path, {"sha": expect}).data)
+
+    def comments(self, number: int) -> Iterator[Comment]:
+        """Yield the comments of the authenticated user."""
+        for note in self.transport.pages(self._comments(number), {"sort": "asc", "per_page": 100}):
+            if not note.get("system") and note["author"]["username"] == self._own_login():
+                yield Comment(str(note["id"]), note["body"])
+
+    def edit_comment(self, number: int, comment: Comment, body: str) -> None:
+        """Replace the text of a comment."""
+        path = f"{self._comments(number)}/{comment.key}"
+        self.transport.write("PUT", path, {"body": body}, repeatable=True)
+
+    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+        """Yield the statuses of a commit; GitLab returns only the newest of a name."""
+        path = f"{self._project}/repository/commits/{commit}/statuses"
+        statuses = self.transport.pages(path, {"per_page": 100})
+        yield from ((status["name"], status["status"] == "success") for status in statuses)
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield the issues of the authenticated user, open or closed."""
+        for item in self.transport.pages(self._issues, {"scope": "created_by_me", "per_page": 100}):
+            is_open = item["state"] == "opened"
+            yield Issue(item["iid"], item.get("description") or "", is_open, write_times(item))
+
+    def _list(self, query: Query) -> Iterator[ApiPullRequest]:
+        for item in self.transport.pages(self._pulls, query):
+            if item["source_project_id"] == item["target_project_id"]:
+                yield parse_pull(item, self._parse, "iid", lambda i: i["source_branch"])
+
+    def _comments(self, number: int) -> str:
+        return f"{self._pulls}/{number}/notes"
+
+    def _update(self, pull: ApiPullRequest, body: Mapping[str, str]) -> ApiPullRequest:
+        changed = super()._update(pull, body)
+        return replace(changed, head_oid=changed.head_oid or pull.head_oid)
+
+    def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
+        title, state = str(item["title"]), _GITLAB_STATES.get(item["state"], PullState.CLOSED)
+        draft = _GITLAB_DRAFT.match(title)
+        merge_oid = item.get("merge_commit_sha") or item.get("squash_commit_sha") or item.get("sha")
+        return ApiPullRequest(
+            number=item["iid"],
+            head=item["source_branch"],
+            base=item["target_branch"],
+            title=title[draft.end() :] if draft else title,
+            body=item.get("description") or "",
+            draft=bool(draft) and state is not PullState.MERGED,
+            state=state,
+            head_oid=item.get("sha") or "",
+            merge_oid=merge_oid or "",
+            labels=tuple(item.get("labels") or ()),
+            url=item.get("web_url", ""),
+            times=write_times(item),
+            closed=closed_time(item),
+        )
+
+
+class Gitea(RestDialect):
+    """The dialect of Gitea and Forgejo for one repository, `owner/name`."""
+
+    most_text = 60_000
+    _draft_prefix = "WIP: "
+    _update_method = "PATCH"
+    _number = "number"
+    _text = "body"
+    _base = "base"
+    _user = "login"
+    _closing = {"state": "closed"}  # noqa: RUF012 - a constant of the class
+
+    def __init__(self, transport: Transport, name: str) -> None:
+        self._root = f"/repos/{quote(name)}"
+        super().__init__(transport, name, f"{self._root}/pulls", f"{self._root}/issues")
+
+    def list_all(self) -> Iterator[ApiPullRequest]:
+        """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
+        yield from self._list("all")
+
+    def find_open(self, head: str) -> Iterator[ApiPullRequest]:
+        """Yield the open pull requests of a branch; Gitea cannot filter by branch."""
+        yield from (pull for pull in self._list("open") if pull.head == head)
+
+    def create(self, desired: PullRequest) -> ApiPullRequest:
+        """Open a pull request; Gitea answers 404 for a missing branch as for a missing repository."""
+        title = self._title(desired.title, draft=desired.draft)
+        body = {"title": title, "head": desired.head, "base": desired.base, "body": desired.body}
+        try:
+            return self._parse(self.transport.write("POST", self._pulls, body).data)
+        except InvalidError as error:
+            raise PullRequestExistsError(str(error)) if error.status == _CONFLICT else error from error
+        except MissingError as error:
+            self.transport.get(self._root)  # raises if it is the repository that is missing
+            raise RefusedError(f"{desired.head} or {desired.base} is no branch of {self.name}") from error
+
+    def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
+        """Replace the labels; labels that the repository lacks are created."""
+        path = f"{self._root}/labels"
+        ids = {label["name"]: label["id"] for label in self.transport.pages(path, {"limit": 50})}
+        for name in labels:
+            if name not in ids:
+                label = {"name": name, "color": _LABEL_COLOUR}
+                ids[name] = self.transport.write("POST", path, label).data["id"]
+        body = {"labels": [ids[name] for name in labels]}
+        self.transport.write("PUT", f"{self._issues}/{pull.number}/labels", body, repeatable=True)
+        return replace(pull, labels=labels)
+
+    def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
+        """Merge a pull request if its head is `expect`, and read it again: the reply is empty."""
+        body = {"Do": "merge", "head_commit_id": expect}
+        self.transport.write("POST", f"{self._pulls}/{pull.number}/merge", body)
+        return self.find(pull.number)
+
+    def comments(self, number: int) -> Iterator[Comment]:
+        """Yield the comments of the authenticated user."""
+        for comment in self.transport.get(self._comments(number)).data:
+            if comment["user"]["login"] == self._own_login():
+                yield Comment(str(comment["id"]), comment["body"])
+
+    def edit_comment(self, _: int, comment: Comment, body: str) -> None:
+        """Replace the text of a comment."""
+        path = f"{self._issues}/comments/{comment.key}"
+        self.transport.write("PATCH", path, {"body": body}, repeatable=True)
+
+    def checks(self, commit: str) -> Iterator[tuple[str, bool]]:
+        """Yield the statuses of a commit, the newest of a name last."""
+        statuses = self.transport.pages(f"{self._root}/statuses/{commit}", {"sort": "oldest", "limit": 50})
+        yield from ((status["context"], status["status"] == "success") for status in statuses)
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield the issues of the authenticated user, open or closed."""
+        login = self._own_login()
+        query: Query = {"type": "issues", "state": "all", "created_by": login, "limit": 50}
+        for item in self.transport.pages(self._issues, query):
+            if item["user"]["login"] == login:
+                is_open = item["state"] == "open"
+                yield Issue(item["number"], item.get("body") or "", is_open, write_times(item))
+
+    def _list(self, state: str) -> Iterator[ApiPullRequest]:
+        for item in self.transport.pages(self._pulls, {"state": state, "sort": "oldest", "limit": 50}):
+            if item["head"]["repo_id"] == item["base"]["repo_id"]:
+                yield parse_pull(item, self._parse, "number", lambda i: i["head"]["label"])
+
+    def _comments(self, number: int) -> str:
+        return f"{self._issues}/{number}/comments"
+
+    def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
+        merged, title = bool(item.get("merged")), str(item["title"])
+        prefix = next((p for p in _GITEA_DRAFTS if title.lower().startswith(p)), "")
+        is_open = item["state"] == "open"
+        return ApiPullRequest(
+            number=item["number"],
+            head=item["head"]["label"],  # the branch, even after it was deleted
+            base=item["base"]["label"],
+            title=title[len(prefix) :].lstrip(),
+            body=item.get("body") or "",
+            draft=bool(prefix) and not merged,
+            state=PullState.MERGED if merged else PullState.OPEN if is_open else PullState.CLOSED,
+            head_oid=item["head"]["sha"],
+            merge_oid=item.get("merge_commit_sha") or "",
+            labels=tuple(label["name"] for label in item.get("labels") or ()),
+            url=item.get("html_url", ""),
+            times=write_times(item),
+            closed=closed_time(item),
+        )
