@@ -203,6 +203,17 @@ class PackageState:
         return max(numbered, key=lambda r: r.revision, default=None)
 
 
+class RepositoryRole(StrEnum):
+    """What a run does with a repository. Only the runs of shards do not plan every repository."""
+
+    PLANNED = "planned"
+    """Its packages are planned."""
+    READ = "read"
+    """It is read as an upstream; another shard plans its packages."""
+    SKIPPED = "skipped"
+    """It is not read: another shard plans its packages, and nothing here depends on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class RepositoryView:
     """A registered Repository and the content of its Git repository.
@@ -210,7 +221,7 @@ class RepositoryView:
     `url` is normalized, the identity; `remote` is the address for Git. `packages` is keyed by full path and
     excludes directories of more specific views (D19). `directories` and `files` are the paths on main
     outside of packages. With a `problem` the repository is unavailable: it has no content, and nothing may
-    be concluded from that.
+    be concluded from that. A skipped one has neither content nor problem.
     """
 
     key: ObjectName
@@ -230,6 +241,7 @@ class RepositoryView:
     tags: Mapping[str, Commit] = field(default_factory=dict)
     groups: tuple[GroupBranch, ...] = ()
     problem: Problem | None = None
+    role: RepositoryRole = RepositoryRole.PLANNED
 
     @property
     def deployment(self) -> bool:
@@ -238,8 +250,13 @@ class RepositoryView:
 
     @property
     def is_available(self) -> bool:
-        """Whether the repository could be read."""
-        return self.problem is None
+        """Whether the repository was read."""
+        return self.problem is None and self.role is not RepositoryRole.SKIPPED
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the repository was read, and this run plans its packages."""
+        return self.problem is None and self.role is RepositoryRole.PLANNED
 
     def problem_at(self, reason: Reason, message: str, hint: str = "", *path: str) -> Problem:
         """Return a problem of this repository, at a field of its manifest; by default at its URL."""
@@ -419,6 +436,11 @@ class Inventory:
     images: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether this is the inventory of a shard that read a part of the fleet."""
+        return any(view.role is RepositoryRole.SKIPPED for view in self.repositories.values())
 
     def views_of(self, url: str) -> Iterable[RepositoryView]:
         """Return the views of one Git repository, most specific directory first."""

@@ -11,7 +11,7 @@ from reconciler.forge.registry import Forge
 from reconciler.plan.asking import dashboard_key
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.phases import PackageStatus
-from reconciler.plan.shard import WHOLE, Shard, dashboard_file, statuses_of
+from reconciler.plan.shard import WHOLE, Shard, dashboard_file, problems_of, statuses_of
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
 
@@ -39,8 +39,8 @@ class Board:
         """Return what the dashboard should say after these results."""
         if self.shard.parts > 1 and plan.context is not None:
             statuses = statuses_of(self.shard, statuses, plan.context)
-            # What is wrong with manifests concerns every shard: the first one tells it.
-            plan = plan if self.shard.part == 0 else replace(plan, problems=(), refusals=())
+            refusals = plan.refusals if self.shard.part == 0 else ()
+            plan = replace(plan, problems=problems_of(self.shard, plan), refusals=refusals)
         return make_dashboard(plan, statuses, self.names, _eta(results, targets))
 
     def files(self, dashboard: Dashboard) -> Mapping[str, bytes]:

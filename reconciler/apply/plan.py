@@ -19,6 +19,7 @@ from reconciler.apply.state import (
     write_branch,
 )
 from reconciler.dependencies.lock.format import is_lock_file
+from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.git import effects
 from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
@@ -162,20 +163,33 @@ def _shared_branches(
     """Write a shard's part of both branches: the files of other shards stay as those leave them."""
     policy, known = inventory.policy, inventory.control
     elsewhere = plan.elsewhere or frozenset()
+    # Locks, and what waits for consent, are decided by the shards that read the whole fleet.
+    is_whole = not inventory.is_partial
 
     def is_decided_here(path: str) -> bool:
         if path in plan.record_owners:
             return path not in elsewhere and plan.record_owners[path] not in failed
-        common = path in plan.records or path == REFUSED_DELETIONS
-        return common or is_lock_file(path) or path.startswith(f"{SETS_DIRECTORY}/")
+        if path in plan.records or path.startswith(f"{SETS_DIRECTORY}/"):
+            return True
+        return is_whole and (path == REFUSED_DELETIONS or is_lock_file(path))
+
+    def is_observed_here(path: str) -> bool:
+        return path not in elsewhere and (is_whole or not path.startswith(f"{PACKAGES_DIRECTORY}/"))
 
     state = Branch(state_ref(policy.instance), known.state, plan.records, "Record what was applied\n")
     status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
     time = known.commit.time
     return joined(
         [
-            share_branch(control, state, is_decided_here, policy, time, common=is_lock_file),
-            share_branch(control, status, lambda path: path not in elsewhere, policy, time),
+            share_branch(
+                control,
+                state,
+                is_decided_here,
+                policy,
+                time,
+                common=lambda path: is_whole and is_lock_file(path),
+            ),
+            share_branch(control, status, is_observed_here, policy, time),
         ]
     )
 

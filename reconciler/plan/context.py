@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
-from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants
+from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
 from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.downstreams import find_view
@@ -75,7 +75,8 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
     """Bring the values of the stages together, package by package. Order-free."""
     desired, resolution = fleet.desired, fleet.resolution
     wanted = resolution.downstreams
-    diff = diff_variants(desired, inventory)
+    # What is generated for the clusters of other shards is not among the desired variants.
+    diff = diff_variants(desired, without_generated(inventory) if inventory.is_partial else inventory)
     deletions = _proposed_deletions(inventory)
     return PlanContext(
         inventory=inventory,
@@ -104,7 +105,7 @@ def _targets(
     views = {v.key for v in (find_view(d, inventory) for d in desired.variants) if v is not None}
     scope: dict[PackageKey, PlanTarget] = {}
     for view in sorted(inventory.repositories.values(), key=lambda v: (v.key not in views, v.key)):
-        for path, package in view.packages.items() if view.is_available else ():
+        for path, package in view.packages.items() if view.is_planned else ():
             key = PackageKey(view.url, path)
             if key in scope or not package.exists:
                 continue
@@ -116,7 +117,7 @@ def _targets(
             scope[key] = make_target(view, view.packages.get(key.path, PackageState(key.path)), inventory)
     for key, variants in wanted.items():
         own = find_view(variants[0], inventory)
-        if key not in scope and own is not None and own.is_available:
+        if key not in scope and own is not None and own.is_planned:
             package = own.packages.get(key.path, PackageState(key.path))
             scope[key] = make_target(own, package, inventory)
     yield from (scope[key] for key in sorted(scope))
@@ -126,7 +127,7 @@ def _proposed_deletions(inventory: Inventory) -> ProposedDeletions:
     """Return the branches that propose deletions, by package; every branch is looked at once."""
     ours = short_branch(deletion_ref(inventory.policy.instance, ""))
     found: dict[PackageKey, list[tuple[str, Oid]]] = {}
-    for url, view in {v.url: v for v in inventory.repositories.values() if v.is_available}.items():
+    for url, view in {v.url: v for v in inventory.repositories.values() if v.is_planned}.items():
         for name in sorted(view.branches):
             path = ""
             if name.startswith(ours):

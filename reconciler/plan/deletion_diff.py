@@ -91,16 +91,18 @@ def retained_variants(desired: Desired, inventory: Inventory) -> frozenset[Objec
     Variants that were generated for the dependencies of others, and packages of generated manifests, are
     left out: whether they stay follows from the resolution.
     """
-    authored = {
-        key: record
-        for key, record in inventory.records.items()
-        if not record.requested_by and not cluster_of(key)
-    }
-    undesired = authored.keys() - {variant.key for variant in desired.variants}
+    authored = without_generated(inventory)
+    undesired = authored.records.keys() - {variant.key for variant in desired.variants}
     if not undesired:
         return frozenset()
-    diff = diff_variants(desired, replace(inventory, records=authored))
+    diff = diff_variants(desired, authored)
     return frozenset(undesired & {change.key for change in diff.keep})
+
+
+def without_generated(inventory: Inventory) -> Inventory:
+    """Return the inventory without the records of what was generated, for variants and for clusters."""
+    records = {k: r for k, r in inventory.records.items() if not r.requested_by and not cluster_of(k)}
+    return replace(inventory, records=records)
 
 
 def _waiting(

@@ -12,6 +12,7 @@ from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Change, Plan, Unfinished
 from reconciler.plan.conditions import plan_conditions
 from reconciler.plan.context import PlanContext
+from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.phases import Opened, PackageStatus, Phase, package_statuses
 
 DIRECTORY = "conditions"
@@ -123,7 +124,13 @@ def status_owners(context: PlanContext, changes: Iterable[Change]) -> dict[str, 
 
 
 def _owners(context: PlanContext, changes: Iterable[Change]) -> Iterator[tuple[str, PackageKey]]:
-    for record in context.inventory.records.values():
+    inventory = context.inventory
+    for key, status in inventory.statuses.items():
+        if view := inventory.repositories.get(ObjectName(key.namespace, status.repository)):
+            yield _path(ObjectKey(GROUP, "PackageVariant", *key)), PackageKey(view.url, "")
+    for package, key in claimed_packages(context.stalled, inventory).items():
+        yield _path(ObjectKey(GROUP, "PackageVariant", *key)), package
+    for record in inventory.records.values():
         yield _path(ObjectKey(GROUP, "PackageVariant", *record.key)), PackageKey(record.url, record.path)
     for change in changes:
         if change.variant is not None:

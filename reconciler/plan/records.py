@@ -103,6 +103,9 @@ def _has_lock(lock: UpstreamLock, context: PlanContext, records: Container[Objec
 def record_owners(context: PlanContext, changes: Iterable[Change]) -> dict[str, PackageKey]:
     """Return the package that each record, new, changed or leaving, waits for."""
     owners: dict[str, PackageKey] = {}
+    for package, variants in context.wanted.items():
+        for variant in variants:
+            owners.update(_owned_files(variant.key, package))
     for record in context.inventory.records.values():
         owners.update(_owned_files(record.key, PackageKey(record.url, record.path)))
     for change in changes:
@@ -216,7 +219,7 @@ def _leaving(context: PlanContext, changes: Iterable[Change]) -> Iterator[Object
     owning: set[ObjectName] = set()
     for target in context.targets:
         owning.update(_owners_after(target, by_package[target.key], context))
-    readable = {view.url for view in context.inventory.repositories.values() if view.is_available}
+    readable = {view.url for view in context.inventory.repositories.values() if view.is_planned}
     for change in sorted((*context.diff.delete, *context.diff.transfer), key=lambda c: c.key):
         record = change.record
         if record is not None and change.key not in owning and record.url in readable:

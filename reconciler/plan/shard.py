@@ -5,9 +5,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.errors import UsageError
+from reconciler.errors import Problem, UsageError
 from reconciler.ids import PackageKey
+from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext
+from reconciler.plan.deletion_evidence import claimed_packages
 from reconciler.plan.phases import PackageStatus
 
 INDEX = "JOB_COMPLETION_INDEX"
@@ -50,6 +52,19 @@ def statuses_of(
         return shard.holds(package.url) if package else shard.part == 0
 
     return tuple(filter(is_own, statuses))
+
+
+def problems_of(shard: Shard, plan: Plan) -> tuple[Problem, ...]:
+    """Return the problems that a shard tells of: those of its packages; the first one also what has none."""
+    context = plan.context
+    if context is None:
+        return plan.problems
+    urls = {f"PackageVariant {v.key}": p.url for p, variants in context.wanted.items() for v in variants}
+    claims = claimed_packages(context.stalled, context.inventory)
+    urls |= {f"PackageVariant {key}": package.url for package, key in claims.items()}
+    urls |= {f"Repository {key}": view.url for key, view in context.inventory.repositories.items()}
+    own = (shard.holds(urls[p.subject]) if p.subject in urls else shard.part == 0 for p in plan.problems)
+    return tuple(problem for problem, is_own in zip(plan.problems, own, strict=True) if is_own)
 
 
 def shard_of(url: str, count: int) -> int:

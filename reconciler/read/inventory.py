@@ -33,6 +33,7 @@ from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewe
 from reconciler.read.manifests import Manifests, read_manifests
 from reconciler.read.repositories import describe_repositories, read_repositories
 from reconciler.read.repositories.trees import PackageTrees, read_trees
+from reconciler.read.shards import ShardReader, Views
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, read_statuses, state_ref, status_ref
 from reconciler.reasons import Reason
@@ -76,55 +77,61 @@ def read_inventory(
     declared = _read_declared(opened, policy, snapshot)
     recorded = _read_recorded(opened, policy)
     policy = policy if policy.lock.is_reviewed else with_image_digests(policy, recorded.images.lock)
-    views = _read_views(declared.registrations, options, mirrors, policy)
-    forges.set_authors(views.values())
     manifests, state = declared.manifests, recorded.state
-    forge_state, package_trees = ForgeState(views, recorded.reviewed), PackageTrees()
-    if options.deep:
-        forge_state = read_forges(forge_state, opened.mirror, mirrors, forges, policy)
-        # After the forges: they may have found a repository unavailable, or the lock closed.
-        package_trees = read_trees(manifests, forge_state.views, mirrors, state, forge_state.reviewed)
     skipped = tuple(_skipped_files(opened, policy, manifests, state))
-    return Inventory(
+    problems = {*declared.problems, *snapshot.problems, *recorded.problems, *skipped}
+    inventory = Inventory(
         policy=policy,
         control=_control(opened, policy, recorded, manifests, skipped),
         variants=manifests.variants,
         sets=manifests.sets,
         stalled=manifests.stalled,
         claims=manifests.claims,
-        repositories=forge_state.views,
         snapshot=snapshot,
         records=state.records,
         set_records=state.set_records,
         refused=state.refused,
         statuses=recorded.statuses,
+        locks=state.locks,
+        reviewed=recorded.reviewed,
+        documents=manifests.documents,
+        index=recorded.index_folders.documents,
+        images=recorded.images.lock.images,
+        problems=tuple(sorted(problems)),
+    )
+
+    def find_trees(views: Views, reviewed: ReviewedLock | None) -> PackageTrees:
+        return read_trees(manifests, views, mirrors, state, reviewed)
+
+    shard_reader = None
+    if options.deep and forges.shard.parts > 1:
+        shard_reader = ShardReader(
+            inventory, forges.shard, mirrors, lambda views: find_trees(views, recorded.reviewed)
+        )
+    views = _read_views(declared.registrations, options, mirrors, policy, shard_reader)
+    forges.set_authors(views.values())
+    forge_state, package_trees = ForgeState(views, recorded.reviewed), PackageTrees()
+    if options.deep:
+        forge_state = read_forges(forge_state, opened.mirror, mirrors, forges, policy)
+        # After the forges: they may have found a repository unavailable, or the lock closed.
+        package_trees = find_trees(forge_state.views, forge_state.reviewed)
+    return replace(
+        inventory,
+        repositories=forge_state.views,
         pulls=forge_state.pulls,
         unreadable_pulls=forge_state.unreadable,
         trees=package_trees.trees,
         times=package_trees.times,
-        locks=state.locks,
         retry_requests=forge_state.retry_requests,
         passed_checks=forge_state.passed_checks,
         reviewed=forge_state.reviewed,
-        documents=manifests.documents,
-        index=recorded.index_folders.documents,
-        images=recorded.images.lock.images,
-        problems=tuple(
-            sorted(
-                {
-                    *declared.problems,
-                    *snapshot.problems,
-                    *recorded.problems,
-                    *forge_state.problems,
-                    *skipped,
-                }
-            )
-        ),
+        problems=tuple(sorted({*problems, *forge_state.problems})),
         notes=(
             *options.notes,
             *forge_state.notes,
             *manifests.notes,
             *_notes(forge_state.views, opened, policy, recorded.tip),
+            *(shard_reader.notes if shard_reader else ()),
         ),
     )
 
@@ -296,17 +303,31 @@ def _merged(manifests: Manifests, registered: Iterable[Registration]) -> list[Re
 
 
 def _read_views(
-    registrations: Iterable[Registration], options: ReadOptions, mirrors: Mirrors, policy: Policy
-) -> dict[ObjectName, RepositoryView]:
+    registrations: Iterable[Registration],
+    options: ReadOptions,
+    mirrors: Mirrors,
+    policy: Policy,
+    shard_reader: ShardReader | None,
+) -> Views:
     """Return the views, read at their absolute addresses, each with its manifest as written."""
     written = {r.key: r for r in registrations}
     located = [_located(r, options.control.mirror) for r in written.values()]
-    if options.deep:
-        check_address = address_check(policy, options.control.mirror)
-        views = read_repositories(located, mirrors, policy, lambda v: check_address(v) or options.check(v))
-    else:
-        views = describe_repositories(located, mirrors, policy)
-    return {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
+
+    def as_written(views: Views) -> Views:
+        return {key: replace(view, manifest=written[key].manifest) for key, view in views.items()}
+
+    if not options.deep:
+        return as_written(describe_repositories(located, mirrors, policy))
+    check_address = address_check(policy, options.control.mirror)
+    views = read_repositories(
+        located,
+        mirrors,
+        policy,
+        lambda v: check_address(v) or options.check(v),
+        choose=(lambda views: shard_reader.needed_urls(as_written(views))) if shard_reader else None,
+        index_name=f"-{shard_reader.name}" if shard_reader else "",
+    )
+    return shard_reader.with_roles(as_written(views)) if shard_reader else as_written(views)
 
 
 def _located(registration: Registration, control: Mirror) -> Registration:

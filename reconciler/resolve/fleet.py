@@ -79,6 +79,9 @@ def resolve_fleet(
         options: Options of this run.
     """
     resolution = extend_resolution(Resolution(), inventory, desired)
+    if inventory.is_partial:
+        # A shard reads the whole fleet where its clusters need packages.
+        return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
     roots = find_roots(inventory, desired, resolution, dependencies.published, retained)
     clusters = _cluster_inputs(inventory, dependencies, roots)
     is_unused = not (clusters.worlds or clusters.problems or clusters.warnings or dependencies.locks)
@@ -139,6 +142,24 @@ def with_deliveries(
         publications={**resolution.publications, **published},
     )
     return replace(fleet, desired=desired, resolution=resolution)
+
+
+def find_dependent_clusters(
+    inventory: Inventory,
+    desired: Desired,
+    dependencies: DependencyInputs,
+    retained: Container[ObjectName] = frozenset(),
+) -> frozenset[str]:
+    """Return the clusters that ask for packages, or whose manifests are not understood. Pure.
+
+    "" stands for any cluster. The arguments are those of `resolve_fleet`.
+    """
+    inputs = _cluster_inputs(inventory, dependencies, Roots())
+    resolution = extend_resolution(Resolution(), inventory, desired)
+    roots = find_roots(inventory, desired, resolution, dependencies.published, retained).by_cluster
+    asking = {name for name, own in roots.items() if any(root.candidate.requires for root in own.values())}
+    anywhere = {""} if read_index(inventory.index).problems else set()
+    return inputs.incomplete | {world.cluster for world in inputs.worlds} | asking | anywhere
 
 
 def _cluster_inputs(inventory: Inventory, dependencies: DependencyInputs, roots: Roots) -> FleetInputs:

@@ -23,7 +23,7 @@ def index_sources(inventory: Inventory) -> Sources:
     """Return where to look for an upstreamLock's repository: made once, asked for every package."""
     found: dict[str, list[RepositoryView]] = {}
     for view in sorted(inventory.repositories.values(), key=lambda v: (-len(v.directory), v.key)):
-        for name in _names(view) if view.is_available else ():
+        for name in source_names(view) if view.is_available else ():
             found.setdefault(name, []).append(view)
     return {name: tuple(views) for name, views in found.items()}
 
@@ -56,7 +56,8 @@ def find_base(
     return None, f"commit {commit} of {lock.repo}, which upstreamLock names, cannot be found"
 
 
-def _names(view: RepositoryView) -> set[str]:
+def source_names(view: RepositoryView) -> set[str]:
+    """Return the normalised URLs under which an upstreamLock may know a repository."""
     git = view.manifest.spec.git
     return {view.url, normalise_url(view.remote), normalise_url(git.repo if git else "")}
 

@@ -8,7 +8,7 @@ from reconciler.api.porch import Downstream, Upstream
 from reconciler.errors import Problem
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.ids import ObjectName, Oid, PackageKey
-from reconciler.inventory import Draft, Inventory, PackageState, RepositoryView
+from reconciler.inventory import Draft, Inventory, PackageState, RepositoryRole, RepositoryView
 from reconciler.resolve.downstreams import ADOPT_EXISTING, downstream_packages, find_view
 from reconciler.resolve.locked import choose_pin
 from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, index_sources
@@ -32,8 +32,9 @@ from reconciler.state import PackageVariantRecord
 def resolve(inventory: Inventory, desired: Desired) -> Resolution:
     """Pin every desired variant to one upstream commit. Pure and order-free.
 
-    Total: every desired variant is resolved, stalled with its problems, or waits. Revisions that this plan
-    will publish count as published: a chain of variants is at rest after one run (law 1).
+    Total: every desired variant is resolved, stalled with its problems, or waits, except those that other
+    shards plan. Revisions that this plan will publish count as published: a chain of variants is at rest
+    after one run (law 1).
     """
     return with_releases(extend_resolution(Resolution(), inventory, desired), inventory, desired)
 
@@ -53,7 +54,8 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
     pending = [
         variant
         for variant in desired.variants
-        if variant.key not in outcomes or tagged & _urls(variant, outcomes[variant.key], inventory)
+        if (variant.key not in outcomes or tagged & _urls(variant, outcomes[variant.key], inventory))
+        and not _is_elsewhere(variant, inventory)
     ]
     inventory = with_pending_tags(publications, inventory)
     lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
@@ -88,6 +90,12 @@ def _outcomes(resolution: Resolution, desired: Desired) -> dict[ObjectName, Outc
             subject = subject_of(variant)
             outcomes[variant.key] = tuple(p for p in resolution.problems if p.subject == subject)
     return outcomes
+
+
+def _is_elsewhere(variant: DesiredVariant, inventory: Inventory) -> bool:
+    """Tell whether another shard plans a variant."""
+    view = find_view(variant, inventory)
+    return view is not None and view.role is not RepositoryRole.PLANNED
 
 
 def _urls(variant: DesiredVariant, outcome: Outcome, inventory: Inventory) -> set[str]:

@@ -58,6 +58,8 @@ class RunInputs:
         Raises:
             UnavailableError: The control repository cannot be read.
         """
+        if self.inventory.is_partial:
+            return DependencyInputs()  # a shard reads the whole fleet where its clusters need packages
         return read_dependencies(self.inventory, self.mirrors)
 
     @property

@@ -59,7 +59,7 @@ def _tell(source: Path, world: World) -> dict[str, str]:
         if action[0] == "conditions":
             conditions.append("\n".join(_conditions(world)))
             continue
-        if _happen(source, world, *action):
+        if happen(source, world, *action):
             transcript.append(f"# {' '.join(action)}\n")
             continue
         said = world.run(*action)
@@ -73,7 +73,7 @@ def _tell(source: Path, world: World) -> dict[str, str]:
     return told | ({"status.txt": "\n".join(conditions)} if conditions else {})
 
 
-def _happen(source: Path, world: World, verb: str, *rest: str) -> bool:
+def happen(source: Path, world: World, verb: str, *rest: str) -> bool:
     """Do what people do between two commands; return whether the line is of that kind."""
     match verb:
         case "change":

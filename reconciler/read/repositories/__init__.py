@@ -1,6 +1,6 @@
 """Registered repositories: every view of every repository, each repository fetched once."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -9,7 +9,7 @@ from reconciler.errors import Problem, UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import without_user
 from reconciler.ids import ObjectName
-from reconciler.inventory import Commit, RepositoryView, Sourced
+from reconciler.inventory import Commit, RepositoryRole, RepositoryView, Sourced
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.repositories.discovery import PackageAtRef, Survey, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups
@@ -22,6 +22,8 @@ CLUSTER = "reconciler.dev/cluster"
 UNAVAILABLE = "reconciler.dev/unavailable"
 
 Registration = Sourced[Repository]
+Choose = Callable[[Mapping[ObjectName, RepositoryView]], Container[str]]
+"""Returns the URLs of the repositories that a shard needs, as far as the views that were read tell."""
 
 
 def read_repositories(
@@ -29,25 +31,55 @@ def read_repositories(
     mirrors: Mirrors,
     policy: Policy,
     judge: Callable[[RepositoryView], Problem | None] = lambda _: None,
+    *,
+    choose: Choose | None = None,
+    index_name: str = "",
 ) -> Mapping[ObjectName, RepositoryView]:
     """Return every registered repository as a view: what its Git repository held.
 
     Several views of one repository are one fetch and one reading of its refs. Total: a repository
-    that cannot be read has its `problem` set and no content, and the others proceed. So has one
-    that must not be read: `judge` says why.
+    that cannot be read has its `problem` set and no content, and the others proceed.
+
+    Args:
+        registrations: The Repository objects.
+        mirrors: Where repositories are opened.
+        policy: Limits and choices.
+        judge: Returns why a repository must not be read.
+        choose: What a shard needs. Its repositories are read, and then those that it needs in view of what
+            they hold, until nothing is missing. The others are skipped.
+        index_name: Tells the index of Kptfiles from those of runs that read other repositories.
     """
     views = describe_repositories(registrations, mirrors, policy)
     views = {key: replace(view, problem=view.problem or judge(view)) for key, view in views.items()}
-    usable = [view for view in views.values() if view.is_available]
-    fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in usable))
-    index = HeaderIndex(mirrors.cache_dir / f"headers-{policy.instance}.json")
-    by_url: dict[str, list[RepositoryView]] = {}
-    for view in usable:
-        by_url.setdefault(view.url, []).append(view)
-    for url, siblings in by_url.items():
-        views |= {view.key: view for view in _read_url(fetched[url], siblings, policy, index)}
+    index = HeaderIndex(mirrors.cache_dir / f"headers-{policy.instance}{index_name}.json")
+    if choose is None:
+        views |= _read_all([view for view in views.values() if view.is_available], mirrors, policy, index)
+    else:
+        skipped = {key: replace(view, role=RepositoryRole.SKIPPED) for key, view in views.items()}
+        views |= {key: view for key, view in skipped.items() if view.problem is None}
+        while needed := _needed(views, choose):
+            views |= _read_all(needed, mirrors, policy, index)
     index.save()
     return dict(sorted(views.items()))
+
+
+def _needed(views: Mapping[ObjectName, RepositoryView], choose: Choose) -> list[RepositoryView]:
+    """Return the views that a shard needs and that were not read yet."""
+    urls = choose(views)
+    missing = (v for v in views.values() if v.role is RepositoryRole.SKIPPED and v.url in urls)
+    return [replace(view, role=RepositoryRole.PLANNED) for view in missing]
+
+
+def _read_all(
+    views: Iterable[RepositoryView], mirrors: Mirrors, policy: Policy, index: HeaderIndex
+) -> dict[ObjectName, RepositoryView]:
+    views = list(views)
+    fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in views))
+    by_url: dict[str, list[RepositoryView]] = {}
+    for view in views:
+        by_url.setdefault(view.url, []).append(view)
+    read = (view for url, some in by_url.items() for view in _read_url(fetched[url], some, policy, index))
+    return {view.key: view for view in read}
 
 
 def describe_repositories(

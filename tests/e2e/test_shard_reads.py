@@ -1,0 +1,131 @@
+"""A shard contacts the repositories that it needs, and those of others change nothing for it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.ids import normalise_url
+from reconciler.plan.shard import Shard
+from tests.support.git import Repo, kptfile, make_repository
+from tests.support.http_git import HttpGit, serve
+from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.standing import standing
+from tests.support.world import Said, World
+
+EDGES = tuple(f"edge-{n}" for n in range(1, 7))
+SOURCES = tuple(f"for-{edge}" for edge in EDGES)
+NAMES = ("blueprints", *EDGES, *SOURCES)
+SPLITS = [Shard(part, parts) for parts in range(2, 9) for part in range(parts)]
+
+
+def needed(shard: Shard, where: str) -> set[str]:
+    """Return the repositories that a shard owns, and those that its packages are made from."""
+    own = {name for name in NAMES if shard.holds(normalise_url(f"{where}/{name}.git"))}
+    return own | {"blueprints"} | {f"for-{edge}" for edge in EDGES if edge in own}
+
+
+def write_fleet(root: Path) -> None:
+    """Write a world in which web comes from `blueprints` and db from a repository for each edge."""
+    write_world(root, EDGES)
+    changes = {}
+    for edge in EDGES:
+        source = make_repository(
+            root / f"for-{edge}.git", {"db/Kptfile": kptfile("db"), "db/a.yaml": "a: 1\n"}
+        )
+        source.tag("db/v1")
+        changes[f"manifests/repositories/for-{edge}.yaml"] = repository(f"for-{edge}")
+        changes[manifest(edge, "db")] = variant(edge, "db").replace("repo: blueprints", f"repo: for-{edge}")
+    Repo(root / "control.git").commit(changes)
+
+
+class ServedFleet:
+    """A fleet behind a server that writes down which repositories are asked for."""
+
+    def __init__(self, world: World, server: HttpGit) -> None:
+        self.world, self.server = world, server
+
+    def contacted(self, *line: str) -> set[str]:
+        """Run a command with an empty cache; return the repositories that it contacted."""
+        self.server.requests.clear()
+        shutil.rmtree(self.world.root / "cache", ignore_errors=True)
+        self.said = self.world.run(*line)
+        paths = (path for _, path, _ in self.server.requests)
+        return {path.split("/")[1].partition("?")[0].removesuffix(".git") for path in paths}
+
+    def needed(self, shard: Shard) -> set[str]:
+        return needed(shard, self.server.address)
+
+    def plan(self, shard: Shard) -> set[str]:
+        return self.contacted("plan", "--shard", f"{shard.part}/{shard.parts}")
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[ServedFleet]:
+    write_fleet(tmp_path / "w")
+    with serve(tmp_path / "w") as server:
+        control = Repo(tmp_path / "w" / "control.git")
+        control.commit(
+            {
+                f"manifests/repositories/{name}.yaml": repository(name).replace("../", f"{server.address}/")
+                for name in NAMES
+            }
+        )
+        yield ServedFleet(World(tmp_path / "w"), server)
+
+
+def test_a_shard_contacts_its_repositories_and_their_upstreams(fleet: ServedFleet) -> None:
+    for shard in SPLITS[:2]:
+        assert fleet.plan(shard) == fleet.needed(shard)
+        assert fleet.said.code == 0, fleet.said
+    assert fleet.contacted("plan") == set(NAMES)
+
+
+def test_a_shard_contacts_the_upstream_that_a_package_leaves(fleet: ServedFleet) -> None:
+    # How URLs are shared out depends on the port of the server.
+    shard = next(s for s in SPLITS if fleet.needed(s) & set(EDGES) and set(SOURCES) - fleet.needed(s))
+    edge, left = min(set(EDGES) & fleet.needed(shard)), min(set(SOURCES) - fleet.needed(shard))
+    owner = f"reconciler.dev/owner: fleet/default/db-{edge}"
+    place = f"reconciler.dev/location: {edge}/db"
+    text = kptfile("db").replace("metadata:\n", f"metadata:\n  annotations: {{{owner}, {place}}}\n")
+    lock = f"repo: {fleet.server.address}/{left}.git, directory: db, ref: db/v1, commit: '{'1' * 40}'"
+    text += f"upstreamLock: {{type: git, git: {{{lock}}}}}\n"
+    Repo(fleet.world.root / f"{edge}.git").commit({"db/Kptfile": text})
+
+    assert fleet.plan(shard) == fleet.needed(shard) | {left}
+
+
+def test_a_shard_contacts_the_whole_fleet_where_deletions_are_refused(fleet: ServedFleet) -> None:
+    control = Repo(fleet.world.root / "control.git")
+    text = control.read("main", "reconciler.yaml").decode()
+    control.commit({"reconciler.yaml": f"{text}  deletions: {{minimum: 2, share: 0.1}}\n"})
+    for path in fleet.world.repositories():
+        Repo(path).git.config["http.receivepack"] = "true"
+    assert fleet.world.run("apply").code == 0
+    shard = next(s for s in SPLITS if set(EDGES) - fleet.needed(s))
+    control.commit({manifest(edge, "web"): None for edge in EDGES[:3]})
+
+    assert fleet.plan(shard) == set(NAMES)
+    assert "reads every repository: the deletion guard refuses deletions" in fleet.said.out
+
+
+@pytest.mark.parametrize("how", ["gone", "broken"])
+def test_repositories_of_other_shards_change_nothing(tmp_path: Path, how: str) -> None:
+    undisturbed = apply_one_shard(tmp_path / "w", "")
+    (tmp_path / "w").rename(tmp_path / "undisturbed")
+
+    assert apply_one_shard(tmp_path / "w", how) == undisturbed
+
+
+def apply_one_shard(root: Path, how: str) -> tuple[Said, dict[str, str]]:
+    """Apply with other shards' repositories out of order; return what it printed and what stands then."""
+    write_fleet(root)
+    shard = next(s for s in SPLITS if 1 < len(needed(s, str(root))) < len(NAMES) - 2)
+    others = set(NAMES) - needed(shard, str(root))
+    for name in sorted(others) if how else ():
+        shutil.rmtree(root / f"{name}.git" / ("" if how == "gone" else "objects"))
+    said = World(root).run("apply", "--shard", f"{shard.part}/{shard.parts}")
+    for name in others:
+        shutil.rmtree(root / f"{name}.git", ignore_errors=True)
+    return said, standing(root)
