@@ -11,8 +11,8 @@ from typing import Final
 from pathspec import GitIgnoreSpec
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import Resource
+from reconciler.functions.values import copy_value
 from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
 from reconciler.krm.yaml import YamlError

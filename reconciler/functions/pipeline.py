@@ -12,7 +12,6 @@ from reconciler.api.kptfile import INJECTION_PREFIX, KPTFILE, LOCATION, OWNER
 from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.catalog import find_claim, parse_image
-from reconciler.functions.differences import copy_value
 from reconciler.functions.package_files import PackageResources, read_resources, write_resources
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionCall, FunctionResult, FunctionRuntime
@@ -27,6 +26,7 @@ from reconciler.functions.step import (
     parse_steps,
     select,
 )
+from reconciler.functions.values import copy_value, mappings_at, value_at
 from reconciler.functions.wire import ProtocolError, check_path, from_items, to_items
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import Files
@@ -306,7 +306,9 @@ def _protected_fields(resources: Iterable[Resource]) -> dict[str, Any]:
     value = kptfiles[0].value if kptfiles else {}
     fields: dict[str, Any] = {"apiVersion": value.get("apiVersion"), "kind": value.get("kind")}
     for name in (OWNER, LOCATION):
-        fields[f'metadata.annotations."{name}"'] = _at(value, "metadata", "annotations", name)
+        fields[f'metadata.annotations."{name}"'] = value_at(
+            value, "metadata", "annotations", name, default=_ABSENT
+        )
     for name in ("upstream", "upstreamLock"):
         fields[name] = value.get(name, _ABSENT)
     fields.update(_injected_entries(value, ("status", "conditions"), "type"))
@@ -325,17 +327,10 @@ def _changed_fields(before: dict[str, Any], after: dict[str, Any]) -> tuple[str,
 
 
 def _injected_entries(value: Any, path: tuple[str, ...], key: str) -> Iterator[tuple[str, Any]]:
-    entries = _at(value, *path)
-    for entry in entries if isinstance(entries, list) else ():
-        name = entry.get(key) if isinstance(entry, dict) else None
+    for entry in mappings_at(value, *path):
+        name = entry.get(key)
         if isinstance(name, str) and name.startswith(INJECTION_PREFIX):
             yield f"{'.'.join(path)}[{key}={name}]", entry
-
-
-def _at(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key, _ABSENT) if isinstance(value, dict) else _ABSENT
-    return value
 
 
 def _is_kptfile(path: str) -> bool:

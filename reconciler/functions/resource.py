@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from reconciler.functions.differences import copy_value, differences
+from reconciler.functions.values import copy_value, differences, mapping_at
 from reconciler.ids import group_of
 from reconciler.krm.yaml import Edit, Tree, apply_edits, edit_tree, edited, emit
 
@@ -49,8 +49,7 @@ class Resource:
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata; a new empty mapping where there are none."""
-        metadata = self.value.get("metadata")
-        return metadata if isinstance(metadata, dict) else {}
+        return mapping_at(self.value, "metadata")
 
     @property
     def name(self) -> str:
@@ -65,8 +64,7 @@ class Resource:
     @property
     def annotations(self) -> dict[str, Any]:
         """The annotations; a new empty mapping where there are none."""
-        annotations = self.metadata.get("annotations")
-        return annotations if isinstance(annotations, dict) else {}
+        return mapping_at(self.value, "metadata", "annotations")
 
     @property
     def is_local_config(self) -> bool:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.values import copy_value, mapping_at
 from reconciler.objects import file_path_error
 
 API_VERSION: Final = "config.kubernetes.io/v1"
@@ -45,10 +45,8 @@ def to_items(resources: Sequence[Resource]) -> list[dict[str, Any]]:
 
 def _item(resource: Resource, number: int) -> dict[str, Any]:
     value: dict[str, Any] = copy_value(resource.value)
-    metadata = value.get("metadata")
-    metadata = value["metadata"] = metadata if isinstance(metadata, dict) else {}
-    annotations = metadata.get("annotations")
-    annotations = metadata["annotations"] = annotations if isinstance(annotations, dict) else {}
+    metadata = value["metadata"] = mapping_at(value, "metadata")
+    annotations = metadata["annotations"] = mapping_at(metadata, "annotations")
     index = str(resource.index or 0)
     annotations.update(dict.fromkeys(_PATHS, resource.file) | dict.fromkeys(_INDEXES, index))
     annotations.update({_ID: str(number), _OLD_ID: str(number), _PACKAGE: resource.package or "."})
@@ -136,11 +134,8 @@ def check_path(path: str) -> str:
 def parse_results(given: Any) -> tuple[FunctionResult, ...]:
     """Return the results of a function, in any of the shapes that functions write. Total."""
     listed = given.get("items") if isinstance(given, Mapping) else given
-    return (
-        tuple(_result(item) for item in listed or () if isinstance(item, Mapping))
-        if isinstance(listed, Sequence) and not isinstance(listed, str)
-        else ()
-    )
+    items = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else ()
+    return tuple(_result(item) for item in items if isinstance(item, Mapping))
 
 
 def _result(item: Mapping[str, Any]) -> FunctionResult:
@@ -178,9 +173,7 @@ def result_value(result: FunctionResult) -> dict[str, Any]:
 
 
 def _annotations(value: dict[str, Any]) -> dict[str, str]:
-    metadata = value.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return {key: str(text) for key, text in annotations.items()} if isinstance(annotations, dict) else {}
+    return {key: str(text) for key, text in mapping_at(value, "metadata", "annotations").items()}
 
 
 def _newer(annotations: Mapping[str, str], names: tuple[str, str], default: str) -> str:

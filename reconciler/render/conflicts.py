@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 from reconciler.api.kptfile import KPTFILE
 from reconciler.expand import DesiredVariant
 from reconciler.functions.secrets import MASK
-from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
+from reconciler.functions.values import mapping_at
 from reconciler.objects import Files
 from reconciler.policy import OnConflict, Policy
 from reconciler.render.answers import Answer, AnsweredBy
+from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import Conflict, ConflictPolicy
 from reconciler.render.update.conflict_policy import ON_CONFLICT
 from reconciler.state import AnsweredConflict, OpenConflict, PackageVariantRecord
@@ -45,7 +46,8 @@ def conflict_policy(
 
     Total: an invalid value is ignored.
     """
-    levels = ((_annotations(files), KPTFILE), (annotations, sources.variant))
+    kptfile = kptfile_value(files[KPTFILE].data) if KPTFILE in files else {}
+    levels = ((mapping_at(kptfile, "metadata", "annotations"), KPTFILE), (annotations, sources.variant))
     default, origins = fallback, {"": ("onConflict", sources.configuration)}
     fields: dict[str, OnConflict] = {}
     for values, source in reversed(levels):
@@ -114,19 +116,6 @@ def _record_fields(conflict: Conflict) -> dict[str, Any]:
 
 def _masked(value: str | None) -> str | None:
     return None if value is None else MASK
-
-
-def _annotations(files: Files) -> Mapping[str, Any]:
-    value: Any = None
-    if KPTFILE in files:
-        try:
-            documents = load_documents(files[KPTFILE].data, PACKAGE_LIMITS)
-        except YamlError:
-            documents = ()
-        value = documents[0].value if documents else None
-    for key in ("metadata", "annotations"):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
 
 
 def _choice(text: Any) -> OnConflict | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import PackageContext
+from reconciler.functions.values import mapping_at
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.objects import File, Files
@@ -92,8 +93,7 @@ def _edit(path: str, file: File, data: Mapping[str, str], removed: tuple[str, ..
 def _edits(context: Any, data: Mapping[str, str], removed: tuple[str, ...]) -> Iterator[Edit]:
     if context["metadata"].get("name") != PACKAGE_CONTEXT_NAME:
         yield SetValue(("metadata", "name"), PACKAGE_CONTEXT_NAME)
-    existing = context.get("data")
-    present: dict[str, Any] = existing if isinstance(existing, dict) else {}
+    present = mapping_at(context, "data")
     new = sorted(data.keys() - present.keys())
     for key in [*(k for k in present if k in data), *new]:
         if key not in removed and present.get(key) != data[key]:

@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import InjectionSelector
+from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.ids import group_of
 from reconciler.krm.merge import identity_of, root_of
 from reconciler.krm.yaml import (
@@ -83,13 +84,13 @@ def _points(path: str, data: bytes) -> Iterator[InjectionPoint]:
     if not path.endswith((".yaml", ".yml")) and path.rpartition("/")[2] != KPTFILE:
         return
     for document in documents_of(File.of(data)) if INJECTION_POINT.encode() in data else ():
-        if isinstance(document.data, dict) and (point := _point(path, document)):
+        if point := _point(path, document):
             yield point
 
 
 def _point(path: str, document: ResourceDocument) -> InjectionPoint | None:
     resource = document.data
-    annotations = annotations_of(resource)
+    annotations = mapping_at(resource, "metadata", "annotations")
     if INJECTION_POINT not in annotations:
         return None
     # The name as written: `name: n` is a boolean for Kubernetes, but people search for the `n`.
@@ -100,13 +101,6 @@ def _point(path: str, document: ResourceDocument) -> InjectionPoint | None:
         errors = (f'{path}: {kind}/{name} has invalid "{INJECTION_POINT}" annotation value of "{value}"',)
     condition = f"{PREFIX}{kind}.{name}"
     return InjectionPoint(path, value == REQUIRED, condition, errors, document.index, resource, name)
-
-
-def annotations_of(resource: Any) -> dict[str, Any]:
-    """Return the annotations of a resource; empty where they are no mapping."""
-    for step in ("metadata", "annotations"):
-        resource = resource.get(step) if isinstance(resource, dict) else None
-    return resource if isinstance(resource, dict) else {}
 
 
 def check_points(points: Iterable[InjectionPoint]) -> str:
@@ -219,9 +213,8 @@ def _fill(point: InjectionPoint, source: SnapshotObject) -> Iterator[Edit]:
 
 def _with_conditions(files: Files, results: Sequence[InjectionResult]) -> Files | Blocked:
     def edits(kptfile: dict[str, Any]) -> Iterator[Edit]:
-        info, status = kptfile.get("info"), kptfile.get("status")
-        gates = info.get("readinessGates") if isinstance(info, dict) else None
-        conditions = status.get("conditions") if isinstance(status, dict) else None
+        gates = value_at(kptfile, "info", "readinessGates")
+        conditions = value_at(kptfile, "status", "conditions")
         if not results and PREFIX not in f"{gates}{conditions}":
             return
         new_gates, new_conditions = merged_gates(gates, results), merged_conditions(conditions, results)
@@ -234,7 +227,7 @@ def _with_conditions(files: Files, results: Sequence[InjectionResult]) -> Files 
 def merged_conditions(existing: Any, results: Sequence[InjectionResult]) -> list[Any]:
     """Return a Kptfile's conditions with those of the points updated, and those of deleted points deleted."""
     own = {result.point.condition_type: _condition(result) for result in results}
-    kept = [c for c in _entries(existing) if _type_of(c) in own or not _type_of(c).startswith(PREFIX)]
+    kept = [c for c in mappings_at(existing) if _type_of(c) in own or not _type_of(c).startswith(PREFIX)]
     present = {_type_of(c) for c in kept}
     new = [own[name] for name in sorted(own.keys() - present)]
     return [*(own.get(_type_of(c), c) for c in kept), *new]
@@ -256,7 +249,7 @@ def merged_gates(existing: Any, results: Sequence[InjectionResult]) -> list[Any]
     A gate that people put on an optional point stays.
     """
     points = {result.point.condition_type for result in results}
-    kept = [g for g in _entries(existing) if _gate_of(g) in points or not _gate_of(g).startswith(PREFIX)]
+    kept = [g for g in mappings_at(existing) if _gate_of(g) in points or not _gate_of(g).startswith(PREFIX)]
     required = {result.point.condition_type for result in results if result.point.required}
     new = sorted(required - {_gate_of(gate) for gate in kept})
     return [*kept, *({"conditionType": name} for name in new)]
@@ -270,7 +263,7 @@ def _list_edits(
         if old:
             yield DeleteKey(path)
         return
-    if not isinstance(old, list) or len(_entries(old)) < len(old):
+    if not isinstance(old, list) or len(mappings_at(old)) < len(old):
         if new != old:
             yield SetValue(path, new)
         return
@@ -294,7 +287,3 @@ def _type_of(condition: dict[str, Any]) -> str:
 
 def _gate_of(gate: dict[str, Any]) -> str:
     return str(gate.get("conditionType", ""))
-
-
-def _entries(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -6,6 +6,7 @@ from typing import Any
 from reconciler.api.annotations import PREFIX, check_keys, check_resource
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
+from reconciler.functions.values import mapping_at, mappings_at, value_at
 from reconciler.ids import normalise_url
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
@@ -59,11 +60,11 @@ def strip_ownership(files: Files) -> Files | Blocked:
 def _upstream(pin: Pin, kptfile: dict[str, Any]) -> dict[str, Any]:
     """Return both blocks; another spelling of the repository's URL stays until the commit changes."""
     git = {"directory": pin.package.path, "ref": pin.ref}
-    same = _at(kptfile, ("upstreamLock", "git", "commit")) == pin.commit.oid
+    same = value_at(kptfile, "upstreamLock", "git", "commit") == pin.commit.oid
     blocks = {"upstream": git, "upstreamLock": {**git, "commit": pin.commit.oid}}
     spellings = {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}
     for name, block in blocks.items():
-        repo = _at(kptfile, (name, "git", "repo"))
+        repo = value_at(kptfile, name, "git", "repo")
         keeps = same and isinstance(repo, str) and normalise_url(repo) in spellings
         blocks[name] = {"repo": repo if keeps else pin.address, **block}
     return {name: {"type": "git", "git": block} for name, block in blocks.items()}
@@ -114,18 +115,12 @@ def _set_edits(value: Any, fields: dict[str, Any], path: tuple[str, ...] = ()) -
 
 
 def _ownership_edits(value: dict[str, Any]) -> Iterator[Edit]:
-    annotations = _at(value, _ANNOTATIONS)
-    own = [key for key in (LOCATION, OWNER) if isinstance(annotations, dict) and key in annotations]
+    annotations = mapping_at(value, *_ANNOTATIONS)
+    own = [key for key in (LOCATION, OWNER) if key in annotations]
     if own and len(own) == len(annotations):
         yield DeleteKey(_ANNOTATIONS)
     else:
         yield from (DeleteKey((*_ANNOTATIONS, key)) for key in own)
-
-
-def _at(value: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def add_functions(files: Files, spec: PackageVariantSpec, variant: str) -> Files | Blocked:
@@ -164,8 +159,7 @@ def is_own_function(name: str, variant: str) -> bool:
 
 
 def _pipeline_edits(kptfile: dict[str, Any], spec: PackageVariantSpec, variant: str) -> Iterator[Edit]:
-    pipeline = kptfile.get(_PIPELINE)
-    present: dict[str, Any] = pipeline if isinstance(pipeline, dict) else {}
+    present = mapping_at(kptfile, _PIPELINE)
     remaining = set(present)
     for field, functions in _own_functions(spec):
         existing = present.get(field) if isinstance(present.get(field), list) else []
@@ -211,6 +205,16 @@ def _is_own(item: Any, variant: str) -> bool:
     return isinstance(name, str) and is_own_function(name, variant)
 
 
+def kptfile_value(data: bytes) -> dict[str, Any]:
+    """Return the value of a Kptfile; empty if it is no YAML mapping."""
+    try:
+        documents = load_documents(data, PACKAGE_LIMITS)
+    except YamlError:
+        return {}
+    value = documents[0].value if documents else None
+    return value if isinstance(value, dict) else {}
+
+
 def unmet_gates(kptfile: bytes) -> tuple[str, ...]:
     """Return the readiness gates without a true condition as "type: reason", sorted.
 
@@ -218,13 +222,9 @@ def unmet_gates(kptfile: bytes) -> tuple[str, ...]:
 
     Source: porch pkg/cli/commands/rpkg, readiness check of propose and approve.
     """
-    try:
-        documents = load_documents(kptfile, PACKAGE_LIMITS)
-    except YamlError:
-        return ()
-    value = documents[0].value if documents else None
-    conditions = {str(c.get("type", "")): c for c in _entries(value, "status", "conditions")}
-    gates = {str(gate.get("conditionType", "")) for gate in _entries(value, "info", "readinessGates")}
+    value = kptfile_value(kptfile)
+    conditions = {str(c.get("type", "")): c for c in mappings_at(value, "status", "conditions")}
+    gates = {str(gate.get("conditionType", "")) for gate in mappings_at(value, "info", "readinessGates")}
     return tuple(
         f"{name}: {_why(conditions.get(name))}"
         for name in sorted(gates - {""})
@@ -236,9 +236,3 @@ def _why(condition: dict[str, Any] | None) -> str:
     if condition is None:
         return "the package has no such condition"
     return str(condition.get("message") or condition.get("reason") or "it is not True")
-
-
-def _entries(value: Any, *path: str) -> list[dict[str, Any]]:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -6,23 +6,25 @@ package context. After the merge these fields are written anew.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.step import InvalidPipelineError
+from reconciler.functions.values import mapping_at
 from reconciler.ids import Oid
 from reconciler.krm.merge import Identity, Node, root_of
-from reconciler.krm.yaml import PACKAGE_LIMITS, DeleteKey, Edit, SetValue, YamlError, load_documents
+from reconciler.krm.merge.nodes import child
+from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.objects import File, Files
 from reconciler.render.injection import (
     INJECTED,
     INJECTED_NAME,
     INJECTION_POINT,
-    annotations_of,
     injected_field,
 )
-from reconciler.render.kptfile import strip_ownership
+from reconciler.render.kptfile import kptfile_value, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
 from reconciler.render.update.identifiers import with_identifiers
@@ -205,13 +207,12 @@ def _without_validators(path: str, file: File) -> File:
     """Return a Kptfile without validators: they change nothing, and may fail on an upstream."""
     if path.rpartition("/")[2] != KPTFILE or b"validators" not in file.data:
         return file
+    if "validators" not in mapping_at(kptfile_value(file.data), "pipeline"):
+        return file
     try:
-        value = load_documents(file.data, PACKAGE_LIMITS)[0].value
-        if "validators" in value["pipeline"]:
-            return edit_document(file, [DeleteKey(("pipeline", "validators"))])
-    except (YamlError, LookupError, TypeError):
-        pass
-    return file
+        return edit_document(file, [DeleteKey(("pipeline", "validators"))])
+    except YamlError:
+        return file
 
 
 _ANNOTATIONS = ("metadata", "annotations")
@@ -235,7 +236,7 @@ def with_own_fields(sides: Sides, context: Collection[str] = ()) -> Sides:
                 continue
             name, counterpart = place
             # Upstream may have taken the point back: its own value is then no placeholder.
-            is_point = INJECTION_POINT in annotations_of(counterpart.data)
+            is_point = INJECTION_POINT in mapping_at(counterpart.data, "metadata", "annotations")
             fields = {**injected, **own} if is_point or not is_upstream else own
             side[name] = _with_fields(side[name], counterpart, fields)
     return Sides(original, upstream, sides.local)
@@ -252,7 +253,7 @@ def _documents(files: Files, context: Collection[str]) -> Iterator[tuple[str, Re
 def _injected_fields(document: ResourceDocument) -> _Fields:
     """Return the fields of a resource that injection wrote: the injected one, and two annotations."""
     data, root = document.data, root_of(document.tree)
-    if not isinstance(data, dict) or INJECTED not in annotations_of(data):
+    if INJECTED not in mapping_at(data, "metadata", "annotations"):
         return {}
     field = injected_field(str(data.get("apiVersion", "")), str(data.get("kind", "")))
     paths = ((field,), (*_ANNOTATIONS, INJECTED), (*_ANNOTATIONS, INJECTED_NAME))
@@ -293,7 +294,4 @@ def _with_fields(file: File, document: ResourceDocument, fields: _Fields) -> Fil
 
 
 def _at(node: Node | None, path: tuple[str, ...]) -> Node | None:
-    for step in path:
-        field = node.fields.get(step) if node is not None and node.is_mapping else None
-        node = field.value if field is not None else None
-    return node
+    return reduce(child, path, node)

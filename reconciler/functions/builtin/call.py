@@ -6,6 +6,7 @@ from typing import Any
 
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.values import mapping_at, value_at
 
 
 @dataclass(slots=True)
@@ -28,24 +29,22 @@ class BuiltinCall:
     @property
     def config_kind(self) -> str:
         """The kind of the configuration, "" where there is none."""
-        return str((self.config or {}).get("kind") or "")
+        return str(value_at(self.config, "kind") or "")
 
     @property
     def config_api_version(self) -> str:
         """The apiVersion of the configuration, "" where there is none."""
-        return str((self.config or {}).get("apiVersion") or "")
+        return str(value_at(self.config, "apiVersion") or "")
 
     @property
     def config_name(self) -> str:
         """The name of the configuration, "" where there is none."""
-        metadata = (self.config or {}).get("metadata")
-        return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+        return str(value_at(self.config, "metadata", "name") or "")
 
     @property
     def data(self) -> dict[str, str]:
         """The `data` of a ConfigMap, every value as a string; empty where it is no mapping."""
-        data = (self.config or {}).get("data")
-        return {str(k): as_text(v) for k, v in data.items()} if isinstance(data, Mapping) else {}
+        return {str(key): as_text(value) for key, value in mapping_at(self.config, "data").items()}
 
 
 Builtin = Callable[[BuiltinCall], Iterable[FunctionResult]]

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of
-from reconciler.functions.differences import copy_value
 from reconciler.functions.resource import LOCAL_CONFIG, Resource
 from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.values import copy_value, mapping_at, value_at
 from reconciler.functions.wire import PROTOCOL_ANNOTATIONS, default_path
 
 TARGET_PATH: Final = "config.kubernetes.io/target-path"
@@ -61,14 +61,11 @@ def _identity(resource: Resource) -> tuple[str, str, str, str]:
 
 
 def _drop_annotations(value: dict[str, Any]) -> None:
-    metadata = value.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    if not isinstance(metadata, dict) or not isinstance(annotations, dict):
-        return
+    annotations = mapping_at(value, "metadata", "annotations")
     for name in _DROPPED & annotations.keys():
         del annotations[name]
-    if not annotations:
-        del metadata["annotations"]
+    if not annotations and value_at(value, "metadata", "annotations") is not None:
+        del value["metadata"]["annotations"]
 
 
 def remove_local_config_resources(call: BuiltinCall) -> Iterator[FunctionResult]:
@@ -105,8 +102,7 @@ def gen_pkg_context(call: BuiltinCall) -> Iterator[FunctionResult]:
         }
         context = Resource(value, prefix + PACKAGE_CONTEXT_FILE, call.package)
         call.items.append(context)
-    data = context.value.get("data")
-    context.value["data"] = (data if isinstance(data, dict) else {}) | {"name": kptfile.name}
+    context.value["data"] = mapping_at(context.value, "data") | {"name": kptfile.name}
     yield FunctionResult("generated package context")
 
 

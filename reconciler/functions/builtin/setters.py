@@ -17,10 +17,10 @@ from reconciler.functions.builtin.call import (
 )
 from reconciler.functions.builtin.fields import put_text
 from reconciler.functions.catalog import parse_image
-from reconciler.functions.differences import is_same
 from reconciler.functions.patterns import compile_pattern, quote
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
+from reconciler.functions.values import is_same
 from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, Tree, YamlError, fields_of
 
 _COMMENT: Final = "# kpt-set: "

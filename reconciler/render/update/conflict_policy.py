@@ -6,6 +6,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from reconciler.functions.values import value_at
 from reconciler.krm.merge import ConflictResolver, Steps, Winner, path_text
 from reconciler.policy import OnConflict
 
@@ -97,7 +98,5 @@ def describe_decision(policy: ConflictPolicy, winner: OnConflict, rule: Rule, pa
 
 def _annotated_choice(resource: Any) -> OnConflict | None:
     """Return the choice of a resource's annotation, None if it has no valid one."""
-    metadata = resource.get("metadata") if isinstance(resource, Mapping) else None
-    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    value = annotations.get(ON_CONFLICT) if isinstance(annotations, Mapping) else None
+    value = value_at(resource, "metadata", "annotations", ON_CONFLICT)
     return OnConflict(value) if value in set(OnConflict) else None

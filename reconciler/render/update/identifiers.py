@@ -6,6 +6,7 @@ from typing import Final
 
 from reconciler.functions.package_files import ignored_paths
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER, Identity, Node, has_merge_comment, identity_of, root_of
+from reconciler.krm.merge.nodes import child
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.objects import File, Files
 from reconciler.render.update.documents import ResourceDocument, split_documents
@@ -118,7 +119,7 @@ def _edits(document: ResourceDocument) -> Iterator[Edit]:
             yield SetHeadComment(("metadata",), "\n".join(lines))
         yield SetLineComment(("metadata",), f"# kpt-merge: {identity.namespace}/{identity.name}")
     identifier = upstream_identifier(document.identity)
-    existing = _field(_field(metadata.value, "annotations"), UPSTREAM_IDENTIFIER)
+    existing = child(child(metadata.value, "annotations"), UPSTREAM_IDENTIFIER)
     if existing is None or existing.text != identifier:
         yield SetValue(_ANNOTATION, identifier if existing is not None else Raw(_quoted(identifier)))
 
@@ -130,13 +131,8 @@ def upstream_identifier(identity: Identity) -> str:
 
 def _is_named(metadata: Node) -> bool:
     """Tell whether kpt marks a resource: it has a name, a namespace or labels."""
-    values = (_field(metadata, name) for name in ("name", "namespace", "labels"))
+    values = (child(metadata, name) for name in ("name", "namespace", "labels"))
     return any(value is not None and not value.is_null and value.value not in ("", {}) for value in values)
-
-
-def _field(node: Node | None, name: str) -> Node | None:
-    field = node.fields.get(name) if node is not None and node.is_mapping else None
-    return field.value if field is not None else None
 
 
 def _quoted(text: str) -> str:

@@ -20,7 +20,7 @@ from reconciler.krm.merge import (
 )
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
-from reconciler.krm.merge.nodes import Field
+from reconciler.krm.merge.nodes import Field, child
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
 from reconciler.objects import File, Files
@@ -187,14 +187,14 @@ def _merge_root(
     made = Made(local)
     order = (*local.fields, *(name for name in _MERGED if name not in local.fields))
     for name in order:
-        mine = _child(local, name)
+        mine = child(local, name)
         value: Merged | None = mine
         if name == "metadata" and mine is not None:
-            value = _merge_metadata(merge, _child(base, name), _child(upstream, name), mine)
+            value = _merge_metadata(merge, child(base, name), child(upstream, name), mine)
         elif name in _MERGED:
-            value = merge(name, _child(base, name), _child(upstream, name), mine)
+            value = merge(name, child(base, name), child(upstream, name), mine)
         elif name in ("upstream", "upstreamLock") and not root:
-            theirs = _child(upstream, name)
+            theirs = child(upstream, name)
             value = mine if theirs is None else Taken(theirs)
         if value is not None:
             sides = [node.fields.get(name) if node is not None else None for node in (base, upstream, local)]
@@ -211,9 +211,9 @@ def _part(
 
 def _same_identity(base: Node | None, upstream: Node) -> bool:
     """Tell whether upstream changed neither name, namespace nor upstream."""
-    metadata = (_child(base, "metadata"), _child(upstream, "metadata"))
-    pairs = [tuple(_child(node, name) for node in metadata) for name in ("name", "namespace")]
-    pairs += [(_child(base, name), _child(upstream, name)) for name in ("upstream", "upstreamLock")]
+    metadata = (child(base, "metadata"), child(upstream, "metadata"))
+    pairs = [tuple(child(node, name) for node in metadata) for name in ("name", "namespace")]
+    pairs += [(child(base, name), child(upstream, name)) for name in ("upstream", "upstreamLock")]
     return all(is_same(*pair) for pair in pairs)
 
 
@@ -222,12 +222,12 @@ def _merge_metadata(
 ) -> Made:
     made = Made(local, {name: Part(field.value) for name, field in local.fields.items()})
     for name in _METADATA:
-        mine = _child(local, name)
-        value = merge(name, _child(base, name), _child(upstream, name), mine)
+        mine = child(local, name)
+        value = merge(name, child(base, name), child(upstream, name), mine)
         made.fields.pop(name, None) if value is None else made.fields.__setitem__(name, Part(value))
     annotations = made.fields.get("annotations")
     if annotations is not None:
-        kept = _with_ownership(annotations.value, _child(local, "annotations"))
+        kept = _with_ownership(annotations.value, child(local, "annotations"))
         made.fields["annotations"] = Part(kept)
     return made
 
@@ -243,15 +243,10 @@ def _with_ownership(annotations: Merged, local: Node | None) -> Merged:
         annotations = Made(local, parts)
     for name in _OWNERSHIP:
         annotations.fields.pop(name, None)
-        mine = _child(local, name)
+        mine = child(local, name)
         if mine is not None:
             annotations.fields[name] = Part(mine)
     return annotations
-
-
-def _child(node: Node | None, name: str) -> Node | None:
-    field = node.fields.get(name) if node is not None else None
-    return field.value if field is not None else None
 
 
 def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
@@ -260,14 +255,14 @@ def _upstream_edits(root: Node, upstream: UpstreamRef) -> Iterator[Edit]:
     if upstream.commit:
         blocks.append(("upstreamLock", {**source, "commit": upstream.commit}))
     for block, git in blocks:
-        existing = _child(root, block)
+        existing = child(root, block)
         if existing is None:
             yield SetValue((block,), {"type": "git", "git": git})
             continue
-        if _child(existing, "type") is None:
+        if child(existing, "type") is None:
             yield SetValue((block, "type"), "git")
         for name, value in git.items():
-            old = _child(_child(existing, "git"), name)
+            old = child(child(existing, "git"), name)
             if old is None or old.typed != value:
                 yield SetValue((block, "git", name), value)
 
@@ -323,7 +318,7 @@ def upstream_block(file: File | None) -> Any:
         root = _root("Kptfile", file)
     except UpdateRefused:
         return None
-    block = _child(root, "upstream")
+    block = child(root, "upstream")
     return block.value if block is not None else None
 
 

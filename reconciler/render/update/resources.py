@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
+from reconciler.functions.values import mapping_at, value_at
 from reconciler.krm.merge import (
     ConflictResolver,
     Identity,
@@ -229,9 +230,8 @@ def _shape(local: Any, upstream: Any, settings: MergeSettings) -> Shape | None:
 
 
 def _merge_keys(data: Any) -> str:
-    for step in ("metadata", "annotations", MERGE_KEYS):
-        data = data.get(step) if isinstance(data, dict) else None
-    return data if isinstance(data, str) else ""
+    text = value_at(data, "metadata", "annotations", MERGE_KEYS)
+    return text if isinstance(text, str) else ""
 
 
 def _is_deleted(
@@ -288,9 +288,8 @@ def _text(side: FileDocument | None) -> str | None:
 
 
 def _is_encrypted(document: ResourceDocument) -> bool:
-    data = document.data
-    sops = data.get("sops") if isinstance(data, dict) else None
-    return isinstance(sops, dict) and ("mac" in sops or "lastmodified" in sops)
+    sops = mapping_at(document.data, "sops")
+    return "mac" in sops or "lastmodified" in sops
 
 
 def _index(base: FileDocument | None, upstream: FileDocument, local: FileDocument) -> int:

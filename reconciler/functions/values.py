@@ -1,4 +1,4 @@
-"""Compute the YAML edits that change one value into another, and compare and copy plain values."""
+"""Plain YAML values: look up, compare, copy, and the edits that change one into another."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -8,6 +8,25 @@ import orjson
 from reconciler.krm.yaml import AddKey, DeleteItem, DeleteKey, Edit, InsertItem, Path, SetValue
 
 _SORTED: Final = orjson.OPT_SORT_KEYS
+
+
+def value_at(value: Any, *path: str, default: Any = None) -> Any:
+    """Return the value at a path of mappings, `default` where it is absent."""
+    for key in path:
+        value = value.get(key, default) if isinstance(value, dict) else default
+    return value
+
+
+def mapping_at(value: Any, *path: str) -> dict[str, Any]:
+    """Return the mapping at a path of mappings; a new empty one where there is none."""
+    mapping = value_at(value, *path)
+    return mapping if isinstance(mapping, dict) else {}
+
+
+def mappings_at(value: Any, *path: str) -> list[dict[str, Any]]:
+    """Return the mappings in the list at a path; empty where there is no list."""
+    items = value_at(value, *path)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
