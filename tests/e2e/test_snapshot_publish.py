@@ -19,7 +19,7 @@ from reconciler.git.working_copy import NewCommit, create_bare
 from reconciler.ids import GroupKind
 from reconciler.policy import Policy
 from reconciler.read.snapshot import read_snapshot
-from reconciler.snapshot import NewCommit as ClusterSnapshot
+from reconciler.snapshot import Snapshot as ClusterSnapshot
 from tests.support.world import IDENTITY, git
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/snapshot.md"

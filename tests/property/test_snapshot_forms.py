@@ -16,7 +16,7 @@ from reconciler.ids import GroupKind
 from reconciler.policy import Limits, Policy
 from reconciler.read.snapshot import read_snapshot, snapshot_limits
 from reconciler.read.snapshot.objects import parse_snapshot_file
-from reconciler.snapshot import NewCommit
+from reconciler.snapshot import Snapshot
 from tests.support.snapshot_forms import as_json_lines_of, as_json_of
 
 TEAM = GroupKind("hr.example.com", "Team")
@@ -128,7 +128,7 @@ def test_what_is_known_of_a_cluster_does_not_depend_on_the_others(clusters: dict
     assert not together.of("edge-9").is_complete(TEAM, "default")
 
 
-def read(files: dict[str, bytes]) -> NewCommit:
+def read(files: dict[str, bytes]) -> Snapshot:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "control.git"
         create_bare(path, [Commit("Snapshot", files, 1_767_225_600)])
@@ -137,7 +137,7 @@ def read(files: dict[str, bytes]) -> NewCommit:
         return read_snapshot(mirror, mirror.refs()["refs/heads/main"], Policy())
 
 
-def told(snapshot: NewCommit) -> tuple[object, ...]:
+def told(snapshot: Snapshot) -> tuple[object, ...]:
     objects = snapshot.of_kind("hr.example.com/v1", "Team")
     bodies = [orjson.dumps(one.body, option=orjson.OPT_SORT_KEYS) for one in objects]
     return bodies, snapshot.complete, snapshot.unreadable, snapshot.cluster, snapshot.path

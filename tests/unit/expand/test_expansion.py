@@ -100,7 +100,7 @@ def test_targets(case: Case) -> None:
     assert conditions(desired)["Ready"][:2] == ("True", "Reconciled")
 
 
-def test_objects_of_another_namespace_are_never_seen_and_cluster_scoped_ones_are() -> None:
+def test_selectors_see_own_namespace_and_cluster_scoped_objects() -> None:
     held = snapshot(cluster("mine"), cluster("theirs", namespace="other"), cluster("shared", namespace=""))
 
     desired = expand(world(package_set(targets=[select(BY_NAME)]), snapshot=held))
@@ -108,7 +108,7 @@ def test_objects_of_another_namespace_are_never_seen_and_cluster_scoped_ones_are
     assert names(desired) == ["fleet-edge-mine", "fleet-edge-shared"]
 
 
-def test_a_repository_of_another_namespace_is_not_registered() -> None:
+def test_repository_of_another_namespace_is_not_registered() -> None:
     views = (blueprints(), repository("edge", namespace="other"))
 
     desired = expand(world(package_set(targets=[{"repositories": [{"name": "edge"}]}]), views=views))
@@ -117,7 +117,7 @@ def test_a_repository_of_another_namespace_is_not_registered() -> None:
     assert desired.problems[0].message == 'target edge/app: repository "edge" could not be loaded'
 
 
-def test_a_generated_variant_has_defaults_an_owner_and_the_times_of_its_inputs() -> None:
+def test_generated_variant_has_defaults_owner_and_input_times() -> None:
     held = snapshot(*THREE, time=77)
     pvs = package_set(targets=[select(BY_NAME, region="us")], at=source(time=55))
 
@@ -128,7 +128,7 @@ def test_a_generated_variant_has_defaults_an_owner_and_the_times_of_its_inputs()
     assert found.times == (55, 77)
 
 
-def test_a_uid_of_the_manifest_is_kept() -> None:
+def test_uid_of_the_manifest_is_kept() -> None:
     desired = expand(world(variant(metadata={"uid": "given"})))
 
     assert [v.uid for v in desired.variants] == ["given"]
@@ -184,7 +184,7 @@ def test_empty_selectors_of_the_upstream_become_absent() -> None:
     ],
     ids=["set", "repository", "variant"],
 )
-def test_a_pause_reaches_the_variants(manifest: Any, views: Any) -> None:
+def test_paused_set_pauses_its_variants(manifest: Any, views: Any) -> None:
     desired = expand(world(manifest, views=views))
 
     assert [v.paused for v in desired.variants] == [True]
@@ -197,7 +197,7 @@ EVERYTHING = (
 )
 
 
-def test_an_invalid_set_says_everything_at_once_in_the_words_of_porch() -> None:
+def test_invalid_set_has_all_messages_of_porch() -> None:
     desired = expand(world(package_set(spec={"targets": [{"template": {"adoptionPolicy": "x"}}]})))
 
     assert conditions(desired)["Stalled"] == ("True", "ValidationError", EVERYTHING)
@@ -206,7 +206,7 @@ def test_an_invalid_set_says_everything_at_once_in_the_words_of_porch() -> None:
     assert desired.targets == {}
 
 
-def test_an_invalid_variant_stalls_alone() -> None:
+def test_invalid_variant_stalls_alone() -> None:
     desired = expand(world(variant("bad", downstream={}), variant("good")))
 
     assert names(desired) == ["good"]
@@ -330,7 +330,7 @@ STALLS = [
 
 
 @pytest.mark.parametrize("case", STALLS, ids=lambda c: c.reason)
-def test_one_bad_target_stalls_the_set_and_nothing_else(case: Stall) -> None:
+def test_one_invalid_target_stalls_only_its_set(case: Stall) -> None:
     inventory = replace(case.world, variants=(variant(),))
     if "cannot be read" in case.reason:
         inventory = replace(case.world, variants=())
@@ -342,7 +342,7 @@ def test_one_bad_target_stalls_the_set_and_nothing_else(case: Stall) -> None:
     assert names(desired) == [v.key.name for v in inventory.variants]
 
 
-def test_many_bad_targets_are_counted_after_the_first_ten() -> None:
+def test_invalid_targets_are_counted_after_the_first_ten() -> None:
     held = snapshot(*(cluster(f"c{n:02}") for n in range(25)))
     bad = {**BY_NAME, "labelExprs": [{"key": "r", "valueExpr": "target.labels.region"}]}
 
@@ -352,7 +352,7 @@ def test_many_bad_targets_are_counted_after_the_first_ten() -> None:
     assert desired.problems[-1].message.startswith("15 more targets fail; the last one: target default/c24")
 
 
-def test_a_selection_that_is_empty_is_ready_with_a_warning() -> None:
+def test_set_without_targets_is_ready_with_a_warning() -> None:
     desired = expand(one(select(BY_NAME, region="nowhere"), snapshot=snapshot(*THREE)))
 
     assert conditions(desired)["Ready"][2].endswith("warning: no target is selected")
@@ -360,14 +360,14 @@ def test_a_selection_that_is_empty_is_ready_with_a_warning() -> None:
     assert desired.targets == {ObjectName("default", "fleet"): 0}
 
 
-def test_a_kind_that_its_definition_or_a_complete_list_proves_is_served() -> None:
+def test_kind_with_a_definition_or_a_complete_list_is_served() -> None:
     listed = snapshot(complete=False)
     listed = replace(listed, complete=frozenset({(GroupKind("example.dev", "Cluster"), "*")}))
 
     assert expand(one(select(BY_NAME), snapshot=listed)).problems == ()
 
 
-def test_a_kind_is_served_if_its_definition_is_in_the_snapshot() -> None:
+def test_kind_with_a_definition_is_served() -> None:
     crd = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     body = {"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}
     definition = SnapshotObject(*crd, "", "clusters.example.dev", {}, {}, body, Location("crds.yaml", 1))
@@ -439,7 +439,7 @@ COLLISIONS = [
 
 
 @pytest.mark.parametrize("case", COLLISIONS, ids=lambda c: c.reason)
-def test_collisions_stall_both_sides_and_name_both(case: Collision) -> None:
+def test_conflict_stalls_both_owners_and_names_both(case: Collision) -> None:
     desired = expand(case.world)
 
     assert desired.variants == ()
@@ -449,7 +449,7 @@ def test_collisions_stall_both_sides_and_name_both(case: Collision) -> None:
         assert all(part in p.message for p in desired.problems), desired.problems
 
 
-def test_who_stalled_while_reading_is_not_expanded() -> None:
+def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:
     inventory = world(
         package_set(targets=[EDGE]), variant("other", downstream={"repo": "edge", "package": "o"})
     )
@@ -470,7 +470,7 @@ def test_who_stalled_while_reading_is_not_expanded() -> None:
     assert conditions(desired)["Stalled"] == ("True", "ValidationError", "Unknown field spec.x")
 
 
-def test_a_fault_in_a_block_scalar_is_found_on_its_line() -> None:
+def test_error_in_a_block_scalar_has_its_line() -> None:
     text = b"""apiVersion: config.porch.kpt.dev/v1alpha2
 kind: PackageVariantSet
 metadata: {name: fleet}
@@ -492,7 +492,7 @@ spec:
     assert problem.location == Location("sets.yaml", 12, 13)
 
 
-def test_a_trace_says_which_literal_or_expression_gave_each_field() -> None:
+def test_trace_has_the_origin_of_each_field() -> None:
     template = {
         **BY_NAME,
         "labels": {"a": "b"},
@@ -512,7 +512,7 @@ def test_a_trace_says_which_literal_or_expression_gave_each_field() -> None:
     assert expand(inventory).variants[0].spec == found.spec
 
 
-def test_one_bad_target_of_ten_thousand_is_named_and_nothing_of_the_set_changes() -> None:
+def test_one_invalid_target_of_ten_thousand_stalls_the_set() -> None:
     inventory = fleet(10_000, share=1.0, template=FIVE_EXPRESSIONS, bad=7777)
     good = fleet(10_000, share=0.001, template=FIVE_EXPRESSIONS)
     inventory = replace(inventory, records=record_all(good))
@@ -530,7 +530,7 @@ def test_one_bad_target_of_ten_thousand_is_named_and_nothing_of_the_set_changes(
     assert len(diff.keep) == 10
 
 
-def test_a_set_passes_what_people_ask_of_its_variants_on_to_them() -> None:
+def test_variants_inherit_annotations_of_their_set() -> None:
     asked = {"reconciler.dev/retry": "1", "reconciler.dev/on-conflict": "local"}
     one = package_set(targets=[{"repositories": [{"name": "edge"}]}], annotations={**asked, "team": "a"})
 

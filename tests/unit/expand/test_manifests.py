@@ -16,7 +16,7 @@ from reconciler.policy import Limits
 from tests.support.sets import package_set, variant, world
 
 
-def test_a_generated_variant_names_its_set() -> None:
+def test_generated_variant_names_its_set() -> None:
     inventory = world(package_set(targets=[{"repositories": [{"name": "edge"}]}], uid="u-1"))
     (found,) = expand(inventory).variants
 
@@ -35,7 +35,7 @@ def test_a_generated_variant_names_its_set() -> None:
     assert PackageVariant.model_validate(manifest).spec == found.spec
 
 
-def test_an_authored_variant_belongs_to_nobody() -> None:
+def test_authored_variant_has_no_owner_reference() -> None:
     inventory = world(variant())
     (found,) = expand(inventory).variants
 
@@ -64,7 +64,7 @@ OLD: dict[str, Any] = {
 }
 
 
-def test_an_old_set_is_translated_into_a_valid_one() -> None:
+def test_v1alpha1_set_is_translated_into_a_valid_one() -> None:
     text = migrate_set(OLD)
 
     manifest = PackageVariantSet.model_validate(load_documents(text.encode())[0].value)
@@ -116,11 +116,11 @@ def test_an_old_set_is_translated_into_a_valid_one() -> None:
         ),
     ],
 )
-def test_fields_without_translation_are_named(spec: dict[str, Any], lost: list[str]) -> None:
+def test_untranslated_fields_are_listed(spec: dict[str, Any], lost: list[str]) -> None:
     assert set(lost) <= set(untranslated_fields({**OLD, "spec": spec}))
     assert bool(lost) == bool(untranslated_fields({**OLD, "spec": spec}))
 
 
-def test_whatever_is_given_something_is_printed() -> None:
+def test_migration_is_total() -> None:
     for spec in (None, 3, [], {"targets": [None, {"objects": {"selectors": [1]}}], "upstream": "x"}):
         assert migrate_set({"spec": spec}).startswith("apiVersion: ")

@@ -7,11 +7,11 @@ import pytest
 from reconciler.expand.names import is_object_name, stable_uid, variant_identifier, variant_name
 
 
-def test_a_name_of_63_bytes_stays_as_it_is() -> None:
+def test_name_of_63_bytes_is_unchanged() -> None:
     assert variant_name("x" * 63) == "x" * 63
 
 
-def test_a_longer_one_ends_in_a_hash_and_has_63_bytes() -> None:
+def test_longer_name_ends_in_a_hash_and_has_63_bytes() -> None:
     name = variant_name("x" * 64)
 
     assert len(name) == 63
@@ -22,7 +22,7 @@ def test_length_counts_bytes_not_characters() -> None:
     assert variant_name("ü" * 32) != "ü" * 32
 
 
-def test_ambiguous_parts_give_one_identifier() -> None:
+def test_different_parts_may_have_one_identifier() -> None:
     assert variant_identifier("a", "b-c", "d") == variant_identifier("a-b", "c", "d")
 
 
@@ -44,7 +44,7 @@ def test_object_names(name: str, valid: bool) -> None:
     assert is_object_name(name) is valid
 
 
-def test_a_uid_is_a_uuid_of_version_5_that_any_part_changes() -> None:
+def test_uid_is_a_uuid5_of_instance_namespace_and_name() -> None:
     uids = {
         stable_uid("i", "n", "a"),
         stable_uid("j", "n", "a"),

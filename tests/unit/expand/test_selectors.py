@@ -62,7 +62,7 @@ def test_matches(case: Case) -> None:
         (selector(tier="a b"), 'values: Invalid value: "a b": must be a label value', "tier"),
     ],
 )
-def test_a_selector_that_kubernetes_refuses(wrong: LabelSelector, message: str, field: str) -> None:
+def test_invalid_selector_is_refused_as_in_kubernetes(wrong: LabelSelector, message: str, field: str) -> None:
     with pytest.raises(SelectorError) as caught:
         compile_selector(wrong)
 

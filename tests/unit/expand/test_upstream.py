@@ -69,7 +69,7 @@ def test_find_upstream(case: Case) -> None:
     assert (found and found["name"]) == case.name
 
 
-def test_a_range_names_nothing_so_that_names_do_not_move_with_it() -> None:
+def test_version_range_has_no_name() -> None:
     upstream = Upstream(repo="blueprints", package="app", version="^1")
 
     found = find_upstream(upstream, view())
@@ -79,7 +79,7 @@ def test_a_range_names_nothing_so_that_names_do_not_move_with_it() -> None:
     assert find_upstream(upstream.model_copy(update={"package": "bare"}), view()) is None
 
 
-def test_the_latest_revision_is_labelled() -> None:
+def test_latest_revision_has_the_label() -> None:
     labels = [
         found["labels"]
         for number in (1, 2)
@@ -89,7 +89,7 @@ def test_the_latest_revision_is_labelled() -> None:
     assert labels == [{}, {"kpt.dev/latest-revision": "true"}]
 
 
-def test_without_a_repository_there_is_no_upstream() -> None:
+def test_upstream_without_a_repository_is_missing() -> None:
     upstream = Upstream(repo="gone", package="app", revision=3)
 
     assert find_upstream(upstream, None) is None

@@ -96,7 +96,7 @@ def spec(template: dict[str, Any], **target: Any) -> PackageVariantSetSpec:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.reason)
-def test_a_fault_of_a_template_is_named_at_its_field(fault: Fault) -> None:
+def test_error_of_a_template_has_its_field(fault: Fault) -> None:
     wrong = spec(fault.template)
 
     (finding,) = check_set(wrong, Environment(Limits()))
@@ -106,7 +106,7 @@ def test_a_fault_of_a_template_is_named_at_its_field(fault: Fault) -> None:
     assert check_set(spec(fault.twin), Environment(Limits())) == ()
 
 
-def test_a_wrong_selector_is_named_at_its_term() -> None:
+def test_invalid_selector_has_the_field_of_its_term() -> None:
     terms = [{"key": "a", "operator": "Near"}]
     wrong = spec({}, objectSelector={"apiVersion": "v1", "kind": "Pod", "matchExpressions": terms})
 
@@ -118,7 +118,7 @@ def test_a_wrong_selector_is_named_at_its_term() -> None:
     assert finding.path[-3:] == ("matchExpressions", 0, "operator")
 
 
-def test_a_fault_inside_an_expression_has_its_offset() -> None:
+def test_error_inside_an_expression_has_its_offset() -> None:
     (finding,) = check_set(spec(expr("'a' +\n  nope")), Environment(Limits()))
 
     assert finding.reason is Reason.INVALID_EXPRESSION

@@ -10,7 +10,7 @@ from reconciler.resolve.resolution import Needs
 from tests.support.git import make_repository
 
 
-def test_each_needed_package_is_there_or_refused(tmp_path: Path) -> None:
+def test_each_needed_package_is_fetched_or_refused(tmp_path: Path) -> None:
     one = make_repository(tmp_path / "one", {"p/Kptfile": "1", "p/d/x": "2"})
     two = make_repository(tmp_path / "two", {"q/Kptfile": "1", "bad/l": (b"/etc/passwd", 0o120000)})
     mirrors = Mirrors(tmp_path / "cache")
@@ -36,7 +36,7 @@ def test_each_needed_package_is_there_or_refused(tmp_path: Path) -> None:
     assert contents[package]["d/x"].data == b"2"
 
 
-def test_a_tree_that_two_repositories_could_give_is_read_once(tmp_path: Path) -> None:
+def test_tree_of_two_repositories_is_read_once(tmp_path: Path) -> None:
     repos = [make_repository(tmp_path / name, {"p/Kptfile": "1"}) for name in ("one", "two")]
     mirrors = Mirrors(tmp_path / "cache")
     tree = repos[0].tree("main", "p")
@@ -50,7 +50,7 @@ def test_a_tree_that_two_repositories_could_give_is_read_once(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("package_bytes", "is_read"), [(9, False), (10, True), (11, True)])
-def test_package_is_read_up_to_its_bytes(tmp_path: Path, package_bytes: int, *, is_read: bool) -> None:
+def test_package_over_its_byte_limit_is_refused(tmp_path: Path, package_bytes: int, *, is_read: bool) -> None:
     repo = make_repository(tmp_path / "one", {"p/Kptfile": "1234", "p/d/x": "567890"})
     mirrors = Mirrors(tmp_path / "cache")
     tree = repo.tree("main", "p")
@@ -63,7 +63,7 @@ def test_package_is_read_up_to_its_bytes(tmp_path: Path, package_bytes: int, *, 
 
 
 @pytest.mark.parametrize(("run_bytes", "count"), [(3, 0), (4, 1), (7, 1), (8, 2), (9, 2)])
-def test_run_reads_packages_up_to_its_bytes(tmp_path: Path, run_bytes: int, count: int) -> None:
+def test_packages_over_the_limit_of_a_run_are_refused(tmp_path: Path, run_bytes: int, count: int) -> None:
     repos = [make_repository(tmp_path / name, {"p/Kptfile": f"{name}."}) for name in ("one", "two")]
     mirrors = Mirrors(tmp_path / "cache")
     trees = {mirrors.open(str(repo.path)).url: frozenset({repo.tree("main", "p")}) for repo in repos}

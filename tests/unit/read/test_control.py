@@ -31,7 +31,7 @@ def test_a_bare_repository_is_read_at_its_default_branch(tmp_path: Path, mirrors
 
 
 @pytest.mark.parametrize("inside", ["", "deep"])
-def test_a_working_copy_is_read_at_its_head_and_state_is_where_it_came_from(
+def test_working_copy_is_read_at_head_with_the_state_of_origin(
     tmp_path: Path, mirrors: Mirrors, inside: str
 ) -> None:
     world = create_world(tmp_path, [{"deep/a": "1"}])
@@ -42,7 +42,7 @@ def test_a_working_copy_is_read_at_its_head_and_state_is_where_it_came_from(
     assert opened.mirror.remote == str(tmp_path / "control.git")
 
 
-def test_a_commit_that_was_not_pushed_is_read_and_said(tmp_path: Path, mirrors: Mirrors) -> None:
+def test_unpushed_commit_is_read_with_a_note(tmp_path: Path, mirrors: Mirrors) -> None:
     create_world(tmp_path, [{"a": "1"}])
     copy = clone(tmp_path)
     (copy / "b").write_text("2")
@@ -54,7 +54,7 @@ def test_a_commit_that_was_not_pushed_is_read_and_said(tmp_path: Path, mirrors: 
     assert opened.objects.blob_at(opened.commit.oid, "b")
 
 
-def test_a_working_copy_that_is_behind_is_on_the_branch(tmp_path: Path, mirrors: Mirrors) -> None:
+def test_working_copy_behind_its_branch_is_published(tmp_path: Path, mirrors: Mirrors) -> None:
     create_world(tmp_path, [{"a": "1"}, {"a": "2"}])
     copy = clone(tmp_path)
     git(copy, "reset", "-q", "--hard", "HEAD~1")
@@ -62,7 +62,7 @@ def test_a_working_copy_that_is_behind_is_on_the_branch(tmp_path: Path, mirrors:
     assert open_control(str(copy), mirrors).published is True
 
 
-def test_another_branch_is_named(tmp_path: Path, mirrors: Mirrors) -> None:
+def test_unpushed_branch_is_not_published(tmp_path: Path, mirrors: Mirrors) -> None:
     create_world(tmp_path, [{"a": "1"}])
     copy = clone(tmp_path)
     git(copy, "checkout", "-q", "-b", "feature")
@@ -73,9 +73,7 @@ def test_another_branch_is_named(tmp_path: Path, mirrors: Mirrors) -> None:
 
 
 @pytest.mark.parametrize("pushed", [True, False])
-def test_a_detached_head_is_on_no_branch_but_may_be_public(
-    tmp_path: Path, mirrors: Mirrors, *, pushed: bool
-) -> None:
+def test_detached_head_may_be_published(tmp_path: Path, mirrors: Mirrors, *, pushed: bool) -> None:
     create_world(tmp_path, [{"a": "1"}])
     copy = clone(tmp_path)
     git(copy, "checkout", "-q", "--detach")
@@ -86,7 +84,7 @@ def test_a_detached_head_is_on_no_branch_but_may_be_public(
     assert (opened.branch, opened.published) == ("", pushed)
 
 
-def test_a_working_copy_of_nothing_is_its_own_control_repository(tmp_path: Path, mirrors: Mirrors) -> None:
+def test_working_copy_without_origin_is_the_control_repository(tmp_path: Path, mirrors: Mirrors) -> None:
     create_world(tmp_path, [{"a": "1"}])
     copy = clone(tmp_path)
     git(copy, "remote", "remove", "origin")
@@ -96,7 +94,7 @@ def test_a_working_copy_of_nothing_is_its_own_control_repository(tmp_path: Path,
     assert opened.published is True
 
 
-def test_a_repository_without_a_commit_is_told_how_to_begin(tmp_path: Path, mirrors: Mirrors) -> None:
+def test_repository_without_a_commit_has_a_hint(tmp_path: Path, mirrors: Mirrors) -> None:
     git(tmp_path, "init", "-q", "fresh")
     create_bare(tmp_path / "empty.git", [])
 
@@ -130,5 +128,5 @@ REMOTES = [
 
 
 @pytest.mark.parametrize(("remote", "base", "want"), REMOTES)
-def test_a_relative_address_starts_at_the_control_repository(remote: str, base: str, want: str) -> None:
+def test_relative_address_starts_at_the_control_repository(remote: str, base: str, want: str) -> None:
     assert absolute_remote(remote, base) == want

@@ -17,25 +17,25 @@ def find(remote: str, *rules: CredentialRule, **environment: str) -> Credential 
 BY_VARIABLE = CredentialRule("https://host/acme", "bot", token_env="TOKEN")
 
 
-def test_a_variable_holds_the_token() -> None:
+def test_token_is_read_from_a_variable() -> None:
     assert find("https://host/acme/a.git", BY_VARIABLE, TOKEN="t0k") == Credential("bot", "t0k")
 
 
 @pytest.mark.parametrize(
     "remote", ["https://host/acme-evil/a", "http://host/acme/a", "https://other/acme/a", "/acme"]
 )
-def test_others_get_nothing(remote: str) -> None:
+def test_other_addresses_have_no_credential(remote: str) -> None:
     assert find(remote, BY_VARIABLE, TOKEN="t0k") is None
 
 
-def test_a_file_holds_the_token(tmp_path: Path) -> None:
+def test_token_is_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t0k\n")
     rule = CredentialRule("https://host", token_file=str(tmp_path / "token"))
 
     assert find("https://host/a", rule) == Credential("", "t0k")
 
 
-def test_a_key_is_named_not_read(tmp_path: Path) -> None:
+def test_ssh_key_is_passed_as_path(tmp_path: Path) -> None:
     rule = CredentialRule("ssh://git@host", ssh_key_file=str(tmp_path / "key"))
 
     assert find("ssh://git@host/a", rule) == Credential("", ssh_key=tmp_path / "key")
@@ -46,14 +46,14 @@ def test_a_key_is_named_not_read(tmp_path: Path) -> None:
     [BY_VARIABLE, CredentialRule("https://host", token_file="/nowhere/token")],
     ids=["variable", "file"],
 )
-def test_a_credential_that_is_not_there_is_named_and_not_shown(rule: CredentialRule) -> None:
+def test_missing_credential_is_an_error_without_the_secret(rule: CredentialRule) -> None:
     with pytest.raises(UnavailableError) as caught:
         find("https://host/acme/a", rule, TOKEN="")
 
     assert (rule.token_env or rule.token_file) in str(caught.value)
 
 
-def test_the_key_that_signs_is_read_when_it_is_needed(tmp_path: Path) -> None:
+def test_signing_key_is_read_on_first_use(tmp_path: Path) -> None:
     file = tmp_path / "key"
     by_file = commit_signing(CommitPolicy(sign="ssh", signing_key_file=str(file)), {})
     by_variable = commit_signing(
@@ -76,7 +76,7 @@ def test_the_key_that_signs_is_read_when_it_is_needed(tmp_path: Path) -> None:
     ],
     ids=["variable", "file"],
 )
-def test_a_key_that_is_not_there_is_named(policy: CommitPolicy) -> None:
+def test_missing_signing_key_is_an_error(policy: CommitPolicy) -> None:
     read = commit_signing(policy, {"SIGNING_KEY": ""}).read_key
 
     assert read is not None

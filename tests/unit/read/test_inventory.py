@@ -63,7 +63,7 @@ def read(root: Path, **environment: str) -> Inventory:
     return read_inventory(str(root / "control.git"), Mirrors(root / "cache"), environment)
 
 
-def test_everything_is_read(tmp_path: Path) -> None:
+def test_inventory_of_a_complete_control_repository(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE}, tags=("web/v1",))
     create(
         tmp_path,
@@ -85,7 +85,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert inventory.control.commit.time == TIME
 
 
-def test_a_repository_that_is_gone_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_missing_repository_does_not_affect_the_others(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     gone = REPOSITORY.format(name="gone", repo="../gone.git", directory="")
     create(tmp_path, "control", {**BASE, "m/b.yaml": gone})
@@ -97,7 +97,7 @@ def test_a_repository_that_is_gone_takes_no_other_with_it(tmp_path: Path) -> Non
     assert (problem.reason, problem.location.path) == (Reason.REPOSITORY_UNAVAILABLE, "m/b.yaml")
 
 
-def test_the_cluster_registers_too_and_a_manifest_comes_first(tmp_path: Path) -> None:
+def test_manifest_takes_precedence_over_the_clusters_registration(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "other", {"web/Kptfile": KPTFILE})
     spec = {"git": {"repo": "../other.git"}}
@@ -123,7 +123,7 @@ def test_the_cluster_registers_too_and_a_manifest_comes_first(tmp_path: Path) ->
     assert (str(problem.location), problem.reason) == ("snapshot/r.ndjson:3", Reason.UNKNOWN_FIELD)
 
 
-def test_the_control_repository_can_hold_packages(tmp_path: Path) -> None:
+def test_control_repository_may_contain_packages(tmp_path: Path) -> None:
     own = REPOSITORY.format(name="own", repo="../control.git", directory="blueprints")
     files = {
         "reconciler.yaml": CONFIG.replace("[m]", "[.]"),
@@ -174,7 +174,7 @@ def with_state(root: Path, *records: PackageVariantRecord | SetRecord) -> None:
     ],
     ids=["read", "removed", "not parsed", "not among the manifests any more", "paths that do not exist"],
 )
-def test_a_file_that_declared_something_is_read_or_gone_or_unknown(
+def test_file_that_declared_objects_is_read_or_removed_or_unknown(
     tmp_path: Path, files: dict[str, str], broken: bool
 ) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
@@ -188,7 +188,7 @@ def test_a_file_that_declared_something_is_read_or_gone_or_unknown(
     assert all(p.hint for p in inventory.problems)
 
 
-def test_a_link_in_place_of_a_file_is_unknown(tmp_path: Path) -> None:
+def test_link_in_place_of_a_file_is_unread(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", BASE)
     with_state(tmp_path, RECORD, SET_RECORD)
@@ -203,7 +203,7 @@ def test_a_link_in_place_of_a_file_is_unknown(tmp_path: Path) -> None:
     assert "symbolic link" in inventory.problems[0].message
 
 
-def test_a_broken_manifest_stalls_and_the_rest_is_there(tmp_path: Path) -> None:
+def test_broken_manifest_stalls_its_owner_only(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "m/v.yaml": VARIANT.format(upstream="{rep: up}")})
     inventory = read(tmp_path)
@@ -212,7 +212,7 @@ def test_a_broken_manifest_stalls_and_the_rest_is_there(tmp_path: Path) -> None:
     assert len(inventory.repositories) == 1
 
 
-def test_an_instance_that_was_renamed_is_noticed(tmp_path: Path) -> None:
+def test_renamed_instance_is_noted(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "reconciler.yaml": CONFIG.replace("fleet", "fleet2")})
     with_state(tmp_path, RECORD)
@@ -220,14 +220,14 @@ def test_an_instance_that_was_renamed_is_noticed(tmp_path: Path) -> None:
     assert any("name it fleet again" in note for note in read(tmp_path).notes)
 
 
-def test_a_secret_of_the_cluster_is_not_used_and_this_is_said(tmp_path: Path) -> None:
+def test_secret_ref_is_unused_with_a_note(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "m/a.yaml": BASE["m/a.yaml"] + "    secretRef: {name: token}\n"})
 
     assert any("secretRef is not used" in note and "default/up" in note for note in read(tmp_path).notes)
 
 
-def test_a_repository_without_configuration_is_told_how_to_begin(tmp_path: Path) -> None:
+def test_repository_without_configuration_has_a_hint(tmp_path: Path) -> None:
     create(tmp_path, "control", {"README.md": ""})
 
     with pytest.raises(ConfigurationError) as caught:
@@ -236,14 +236,14 @@ def test_a_repository_without_configuration_is_told_how_to_begin(tmp_path: Path)
     assert "reconciler init" in caught.value.hint
 
 
-def test_a_configuration_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+def test_too_large_configuration_is_refused(tmp_path: Path) -> None:
     create(tmp_path, "control", {"reconciler.yaml": CONFIG + "#" * (2 << 20)})
 
     with pytest.raises(ConfigurationError):
         read(tmp_path)
 
 
-def test_packages_that_only_locks_branches_and_repository_tags_name_are_found(tmp_path: Path) -> None:
+def test_trees_of_locks_branches_and_repository_tags_are_read(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE}, {"web/Kptfile": KPTFILE + "# 2\n"}, tags=("v1.0.0",))
     mirror = Mirrors(tmp_path / "look").open(str(tmp_path / "up.git"))
     old, head = mirror.refs()["refs/tags/v1.0.0"], mirror.refs()["refs/heads/main"]

@@ -36,7 +36,7 @@ info:
 """
 
 
-def test_a_whole_kptfile() -> None:
+def test_header_of_a_complete_kptfile() -> None:
     where = ("https://example.com/blueprints.git", "/nginx", "nginx/v2")
 
     assert read_header(WHOLE) == KptfileHeader(
@@ -48,7 +48,7 @@ def test_a_whole_kptfile() -> None:
     )
 
 
-def test_a_number_is_the_text_that_was_written() -> None:
+def test_number_is_read_as_written() -> None:
     header = read_header(
         b"kind: Kptfile\nmetadata: {name: 007}\nupstream:\n  git: {repo: r, directory: 1e3, ref: 1.10}\n"
     )
@@ -57,7 +57,7 @@ def test_a_number_is_the_text_that_was_written() -> None:
     assert header.upstream == GitUpstream("r", "1e3", "1.10")
 
 
-def test_a_small_kptfile_is_nobodys_and_no_error() -> None:
+def test_minimal_kptfile_has_no_owner_and_no_error() -> None:
     assert read_header(kptfile("web").encode()) == KptfileHeader(name="web")
 
 
@@ -74,7 +74,7 @@ def test_a_small_kptfile_is_nobodys_and_no_error() -> None:
         b"kind: Kptfile\na: " + b"[" * 2000,
     ],
 )
-def test_what_is_not_understood_says_so(data: bytes) -> None:
+def test_invalid_header_is_a_problem(data: bytes) -> None:
     header = read_header(data)
 
     assert header.error
@@ -91,7 +91,7 @@ def test_what_is_not_understood_says_so(data: bytes) -> None:
         "metadata: 3",
     ],
 )
-def test_fields_of_another_type_are_as_if_absent(more: str) -> None:
+def test_header_fields_of_another_type_are_absent(more: str) -> None:
     header = read_header(f"kind: Kptfile\n{more}\n".encode())
 
     assert header.error == ""
@@ -99,12 +99,12 @@ def test_fields_of_another_type_are_as_if_absent(more: str) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_reading_a_header_never_fails(data: bytes) -> None:
+def test_reading_a_header_raises_no_error(data: bytes) -> None:
     assert isinstance(read_header(data), KptfileHeader)
     assert isinstance(read_header(b"kind: Kptfile\nmetadata:\n" + data), KptfileHeader)
 
 
-def test_equal_kptfiles_are_parsed_once_whichever_repository_has_them(tmp_path: Path) -> None:
+def test_equal_kptfiles_of_all_repositories_are_parsed_once(tmp_path: Path) -> None:
     mirrors = Mirrors(tmp_path / "cache")
     repos = [make_repository(tmp_path / name, {"p/Kptfile": WHOLE, "q/Kptfile": WHOLE}) for name in "ab"]
     index = HeaderIndex()
@@ -116,7 +116,7 @@ def test_equal_kptfiles_are_parsed_once_whichever_repository_has_them(tmp_path: 
     assert index.header(repos[0].blob(WHOLE)).name == "nginx"
 
 
-def test_a_kptfile_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+def test_too_large_kptfile_is_not_read(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "a")
     large = repo.blob(b"kind: Kptfile\n" + b"#" * (1 << 20))
     index = HeaderIndex()
@@ -126,7 +126,7 @@ def test_a_kptfile_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     assert "bytes" in index.header(large).error
 
 
-def test_what_one_run_read_the_next_one_knows(tmp_path: Path) -> None:
+def test_headers_are_cached_for_the_next_run(tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "a", {"p/Kptfile": WHOLE})
     mirror, kept = Mirrors(tmp_path / "cache").open(str(repo.path)), tmp_path / "kept" / "headers.json"
     first = HeaderIndex(kept)
@@ -142,7 +142,7 @@ def test_what_one_run_read_the_next_one_knows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"reader": 0, "headers": {}}', '{"headers": {}}'])
-def test_a_file_that_this_reader_did_not_write_is_as_good_as_none(text: str, tmp_path: Path) -> None:
+def test_cache_file_of_another_version_is_ignored(text: str, tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "a", {"p/Kptfile": WHOLE})
     kept = tmp_path / "headers.json"
     kept.write_text(text)

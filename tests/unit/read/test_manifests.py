@@ -60,7 +60,7 @@ def names(manifests: Manifests) -> list[str]:
     return [str(v.key) for v in manifests.variants]
 
 
-def test_manifests_come_from_every_form_of_file(world: Make) -> None:
+def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
     found = read(
         world(
             {
@@ -85,14 +85,14 @@ def test_manifests_come_from_every_form_of_file(world: Make) -> None:
     }
 
 
-def test_a_field_knows_its_place_also_inside_a_list(world: Make) -> None:
+def test_field_inside_a_list_has_its_position(world: Make) -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n- " + variant("d").replace("\n", "\n  ")
     (found,) = read(world({"list.yaml": text})).variants
 
     assert found.source.at("spec", "upstream", "package") == Location("list.yaml", 11, 16)
 
 
-def test_a_typed_list_gives_its_items_their_kind(world: Make) -> None:
+def test_items_of_a_typed_list_have_its_kind(world: Make) -> None:
     text = """\
 apiVersion: config.porch.kpt.dev/v1alpha1
 kind: PackageVariantList
@@ -102,7 +102,7 @@ items:
     assert names(read(world({"list.yaml": text}))) == ["platform/a"]
 
 
-def test_the_time_of_a_manifest_is_its_own_last_change(world: Make) -> None:
+def test_time_of_a_manifest_is_its_last_change(world: Make) -> None:
     found = read(world({"a.yaml": variant("a")}, {"a.yaml": variant("a"), "b.yaml": variant("b")}))
 
     assert [v.source.time for v in found.variants] == [FIRST, FIRST + STEP_S]
@@ -112,7 +112,7 @@ def test_the_time_of_a_manifest_is_its_own_last_change(world: Make) -> None:
     "path",
     [".github/workflows/a.yaml", ".hidden.yaml", "snapshot/objects.yaml", "reconciler.yaml", "x/.y/a.yaml"],
 )
-def test_what_is_no_manifest_is_not_looked_at(world: Make, path: str) -> None:
+def test_files_without_manifests_are_ignored(world: Make, path: str) -> None:
     assert read(world({path: "not: [yaml", "a.yaml": GOOD})).problems == ()
 
 
@@ -338,7 +338,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda c: c.reason)
-def test_bad_input_is_named_and_stalls_only_its_owner(world: Make, case: Bad) -> None:
+def test_invalid_manifest_stalls_only_its_owner(world: Make, case: Bad) -> None:
     found = read(world({"bad.yaml": case.text, "good.yaml": GOOD}))
 
     (problem,) = found.problems
@@ -354,7 +354,7 @@ def test_bad_input_is_named_and_stalls_only_its_owner(world: Make, case: Bad) ->
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
-def test_a_broken_document_takes_no_other_document_with_it(world: Make, where: int) -> None:
+def test_broken_document_does_not_affect_the_others(world: Make, where: int) -> None:
     documents = [variant("a"), variant("b")]
     documents.insert(where, variant("bad").replace("upstream:", "upstream: ]"))
     found = read(world({"all.yaml": "---\n".join(documents)}))
@@ -369,7 +369,7 @@ def test_a_broken_document_takes_no_other_document_with_it(world: Make, where: i
     assert lines == [v.source.location.line + 8 for v in found.variants]
 
 
-def test_every_fault_of_a_manifest_is_named(world: Make) -> None:
+def test_every_error_of_a_manifest_is_reported(world: Make) -> None:
     text = variant("x").replace("repo:", "rep:").replace("package:", "packag:")
     found = read(world({"bad.yaml": text}))
 
@@ -379,7 +379,7 @@ def test_every_fault_of_a_manifest_is_named(world: Make) -> None:
     ]
 
 
-def test_two_of_one_name_both_stall_and_name_each_other(world: Make) -> None:
+def test_duplicate_manifests_stall_and_name_each_other(world: Make) -> None:
     found = read(world({"a.yaml": GOOD, "b.yaml": f"{variant('b')}---\n{GOOD}", "c.yaml": variant("c")}))
 
     assert names(found) == ["platform/b", "platform/c"]
@@ -414,7 +414,7 @@ def test_one_name_in_two_namespaces_or_kinds_is_no_duplicate(world: Make) -> Non
         "apiVersion: config.porch.kpt.dev/v1alpha1\nkind: FunctionConfig\nmetadata: {name: a}\n",
     ],
 )
-def test_other_peoples_objects_are_noted_and_nothing_more(world: Make, text: str) -> None:
+def test_foreign_objects_are_noted(world: Make, text: str) -> None:
     found = read(world({"a.yaml": text}))
 
     assert (found.problems, found.stalled, found.broken) == ((), frozenset(), frozenset())
@@ -429,7 +429,7 @@ def test_other_peoples_objects_are_noted_and_nothing_more(world: Make, text: str
         "schemaType: Installation\nname: a\n",
     ],
 )
-def test_manifests_of_the_dependency_dialects_are_handed_on_as_they_are(world: Make, text: str) -> None:
+def test_manifests_of_dependency_dialects_are_unparsed_documents(world: Make, text: str) -> None:
     found = read(world({"a.yaml": f"# first\n{text}"}))
 
     assert (found.problems, found.broken, found.notes) == ((), frozenset(), ())
@@ -437,20 +437,18 @@ def test_manifests_of_the_dependency_dialects_are_handed_on_as_they_are(world: M
 
 
 @pytest.mark.parametrize("text", ["replicas: 2\n", "- a\n- b\n", "items: 3\nkind: 5\n"])
-def test_what_names_no_kind_is_no_problem_but_its_file_may_have_owned_something(
-    world: Make, text: str
-) -> None:
+def test_object_without_a_kind_breaks_its_file_without_a_problem(world: Make, text: str) -> None:
     found = read(world({"values.yaml": text}))
 
     assert found.problems == ()
     assert found.broken == {"values.yaml"}
 
 
-def test_status_is_not_ours_to_judge(world: Make) -> None:
+def test_status_of_a_manifest_is_ignored(world: Make) -> None:
     assert read(world({"a.yaml": GOOD + "status: whatever\n"})).problems == ()
 
 
-def test_a_file_that_is_too_large_is_broken_and_not_read(world: Make) -> None:
+def test_too_large_file_is_broken(world: Make) -> None:
     policy = Policy(limits=Limits(manifest_bytes=400))
     found = read(world({"big.yaml": GOOD + "#" * 400, "good.yaml": GOOD}), policy)
 
@@ -472,7 +470,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_bytes_end_the_run(world: Make, data: bytes) -> None:
+def test_header_of_any_bytes_raises_no_error(world: Make, data: bytes) -> None:
     found = read(world({"bad.yaml": data, "good.yaml": GOOD}))
 
     assert len(found.problems) == 1
@@ -490,7 +488,7 @@ def read_shared(world: World, policy: Policy = POLICY, registered: tuple[Reposit
     )
 
 
-def test_a_registered_directory_holds_packages_not_manifests(world: Make) -> None:
+def test_registered_directory_has_no_manifests(world: Make) -> None:
     files = {
         "r.yaml": control("blueprints"),
         "blueprints/fleet/Kptfile": "a: b",
@@ -503,7 +501,7 @@ def test_a_registered_directory_holds_packages_not_manifests(world: Make) -> Non
     assert read_shared(world(files)).problems == ()
 
 
-def test_a_directory_whose_name_only_starts_alike_is_another(world: Make) -> None:
+def test_directory_with_a_common_name_prefix_is_separate(world: Make) -> None:
     files = {"r.yaml": control("blue"), "blueprints/a.yaml": GOOD}
 
     assert names(read_shared(world(files))) == ["default/good"]
@@ -520,13 +518,13 @@ def test_below_a_registered_root_only_packages_are_skipped(world: Make) -> None:
     assert names(read_shared(world(files))) == ["platform/outside"]
 
 
-def test_a_package_that_nobody_registered_may_hold_manifests(world: Make) -> None:
+def test_unregistered_package_may_contain_manifests(world: Make) -> None:
     files = {"mgmt/Kptfile": "a: b", "mgmt/pv.yaml": GOOD, "r.yaml": control("blueprints")}
 
     assert names(read_shared(world(files))) == ["default/good"]
 
 
-def test_a_registration_inside_a_registered_directory_registers_nothing(world: Make) -> None:
+def test_registration_inside_a_registered_directory_is_content(world: Make) -> None:
     files = {
         "r.yaml": control("blueprints"),
         "blueprints/r.yaml": control("sets"),
@@ -536,7 +534,7 @@ def test_a_registration_inside_a_registered_directory_registers_nothing(world: M
     assert names(read_shared(world(files))) == ["default/good"]
 
 
-def test_a_manifest_path_opens_a_registered_directory(world: Make) -> None:
+def test_manifest_path_inside_a_registered_directory_is_read(world: Make) -> None:
     files = {
         "r.yaml": control("fleet"),
         "fleet/sets/a.yaml": GOOD,
@@ -548,7 +546,7 @@ def test_a_manifest_path_opens_a_registered_directory(world: Make) -> None:
     assert names(read_shared(world(files), policy)) == ["default/good"]
 
 
-def test_the_snapshot_registers_too(world: Make) -> None:
+def test_snapshot_registers_repositories(world: Make) -> None:
     registered = Repository(
         api_version="config.porch.kpt.dev/v1alpha1",
         kind="Repository",

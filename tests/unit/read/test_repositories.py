@@ -72,7 +72,7 @@ def draft(read: Read, repo: Repo) -> Draft:
 # Main
 
 
-def test_a_package_is_a_directory_with_a_kptfile_and_is_not_descended(read: Read, repo: Repo) -> None:
+def test_directory_with_a_kptfile_is_a_package_and_not_descended(read: Read, repo: Repo) -> None:
     repo.commit(
         {"a/b/Kptfile": kptfile("b"), "a/b/sub/Kptfile": kptfile("sub"), "a/README.md": "", "c/x": ""}
     )
@@ -98,13 +98,13 @@ def test_only_the_registered_directory_counts_on_whole_segments(read: Read, repo
     assert view_of(read, repo, directory="nowhere").packages == {}
 
 
-def test_a_kptfile_that_is_a_directory_makes_no_package(read: Read, repo: Repo) -> None:
+def test_kptfile_directory_makes_no_package(read: Read, repo: Repo) -> None:
     repo.commit({"odd/Kptfile/x": ""})
 
     assert "odd" not in view_of(read, repo).packages
 
 
-def test_a_kptfile_that_nobody_understands_is_nobodys(read: Read, repo: Repo) -> None:
+def test_invalid_kptfile_has_no_owner(read: Read, repo: Repo) -> None:
     repo.commit({"odd/Kptfile": "a: [", "list/Kptfile": "[]", "bin/Kptfile": b"\xff\0", "empty/Kptfile": ""})
 
     packages = view_of(read, repo).packages
@@ -127,7 +127,7 @@ def test_hostile_neighbours_hide_no_package(read: Read, repo: Repo) -> None:
 # One repository, many roles
 
 
-def test_a_directory_belongs_to_its_most_specific_view(read: Read, repo: Repo) -> None:
+def test_directory_belongs_to_its_most_specific_view(read: Read, repo: Repo) -> None:
     for path in ("clusters/a/nginx", "clusters/b/nginx", "blueprints/nginx"):
         repo.commit({f"{path}/Kptfile": kptfile()})
         repo.tag(f"{path}/v1")
@@ -153,7 +153,7 @@ def test_a_directory_belongs_to_its_most_specific_view(read: Read, repo: Repo) -
 # Tags
 
 
-def test_tags_are_revisions_of_the_package_they_hold(read: Read, repo: Repo) -> None:
+def test_tags_are_revisions_of_their_package(read: Read, repo: Repo) -> None:
     repo.tag("nginx/v1")
     repo.commit({"nginx/values.yaml": "replicas: 2\n"})
     repo.tag("nginx/v2", message="annotated")
@@ -171,7 +171,7 @@ def test_tags_are_revisions_of_the_package_they_hold(read: Read, repo: Repo) -> 
     assert "v9" in view.tags
 
 
-def test_the_workspace_is_the_one_the_commit_names(read: Read, repo: Repo) -> None:
+def test_workspace_is_read_from_the_commit(read: Read, repo: Repo) -> None:
     line = 'kpt:{"package":"nginx","workspaceName":"packagevariant-3","revision":"1"}'
     repo.commit({"nginx/x": "1"}, message=f"Approving\n\n{line}\nkpt:{{broken\n")
     repo.tag("nginx/v1")
@@ -179,7 +179,7 @@ def test_the_workspace_is_the_one_the_commit_names(read: Read, repo: Repo) -> No
     assert package(read, repo).published[0].workspace == "packagevariant-3"
 
 
-def test_a_revision_whose_deletion_is_proposed(read: Read, repo: Repo) -> None:
+def test_revision_with_proposed_deletion(read: Read, repo: Repo) -> None:
     repo.tag("nginx/v1")
     repo.tag("nginx/v2")
     repo.point("refs/heads/deletionProposed/nginx/v1", repo.oid("main"))
@@ -219,7 +219,7 @@ def test_our_own_draft(read: Read, repo: Repo) -> None:
     assert found.header.owner == "default/default/pv"
 
 
-def test_a_new_package_was_not_on_main(read: Read, repo: Repo) -> None:
+def test_new_package_has_no_base_tree(read: Read, repo: Repo) -> None:
     repo.commit({"web/Kptfile": kptfile()}, branch="drafts/web/w", start="main", who=BOT)
 
     state = package(read, repo, "web")
@@ -229,7 +229,7 @@ def test_a_new_package_was_not_on_main(read: Read, repo: Repo) -> None:
     assert state.exists
 
 
-def test_a_person_who_edits_a_draft_is_seen(read: Read, repo: Repo) -> None:
+def test_edit_of_a_person_is_detected(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     ours = repo.tree(W, "nginx")
     repo.commit({"nginx/values.yaml": "replicas: 5\n"}, branch=W)
@@ -242,7 +242,7 @@ def test_a_person_who_edits_a_draft_is_seen(read: Read, repo: Repo) -> None:
     assert found.foreign_commit_time == repo.time
 
 
-def test_a_commit_outside_the_package_is_foreign_and_no_edit(read: Read, repo: Repo) -> None:
+def test_commit_outside_the_package_is_foreign_but_no_edit(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     repo.commit({"README.md": "hello"}, branch=W)
 
@@ -252,7 +252,7 @@ def test_a_commit_outside_the_package_is_foreign_and_no_edit(read: Read, repo: R
     assert not found.is_edited
 
 
-def test_an_update_branch_merge_is_no_edit(read: Read, repo: Repo) -> None:
+def test_merge_of_main_into_a_draft_is_no_edit(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     repo.commit({"other/x": "1"})
     repo.merge("main", into=W)
@@ -264,7 +264,7 @@ def test_an_update_branch_merge_is_no_edit(read: Read, repo: Repo) -> None:
     assert found.base == repo.oid("main")
 
 
-def test_an_amended_commit_is_a_persons(read: Read, repo: Repo) -> None:
+def test_amended_commit_is_foreign(read: Read, repo: Repo) -> None:
     ours = repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     parent = repo.oid("main")
     repo.point(f"refs/heads/{W}", repo.write(repo.tree(ours), [parent]))
@@ -276,7 +276,7 @@ def test_an_amended_commit_is_a_persons(read: Read, repo: Repo) -> None:
     assert found.has_foreign_commits
 
 
-def test_our_commit_is_found_below_several_of_others_and_when_clocks_lie(read: Read, repo: Repo) -> None:
+def test_our_commit_is_found_below_foreign_commits_with_wrong_clocks(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT, time=5)
     ours = repo.tree(W, "nginx")
     for time in (3, 2_000_000_000):
@@ -288,7 +288,7 @@ def test_our_commit_is_found_below_several_of_others_and_when_clocks_lie(read: R
     assert found.foreign_commit_time == 2_000_000_000
 
 
-def test_another_drafts_commit_merged_in_is_not_what_we_wrote_here(read: Read, repo: Repo) -> None:
+def test_merged_commit_of_another_draft_is_not_the_written_tree(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     ours = repo.tree(W, "nginx")
     repo.commit({"web/Kptfile": kptfile()}, branch="drafts/web/w", start="main", who=BOT)
@@ -301,7 +301,7 @@ def test_another_drafts_commit_merged_in_is_not_what_we_wrote_here(read: Read, r
     assert draft(read, repo).written == ours
 
 
-def test_a_branch_without_its_package_is_no_draft(read: Read, repo: Repo) -> None:
+def test_branch_without_its_package_is_no_draft(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/Kptfile": None}, branch=W, start="main")
     repo.point("refs/heads/drafts/nowhere/w", repo.oid("main"))
 
@@ -312,7 +312,7 @@ def test_a_branch_without_its_package_is_no_draft(read: Read, repo: Repo) -> Non
     assert W in view.branches
 
 
-def test_a_draft_with_a_history_of_its_own(read: Read, repo: Repo) -> None:
+def test_draft_with_an_unrelated_history_has_no_base(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/Kptfile": OURS}, branch=W)
 
     found = draft(read, repo)
@@ -329,7 +329,7 @@ def test_proposals_are_found_beside_drafts(read: Read, repo: Repo) -> None:
     assert [(d.workspace, d.lifecycle) for d in found] == [("a", Lifecycle.DRAFT), ("b", Lifecycle.PROPOSED)]
 
 
-def test_a_merged_draft_that_was_left_is_ours_and_unedited(read: Read, repo: Repo) -> None:
+def test_merged_draft_is_ours_and_unedited(read: Read, repo: Repo) -> None:
     tip = repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     repo.merge(W)
 
@@ -342,7 +342,7 @@ def test_a_merged_draft_that_was_left_is_ours_and_unedited(read: Read, repo: Rep
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
-def test_two_drafts_merged_between_runs_are_two_revisions(read: Read, repo: Repo, how: str) -> None:
+def test_two_merged_drafts_are_two_unpublished_revisions(read: Read, repo: Repo, how: str) -> None:
     repo.tag("nginx/v1")
     merged = []
     for number in (2, 3):
@@ -359,7 +359,7 @@ def test_two_drafts_merged_between_runs_are_two_revisions(read: Read, repo: Repo
     assert {s.header.owner for s in found} == {"default/default/pv"}
 
 
-def test_a_package_that_was_never_tagged_counts_from_its_creation(read: Read, repo: Repo) -> None:
+def test_untagged_package_is_searched_to_its_creation(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"})
 
     assert [s.tree for s in package(read, repo).unpublished] == [
@@ -368,7 +368,7 @@ def test_a_package_that_was_never_tagged_counts_from_its_creation(read: Read, re
     ]
 
 
-def test_a_hotfix_is_a_revision_and_a_tagged_head_is_not(read: Read, repo: Repo) -> None:
+def test_hotfix_is_unpublished_and_tagged_head_is_not(read: Read, repo: Repo) -> None:
     repo.tag("nginx/v1")
     assert package(read, repo).unpublished == ()
 
@@ -379,7 +379,7 @@ def test_a_hotfix_is_a_revision_and_a_tagged_head_is_not(read: Read, repo: Repo)
     assert [s.commit.oid for s in package(read, repo).unpublished] == [fix]
 
 
-def test_a_state_back_to_an_older_tag_is_not_named_by_it(read: Read, repo: Repo) -> None:
+def test_reverted_state_is_unpublished_despite_an_older_tag(read: Read, repo: Repo) -> None:
     repo.tag("nginx/v1")
     repo.commit({"nginx/values.yaml": "replicas: 2\n"})
     repo.tag("nginx/v2")
@@ -388,7 +388,7 @@ def test_a_state_back_to_an_older_tag_is_not_named_by_it(read: Read, repo: Repo)
     assert [s.commit.oid for s in package(read, repo).unpublished] == [back]
 
 
-def test_a_tag_on_the_branch_that_was_squashed_names_the_state(read: Read, repo: Repo) -> None:
+def test_tag_of_a_squashed_branch_publishes_the_state(read: Read, repo: Repo) -> None:
     repo.tag("nginx/v1")
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     repo.tag("nginx/v2", W)
@@ -398,14 +398,14 @@ def test_a_tag_on_the_branch_that_was_squashed_names_the_state(read: Read, repo:
     assert [s.commit.oid for s in package(read, repo).unpublished] == [fix]
 
 
-def test_a_package_that_came_back_starts_anew(read: Read, repo: Repo) -> None:
+def test_recreated_package_starts_a_new_search(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/Kptfile": None, "nginx/values.yaml": None, "README.md": ""})
     again = repo.commit({"nginx/Kptfile": OURS})
 
     assert [s.commit.oid for s in package(read, repo).unpublished] == [again]
 
 
-def test_packages_of_others_are_not_searched(read: Read, repo: Repo) -> None:
+def test_foreign_packages_are_not_searched(read: Read, repo: Repo) -> None:
     repo.commit({"web/Kptfile": kptfile(), "cms/Kptfile": kptfile(owner="other/default/pv")})
 
     view = view_of(read, repo)
@@ -416,7 +416,7 @@ def test_packages_of_others_are_not_searched(read: Read, repo: Repo) -> None:
 # Repositories that cannot be read
 
 
-def test_a_dead_repository_is_a_problem_and_the_others_proceed(
+def test_unavailable_repository_is_a_problem_and_the_others_proceed(
     read: Read, repo: Repo, tmp_path: Path
 ) -> None:
     views = read(registration(str(tmp_path / "gone.git"), name="gone"), registration(str(repo.path)))
@@ -433,11 +433,11 @@ def test_a_dead_repository_is_a_problem_and_the_others_proceed(
 
 
 @pytest.mark.parametrize("remote", ["ext::sh -c id", "--upload-pack=id", "ftp://example.com/x", ""])
-def test_an_unusable_address_is_a_problem(read: Read, remote: str) -> None:
+def test_unusable_address_is_a_problem(read: Read, remote: str) -> None:
     assert read(registration(remote))["edge"].problem is not None
 
 
-def test_a_view_shows_no_secret_of_its_address(read: Read) -> None:
+def test_view_has_no_secret_in_its_address(read: Read) -> None:
     for remote in ("ftp://me:s3cret@example.com/x", "https://me:s3cret@localhost:1/x"):
         view = read(registration(remote))["edge"]
 
@@ -452,7 +452,7 @@ def test_other_types_are_a_problem(read: Read, repo: Repo) -> None:
     assert problem.reason == Reason.INVALID_MANIFEST
 
 
-def test_a_branch_that_is_not_there_tells_the_one_that_is(read: Read, repo: Repo) -> None:
+def test_missing_branch_hints_at_the_default_branch(read: Read, repo: Repo) -> None:
     view = view_of(read, repo, branch="master")
 
     assert view.problem is not None
@@ -460,7 +460,7 @@ def test_a_branch_that_is_not_there_tells_the_one_that_is(read: Read, repo: Repo
     assert view.packages == {}
 
 
-def test_an_empty_repository_needs_leave_to_be_filled(read: Read, tmp_path: Path) -> None:
+def test_empty_repository_needs_create_branch(read: Read, tmp_path: Path) -> None:
     empty = make_repository(tmp_path / "empty.git")
 
     assert view_of(read, empty).problem is not None
@@ -468,7 +468,7 @@ def test_an_empty_repository_needs_leave_to_be_filled(read: Read, tmp_path: Path
     assert (allowed.problem, allowed.head, allowed.packages) == (None, None, {})
 
 
-def test_registration_says_cluster_and_what_unavailable_means(read: Read, repo: Repo) -> None:
+def test_annotations_set_cluster_and_unavailable_policy(read: Read, repo: Repo) -> None:
     notes = {"reconciler.dev/cluster": "c1", "reconciler.dev/unavailable": "warn"}
     view = view_of(read, repo, annotations=notes)
 
@@ -479,7 +479,7 @@ def test_registration_says_cluster_and_what_unavailable_means(read: Read, repo: 
 # Laws
 
 
-def test_the_order_of_registrations_changes_nothing(read: Read, repo: Repo, tmp_path: Path) -> None:
+def test_order_of_registrations_does_not_matter(read: Read, repo: Repo, tmp_path: Path) -> None:
     some = [
         registration(str(repo.path), name=n, directory=d) for n, d in (("a", ""), ("b", "nginx"), ("c", "x"))
     ]
@@ -497,7 +497,7 @@ def test_reading_local_repositories_starts_no_process(read: Read, repo: Repo) ->
     assert process_count() == before
 
 
-def test_a_hidden_oid_is_never_shortened(read: Read, repo: Repo) -> None:
+def test_object_ids_are_not_shortened(read: Read, repo: Repo) -> None:
     view = view_of(read, repo)
 
     assert all(len(commit.oid) == 40 for commit in view.branches.values())

@@ -113,7 +113,7 @@ def test_one_object_in_one_file(world: Make) -> None:
     ]
 
 
-def test_objects_know_file_and_line(world: Make) -> None:
+def test_objects_have_file_and_line(world: Make) -> None:
     snapshot = read(
         world(
             {
@@ -132,7 +132,7 @@ def test_objects_know_file_and_line(world: Make) -> None:
     ]
 
 
-def test_a_list_in_an_unusual_layout_has_no_lines_rather_than_wrong_ones() -> None:
+def test_list_in_an_unusual_layout_has_no_line_numbers() -> None:
     assert item_lines(b'{"items": [\n{"a": 1},\n\n{"b": {\n}}]}', 2) == [0, 0]
 
 
@@ -156,7 +156,7 @@ SECRET = {
 
 
 @pytest.mark.parametrize("path", ["x.json", "x.yaml", "x.ndjson"])
-def test_what_is_private_does_not_get_in(world: Make, path: str) -> None:
+def test_private_fields_are_dropped(world: Make, path: str) -> None:
     snapshot = read(world({f"snapshot/{path}": json.dumps(SECRET)}))
 
     (secret,) = snapshot.of_kind("v1", "Secret")
@@ -170,7 +170,7 @@ def test_what_is_private_does_not_get_in(world: Make, path: str) -> None:
     assert CANARY not in repr(snapshot)
 
 
-def test_a_config_map_keeps_its_data(world: Make) -> None:
+def test_config_map_keeps_its_data(world: Make) -> None:
     text = json.dumps({**SECRET, "kind": "ConfigMap"})
 
     (found,) = read(world({"snapshot/x.json": text})).of_kind("v1", "ConfigMap")
@@ -179,7 +179,7 @@ def test_a_config_map_keeps_its_data(world: Make) -> None:
     assert "managedFields" not in found.body["metadata"]
 
 
-def test_no_snapshot_is_not_an_empty_one(world: Make) -> None:
+def test_missing_snapshot_is_not_an_empty_snapshot(world: Make) -> None:
     made = world({"a.yaml": "", "snapshot/README.md": "hello"})
 
     assert read(made, Policy(snapshot_path="elsewhere")) == Snapshot(path="elsewhere")
@@ -188,13 +188,13 @@ def test_no_snapshot_is_not_an_empty_one(world: Make) -> None:
     assert not empty.is_complete(KIND, "default")
 
 
-def test_without_a_header_nothing_is_complete(world: Make) -> None:
+def test_nothing_is_complete_without_a_header(world: Make) -> None:
     snapshot = read(world({"snapshot/x.json": kubectl(A)}))
 
     assert (snapshot.complete, snapshot.served, snapshot.taken) == (frozenset(), None, None)
 
 
-def test_the_header_says_what_is_whole(world: Make) -> None:
+def test_header_lists_what_is_complete(world: Make) -> None:
     text = header(
         listed(2),
         listed(0, "empty"),
@@ -215,13 +215,13 @@ def test_the_header_says_what_is_whole(world: Make) -> None:
     assert (snapshot.taken, snapshot.cluster) == (parse_time("2026-01-01T00:00:00Z"), "mgmt")
 
 
-def test_a_list_over_all_namespaces_covers_those_without_objects(world: Make) -> None:
+def test_list_over_all_namespaces_covers_empty_namespaces(world: Make) -> None:
     files = {"snapshot/snapshot.yaml": header(listed(1, "*")), "snapshot/x.json": kubectl(A)}
 
     assert read(world(files)).is_complete(KIND, "never-seen")
 
 
-def test_a_list_that_lost_objects_is_not_whole(world: Make) -> None:
+def test_list_with_missing_objects_is_not_complete(world: Make) -> None:
     files = {"snapshot/snapshot.yaml": header(listed(2), listed(0, "empty")), "snapshot/x.json": kubectl(A)}
     snapshot = read(world(files))
 
@@ -232,7 +232,7 @@ def test_a_list_that_lost_objects_is_not_whole(world: Make) -> None:
     assert snapshot.is_complete(KIND, "empty")
 
 
-def test_the_oldest_complete_list_dates_the_snapshot(world: Make) -> None:
+def test_snapshot_has_the_time_of_its_oldest_complete_list(world: Make) -> None:
     files = {
         "snapshot/snapshot.yaml": header(
             listed(0, time="2025-12-01T00:00:00Z"),
@@ -247,7 +247,7 @@ def test_the_oldest_complete_list_dates_the_snapshot(world: Make) -> None:
     assert format_time(snapshot.taken) == "2025-12-01T00:00:00Z"
 
 
-def test_the_snapshot_changes_when_a_file_of_it_does(world: Make) -> None:
+def test_snapshot_time_is_its_last_change(world: Make) -> None:
     first = {"snapshot/x.json": kubectl(A), "y": "1"}
     made = world(
         first, {**first, "snapshot/x.json": kubectl(A, B)}, {"snapshot/x.json": kubectl(A, B), "y": "2"}
@@ -299,7 +299,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=lambda c: c.reason)
-def test_a_broken_file_is_named_and_absence_means_nothing(world: Make, case: Broken) -> None:
+def test_broken_snapshot_file_is_a_problem_and_nothing_is_complete(world: Make, case: Broken) -> None:
     files = {
         "snapshot/snapshot.yaml": header(listed(0, "other")),
         f"snapshot/{case.path}": case.text,
@@ -317,7 +317,7 @@ def test_a_broken_file_is_named_and_absence_means_nothing(world: Make, case: Bro
     assert "default/good" in names(snapshot)
 
 
-def test_the_same_object_twice_is_one(world: Make) -> None:
+def test_duplicate_object_counts_once(world: Make) -> None:
     snapshot = read(world({"snapshot/x.json": kubectl(A), "snapshot/y.yaml": as_yaml(A)}))
 
     assert (names(snapshot), snapshot.problems) == (["default/a"], ())
@@ -329,7 +329,7 @@ def test_the_same_object_twice_is_one(world: Make) -> None:
     ["a: [", "x\n---\ny\n", header(listed(0), extra=1), header(time="yesterday"), header({"kind": 1})],
     ids=["not YAML", "two documents", "an unknown field", "no time", "a list without a count"],
 )
-def test_a_header_that_is_not_understood_makes_nothing_complete(world: Make, text: str) -> None:
+def test_nothing_is_complete_with_an_invalid_header(world: Make, text: str) -> None:
     snapshot = read(world({"snapshot/snapshot.yaml": text, "snapshot/x.json": kubectl(A)}))
 
     assert snapshot.problems
@@ -338,7 +338,7 @@ def test_a_header_that_is_not_understood_makes_nothing_complete(world: Make, tex
     assert not snapshot.is_complete(KIND, "other")
 
 
-def test_a_file_over_the_limit_is_not_read(world: Make) -> None:
+def test_file_over_the_limit_is_not_read(world: Make) -> None:
     made = world(
         {"snapshot/x.json": kubectl(A), "snapshot/y.json": kubectl(*[cluster(f"c{n}") for n in range(50)])}
     )
@@ -349,7 +349,7 @@ def test_a_file_over_the_limit_is_not_read(world: Make) -> None:
 
 
 @pytest.mark.parametrize("depth", [150, 2000, 100_000])
-def test_deep_values_do_not_end_the_run(world: Make, depth: int) -> None:
+def test_deeply_nested_values_are_a_problem(world: Make, depth: int) -> None:
     text = (
         '{"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}, "spec": '
         + "[" * depth
@@ -369,6 +369,6 @@ def test_cluster_scoped_objects_have_no_namespace(world: Make) -> None:
     assert (node.namespace, node.labels) == ("", {})
 
 
-def test_times_go_there_and_back() -> None:
+def test_times_round_trip() -> None:
     assert format_time(parse_time("2026-03-01T12:00:00+02:00")) == "2026-03-01T10:00:00Z"
     assert parse_time("1700000000") == 1_700_000_000

@@ -77,13 +77,13 @@ def test_one_file_per_kind_and_namespace() -> None:
     )
 
 
-def test_the_order_of_the_input_changes_no_byte() -> None:
+def test_order_of_inputs_does_not_matter() -> None:
     items = [obj("b"), obj("a"), obj("c", "east"), obj("s", kind=SECRET)]
 
     assert imported({}, listing(*items))[0] == imported({}, listing(*reversed(items)))[0]
 
 
-def test_importing_the_same_again_writes_nothing_but_the_time() -> None:
+def test_repeated_import_changes_only_the_time() -> None:
     files, _ = imported({}, listing(obj("a"), obj("s", kind=SECRET)))
 
     _, same = imported(files, listing(obj("a"), obj("s", kind=SECRET)))
@@ -107,7 +107,7 @@ def test_one_change_is_one_line() -> None:
     assert [b for a, b in pairs if a != b] == [b'        "size": 0']
 
 
-def test_an_imported_kind_is_replaced_whole_and_the_others_stay() -> None:
+def test_import_replaces_a_kind_and_keeps_the_others() -> None:
     files, _ = imported({}, listing(obj("a"), obj("c", "east"), obj("s", kind=SECRET)))
     after, planned = imported(files, listing(obj("new", "west")), options(T2))
 
@@ -122,7 +122,7 @@ def read(files: Files, world: Callable[..., World]) -> Snapshot:
     return read_snapshot(made.mirror, made.commit, Policy())
 
 
-def test_what_is_written_is_read(world: Callable[..., World]) -> None:
+def test_imported_files_are_read_back(world: Callable[..., World]) -> None:
     first, _ = imported({}, listing(obj("s", kind=SECRET, data={"a": "Yg=="})), options(cluster="mgmt"))
     files, _ = imported(first, listing(obj("a"), obj("c", "east")), options(T2))
     snapshot = read(files, world)
@@ -137,7 +137,7 @@ def test_what_is_written_is_read(world: Callable[..., World]) -> None:
     assert b"Yg==" not in b"".join(files.values())
 
 
-def test_a_kind_that_was_asked_for_and_is_not_there_is_empty(world: Callable[..., World]) -> None:
+def test_listed_kind_without_objects_is_empty(world: Callable[..., World]) -> None:
     files, _ = imported({}, listing(obj("a")))
     after, planned = imported(files, listing(), options(kinds=(CLUSTER,)))
 
@@ -147,7 +147,7 @@ def test_a_kind_that_was_asked_for_and_is_not_there_is_empty(world: Callable[...
     assert snapshot.is_complete(CLUSTER, "default")
 
 
-def test_the_servers_own_list_names_its_kind_even_if_it_is_empty() -> None:
+def test_empty_list_of_the_server_has_its_kind() -> None:
     text = json.dumps({"apiVersion": "example.com/v1", "kind": "ClusterList", "metadata": {}, "items": []})
 
     _, planned = imported({}, text.encode())
@@ -163,9 +163,7 @@ def test_the_servers_own_list_names_its_kind_even_if_it_is_empty() -> None:
     ],
     ids=["cut off by the server", "said to be partial"],
 )
-def test_a_list_that_is_not_whole_is_not_complete(
-    data: bytes, given: ImportOptions, world: Callable[..., World]
-) -> None:
+def test_partial_list_is_not_complete(data: bytes, given: ImportOptions, world: Callable[..., World]) -> None:
     files, planned = imported({}, data, given)
 
     assert planned.counts == (KindCount(CLUSTER, 1, 0, complete=False),)
@@ -203,7 +201,7 @@ SERVED = {("v1", "ConfigMap"), ("example.com/v1", "Cluster"), ("v1", "Node")}
     ],
     ids=["wide", "no headers", "plain"],
 )
-def test_the_served_apis_come_from_the_table(text: str, world: Callable[..., World]) -> None:
+def test_served_apis_are_read_from_the_table(text: str, world: Callable[..., World]) -> None:
     resources = parse_api_resources(text)
     files, _ = imported({}, listing(obj("a")), options(resources=resources))
 
@@ -233,7 +231,7 @@ CRD = obj(
 )
 
 
-def test_names_are_enough_where_objects_or_definitions_say_the_kind(world: Callable[..., World]) -> None:
+def test_served_apis_are_derived_from_names_objects_and_definitions(world: Callable[..., World]) -> None:
     names = "clusters.example.com\nthings.example.org\ncustomresourcedefinitions.apiextensions.k8s.io\n"
     files, planned = imported({}, listing(obj("a"), CRD), options(resources=parse_api_resources(names)))
 
@@ -245,14 +243,14 @@ def test_names_are_enough_where_objects_or_definitions_say_the_kind(world: Calla
     }
 
 
-def test_names_that_nobody_knows_are_said_and_record_nothing(world: Callable[..., World]) -> None:
+def test_unknown_resource_names_are_noted_and_not_recorded(world: Callable[..., World]) -> None:
     files, planned = imported({}, listing(obj("a")), options(resources=parse_api_resources("pods\n")))
 
     assert "pods" in planned.notes[0]
     assert read(files, world).served is None
 
 
-def test_kinds_are_named_as_kubectl_takes_them() -> None:
+def test_kinds_are_parsed_as_in_kubectl() -> None:
     resources = parse_api_resources(TABLE)
 
     assert parse_kinds("Cluster.example.com, Secret", resources) == (CLUSTER, SECRET)
@@ -270,7 +268,7 @@ def test_plurals_are_guessed_as_kubernetes_does(kind: str, plural: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"error: no server\n", b'{"items": [', listing({"kind": "X"})])
-def test_what_is_not_understood_changes_nothing(data: bytes) -> None:
+def test_invalid_input_changes_nothing(data: bytes) -> None:
     with pytest.raises(ConfigurationError):
         imported({}, data, options(kinds=(CLUSTER,)))
 
@@ -284,19 +282,19 @@ def test_what_is_not_understood_changes_nothing(data: bytes) -> None:
         obj("a", "_cluster"),
     ],
 )
-def test_no_name_leads_out_of_the_directory(one: dict[str, Any]) -> None:
+def test_names_of_objects_stay_inside_the_directory(one: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         imported({}, listing(one))
 
 
-def test_nothing_to_import_says_how_to_import_nothing() -> None:
+def test_import_of_nothing_has_a_hint() -> None:
     with pytest.raises(UsageError) as caught:
         imported({}, listing())
 
     assert "--kinds" in caught.value.hint
 
 
-def test_objects_that_somebody_keeps_by_hand_are_not_doubled() -> None:
+def test_import_refuses_a_kind_in_a_hand_written_file() -> None:
     with pytest.raises(RefusedError) as caught:
         imported({"mine.yaml": json.dumps(obj("a")).encode()}, listing(obj("a")))
 
@@ -304,14 +302,14 @@ def test_objects_that_somebody_keeps_by_hand_are_not_doubled() -> None:
     assert "Cluster.example.com/default.json" in caught.value.hint
 
 
-def test_the_snapshot_of_another_cluster_is_not_overwritten() -> None:
+def test_snapshot_of_another_cluster_is_not_overwritten() -> None:
     files, _ = imported({}, listing(obj("a")), options(cluster="east"))
 
     with pytest.raises(RefusedError):
         imported(files, listing(obj("a")), options(cluster="west"))
 
 
-def test_a_header_that_is_not_understood_is_not_overwritten() -> None:
+def test_invalid_header_is_not_overwritten() -> None:
     with pytest.raises(ConfigurationError) as caught:
         imported({"snapshot.yaml": b"spec: 1\n"}, listing(obj("a")))
 
@@ -319,7 +317,7 @@ def test_a_header_that_is_not_understood_is_not_overwritten() -> None:
     assert caught.value.location.path == "snapshot.yaml"
 
 
-def test_a_directory_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_written_directory_is_read_back(tmp_path: Path) -> None:
     files, planned = imported({}, listing(obj("a"), obj("c", "east")))
     write_directory(tmp_path / "snapshot", planned)
     assert read_directory(tmp_path / "snapshot") == files
@@ -337,7 +335,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert read_directory(tmp_path / "snapshot") == {}
 
 
-def test_heartbeats_change_no_byte() -> None:
+def test_heartbeats_change_no_snapshot_file() -> None:
     def node(beat: str) -> dict[str, Any]:
         status = {"conditions": [{"type": "Ready", "lastHeartbeatTime": beat}]}
         return {**obj("n", "", GroupKind("", "Node")), "status": status}
@@ -362,7 +360,7 @@ def test_cluster_has_no_default_name() -> None:
         imported({}, listing(obj("a")), ImportOptions(T1))
 
 
-def test_each_cluster_has_its_directory(tmp_path: Path) -> None:
+def test_each_cluster_has_its_own_directory(tmp_path: Path) -> None:
     def header(directory: Path, cluster: str) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         text = f"apiVersion: reconciler.dev/v1alpha1\nkind: Snapshot\nmetadata:\n  name: {cluster}\n"
@@ -382,7 +380,7 @@ def test_each_cluster_has_its_directory(tmp_path: Path) -> None:
     assert caught.value.hint == "Name it: --cluster NAME. There are edge-1, mgmt."
 
 
-def test_snapshots_of_other_clusters_are_no_part_of_the_one_at_the_root(tmp_path: Path) -> None:
+def test_snapshots_of_clusters_are_separate_from_the_root(tmp_path: Path) -> None:
     for directory, cluster in ((tmp_path, "mgmt"), (tmp_path / "edge-1", "edge-1")):
         planned = plan_import(
             [("kubectl", listing(obj("a")))], read_directory(directory), options(cluster=cluster), LIMITS

@@ -26,11 +26,11 @@ SET = SetRecord(namespace="default", name="fleet", uid="u", manifest="fleet.yaml
 FILES = {record_path(r): record_bytes(r) for r in (VARIANT, SET)}
 
 
-def test_no_branch_is_no_state(world: Callable[..., World]) -> None:
+def test_missing_branch_is_empty_state(world: Callable[..., World]) -> None:
     assert read_state(world({"a": ""}).mirror, None, Limits()) == State()
 
 
-def test_what_was_written_is_read(world: Callable[..., World]) -> None:
+def test_written_records_are_read_back(world: Callable[..., World]) -> None:
     made = world({**FILES, "locks/other.json": "{}"})
 
     state = read_state(made.mirror, made.commit, Limits())
@@ -43,7 +43,7 @@ def test_what_was_written_is_read(world: Callable[..., World]) -> None:
 @pytest.mark.parametrize(
     "data", [b"{", b"{}", b" " * (2 << 20), record_bytes(VARIANT).replace(b'"uid"', b'"uid2"')]
 )
-def test_a_record_that_is_not_understood_is_named(world: Callable[..., World], data: bytes) -> None:
+def test_unreadable_record_is_a_problem(world: Callable[..., World], data: bytes) -> None:
     made = world({**FILES, "packagevariants/default/bad.json": data})
 
     state = read_state(made.mirror, made.commit, Limits())
@@ -70,7 +70,7 @@ def test_as_many_earlier_versions_as_the_limit_are_tried(
     assert len(state.problems) == 1
 
 
-def test_the_state_of_a_newer_version_stops_the_run(world: Callable[..., World]) -> None:
+def test_state_of_a_newer_version_is_an_error(world: Callable[..., World]) -> None:
     newer = record_bytes(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
     made = world({record_path(VARIANT): newer})
 
