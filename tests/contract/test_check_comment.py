@@ -77,14 +77,14 @@ def test_there_is_one_comment_and_it_follows_the_change(
     assert "no comment" not in capsys.readouterr().err
 
 
-def test_without_being_asked_nothing_is_written(proposed: Proposed) -> None:
+def test_comment_is_off_by_default(proposed: Proposed) -> None:
     assert proposed.check() == 0
 
     assert proposed.comments == []
     assert proposed.world.simulator.writes() == []
 
 
-def test_a_token_that_may_not_comment_is_no_fault_of_the_change(
+def test_missing_permission_to_comment_does_not_fail_check(
     proposed: Proposed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proposed.world.simulator.plan("403", "POST", times=9)
@@ -95,9 +95,7 @@ def test_a_token_that_may_not_comment_is_no_fault_of_the_change(
     assert "note: no comment on pull request 1: " in capsys.readouterr().err
 
 
-def test_a_change_does_not_choose_where_its_comment_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_change_cannot_redirect_its_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The forges of head would send the token to whomever the author names."""
     with forge_world("github", tmp_path / "w", monkeypatch, edges=["edge-1"]) as world:
         proposed = make(world, monkeypatch)
@@ -113,9 +111,7 @@ def test_a_change_does_not_choose_where_its_comment_goes(
             assert thief.simulator.journal == []
 
 
-def test_in_a_workflow_the_runner_names_its_own_forge(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workflow_runner_names_its_forge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with forge_world("github", tmp_path / "w", monkeypatch, edges=["edge-1"]) as world:
         proposed = make(world, monkeypatch)
         plain = proposed.repo.read("main", "reconciler.yaml").decode().partition("  forges:")[0]

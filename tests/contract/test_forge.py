@@ -116,7 +116,7 @@ def test_each_head_has_its_own(bench: Bench) -> None:
     assert [(p.number, p.head) for p in bench.again().list_pulls()] == [(1, HEAD), (2, OTHER)]
 
 
-def test_a_pull_request_keeps_what_it_was_given(bench: Bench) -> None:
+def test_pull_request_keeps_its_fields(bench: Bench) -> None:
     bench.forge.ensure(wanted())
     bench.forge.ensure(replace(wanted(), title="Update web", body="New.", labels=("a", "b")))
 
@@ -124,7 +124,7 @@ def test_a_pull_request_keeps_what_it_was_given(bench: Bench) -> None:
     assert (pull.title, pull.body, pull.labels, pull.base) == ("Update web", "New.", ("a", "b"), "main")
 
 
-def test_there_is_no_pull_request_without_a_branch(bench: Bench) -> None:
+def test_pull_request_needs_a_branch(bench: Bench) -> None:
     with pytest.raises(RefusedError):
         bench.forge.ensure(wanted("drafts/none/w"))
 
@@ -164,7 +164,7 @@ def test_an_ended_pull_request_is_left_as_it_is(bench: Bench) -> None:
     assert bench.again().list_pulls() == before
 
 
-def test_the_head_is_where_a_person_pushed_it(bench: Bench) -> None:
+def test_head_follows_pushes_of_people(bench: Bench) -> None:
     bench.forge.ensure(wanted())
 
     oid = bench.push(HEAD)
@@ -255,7 +255,7 @@ def test_commenting_changes_no_state(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("act", ["mark_ready", "mark_draft", "close", "comment", "merge", "approve"])
-def test_what_does_not_exist_is_refused(bench: Bench, act: str) -> None:
+def test_missing_pull_request_is_refused(bench: Bench, act: str) -> None:
     arguments = {"close": {"comment": ""}, "comment": {"key": "k", "body": ""}, "merge": {"expect": "x"}}
     arguments["approve"] = arguments["merge"]
 
@@ -263,7 +263,7 @@ def test_what_does_not_exist_is_refused(bench: Bench, act: str) -> None:
         getattr(bench.forge, act)(9, **arguments.get(act, {}))
 
 
-def test_git_finds_nothing_wrong(tmp_path: Path) -> None:
+def test_repository_passes_fsck(tmp_path: Path) -> None:
     bench = LocalBench(tmp_path)
     number = bench.forge.ensure(wanted()).number
     bench.forge.comment(number, key="k", body="x")

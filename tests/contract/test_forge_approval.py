@@ -57,7 +57,7 @@ def test_a_draft_is_merged_by_the_run_after_the_one_that_opened_it(make: Make) -
     assert world.run().plan.is_empty
 
 
-def test_nothing_is_approved_where_nobody_asked_for_it(make: Make) -> None:
+def test_nothing_is_approved_without_a_rule(make: Make) -> None:
     world = make("")
     world.run()
 
@@ -81,7 +81,7 @@ def test_every_required_check_must_have_passed_on_that_commit(make: Make) -> Non
     assert states(world) == {"db": "merged", "web": "merged"}
 
 
-def test_a_persons_commit_is_never_approved_unless_a_rule_says_so(make: Make) -> None:
+def test_commit_of_person_is_approved_only_by_rule(make: Make) -> None:
     world = make(AUTO)
     world.run()
     head = "drafts/web/packagevariant-1"

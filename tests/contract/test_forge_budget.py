@@ -58,7 +58,7 @@ def run(simulator: Simulator, wanted: Sequence[tuple[str, str]], limits: WriteLi
     return 0.0
 
 
-def test_the_checker_finds_a_budget_that_is_none(tmp_path: Path) -> None:
+def test_budget_checker_detects_exceeded_limit(tmp_path: Path) -> None:
     with fleet(tmp_path, 2, 60) as (simulator, wanted):
         simulator.per_minute = 10_000
         run(simulator, wanted, WriteLimits(per_minute=10_000, per_hour=10_000))
@@ -76,7 +76,7 @@ def test_two_shards_together_keep_the_limits(tmp_path: Path) -> None:
         assert most_in_a_window(simulator.journal, MINUTE) <= 80
 
 
-def test_what_other_shards_wrote_is_of_their_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_of_other_shards_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edges = [f"edge-{n}" for n in range(1, 5)]
     with forge_world("github", tmp_path / "world", monkeypatch, edges=edges) as world:
         urls = [normalise_url(world.simulator.url(f"acme/{edge}")) for edge in edges]
@@ -90,9 +90,7 @@ def test_what_other_shards_wrote_is_of_their_share(tmp_path: Path, monkeypatch: 
         assert len(world.open_heads()) == 2 * len(edges)
 
 
-def test_a_shard_asks_for_its_own_pull_requests_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shard_lists_its_own_pull_requests_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edges = [f"edge-{n}" for n in range(1, 5)]
     with forge_world("github", tmp_path / "world", monkeypatch, edges=edges) as world:
         names = {f"acme/{edge}": normalise_url(world.simulator.url(f"acme/{edge}")) for edge in edges}
@@ -122,7 +120,7 @@ def test_more_shards_than_writes_are_refused() -> None:
         split(CEILING, 81)
 
 
-def test_a_run_over_its_budget_says_what_is_left_and_until_when(
+def test_exhausted_budget_reports_remaining_writes_and_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = "  pullRequests:\n    writesPerMinute: 2\n    writesPerHour: 3\n    maxWait: 60\n"
@@ -153,7 +151,7 @@ def test_a_repository_that_cannot_be_read_costs_its_share() -> None:
         pytest.fail("the other half belongs to what could not be read")
 
 
-def test_nothing_is_written_where_nothing_could_be_read() -> None:
+def test_unread_repository_exhausts_the_budget() -> None:
     clock = VirtualClock()
     budget = Budget(WriteLimits(), Clock(clock.now, clock.sleep))
     budget.mark_unread("a")
@@ -162,11 +160,11 @@ def test_nothing_is_written_where_nothing_could_be_read() -> None:
         pytest.fail("nothing may be written")
 
 
-def test_a_limit_of_nothing_has_no_turn() -> None:
+def test_zero_limit_has_no_turn() -> None:
     assert next_turn([], WriteLimits(per_minute=0)) == float("inf")
 
 
-def test_the_estimate_is_what_it_takes() -> None:
+def test_estimate_equals_elapsed_time() -> None:
     budget = Budget(CEILING, Clock(lambda: 1000.0, lambda _: None))
 
     assert budget.eta_s(2000) / HOUR == pytest.approx(3.1, rel=0.1)

@@ -40,14 +40,14 @@ def tick(issue: Pull) -> None:
     issue.body = issue.body.replace("- [ ]", "- [x]", 1)
 
 
-def test_nothing_to_tell_opens_no_issue(world: ForgeWorld) -> None:
+def test_empty_dashboard_opens_no_issue(world: ForgeWorld) -> None:
     world.run()
 
     assert world.run().code is Exit.DONE
     assert issues(world) == []
 
 
-def test_one_issue_says_what_waits_and_is_written_only_when_that_changes(world: ForgeWorld) -> None:
+def test_dashboard_is_written_only_when_it_changes(world: ForgeWorld) -> None:
     world.run()
     reject(world)
     assert world.run().code is Exit.WAITING
@@ -63,7 +63,7 @@ def test_one_issue_says_what_waits_and_is_written_only_when_that_changes(world: 
     assert len(world.simulator.writes()) == writes
 
 
-def test_a_ticked_box_has_exactly_that_proposed_again_once(world: ForgeWorld) -> None:
+def test_ticked_box_proposes_its_package_again_once(world: ForgeWorld) -> None:
     world.run()
     first, second = reject(world, "web"), reject(world, "db")
     world.run()
@@ -84,7 +84,7 @@ def test_a_ticked_box_has_exactly_that_proposed_again_once(world: ForgeWorld) ->
     assert world.run().plan.is_empty
 
 
-def test_dashboard_and_status_say_the_same_of_every_package(world: ForgeWorld) -> None:
+def test_dashboard_and_status_agree(world: ForgeWorld) -> None:
     world.run()
     pull = reject(world)
     world.run()
@@ -103,7 +103,7 @@ def test_dashboard_and_status_say_the_same_of_every_package(world: ForgeWorld) -
         assert f"`edge-1/{name}` since {found[name]['since'][:10]}, #{number}" in section
 
 
-def test_the_issue_says_that_nothing_is_left(world: ForgeWorld) -> None:
+def test_dashboard_reports_that_nothing_is_left(world: ForgeWorld) -> None:
     world.run()
     reject(world)
     world.run()
@@ -129,7 +129,7 @@ def test_a_closed_dashboard_stays_closed(world: ForgeWorld) -> None:
     assert [i.body for i in issues(world)] == [text]
 
 
-def test_a_strangers_issue_with_our_marker_asks_for_nothing(world: ForgeWorld) -> None:
+def test_issue_of_stranger_with_marker_is_ignored(world: ForgeWorld) -> None:
     world.run()
     reject(world)
     world.run()
@@ -154,7 +154,7 @@ def test_a_lost_reply_opens_no_second_issue(world: ForgeWorld) -> None:
     assert len(issues(world)) == 1
 
 
-def test_what_a_limit_left_is_listed_with_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limited_writes_are_listed_with_their_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = f"{ON}    writesPerMinute: 2\n    writesPerHour: 3\n    maxWait: 60\n"
     with forge_world("github", tmp_path / "w", monkeypatch, more=more, hosted_control=True) as world:
         assert world.run().code is Exit.PARTIAL
@@ -165,9 +165,7 @@ def test_what_a_limit_left_is_listed_with_its_end(tmp_path: Path, monkeypatch: p
         assert "takes about" in issue.body
 
 
-def test_without_a_forge_it_is_a_file_beside_the_status(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dashboard_file_is_written_beside_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with forge_world("github", tmp_path / "w", monkeypatch, more=ON) as world:
         world.run()
         reject(world)
@@ -178,7 +176,7 @@ def test_without_a_forge_it_is_a_file_beside_the_status(
         assert world.run().plan.is_empty
 
 
-def test_it_is_off_unless_somebody_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dashboard_is_off_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with forge_world("github", tmp_path / "w", monkeypatch, hosted_control=True) as world:
         world.run()
         reject(world)

@@ -99,7 +99,7 @@ def test_another_base_is_pending_and_repaired(world: ForgeWorld) -> None:
     settled(world)
 
 
-def test_what_people_write_stays_and_our_part_is_repaired(world: ForgeWorld) -> None:
+def test_text_of_people_is_kept_and_generated_part_repaired(world: ForgeWorld) -> None:
     world.run()
     pull = only(world)
     pull.body = f"Please look at this.\n\n{pull.body}\n\nThanks."
@@ -117,7 +117,7 @@ def test_what_people_write_stays_and_our_part_is_repaired(world: ForgeWorld) -> 
     settled(world)
 
 
-def test_two_runs_that_open_one_at_once_leave_the_first(world: ForgeWorld) -> None:
+def test_concurrent_runs_keep_the_first_pull_request(world: ForgeWorld) -> None:
     world.simulator.plan("raced", "POST", CREATES[kind_of(world)])
 
     assert world.run().code is Exit.DONE
@@ -132,7 +132,7 @@ def test_two_runs_that_open_one_at_once_leave_the_first(world: ForgeWorld) -> No
     settled(world)
 
 
-def test_a_double_that_is_there_is_closed_by_a_later_run(world: ForgeWorld) -> None:
+def test_duplicate_is_closed_by_a_later_run(world: ForgeWorld) -> None:
     world.run()
     hosted = world.simulator.repositories["acme/edge-1"]
     first = only(world)
@@ -152,7 +152,7 @@ def test_a_double_that_is_there_is_closed_by_a_later_run(world: ForgeWorld) -> N
     settled(world)
 
 
-def test_a_rejection_counts_although_a_double_was_closed_before(world: ForgeWorld) -> None:
+def test_rejection_counts_despite_closed_duplicate(world: ForgeWorld) -> None:
     world.simulator.plan("raced", "POST", CREATES[kind_of(world)])
     world.run()
     world.simulator.close("acme/edge-1", only(world).number)
@@ -160,7 +160,7 @@ def test_a_rejection_counts_although_a_double_was_closed_before(world: ForgeWorl
     assert changed(world).reason is Reason.REJECTED
 
 
-def test_titles_tell_the_whole_request_and_not_the_last_run(world: ForgeWorld) -> None:
+def test_title_describes_the_whole_pull_request(world: ForgeWorld) -> None:
     world.run()
     assert only(world).title.endswith("Create web from web/v1")
     world.upgrade("web")

@@ -65,7 +65,7 @@ def wanted(head: str = HEADS["web"], title: str = "Create web") -> PullRequest:
     return PullRequest(head, "main", title, "Why.")
 
 
-def test_an_app_proves_itself_and_its_token_is_renewed(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:
+def test_app_token_is_requested_and_renewed(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:
     with simulated("github", tmp_path) as bench:
         forge = app_forge(bench, key)
         forge.ensure(wanted())
@@ -82,7 +82,7 @@ def test_an_app_proves_itself_and_its_token_is_renewed(tmp_path: Path, key: rsa.
 
 
 @pytest.mark.parametrize("checks", [(), ("build",)])
-def test_app_asks_for_checks_only_where_approval_waits_for_them(
+def test_app_requests_checks_only_for_approval(
     tmp_path: Path, key: rsa.RSAPrivateKey, checks: tuple[str, ...]
 ) -> None:
     rule = CredentialRule("https://github.com/", app_id="12", installation_id="34", app_key_env="KEY")
@@ -98,7 +98,7 @@ def test_app_asks_for_checks_only_where_approval_waits_for_them(
 
 
 @pytest.mark.parametrize(("dashboard", "issues"), [(False, set()), (True, {"issues"})])
-def test_app_asks_for_reading_alone_where_nothing_is_to_be_written(
+def test_read_only_run_requests_read_permissions(
     tmp_path: Path,
     key: rsa.RSAPrivateKey,
     monkeypatch: pytest.MonkeyPatch,
@@ -145,7 +145,7 @@ def test_a_token_that_is_revoked_mid_run_is_renewed_once(tmp_path: Path, key: rs
 @pytest.mark.parametrize(
     "key_text", ["", "no key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----"]
 )
-def test_a_key_that_is_none_is_told_and_not_shown(key_text: str) -> None:
+def test_malformed_app_key_is_refused_and_not_shown(key_text: str) -> None:
     token = AppToken("http://127.0.0.1:1", App("12", "34", key_text))
 
     with pytest.raises(UnavailableError, match="private key") as caught:
@@ -155,7 +155,7 @@ def test_a_key_that_is_none_is_told_and_not_shown(key_text: str) -> None:
     assert "BEGIN" not in repr(token.app)
 
 
-def test_where_there_are_no_drafts_a_label_says_that_it_is_one(tmp_path: Path) -> None:
+def test_label_marks_draft_without_draft_support(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
         bench.simulator.no_drafts = True
         opened = bench.forge.ensure(replace(wanted(), labels=("ours",)))
@@ -169,7 +169,7 @@ def test_where_there_are_no_drafts_a_label_says_that_it_is_one(tmp_path: Path) -
         assert not bench.again().list_pulls()[0].draft
 
 
-def test_taking_the_label_away_is_marking_it_ready(tmp_path: Path) -> None:
+def test_removing_draft_label_marks_ready(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
         bench.simulator.no_drafts = True
         opened = bench.forge.ensure(wanted())
@@ -200,7 +200,7 @@ def test_a_token_is_not_sent_in_the_clear() -> None:
         Transport("http://forge.example/api", StaticToken("t"), Budget(WriteLimits()))
 
 
-def test_what_main_has_by_now_is_decided_anew(tmp_path: Path) -> None:
+def test_already_merged_head_is_conflict(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
         bench.hosted.repo.merge(HEADS["web"])
 
@@ -216,7 +216,7 @@ def test_our_labels_change_and_those_of_people_stay(tmp_path: Path) -> None:
         assert bench.again().ensure(replace(wanted(), labels=("ours",))).labels == ("ours", "theirs")
 
 
-def test_another_persons_comment_with_our_marker_is_not_ours(tmp_path: Path) -> None:
+def test_comment_of_other_user_with_marker_is_ignored(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
         number = bench.forge.ensure(wanted()).number
         forged = "<!-- reconciler:comment:note -->\nMine."
@@ -264,7 +264,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.reason)
-def test_every_reply_is_told_apart(row: Row) -> None:
+def test_replies_are_classified(row: Row) -> None:
     fault = classify(row.status, row.headers, row.data, now=100.0)
 
     assert (fault.kind, fault.wait_s) == (row.kind, row.wait_s)

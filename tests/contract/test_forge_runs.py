@@ -45,7 +45,7 @@ def test_every_draft_gets_one_pull_request_and_a_second_run_writes_nothing(world
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
-def test_what_a_person_merges_is_published_and_upgraded_in_a_new_draft(world: ForgeWorld, how: str) -> None:
+def test_merged_draft_is_published_and_upgraded_in_new_draft(world: ForgeWorld, how: str) -> None:
     world.run()
     world.simulator.merge("acme/edge-1", world.pulls("edge-1")[0].number, how)
     merged = world.pulls("edge-1")[0].head.split("/")[1]
@@ -74,7 +74,7 @@ def test_an_open_draft_is_updated_in_place(world: ForgeWorld) -> None:
     assert world.open_heads() == expected(world)
 
 
-def test_what_a_person_closed_is_not_proposed_again_until_it_changes(world: ForgeWorld) -> None:
+def test_closed_pull_request_is_proposed_again_only_after_a_change(world: ForgeWorld) -> None:
     world.run()
     pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
     world.simulator.close("acme/edge-1", pull.number)
@@ -89,7 +89,7 @@ def test_what_a_person_closed_is_not_proposed_again_until_it_changes(world: Forg
     assert states == ["closed", "open"]
 
 
-def test_a_person_keeps_title_text_and_labels(world: ForgeWorld) -> None:
+def test_title_text_and_labels_of_people_are_kept(world: ForgeWorld) -> None:
     world.run()
     pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
     pull.title = pull.title.replace("Create edge", "").replace("Create", "Please review:")
@@ -127,7 +127,7 @@ def is_draft(pull: Pull) -> bool:
     return pull.draft or pull.title.startswith(PREFIXES)
 
 
-def test_a_ready_pull_request_that_asks_something_new_is_a_draft_again(world: ForgeWorld) -> None:
+def test_ready_pull_request_with_new_conflict_becomes_draft(world: ForgeWorld) -> None:
     world.run()
     pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
     text = world.repo("edge-1").read(pull.head, "web/app.yaml").decode()
@@ -147,7 +147,7 @@ def test_a_ready_pull_request_that_asks_something_new_is_a_draft_again(world: Fo
     assert not is_draft(pull), "a person who marks it ready all the same is left alone"
 
 
-def test_what_a_person_marked_as_ready_is_proposed(world: ForgeWorld) -> None:
+def test_pull_request_marked_ready_is_proposed(world: ForgeWorld) -> None:
     world.run()
     pull = next(p for p in world.pulls("edge-1") if "web" in p.head)
     pull.draft, pull.title = False, pull.title.removeprefix("WIP: ").removeprefix("Draft: ")
@@ -212,7 +212,7 @@ def proposing(
         yield made
 
 
-def test_a_draft_has_no_pull_request_until_somebody_proposes_it(proposing: ForgeWorld) -> None:
+def test_draft_has_no_pull_request_before_proposal(proposing: ForgeWorld) -> None:
     proposing.run()
     assert proposing.run().plan.is_empty
     assert (proposing.open_heads(), proposing.simulator.writes()) == ([], [])
@@ -283,7 +283,7 @@ def test_an_edited_package_of_a_group_holds_back_nothing_else(grouped: ForgeWorl
     assert grouped.run().plan.is_empty
 
 
-def test_a_closed_group_is_rejected_and_what_changes_goes_into_the_next(grouped: ForgeWorld) -> None:
+def test_closed_group_is_rejected_and_changes_join_the_next(grouped: ForgeWorld) -> None:
     grouped.run()
     grouped.simulator.close("acme/edge-1", grouped.pulls("edge-1")[0].number)
     assert grouped.run().code is Exit.WAITING
@@ -297,7 +297,7 @@ def test_a_closed_group_is_rejected_and_what_changes_goes_into_the_next(grouped:
     assert grouped.run().plan.is_empty
 
 
-def test_a_fork_that_uses_our_names_is_none_of_ours(world: ForgeWorld) -> None:
+def test_pull_request_of_fork_is_ignored(world: ForgeWorld) -> None:
     hosted = world.simulator.repositories["acme/edge-1"]
     stranger = world.simulator.new_pull(
         hosted, title="Mine", body="", head="drafts/web/packagevariant-1", base="main", fork=True

@@ -80,7 +80,7 @@ def test_wrong_field_of_a_pull_request_stalls_its_package_alone(
         pytest.param(lambda item: {k: item[k] for k in ("title", "state")}, id="no head"),
     ],
 )
-def test_list_that_means_nothing_makes_its_repository_unavailable(
+def test_malformed_list_makes_repository_unavailable(
     world: ForgeWorld, change: Callable[[dict[str, Any]], Any]
 ) -> None:
     before = world.repo("edge-1").refs()

@@ -52,7 +52,7 @@ def present(mirror: Mirror) -> int:
     return int(counts["count"]) + int(counts["in-pack"])
 
 
-def test_a_mirror_is_partial_and_packages_come_in_one_batch(
+def test_mirror_is_partial_and_fetches_package_in_one_batch(
     tmp_path: Path, repo: Repo, server: HttpGit
 ) -> None:
     mirrors = Mirrors(tmp_path / "cache")
@@ -74,7 +74,7 @@ def test_a_mirror_is_partial_and_packages_come_in_one_batch(
     assert not mirror.has(repo.blob(b"4 a"))
 
 
-def test_a_second_fetch_follows_moved_and_deleted_refs(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+def test_fetch_follows_moved_and_deleted_refs(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
     repo.commit({"x": "1"}, branch="drafts/p0/w", start="main")
     repo.tag("p0/v1")
     mirror = opened(tmp_path, server)
@@ -89,7 +89,7 @@ def test_a_second_fetch_follows_moved_and_deleted_refs(tmp_path: Path, repo: Rep
     assert mirror.head_branch == "main"
 
 
-def test_a_branch_that_becomes_a_directory_is_followed(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+def test_fetch_follows_branch_that_becomes_a_directory(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
     repo.point("refs/heads/drafts", repo.oid("main"))
     mirror = opened(tmp_path, server)
     mirror.fetch()
@@ -101,7 +101,7 @@ def test_a_branch_that_becomes_a_directory_is_followed(tmp_path: Path, repo: Rep
     assert set(mirror.refs()) == {"refs/heads/main", "refs/heads/drafts/p0/w"}
 
 
-def test_a_push_from_a_partial_mirror(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
+def test_push_from_partial_mirror(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
     mirror = opened(tmp_path, server)
     head = mirror.refs()["refs/heads/main"]
     pack = Pack(mirror)
@@ -157,7 +157,7 @@ def test_two_processes_share_a_cache(tmp_path: Path, repo: Repo, server: HttpGit
     assert [process.communicate(timeout=60)[0].strip() for process in running] == [repo.oid("main")] * 2
 
 
-def test_a_token_is_sent_to_its_host_and_stands_nowhere_else(tmp_path: Path, repo: Repo) -> None:
+def test_token_is_sent_to_its_host_only(tmp_path: Path, repo: Repo) -> None:
     with serve(tmp_path / "served", password=TOKEN) as server:
         mirror = opened(tmp_path, server, Credential(password=TOKEN))
 
@@ -179,7 +179,7 @@ def test_without_a_token_a_private_repository_is_unavailable_at_once(tmp_path: P
 
 @pytest.mark.parametrize("credential", [None, Credential(password=TOKEN)])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_redirect_to_another_host_gets_no_token(
+def test_redirect_to_other_host_gets_no_token(
     tmp_path: Path, repo: Repo, credential: Credential | None, host: str
 ) -> None:
     """Neither a token nor any request: another port of the same host is another server."""
@@ -207,15 +207,13 @@ def test_redirect_on_the_same_server_is_followed_with_the_token(tmp_path: Path, 
         assert result.ok
 
 
-def test_a_secret_never_travels_in_the_clear(tmp_path: Path) -> None:
+def test_secret_is_never_sent_in_the_clear(tmp_path: Path) -> None:
     for remote in ("http://me:secret@git.example/a.git", "HTTP://me:secret@git.example/a.git"):
         with pytest.raises(UnavailableError, match="in the clear"):
             Mirrors(tmp_path / "cache").open(remote)
 
 
-def test_hostile_trees_arrive_and_refuse_their_package_only(
-    tmp_path: Path, repo: Repo, server: HttpGit
-) -> None:
+def test_unsafe_tree_refuses_its_package_only(tmp_path: Path, repo: Repo, server: HttpGit) -> None:
     blob = repo.blob(b"x")
     evil = repo.raw_tree((b"100644", b"..", blob), (b"100644", b"Kptfile", blob))
     root = repo.raw_tree((b"40000", b"evil", evil), (b"40000", b"p0", repo.tree("main", "p0")))

@@ -41,7 +41,7 @@ def opened(server: Server, repo: Repo, tmp_path: Path, credential: Credential) -
     return Mirrors(tmp_path / "cache", lambda _: credential).open(server.url(repo.path))
 
 
-def test_a_known_host_is_read_and_pushed_to(server: Server, repo: Repo, tmp_path: Path) -> None:
+def test_known_host_is_read_and_pushed_to(server: Server, repo: Repo, tmp_path: Path) -> None:
     mirror = opened(server, repo, tmp_path, Credential("", "", server.client_key, server.known_hosts))
     mirror.fetch()
     pack = Pack(mirror)
@@ -56,14 +56,12 @@ def test_a_known_host_is_read_and_pushed_to(server: Server, repo: Repo, tmp_path
     assert mirror.head_branch == "main"
 
 
-def test_a_host_that_nobody_knows_is_not_trusted_on_first_sight(
-    server: Server, repo: Repo, tmp_path: Path
-) -> None:
+def test_unknown_host_is_not_trusted_on_first_use(server: Server, repo: Repo, tmp_path: Path) -> None:
     with pytest.raises(UnavailableError):
         opened(server, repo, tmp_path, Credential("", "", server.client_key)).fetch()
 
 
-def test_a_host_with_another_key_is_not_trusted(server: Server, repo: Repo, tmp_path: Path) -> None:
+def test_host_with_changed_key_is_not_trusted(server: Server, repo: Repo, tmp_path: Path) -> None:
     other = make_key(tmp_path / "other").private.with_suffix(".pub").read_text()
     forged = tmp_path / "known hosts"
     forged.write_text(f"[127.0.0.1]:{server.port} {' '.join(other.split()[:2])}\n")
@@ -72,7 +70,7 @@ def test_a_host_with_another_key_is_not_trusted(server: Server, repo: Repo, tmp_
         opened(server, repo, tmp_path, Credential("", "", server.client_key, forged)).fetch()
 
 
-def test_a_key_that_the_host_does_not_know_is_refused(server: Server, repo: Repo, tmp_path: Path) -> None:
+def test_unauthorized_key_is_refused(server: Server, repo: Repo, tmp_path: Path) -> None:
     stranger = make_key(tmp_path / "stranger").private
 
     with pytest.raises(UnavailableError) as caught:
@@ -81,9 +79,7 @@ def test_a_key_that_the_host_does_not_know_is_refused(server: Server, repo: Repo
     assert "Cannot read" in str(caught.value)
 
 
-def test_a_rule_and_the_environment_of_the_control_repository_name_both_files(
-    server: Server, repo: Repo, tmp_path: Path
-) -> None:
+def test_key_files_come_from_rule_and_environment(server: Server, repo: Repo, tmp_path: Path) -> None:
     url = server.url(repo.path)
     rule = CredentialRule(
         url.removesuffix(str(repo.path)),
@@ -103,7 +99,7 @@ def test_a_rule_and_the_environment_of_the_control_repository_name_both_files(
         assert "refs/heads/main" in mirror.refs()
 
 
-def test_a_rule_for_ssh_is_for_its_short_spelling_and_for_no_path() -> None:
+def test_ssh_rule_matches_scp_like_address() -> None:
     rule = CredentialRule("ssh://git@github.com/acme", ssh_key_file="/key")
     find = find_credentials(Policy(credentials=(rule,)), {})
 
@@ -113,7 +109,7 @@ def test_a_rule_for_ssh_is_for_its_short_spelling_and_for_no_path() -> None:
     assert find("https://github.com/acme/edge.git") is None
 
 
-def test_hosts_that_are_known_anyway_are_in_every_call() -> None:
+def test_bundled_known_hosts_are_always_used() -> None:
     command = environment({}, Credential("", "", Path("/key's"), Path("/my hosts")))["GIT_SSH_COMMAND"]
 
     assert {line.split()[0] for line in KNOWN_HOSTS.read_text().splitlines()} == {

@@ -65,7 +65,7 @@ def hook(repo: Repo, name: str, script: str) -> None:
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
-def test_a_draft_is_created_replaced_and_deleted(repo: Repo, mirror: Mirror) -> None:
+def test_draft_is_created_replaced_and_deleted(repo: Repo, mirror: Mirror) -> None:
     first, second = made(mirror, "1"), made(mirror, "2")
 
     assert statuses(mirror, RefUpdate(DRAFT, None, first)) == [PushStatus.DONE]
@@ -76,7 +76,7 @@ def test_a_draft_is_created_replaced_and_deleted(repo: Repo, mirror: Mirror) -> 
     repo.fsck()
 
 
-def test_a_person_who_pushed_first_keeps_the_branch(repo: Repo, mirror: Mirror) -> None:
+def test_push_does_not_overwrite_earlier_push(repo: Repo, mirror: Mirror) -> None:
     seen = repo.commit({"p/x": "1"}, branch="drafts/p/w", start="main")
     mirror.fetch()
     theirs = repo.commit({"p/x": "2"}, branch="drafts/p/w")
@@ -86,7 +86,7 @@ def test_a_person_who_pushed_first_keeps_the_branch(repo: Repo, mirror: Mirror) 
     assert repo.find(DRAFT) == theirs
 
 
-def test_fetching_in_between_does_not_renew_a_lease(repo: Repo, mirror: Mirror) -> None:
+def test_fetch_does_not_renew_lease(repo: Repo, mirror: Mirror) -> None:
     seen = repo.commit({"p/x": "1"}, branch="drafts/p/w", start="main")
     theirs = repo.commit({"p/x": "2"}, branch="drafts/p/w")
     mirror.fetch()
@@ -95,7 +95,7 @@ def test_fetching_in_between_does_not_renew_a_lease(repo: Repo, mirror: Mirror) 
     assert repo.find(DRAFT) == theirs
 
 
-def test_a_branch_that_must_not_exist_is_not_taken_over(repo: Repo, mirror: Mirror) -> None:
+def test_new_branch_does_not_overwrite_existing_one(repo: Repo, mirror: Mirror) -> None:
     new = made(mirror)
     theirs = repo.commit({"p/x": "1"}, branch="drafts/p/w", start="main")
 
@@ -103,7 +103,7 @@ def test_a_branch_that_must_not_exist_is_not_taken_over(repo: Repo, mirror: Mirr
     assert repo.find(DRAFT) == theirs
 
 
-def test_a_race_after_the_lease_was_checked_is_lost_too(repo: Repo, mirror: Mirror) -> None:
+def test_race_after_lease_check_is_stale(repo: Repo, mirror: Mirror) -> None:
     """The hook moves the branch when the other side has already announced its old value."""
     seen = repo.commit({"p/x": "1"}, branch="drafts/p/w", start="main")
     theirs = repo.write(repo.tree("main"), [seen], message="A person's\n")
@@ -120,7 +120,7 @@ def test_a_race_after_the_lease_was_checked_is_lost_too(repo: Repo, mirror: Mirr
     ]
 
 
-def test_one_stale_ref_stops_its_whole_push(repo: Repo, mirror: Mirror) -> None:
+def test_stale_ref_stops_the_whole_push(repo: Repo, mirror: Mirror) -> None:
     new = made(mirror)
     theirs = repo.commit({"p/x": "1"}, branch="drafts/p/w", start="main")
 
@@ -131,7 +131,7 @@ def test_one_stale_ref_stops_its_whole_push(repo: Repo, mirror: Mirror) -> None:
     assert repo.find(DRAFT) == theirs
 
 
-def test_nothing_to_push_is_told_apart_from_having_pushed(repo: Repo, mirror: Mirror) -> None:
+def test_unchanged_ref_is_up_to_date(repo: Repo, mirror: Mirror) -> None:
     """Git exits 0 here although the lease is wrong."""
     new = made(mirror)
     assert statuses(mirror, RefUpdate(DRAFT, None, new)) == [PushStatus.DONE]
@@ -141,7 +141,7 @@ def test_nothing_to_push_is_told_apart_from_having_pushed(repo: Repo, mirror: Mi
     assert statuses(mirror, wrong) == [PushStatus.UP_TO_DATE]
 
 
-def test_deleting_what_somebody_deleted_is_stale(repo: Repo, mirror: Mirror) -> None:
+def test_deleting_deleted_ref_is_stale(repo: Repo, mirror: Mirror) -> None:
     seen = repo.commit({"p/x": "1"}, branch="drafts/p/w", start="main")
     mirror.fetch()
     repo.delete(DRAFT)
@@ -149,7 +149,7 @@ def test_deleting_what_somebody_deleted_is_stale(repo: Repo, mirror: Mirror) -> 
     assert statuses(mirror, RefUpdate(DRAFT, seen, None)) == [PushStatus.STALE]
 
 
-def test_a_refusal_of_the_other_side_is_not_a_race(repo: Repo, mirror: Mirror) -> None:
+def test_rejection_by_hook_is_not_stale(repo: Repo, mirror: Mirror) -> None:
     hook(repo, "pre-receive", "echo 'branch is protected' >&2; exit 1")
 
     (result,) = push(mirror, [RefUpdate(DRAFT, None, made(mirror))])
@@ -159,7 +159,7 @@ def test_a_refusal_of_the_other_side_is_not_a_race(repo: Repo, mirror: Mirror) -
     assert repo.find(DRAFT) is None
 
 
-def test_a_branch_in_the_way_is_a_refusal(repo: Repo, mirror: Mirror) -> None:
+def test_branch_in_the_way_is_rejection(repo: Repo, mirror: Mirror) -> None:
     theirs = repo.oid("main")
     repo.point("refs/heads/drafts", theirs)
 
@@ -170,7 +170,7 @@ def test_a_branch_in_the_way_is_a_refusal(repo: Repo, mirror: Mirror) -> None:
     assert repo.find("refs/heads/drafts") == theirs
 
 
-def test_a_lock_left_behind_on_the_other_side_is_named(repo: Repo, mirror: Mirror) -> None:
+def test_stale_lock_on_the_server_is_named(repo: Repo, mirror: Mirror) -> None:
     lock = repo.path / f"{DRAFT}.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
@@ -181,7 +181,7 @@ def test_a_lock_left_behind_on_the_other_side_is_named(repo: Repo, mirror: Mirro
     assert f"{DRAFT}.lock" in result.message
 
 
-def test_tags_are_made_and_never_moved(repo: Repo, mirror: Mirror) -> None:
+def test_tags_are_created_and_never_moved(repo: Repo, mirror: Mirror) -> None:
     head, new = repo.oid("main"), made(mirror)
     assert statuses(mirror, RefUpdate("refs/tags/p/v1", None, head)) == [PushStatus.DONE]
 
@@ -191,7 +191,7 @@ def test_tags_are_made_and_never_moved(repo: Repo, mirror: Mirror) -> None:
     assert repo.find("refs/tags/p/v1") == head
 
 
-def test_an_annotated_tag_is_deleted_by_its_own_id(repo: Repo, mirror: Mirror) -> None:
+def test_annotated_tag_is_deleted_by_its_own_id(repo: Repo, mirror: Mirror) -> None:
     repo.tag("p/v1", message="release")
     mirror.fetch()
     tag = Oid(str(mirror.open().references["refs/tags/p/v1"].target))
@@ -205,18 +205,18 @@ def test_an_annotated_tag_is_deleted_by_its_own_id(repo: Repo, mirror: Mirror) -
     "ref",
     ["+refs/heads/x", "refs/heads/x:refs/heads/main", "HEAD", "refs/heads/a b", "refs/heads/x\n", "--all"],
 )
-def test_a_ref_that_would_be_read_as_something_else_is_refused(mirror: Mirror, ref: str) -> None:
+def test_unsafe_ref_name_is_refused(mirror: Mirror, ref: str) -> None:
     with pytest.raises(RefusedError):
         push(mirror, [RefUpdate(ref, None, made(mirror))])
 
 
-def test_a_lease_without_a_value_cannot_be_said(mirror: Mirror) -> None:
+def test_update_without_expected_value_is_refused(mirror: Mirror) -> None:
     for update in (RefUpdate(DRAFT, None, None), RefUpdate(DRAFT, Oid(""), made(mirror))):
         with pytest.raises(RefusedError):
             push(mirror, [update])
 
 
-def test_a_repository_that_went_away_is_unavailable(repo: Repo, mirror: Mirror) -> None:
+def test_moved_repository_is_unavailable(repo: Repo, mirror: Mirror) -> None:
     new = made(mirror)
     repo.path.rename(repo.path.with_name("elsewhere"))
 
@@ -224,7 +224,7 @@ def test_a_repository_that_went_away_is_unavailable(repo: Repo, mirror: Mirror) 
         push(mirror, [RefUpdate(DRAFT, None, new)])
 
 
-def test_a_server_without_atomic_pushes_gets_one_ref_at_a_time(repo: Repo, mirror: Mirror) -> None:
+def test_server_without_atomic_pushes_gets_one_ref_at_a_time(repo: Repo, mirror: Mirror) -> None:
     run("config", "receive.advertiseAtomic", "false", cwd=repo.path)
     new = made(mirror)
     theirs = repo.commit({"p/x": "1"}, branch="drafts/p/w", start="main")
@@ -260,7 +260,7 @@ while won < 8:
 """
 
 
-def test_no_writer_of_one_branch_loses_a_commit(tmp_path: Path, repo: Repo) -> None:
+def test_concurrent_writers_lose_no_commit(tmp_path: Path, repo: Repo) -> None:
     """Three processes with one cache add to one branch; every commit that was acknowledged is there."""
     cache = tmp_path / "shared"
     writers = [
@@ -317,7 +317,7 @@ def test_a_run_killed_at_any_effect_is_completed_by_the_next(tmp_path: Path) -> 
         repo.fsck()
 
 
-def test_a_full_disk_moves_no_ref(tmp_path: Path, repo: Repo) -> None:
+def test_full_disk_moves_no_ref(tmp_path: Path, repo: Repo) -> None:
     before = repo.refs()
     limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
     command = [sys.executable, "-c", limited + KILLED, str(repo.path), str(tmp_path / "cache")]
@@ -329,9 +329,7 @@ def test_a_full_disk_moves_no_ref(tmp_path: Path, repo: Repo) -> None:
     repo.fsck()
 
 
-def test_git_sees_no_environment_of_ours(
-    tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_git_gets_no_environment(tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     new = made(mirror)
     stub = tmp_path / "bin" / "git"
     stub.parent.mkdir()
@@ -360,7 +358,7 @@ def test_git_sees_no_environment_of_ours(
     assert seen["GIT_TERMINAL_PROMPT"] == "0"
 
 
-def test_a_persons_configuration_does_not_reach_us(
+def test_user_configuration_is_ignored(
     tmp_path: Path, repo: Repo, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -390,7 +388,7 @@ def test_a_persons_configuration_does_not_reach_us(
     assert not marker.exists()
 
 
-def test_a_bomb_is_refused_by_its_size(repo: Repo, mirror: Mirror) -> None:
+def test_decompression_bomb_is_refused_by_its_size(repo: Repo, mirror: Mirror) -> None:
     """A blob of 256 MiB that is 256 KiB on disk costs neither time nor memory."""
     size = 256 << 20
     oid = sparse_blob(repo, size)
@@ -420,7 +418,7 @@ def sparse_blob(repo: Repo, size: int) -> Oid:
     return Oid(oid)
 
 
-def test_a_broken_ref_hides_no_other(repo: Repo, mirror: Mirror) -> None:
+def test_broken_ref_hides_no_other(repo: Repo, mirror: Mirror) -> None:
     """A machine that lost power leaves empty files."""
     repo.point("refs/heads/a", repo.oid("main"))
     for name, text in (("empty", ""), ("text", "not an id\n"), ("gone", "1" * 40 + "\n")):
@@ -432,7 +430,7 @@ def test_a_broken_ref_hides_no_other(repo: Repo, mirror: Mirror) -> None:
     assert not {"refs/heads/empty", "refs/heads/text"} & set(mirror.refs())
 
 
-def test_a_linked_working_tree_is_read_and_pushed_to(tmp_path: Path, repo: Repo) -> None:
+def test_linked_working_tree_is_read_and_pushed_to(tmp_path: Path, repo: Repo) -> None:
     run("clone", "-q", str(repo.path), "work", cwd=tmp_path)
     run("worktree", "add", "-q", "../linked", "-b", "linked", cwd=tmp_path / "work")
     mirror = Mirrors(tmp_path / "cache").open(str(tmp_path / "linked"))
@@ -441,7 +439,7 @@ def test_a_linked_working_tree_is_read_and_pushed_to(tmp_path: Path, repo: Repo)
     assert statuses(mirror, RefUpdate(DRAFT, None, made_on(mirror, "refs/heads/linked"))) == [PushStatus.DONE]
 
 
-def test_a_shallow_clone_is_read_and_pushed_to(tmp_path: Path, repo: Repo) -> None:
+def test_shallow_clone_is_read_and_pushed_to(tmp_path: Path, repo: Repo) -> None:
     for number in range(3):
         repo.commit({"p/x": f"{number}"})
     run("clone", "-q", "--depth=1", f"file://{repo.path}", "shallow", cwd=tmp_path)

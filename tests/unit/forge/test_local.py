@@ -31,7 +31,7 @@ def approve(edge: Edge, number: int = 1) -> str:
     return local.approve(number, expect=pull.head_oid)
 
 
-def test_approving_is_porchs_commit_a_tag_and_no_draft(edge: Edge) -> None:
+def test_approval_makes_commit_and_tag_and_deletes_draft(edge: Edge) -> None:
     main, tip = edge.repo.oid("main"), edge.repo.oid(DRAFT)
 
     oid = approve(edge)
@@ -49,7 +49,7 @@ def test_approving_is_porchs_commit_a_tag_and_no_draft(edge: Edge) -> None:
     edge.repo.fsck()
 
 
-def test_approving_is_as_old_as_what_it_approves(edge: Edge) -> None:
+def test_approval_has_time_of_its_newest_parent(edge: Edge) -> None:
     edge.repo.commit({"README.md": "newer"}, time=TIME + 500)
 
     oid = approve(edge)
@@ -57,7 +57,7 @@ def test_approving_is_as_old_as_what_it_approves(edge: Edge) -> None:
     assert edge.repo.git[oid].committer.time == TIME + 500
 
 
-def test_what_main_got_beside_the_package_stays(edge: Edge) -> None:
+def test_approval_keeps_other_changes_on_main(edge: Edge) -> None:
     edge.repo.commit({"README.md": "hotfix", "db/cm.yaml": "a: 9\n"})
 
     approve(edge)
@@ -66,7 +66,7 @@ def test_what_main_got_beside_the_package_stays(edge: Edge) -> None:
     assert edge.repo.read("main", "db/cm.yaml") == b"a: 9\n"
 
 
-def test_a_hotfix_inside_the_package_is_never_undone(edge: Edge) -> None:
+def test_approval_never_undoes_hotfix(edge: Edge) -> None:
     hotfix = edge.repo.commit({"web/cm.yaml": "hotfix"})
 
     with pytest.raises(RefusedError):
@@ -76,7 +76,7 @@ def test_a_hotfix_inside_the_package_is_never_undone(edge: Edge) -> None:
     assert DRAFT in edge.repo.refs()
 
 
-def test_a_commit_of_a_person_on_the_draft_is_approved_too(edge: Edge) -> None:
+def test_approval_includes_commits_of_people(edge: Edge) -> None:
     edge.repo.commit({"web/more.yaml": "b: 2"}, branch="drafts/web/packagevariant-1")
 
     approve(edge)
@@ -84,7 +84,7 @@ def test_a_commit_of_a_person_on_the_draft_is_approved_too(edge: Edge) -> None:
     assert edge.repo.read("main", "web/more.yaml") == b"b: 2"
 
 
-def test_a_repository_that_refuses_keeps_everything(edge: Edge) -> None:
+def test_refused_push_changes_nothing(edge: Edge) -> None:
     edge.repo.git.config["receive.denyDeletes"] = "true"
     before = edge.repo.refs()
 
@@ -94,7 +94,7 @@ def test_a_repository_that_refuses_keeps_everything(edge: Edge) -> None:
     assert edge.repo.refs() == before
 
 
-def test_what_was_rejected_is_not_approved(edge: Edge) -> None:
+def test_rejected_pull_request_is_not_approved(edge: Edge) -> None:
     forge(edge).reject(1, comment="No.")
 
     with pytest.raises(RefusedError):
@@ -103,7 +103,7 @@ def test_what_was_rejected_is_not_approved(edge: Edge) -> None:
     assert b'"withdrawn": false' in edge.repo.read("refs/reconciler/pulls/1", "pull.json")
 
 
-def test_what_was_rejected_may_be_reopened_and_approved(edge: Edge) -> None:
+def test_rejected_pull_request_can_be_reopened_and_approved(edge: Edge) -> None:
     forge(edge).reject(1, comment="No.")
     edge.repo.commit({"web/more.yaml": "b: 2"}, branch="drafts/web/packagevariant-1")
 
@@ -116,7 +116,7 @@ def test_what_was_rejected_may_be_reopened_and_approved(edge: Edge) -> None:
     assert edge.repo.read("main", "web/more.yaml") == b"b: 2"
 
 
-def test_what_cannot_be_reopened_is_refused_with_a_way_out(edge: Edge) -> None:
+def test_impossible_reopen_is_refused_with_a_hint(edge: Edge) -> None:
     approve(edge)
     with pytest.raises(RefusedError, match="merged"):
         forge(edge).reopen(1)
@@ -124,7 +124,7 @@ def test_what_cannot_be_reopened_is_refused_with_a_way_out(edge: Edge) -> None:
         forge(edge).reopen(9)
 
 
-def test_a_pull_request_without_its_branch_is_not_reopened(edge: Edge) -> None:
+def test_pull_request_without_branch_is_not_reopened(edge: Edge) -> None:
     forge(edge).reject(1, comment="No.")
     edge.repo.delete(DRAFT)
 
@@ -134,7 +134,7 @@ def test_a_pull_request_without_its_branch_is_not_reopened(edge: Edge) -> None:
     assert "retry" in caught.value.hint
 
 
-def test_of_two_pull_requests_of_one_branch_one_is_open(edge: Edge) -> None:
+def test_branch_has_one_open_pull_request(edge: Edge) -> None:
     forge(edge).reject(1)
     other = PullRequest(DRAFT.removeprefix("refs/heads/"), "main", "Again", "")
     assert forge(edge).ensure(other).number == 2
@@ -143,7 +143,7 @@ def test_of_two_pull_requests_of_one_branch_one_is_open(edge: Edge) -> None:
         forge(edge).reopen(1)
 
 
-def test_approving_twice_is_approving_once(edge: Edge) -> None:
+def test_approval_is_idempotent(edge: Edge) -> None:
     first = approve(edge)
     before = edge.repo.refs()
 
@@ -151,14 +151,14 @@ def test_approving_twice_is_approving_once(edge: Edge) -> None:
     assert edge.repo.refs() == before
 
 
-def test_a_branch_that_lost_its_package_is_not_approved(edge: Edge) -> None:
+def test_branch_without_its_package_is_not_approved(edge: Edge) -> None:
     edge.repo.commit({"web/Kptfile": None, "web/cm.yaml": None}, branch="drafts/web/packagevariant-1")
 
     with pytest.raises(RefusedError):
         approve(edge)
 
 
-def test_numbers_continue_from_the_tags(edge: Edge) -> None:
+def test_revision_numbers_continue_from_the_tags(edge: Edge) -> None:
     for name in ("web/v1", "web/v7", "web/v2.0.0", "website/v9", "web/x/v8"):
         edge.repo.tag(name)
 
@@ -167,7 +167,7 @@ def test_numbers_continue_from_the_tags(edge: Edge) -> None:
     assert edge.repo.oid("web/v8") == edge.repo.oid("main")
 
 
-def test_proposing_moves_the_branch_as_porch_does(edge: Edge) -> None:
+def test_proposal_moves_branch_as_in_porch(edge: Edge) -> None:
     tip = edge.repo.oid(DRAFT)
 
     forge(edge).mark_ready(1)
@@ -178,7 +178,7 @@ def test_proposing_moves_the_branch_as_porch_does(edge: Edge) -> None:
     assert (pull.draft, pull.head, pull.head_oid) == (False, "proposed/web/packagevariant-1", tip)
 
 
-def test_a_proposal_is_approved_as_well(edge: Edge) -> None:
+def test_proposal_is_approved(edge: Edge) -> None:
     forge(edge).mark_ready(1)
 
     approve(edge)
@@ -187,7 +187,7 @@ def test_a_proposal_is_approved_as_well(edge: Edge) -> None:
     assert edge.repo.oid("web/v1") == edge.repo.oid("main")
 
 
-def test_a_branch_that_porch_moved_is_a_proposal_not_a_close(edge: Edge) -> None:
+def test_branch_that_porch_moved_is_a_proposal(edge: Edge) -> None:
     edge.repo.point(PROPOSED, edge.repo.oid(DRAFT))
     edge.repo.delete(DRAFT)
 
@@ -196,7 +196,7 @@ def test_a_branch_that_porch_moved_is_a_proposal_not_a_close(edge: Edge) -> None
     assert (pull.state, pull.draft) == (PullState.OPEN, False)
 
 
-def test_approving_a_deletion_removes_the_package_and_keeps_its_tags(edge: Edge) -> None:
+def test_approved_deletion_removes_package_and_keeps_tags(edge: Edge) -> None:
     tag = edge.repo.tag("db/v1")
     edge.repo.point("refs/heads/deletionProposed/db/v1", tag)
     edge.apply(edge.change("db", edge.removal()))
@@ -212,7 +212,7 @@ def test_approving_a_deletion_removes_the_package_and_keeps_its_tags(edge: Edge)
     assert DRAFT in refs
 
 
-def test_a_deletion_of_what_changed_since_is_refused(edge: Edge) -> None:
+def test_deletion_of_changed_package_is_refused(edge: Edge) -> None:
     edge.apply(edge.change("db", edge.removal()))
     edge.repo.commit({"db/cm.yaml": "still used"})
 
@@ -223,7 +223,7 @@ def test_a_deletion_of_what_changed_since_is_refused(edge: Edge) -> None:
 
 
 @pytest.mark.parametrize("how", ["merge", "squash"])
-def test_a_merge_by_hand_ends_the_pull_request(edge: Edge, how: str) -> None:
+def test_manual_merge_ends_pull_request(edge: Edge, how: str) -> None:
     edge.repo.merge(DRAFT, how=how)
 
     (pull,) = forge(edge).list_pulls()
@@ -242,7 +242,7 @@ def test_a_merge_by_hand_ends_the_pull_request(edge: Edge, how: str) -> None:
         ("main", None),
     ],
 )
-def test_a_head_says_which_package_it_is_about(head: str, want: object) -> None:
+def test_head_is_parsed_into_its_package(head: str, want: object) -> None:
     assert parse_head(head) == want
 
 

@@ -100,7 +100,7 @@ def test_file_with_a_checksum_is_compared_with_it(
     assert find_damage(mirror) == f"{path} does not have the checksum that it ends with"
 
 
-def test_pack_with_a_right_checksum_of_wrong_bytes_is_only_told_by_its_name(mirror: Path) -> None:
+def test_pack_with_wrong_name_is_damaged(mirror: Path) -> None:
     """A file that ends with its own SHA-1 passes: damage is meant here, not forgery of one's own cache."""
     path = one(mirror, "objects/pack/*.pack")
     data = b"other"
@@ -164,7 +164,7 @@ def test_file_that_cannot_be_read_is_damage(mirror: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"value" * 100])
-def test_what_is_kept_is_returned_only_as_it_was(data: bytes) -> None:
+def test_changed_bytes_fail_their_digest(data: bytes) -> None:
     kept = with_digest(data)
 
     assert checked(kept) == data

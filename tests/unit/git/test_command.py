@@ -21,7 +21,7 @@ def slow_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return script
 
 
-def test_large_input_reaches_a_slow_process_whole(slow_git: Path) -> None:
+def test_large_input_reaches_slow_process(slow_git: Path) -> None:
     slow_git.write_text("#!/bin/sh\nsleep 1.2\nexec sha256sum\n")
     data = bytes(range(256)) * (8 * MIB // 256)
 
@@ -31,14 +31,14 @@ def test_large_input_reaches_a_slow_process_whole(slow_git: Path) -> None:
     assert ran.out.split()[0].decode() == hashlib.sha256(data).hexdigest()
 
 
-def test_large_output_of_a_slow_process_is_read_beside_its_large_input(slow_git: Path) -> None:
+def test_large_output_is_read_while_input_is_written(slow_git: Path) -> None:
     slow_git.write_text("#!/bin/sh\nsleep 0.7\ncat\nsleep 0.7\necho end\n")
     data = b"x" * (4 * MIB)
 
     assert run_git(["cat-file"], stdin=data, timeout_s=60).out == data + b"end\n"
 
 
-def test_process_that_reads_nothing_is_ended_in_time(slow_git: Path, tmp_path: Path) -> None:
+def test_process_that_reads_nothing_is_killed_in_time(slow_git: Path, tmp_path: Path) -> None:
     slow_git.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 600\n")
     start = time.monotonic()
 

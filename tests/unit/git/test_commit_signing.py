@@ -21,7 +21,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Key:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_signature_is_the_one_that_ssh_keygen_makes(key: Key, size: int) -> None:
+def test_signature_equals_that_of_ssh_keygen(key: Key, size: int) -> None:
     data = b"x" * size
     command = ["ssh-keygen", "-Y", "sign", "-n", "git", "-f", str(key.private)]
     theirs = subprocess.run(command, input=data, capture_output=True, check=True).stdout
@@ -29,7 +29,7 @@ def test_a_signature_is_the_one_that_ssh_keygen_makes(key: Key, size: int) -> No
     assert sign(parse_key(key.private.read_bytes()), data) + b"\n" == theirs
 
 
-def test_git_verifies_a_commit(key: Key, tmp_path: Path) -> None:
+def test_git_verifies_signed_commit(key: Key, tmp_path: Path) -> None:
     data = CommitSigning(sign_off=True, read_key=key.private.read_bytes).commit(TREE, (), WHO, WHO, "Title\n")
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True)
     command = ["git", "-C", str(tmp_path), "hash-object", "-t", "commit", "-w", "--stdin"]
@@ -40,19 +40,19 @@ def test_git_verifies_a_commit(key: Key, tmp_path: Path) -> None:
     assert not verify(tmp_path, oid, make_key(tmp_path / "other"))
 
 
-def test_the_same_commit_gets_the_same_bytes_and_another_gets_others(key: Key) -> None:
+def test_signing_is_deterministic(key: Key) -> None:
     one, other = (CommitSigning(read_key=key.private.read_bytes) for _ in range(2))
 
     assert one.commit(TREE, (), WHO, WHO, "a\n") == other.commit(TREE, (), WHO, WHO, "a\n")
     assert one.commit(TREE, (), WHO, WHO, "a\n") != one.commit(TREE, (), WHO, WHO, "b\n")
 
 
-def test_a_plain_seal_changes_nothing_and_reads_no_key() -> None:
+def test_unsigned_commit_reads_no_key() -> None:
     assert CommitSigning().commit(TREE, (), WHO, WHO, "a\n") == commit_bytes(TREE, (), WHO, WHO, "a\n")
 
 
 @pytest.mark.parametrize("message", ["Title\n", "Title\n\nkpt:{}\n", "Title"])
-def test_a_sign_off_is_a_trailer_that_git_finds_and_comes_once(message: str) -> None:
+def test_sign_off_is_added_once_as_a_trailer(message: str) -> None:
     signed = CommitSigning(sign_off=True).commit(TREE, (), WHO, WHO, message).partition(b"\n\n")[2].decode()
     again = CommitSigning(sign_off=True).commit(TREE, (), WHO, WHO, signed).partition(b"\n\n")[2].decode()
     parse = ["git", "interpret-trailers", "--parse"]
@@ -64,7 +64,7 @@ def test_a_sign_off_is_a_trailer_that_git_finds_and_comes_once(message: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
-def test_a_key_whose_signatures_may_differ_each_time_is_refused(tmp_path: Path, kind: str) -> None:
+def test_key_with_random_signatures_is_refused(tmp_path: Path, kind: str) -> None:
     other = make_key(tmp_path, kind)
 
     with pytest.raises(UnavailableError) as caught:
@@ -74,14 +74,14 @@ def test_a_key_whose_signatures_may_differ_each_time_is_refused(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("data", [b"", b"ssh-ed25519 AAAA", b"-----BEGIN OPENSSH PRIVATE KEY-----\n"])
-def test_what_is_no_key_is_refused_and_not_shown(data: bytes) -> None:
+def test_malformed_key_is_refused_and_not_shown(data: bytes) -> None:
     with pytest.raises(UnavailableError) as caught:
         parse_key(data)
 
     assert "cannot be used" in str(caught.value)
 
 
-def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
+def test_key_with_passphrase_is_refused(tmp_path: Path) -> None:
     locked = make_key(tmp_path, passphrase="precious")
 
     with pytest.raises(UnavailableError) as caught:

@@ -78,7 +78,7 @@ def test_time_outside_of_formattable_dates_is_clamped() -> None:
 
 
 @given(data=st.binary(), encoding=st.binary())
-def test_no_bytes_raise(data: bytes, encoding: bytes) -> None:
+def test_parsing_any_bytes_raises_nothing(data: bytes, encoding: bytes) -> None:
     parse_commit(OID, data)
     parsed = parse_commit(OID, commit(data, b"encoding " + encoding, message=data))
 

@@ -36,7 +36,7 @@ def saved(repo: Repo, mirror: Mirror, pack: Pack, tree: Oid) -> dict[str, bytes]
     return {path: file.data for path, file in again.files(tree, Limits()).items()}
 
 
-def test_a_directory_is_replaced_and_its_siblings_stay(repo: Repo, mirror: Mirror) -> None:
+def test_replaced_directory_keeps_its_siblings(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     root = pack.patch_tree(repo.tree("main"), "p", NEW)
 
@@ -48,7 +48,7 @@ def test_a_directory_is_replaced_and_its_siblings_stay(repo: Repo, mirror: Mirro
     }
 
 
-def test_a_directory_is_added_where_nothing_was(repo: Repo, mirror: Mirror) -> None:
+def test_directory_is_added(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     root = pack.patch_tree(repo.tree("main"), "deep/new/er/r", NEW)
     empty = pack.patch_tree(None, "r", NEW)
@@ -57,14 +57,14 @@ def test_a_directory_is_added_where_nothing_was(repo: Repo, mirror: Mirror) -> N
     assert sorted(saved(repo, mirror, pack, empty)) == ["r/Kptfile", "r/d/run.sh"]
 
 
-def test_removing_takes_the_empty_parents_with_it(repo: Repo, mirror: Mirror) -> None:
+def test_removing_directory_removes_empty_parents(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     root = pack.patch_tree(repo.tree("main"), "deep/er/q", None)
 
     assert sorted(saved(repo, mirror, pack, root)) == ["README.md", "p/Kptfile", "p/x"]
 
 
-def test_adding_and_removing_gives_the_very_tree(repo: Repo, mirror: Mirror) -> None:
+def test_removing_added_directory_restores_tree(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     before = repo.tree("main")
 
@@ -73,7 +73,7 @@ def test_adding_and_removing_gives_the_very_tree(repo: Repo, mirror: Mirror) -> 
     assert pack.patch_tree(before, "p", mirror.files(repo.tree("main", "p"), Limits())) == before
 
 
-def test_several_patches_of_one_tree(repo: Repo, mirror: Mirror) -> None:
+def test_patches_of_one_tree_combine(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     root = repo.tree("main")
     for path in ("a", "b/c", "deep/er/r"):
@@ -82,7 +82,7 @@ def test_several_patches_of_one_tree(repo: Repo, mirror: Mirror) -> None:
     assert len(saved(repo, mirror, pack, root)) == 4 + 3 * 2
 
 
-def test_what_is_beside_the_package_stays_whatever_it_is(repo: Repo, mirror: Mirror) -> None:
+def test_unsafe_siblings_are_kept(repo: Repo, mirror: Mirror) -> None:
     blob = repo.blob(b"x")
     odd = (b"100664", b"\xff\xfe", blob), (b"160000", b"sub", "1" * 40), (b"040000", b"t", repo.tree("main"))
     before = repo.raw_tree(*odd)
@@ -97,7 +97,7 @@ def test_what_is_beside_the_package_stays_whatever_it_is(repo: Repo, mirror: Mir
     ]  # fmt: skip
 
 
-def test_a_file_is_never_replaced_by_a_directory(repo: Repo, mirror: Mirror) -> None:
+def test_file_is_never_replaced_by_directory(repo: Repo, mirror: Mirror) -> None:
     for path in ("README.md", "README.md/p"):
         with pytest.raises(PackageRefusedError):
             Pack(mirror).patch_tree(repo.tree("main"), path, NEW)
@@ -105,7 +105,7 @@ def test_a_file_is_never_replaced_by_a_directory(repo: Repo, mirror: Mirror) -> 
         assert Pack(mirror).patch_tree(repo.tree("main"), path, None) == repo.tree("main")
 
 
-def test_what_the_repository_has_is_not_written_again(repo: Repo, mirror: Mirror) -> None:
+def test_existing_objects_are_not_written(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
 
     pack.files(mirror.files(repo.tree("main", "p"), Limits()))
@@ -115,7 +115,7 @@ def test_what_the_repository_has_is_not_written_again(repo: Repo, mirror: Mirror
     assert len(pack) == 1
 
 
-def test_saving_nothing_or_twice_is_fine(mirror: Mirror) -> None:
+def test_saving_twice_keeps_objects(mirror: Mirror) -> None:
     pack = Pack(mirror)
     pack.save()
     pack.blob(b"new")
@@ -126,7 +126,7 @@ def test_saving_nothing_or_twice_is_fine(mirror: Mirror) -> None:
     assert mirror.blob(pack.blob(b"new"), 10) == b"new"
 
 
-def test_the_repository_itself_is_not_written(repo: Repo, mirror: Mirror) -> None:
+def test_pack_is_not_written_into_the_repository(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     oid = pack.blob(b"only in the mirror")
     pack.save()
@@ -145,7 +145,7 @@ def test_equal_inputs_make_equal_commits(repo: Repo, mirror: Mirror) -> None:
     assert commit(1) == commit(-1)
 
 
-def test_git_accepts_the_pack_and_would_index_it_alike(repo: Repo, mirror: Mirror) -> None:
+def test_git_indexes_the_pack_identically(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     for size in (0, 1, 15, 16, 2047, 2048, 300_000):
         pack.blob(b"x" * size)
@@ -160,7 +160,7 @@ def test_git_accepts_the_pack_and_would_index_it_alike(repo: Repo, mirror: Mirro
     assert again.read_bytes() == index.read_bytes()
 
 
-def test_nothing_half_written_is_left(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_save_leaves_no_files(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -177,7 +177,7 @@ def test_nothing_half_written_is_left(mirror: Mirror, monkeypatch: pytest.Monkey
 
 
 @given(st.binary(max_size=70_000))
-def test_any_size_survives_the_pack(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_objects_of_any_size_read_back(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     directory = tmp_path_factory.mktemp("pack")
     repo = make_repository(directory / "a.git")
     mirror = Mirrors(directory / "cache").open(str(repo.path))

@@ -27,7 +27,7 @@ def mirror(tmp_path: Path, repo: Repo) -> Mirror:
     return Mirrors(tmp_path / "cache").open(str(repo.path))
 
 
-def test_refs_are_whole_and_peeled(repo: Repo, mirror: Mirror) -> None:
+def test_refs_have_full_names_and_are_peeled(repo: Repo, mirror: Mirror) -> None:
     head = repo.oid("main")
     repo.tag("p/v1", message="release")
     repo.tag("p/v2")
@@ -36,7 +36,7 @@ def test_refs_are_whole_and_peeled(repo: Repo, mirror: Mirror) -> None:
     assert mirror.head_branch == "main"
 
 
-def test_refs_are_one_moment_until_the_next_fetch(repo: Repo, mirror: Mirror) -> None:
+def test_refs_stay_the_same_until_the_next_fetch(repo: Repo, mirror: Mirror) -> None:
     before = dict(mirror.refs())
     repo.commit({"x": "1"})
 
@@ -55,7 +55,7 @@ def test_reading_a_local_repository_starts_no_process_and_writes_nothing(
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_working_copy_is_read_through_its_git_directory(tmp_path: Path, repo: Repo) -> None:
+def test_working_copy_is_read_through_its_git_directory(tmp_path: Path, repo: Repo) -> None:
     run("clone", "-q", str(repo.path), str(tmp_path / "work"), cwd=tmp_path)
 
     mirror = Mirrors(tmp_path / "cache").open(str(tmp_path / "work"))
@@ -63,7 +63,7 @@ def test_a_working_copy_is_read_through_its_git_directory(tmp_path: Path, repo: 
     assert mirror.refs()["refs/heads/main"] == repo.oid("main")
 
 
-def test_one_repository_has_one_mirror_however_it_is_spelled(tmp_path: Path, repo: Repo) -> None:
+def test_spellings_of_one_address_share_a_mirror(tmp_path: Path, repo: Repo) -> None:
     mirrors = Mirrors(tmp_path / "cache")
 
     assert mirrors.open(str(repo.path)) is mirrors.open(f"file://{tmp_path}/a")
@@ -79,7 +79,7 @@ def test_two_repositories_with_one_identity_are_refused(tmp_path: Path, repo: Re
         mirrors.open(str(tmp_path / "a"))
 
 
-def test_one_dead_repository_stops_no_other(tmp_path: Path, repo: Repo) -> None:
+def test_unavailable_repository_stops_no_other(tmp_path: Path, repo: Repo) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     dead = [str(tmp_path / name) for name in ("gone", "file", "empty")]
@@ -91,7 +91,7 @@ def test_one_dead_repository_stops_no_other(tmp_path: Path, repo: Repo) -> None:
     assert isinstance(found[str(tmp_path / "a")], Mirror)
 
 
-def test_a_commit_is_read_as_it_is(repo: Repo, mirror: Mirror) -> None:
+def test_commit_reads_back(repo: Repo, mirror: Mirror) -> None:
     oid = repo.commit({"x": "1"}, message="Title\n\nBody\n", time=EPOCH)
 
     commit = mirror.commit(oid)
@@ -102,7 +102,7 @@ def test_a_commit_is_read_as_it_is(repo: Repo, mirror: Mirror) -> None:
     assert len(commit.parents) == 1
 
 
-def test_what_is_not_there_is_unavailable(mirror: Mirror) -> None:
+def test_missing_object_is_unavailable(mirror: Mirror) -> None:
     nowhere = Oid("0" * 39 + "1")
 
     with pytest.raises(UnavailableError):
@@ -113,7 +113,7 @@ def test_what_is_not_there_is_unavailable(mirror: Mirror) -> None:
     assert not mirror.has(nowhere)
 
 
-def test_paths_are_directories_or_nothing(repo: Repo, mirror: Mirror) -> None:
+def test_subtree_is_a_directory_or_none(repo: Repo, mirror: Mirror) -> None:
     head = repo.oid("main")
 
     assert mirror.subtree(head, "") == repo.tree("main")
@@ -127,7 +127,7 @@ def test_paths_are_directories_or_nothing(repo: Repo, mirror: Mirror) -> None:
     assert mirror.blob_at(head, "p") is None
 
 
-def test_a_package_keeps_bytes_and_modes(repo: Repo, mirror: Mirror) -> None:
+def test_package_keeps_bytes_and_modes(repo: Repo, mirror: Mirror) -> None:
     repo.commit(
         {"q/run.sh": (b"#!\r\n\xff", 0o100755), "q/d/link": (b"../run.sh", 0o120000), "q/Kptfile": ""}
     )
@@ -164,14 +164,14 @@ def hostile_trees(repo: Repo) -> dict[str, Oid]:
     }
 
 
-def test_a_hostile_package_is_refused_with_the_reason(repo: Repo, mirror: Mirror) -> None:
+def test_unsafe_package_is_refused_with_the_reason(repo: Repo, mirror: Mirror) -> None:
     for name, tree in hostile_trees(repo).items():
         with pytest.raises(PackageRefusedError) as caught:
             mirror.files(tree, LIMITS)
         assert caught.value.reason, name
 
 
-def test_refused_entries_are_values_beside_the_others(repo: Repo, mirror: Mirror) -> None:
+def test_unsafe_entries_are_returned_beside_the_others(repo: Repo, mirror: Mirror) -> None:
     blob = repo.blob(b"x")
     tree = repo.raw_tree((b"100644", b"..", blob), (b"100644", b"ok", blob), (b"160000", b"sub", "1" * 40))
 
@@ -179,21 +179,21 @@ def test_refused_entries_are_values_beside_the_others(repo: Repo, mirror: Mirror
     assert [unsafe.name for unsafe in mirror.unsafe_entries(tree)] == ["..", "sub"]
 
 
-def test_a_malformed_tree_is_refused(repo: Repo, mirror: Mirror) -> None:
+def test_malformed_tree_is_refused(repo: Repo, mirror: Mirror) -> None:
     blob = repo.blob(b"100644 f\0short")
 
     with pytest.raises(PackageRefusedError):
         mirror.raw_entries(blob)
 
 
-def test_only_branches_tags_and_our_namespace_are_seen(repo: Repo, mirror: Mirror) -> None:
+def test_refs_of_other_namespaces_are_ignored(repo: Repo, mirror: Mirror) -> None:
     repo.point("refs/pull/1/head", repo.oid("main"))
     repo.point("refs/reconciler/default/pulls", repo.oid("main"))
 
     assert set(mirror.refs()) == {"refs/heads/main", "refs/reconciler/default/pulls"}
 
 
-def test_packs_of_earlier_days_go(repo: Repo, mirror: Mirror) -> None:
+def test_packs_of_earlier_days_are_removed(repo: Repo, mirror: Mirror) -> None:
     directory = mirror.attach_store()
     for number in range(MANY_PACKS + 2):
         pack = Pack(mirror)
@@ -210,7 +210,7 @@ def test_packs_of_earlier_days_go(repo: Repo, mirror: Mirror) -> None:
     assert mirror.files(repo.tree("main", "p"), Limits())
 
 
-def test_paths_that_changed(repo: Repo, mirror: Mirror) -> None:
+def test_changed_paths(repo: Repo, mirror: Mirror) -> None:
     old = repo.tree("main")
     repo.commit({"p/x": "1", "q/y": "2"})
     new = repo.tree("main")

@@ -27,18 +27,18 @@ FINE = ["Kptfile", ".github", ".gitignore", ".gitkeep", "git", "gitea", "digit~1
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=repr)
-def test_a_hostile_name_is_refused(name: str) -> None:
+def test_unsafe_name_is_refused(name: str) -> None:
     assert file_name_error(name)
     if "/" not in name:
         assert file_path_error(f"a/{name}/b")
 
 
 @pytest.mark.parametrize("name", FINE, ids=repr)
-def test_a_fine_name_is_accepted(name: str) -> None:
+def test_safe_name_is_accepted(name: str) -> None:
     assert file_name_error(name) == ""
 
 
-def test_a_deep_path_is_refused() -> None:
+def test_deep_path_is_refused() -> None:
     assert file_path_error("/".join("a" * 50)) == ""
     assert file_path_error("/".join("a" * 51))
 
@@ -64,7 +64,7 @@ def test_modes(mode: bytes, want: Mode | None) -> None:
     assert isinstance(checked, UnsafeEntry) if want is None else checked == TreeEntry("name", want, OID.hex())
 
 
-def test_a_name_that_is_no_text_is_refused() -> None:
+def test_undecodable_name_is_refused() -> None:
     assert isinstance(check_entry(RawEntry(b"100644", b"\xff\xfe", OID)), UnsafeEntry)
 
 
@@ -96,7 +96,7 @@ def test_links(link: Link) -> None:
     assert (link_error(link.path, link.target) == "") is link.ok
 
 
-def test_names_that_some_file_systems_confuse() -> None:
+def test_case_fold_key_equates_names_that_file_systems_confuse() -> None:
     assert case_fold_key("README") == case_fold_key("readme")
     assert case_fold_key("é") == case_fold_key("e\u0301")
     assert case_fold_key("a") != case_fold_key("b")
@@ -114,7 +114,7 @@ entries = st.lists(
 
 
 @given(entries)
-def test_a_tree_survives_parsing_whatever_is_in_it(some: list[RawEntry]) -> None:
+def test_tree_reads_back_byte_for_byte(some: list[RawEntry]) -> None:
     data = format_tree(some)
 
     assert format_tree(parse_tree(data)) == data
@@ -128,7 +128,7 @@ def test_parsing_bytes_gives_entries_or_a_value_error(data: bytes) -> None:
 
 
 @given(st.text(max_size=30))
-def test_an_accepted_name_is_one_segment_and_never_git(name: str) -> None:
+def test_safe_name_is_one_segment_and_never_git(name: str) -> None:
     if not file_name_error(name):
         assert "/" not in name
         assert name.casefold().strip(". ") != "git" or "." not in name[:1]

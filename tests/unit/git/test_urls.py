@@ -33,17 +33,17 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize("case", SAME, ids=lambda c: c.reason)
-def test_one_repository_has_one_identity(case: Case) -> None:
+def test_spellings_have_one_identity(case: Case) -> None:
     assert normalise_url(case.one) == normalise_url(case.other)
 
 
 @pytest.mark.parametrize("case", DIFFERENT, ids=lambda c: c.reason)
-def test_two_repositories_have_two_identities(case: Case) -> None:
+def test_different_repositories_have_different_identities(case: Case) -> None:
     assert normalise_url(case.one) != normalise_url(case.other)
 
 
 @pytest.mark.parametrize("case", SAME + DIFFERENT, ids=lambda c: c.reason)
-def test_an_identity_is_its_own_identity(case: Case) -> None:
+def test_normalising_is_idempotent(case: Case) -> None:
     assert normalise_url(normalise_url(case.one)) == normalise_url(case.one)
 
 
@@ -62,7 +62,7 @@ def test_an_identity_is_its_own_identity(case: Case) -> None:
         "",
     ],
 )
-def test_what_git_must_not_be_called_with_is_refused(remote: str) -> None:
+def test_unsafe_address_is_refused(remote: str) -> None:
     if remote.endswith("\n"):
         assert parse_remote(remote).address == remote.strip()
         return
@@ -70,14 +70,14 @@ def test_what_git_must_not_be_called_with_is_refused(remote: str) -> None:
         parse_remote(remote)
 
 
-def test_a_refusal_shows_no_secret() -> None:
+def test_refused_address_shows_no_secret() -> None:
     with pytest.raises(UnavailableError) as caught:
         parse_remote("ftp://me:s3cret@example.com/x")
 
     assert "s3cret" not in str(caught.value)
 
 
-def test_a_secret_leaves_the_address() -> None:
+def test_secret_is_removed_from_the_address() -> None:
     remote = parse_remote("https://me:s3%40cret@example.com/x.git")
 
     assert remote.address == "https://example.com/x.git"
@@ -86,12 +86,12 @@ def test_a_secret_leaves_the_address() -> None:
     assert "s3@cret" not in repr(remote)
 
 
-def test_the_user_of_ssh_stays_and_its_password_goes() -> None:
+def test_ssh_address_keeps_user_without_password() -> None:
     assert parse_remote("ssh://git:pw@example.com/x").address == "ssh://git@example.com/x"
     assert parse_remote("git@example.com:x/y.git").address == "git@example.com:x/y.git"
 
 
-def test_a_relative_path_starts_at_the_base() -> None:
+def test_relative_path_is_relative_to_base() -> None:
     assert local_path("../edge.git", Path("/srv/control")) == Path("/srv/edge.git")
     assert parse_remote("../edge.git", Path("/srv/control")).url == "/srv/edge"
     assert local_path("file:///srv/a%20b") == Path("/srv/a b")

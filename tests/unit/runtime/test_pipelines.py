@@ -35,7 +35,7 @@ def run(packages: Sequence[Files], policy: FunctionPolicy = POLICY, **how: objec
 FLEET = [package(n, *([FAILING] if n % 7 == 3 else [WARNING, NAMESPACE][: n % 3])) for n in range(80)]
 
 
-def test_several_processes_make_what_one_makes() -> None:
+def test_results_do_not_depend_on_number_of_processes() -> None:
     alone = [run_pipeline(files) for files in FLEET]
 
     assert run(FLEET, processes=2) == alone
@@ -44,11 +44,11 @@ def test_several_processes_make_what_one_makes() -> None:
     assert any(result.results for result in alone)
 
 
-def test_nothing_to_do_is_nothing_done() -> None:
+def test_no_packages_have_no_results() -> None:
     assert run([]) == []
 
 
-def test_what_a_killed_process_had_to_do_is_done_here(tmp_path: Path) -> None:
+def test_work_of_killed_process_is_done_here(tmp_path: Path) -> None:
     function = tmp_path / "function"
     function.write_text(f'#!/bin/sh\n[ "$PPID" = {os.getpid()} ] || kill -9 "$PPID"\ncat\n')
     function.chmod(0o755)
@@ -64,7 +64,7 @@ def test_what_a_killed_process_had_to_do_is_done_here(tmp_path: Path) -> None:
     assert b"namespace: n2" in results[2].files["s.yaml"].data
 
 
-def test_what_was_made_once_is_found_again(tmp_path: Path) -> None:
+def test_result_is_cached(tmp_path: Path) -> None:
     files = package(1, WARNING, NAMESPACE)
     (made,) = run([files], cache=tmp_path)
 
@@ -88,7 +88,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("reason", "files", "policy"), OTHERS, ids=[case[0] for case in OTHERS])
-def test_nothing_is_taken_for_something_else(
+def test_other_inputs_miss_the_cache(
     tmp_path: Path, reason: str, files: Files, policy: FunctionPolicy
 ) -> None:
     run([package(1, NAMESPACE)], cache=tmp_path)
@@ -96,7 +96,7 @@ def test_nothing_is_taken_for_something_else(
     assert PackageCache(tmp_path / "packages", policy).find(files) is None, reason
 
 
-def test_other_definitions_of_kinds_are_another_question(tmp_path: Path) -> None:
+def test_other_definitions_miss_the_cache(tmp_path: Path) -> None:
     files = package(1, NAMESPACE)
     run([files], cache=tmp_path)
 
@@ -105,7 +105,7 @@ def test_other_definitions_of_kinds_are_another_question(tmp_path: Path) -> None
     assert PackageCache(tmp_path / "packages", POLICY, definitions).find(files) is None
 
 
-def test_what_failed_is_tried_again(tmp_path: Path) -> None:
+def test_failed_pipeline_is_not_cached(tmp_path: Path) -> None:
     files = package(1, FAILING)
     (failed,) = run([files], cache=tmp_path)
 
@@ -113,7 +113,7 @@ def test_what_failed_is_tried_again(tmp_path: Path) -> None:
     assert PackageCache(tmp_path / "packages", POLICY).find(files) is None
 
 
-def test_a_damaged_result_is_none(tmp_path: Path) -> None:
+def test_damaged_result_is_ignored(tmp_path: Path) -> None:
     files = package(1, NAMESPACE)
     (made,) = run([files], cache=tmp_path)
     (kept,) = (tmp_path / "packages").iterdir()
@@ -123,7 +123,7 @@ def test_a_damaged_result_is_none(tmp_path: Path) -> None:
         assert run([files], cache=tmp_path) == [made]
 
 
-def test_the_oldest_results_go_when_there_are_too_many(tmp_path: Path) -> None:
+def test_oldest_results_are_pruned(tmp_path: Path) -> None:
     rendered = PackageCache(tmp_path, POLICY)
     for n in range(4):
         rendered.keep(package(n, NAMESPACE), run_pipeline(package(n, NAMESPACE)))

@@ -26,11 +26,11 @@ def run(directory: Path, script: str, **limits: int) -> FunctionRun:
     return runtime.run(call)
 
 
-def test_items_go_in_and_come_back(tmp_path: Path) -> None:
+def test_items_pass_through_executable(tmp_path: Path) -> None:
     assert run(tmp_path, "cat").items == [ITEM]
 
 
-def test_nothing_of_our_environment_gets_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executable_gets_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_TOKEN", "secret")
 
     assert "SOME_TOKEN" not in run(tmp_path, "env >&2; cat").stderr
@@ -57,7 +57,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.reason)
-def test_what_goes_wrong_is_told(tmp_path: Path, bad: Bad) -> None:
+def test_failure_has_its_reason(tmp_path: Path, bad: Bad) -> None:
     found = run(tmp_path, bad.script, **bad.limits)
 
     assert found.items is None
@@ -66,7 +66,7 @@ def test_what_goes_wrong_is_told(tmp_path: Path, bad: Bad) -> None:
     assert bad.said in found.error
 
 
-def test_a_gigabyte_of_output_is_not_taken_in(tmp_path: Path) -> None:
+def test_large_output_is_cut_off(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     found = run(tmp_path, "head -c 1073741824 /dev/zero")
@@ -80,7 +80,7 @@ PLACES = ["../x.yaml", "/etc/x.yaml", "a/../../x.yaml", ".git/config", "a/.git/h
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_an_executable_writes_elsewhere_fails_its_step(tmp_path: Path, place: str) -> None:
+def test_executable_output_outside_of_package_fails(tmp_path: Path, place: str) -> None:
     kptfile = (
         "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n  - exec: f\n"
     )
@@ -96,7 +96,7 @@ def test_what_an_executable_writes_elsewhere_fails_its_step(tmp_path: Path, plac
     assert result.files == files
 
 
-def test_an_alias_bomb_is_refused(tmp_path: Path) -> None:
+def test_alias_bomb_is_refused(tmp_path: Path) -> None:
     levels = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12))
 
     found = run(tmp_path, f"cat <<'END'\nkind: ResourceList\nl0: &l0 [x]\n{levels}\nitems: []\nEND")
@@ -104,7 +104,7 @@ def test_an_alias_bomb_is_refused(tmp_path: Path) -> None:
     assert "no YAML" in found.error
 
 
-def test_what_nobody_mapped_does_not_run(tmp_path: Path) -> None:
+def test_unmapped_executable_does_not_run(tmp_path: Path) -> None:
     call = FunctionCall(exec=str(tmp_path / "function"))
 
     assert "mapped" in ExecRuntime(FunctionPolicy()).can_run(call)

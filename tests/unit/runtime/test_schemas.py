@@ -65,14 +65,14 @@ def site(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Site", "metadata": {"name": "s"}, "spec": spec}
 
 
-def test_what_is_valid_passes_and_is_given_back() -> None:
+def test_valid_items_are_returned_unchanged() -> None:
     run = check(DEPLOYMENT, CRD, site(url="u", port=None))
 
     assert (run.exit_code, run.results) == (0, ())
     assert run.items == (DEPLOYMENT, CRD, site(url="u", port=None))
 
 
-def test_a_fault_of_a_core_kind_is_named_with_its_place() -> None:
+def test_error_of_core_kind_has_its_field_path() -> None:
     wrong = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": "three"}}
 
     (result,) = check(wrong).results
@@ -84,34 +84,34 @@ def test_a_fault_of_a_core_kind_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("spec", [{}, {"url": 3}, {"url": "u", "port": "80"}])
-def test_a_fault_of_a_custom_resource_is_found_by_its_crd(spec: dict[str, Any]) -> None:
+def test_custom_resource_is_validated_by_its_crd(spec: dict[str, Any]) -> None:
     run = check(CRD, site(**spec))
 
     assert run.exit_code == 1
     assert [(result.resource_ref or {})["kind"] for result in run.results] == ["Site"]
 
 
-def test_unknown_fields_are_faults_where_that_is_asked_for() -> None:
+def test_strict_validation_refuses_unknown_fields() -> None:
     odd = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replica": 3}}
 
     assert check(odd).results == ()
     assert check(odd, strict="true").exit_code == 1
 
 
-def test_a_kind_without_a_schema_is_a_fault_unless_it_may_be() -> None:
+def test_missing_schema_is_error_unless_ignored() -> None:
     assert "could not find schema" in check(site(url="u")).results[0].message
     assert check(site(url="u"), ignore_missing_schemas="true").results == ()
     assert check(site(url="u"), skip_kinds="Other, Site").results == ()
 
 
-def test_what_is_for_tools_alone_is_not_judged() -> None:
+def test_local_configuration_is_not_validated() -> None:
     kptfile = {"apiVersion": "kpt.dev/v1", "kind": "Kptfile", "metadata": {"name": "p"}}
     local = site() | {"metadata": {"name": "s", "annotations": {"config.kubernetes.io/local-config": "true"}}}
 
     assert check(kptfile, local).results == ()
 
 
-def test_a_kind_cannot_name_a_file_elsewhere() -> None:
+def test_kind_cannot_name_file_outside_of_schemas() -> None:
     odd = {"apiVersion": "v1", "kind": "../../../etc/passwd", "metadata": {"name": "x"}}
 
     assert "could not find schema" in check(odd).results[0].message

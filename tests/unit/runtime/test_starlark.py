@@ -46,11 +46,11 @@ def test_script_runs_where_more_than_a_thousand_files_are_open() -> None:
             assert run(runtime, "print('a')").stderr == "a\n"
 
 
-def test_the_list_itself_may_be_replaced(runtime: StarlarkRuntime) -> None:
+def test_script_may_replace_the_list(runtime: StarlarkRuntime) -> None:
     assert run(runtime, "ctx.resource_list['items'] = []").items == []
 
 
-def test_what_is_printed_is_standard_error(runtime: StarlarkRuntime) -> None:
+def test_print_writes_to_stderr(runtime: StarlarkRuntime) -> None:
     assert run(runtime, "print('a', 1, [True])").stderr == "a 1 [true]\n"
 
 
@@ -96,7 +96,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("reason", "source", "said"), BAD, ids=[case[0] for case in BAD])
-def test_what_is_wrong_is_an_error_result_and_the_next_script_runs(
+def test_failed_script_is_error_result_and_next_script_runs(
     runtime: StarlarkRuntime, reason: str, source: Any, said: str
 ) -> None:
     found = run(runtime, source)
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_an_error_result_and_the_next_script_runs(
 @pytest.mark.parametrize(
     "source", ["x = 3\nfor i in range(64):\n  x = x * x", "x = int('9' * 10000000)\ny = x * x"]
 )
-def test_big_integers_that_few_steps_multiply_end_by_the_time_limit(source: str) -> None:
+def test_large_integers_end_at_the_time_limit(source: str) -> None:
     """One step may take any time, so steps alone do not bound a script."""
     with StarlarkRuntime(FunctionPolicy(timeout_s=1, starlark_steps=2_000_000)) as impatient:
         found = run(impatient, source)
@@ -119,14 +119,14 @@ def test_big_integers_that_few_steps_multiply_end_by_the_time_limit(source: str)
         assert "it needs more than 1 s" in found.results[0].message
 
 
-def test_the_environment_is_empty(runtime: StarlarkRuntime) -> None:
+def test_script_has_empty_environment(runtime: StarlarkRuntime) -> None:
     assert run(runtime, "if ctx.environment != {}:\n  fail('leak')").exit_code == 0
 
 
 @pytest.mark.parametrize(
     "config", [None, {"apiVersion": "v1", "kind": "Secret"}, {"apiVersion": "x/v1", "kind": "StarlarkRun"}]
 )
-def test_a_configuration_of_another_kind_is_an_error(runtime: StarlarkRuntime, config: Any) -> None:
+def test_function_config_of_other_kind_is_error(runtime: StarlarkRuntime, config: Any) -> None:
     found = runtime.run(FunctionCall(claimed="starlark", config=config, items=[ITEM]))
 
     assert "functionConfig" in found.results[0].message
