@@ -8,10 +8,10 @@ from reconciler.errors import ReconcilerError
 from reconciler.forge.api_errors import duration_text
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.registry import Forge
-from reconciler.plan.asking import dashboard_key
 from reconciler.plan.changes import Effect, Plan
-from reconciler.plan.phases import PackageStatus
+from reconciler.plan.rejection import dashboard_key
 from reconciler.plan.shard import WHOLE, Shard, dashboard_file, problems_of, statuses_of
+from reconciler.plan.status import PackageStatus
 from reconciler.report.dashboard import Dashboard, make_dashboard, merge_parts
 from reconciler.report.summary import Names
 

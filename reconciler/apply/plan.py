@@ -27,7 +27,7 @@ from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
 from reconciler.lock import lock_bytes, lock_path
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
-from reconciler.plan.observed import status_after, statuses_after
+from reconciler.plan.status import status_after, statuses_after
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.state import (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reconciler.errors import Problem
     from reconciler.expand import DesiredVariant
     from reconciler.plan.changes import Change
-    from reconciler.plan.origins import Origin
+    from reconciler.plan.provenance import Origin
     from reconciler.run.inputs import RunOptions
     from reconciler.run.plan import PlannedRun
 
@@ -109,7 +109,7 @@ def _origins(
     planned: "PlannedRun", change: "Change", variant: "DesiredVariant | None"
 ) -> "tuple[Origin, ...]":
     """Return where each field of the package came from; none where no variant makes it."""
-    from reconciler.plan.origins import find_origins
+    from reconciler.plan.provenance import find_origins
     from reconciler.read.contents import fetch_contents
     from reconciler.resolve import Needs
 

@@ -24,7 +24,7 @@ from reconciler.git.repository import Mirror
 from reconciler.ids import Oid
 from reconciler.inventory import PullRequest, PullState
 from reconciler.objects import Signature
-from reconciler.plan.messages import removal_message
+from reconciler.plan.commits import removal_message
 from reconciler.policy import CommitPolicy
 from reconciler.refs import DELETION_PROPOSED, HEADS, is_group, tag_ref
 

@@ -23,7 +23,7 @@ from reconciler.forge.local import LocalForge
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
 from reconciler.inventory import PullRequest, RepositoryView
-from reconciler.plan.authors import repository_commits
+from reconciler.plan.commits import repository_commits
 from reconciler.plan.shard import WHOLE, Shard
 from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule, Policy, find_rule
 

@@ -21,11 +21,11 @@ from reconciler.plan.decide import decide
 from reconciler.plan.deletions import guard_changes
 from reconciler.plan.groups import group_changes
 from reconciler.plan.lock_pull_request import plan_lock
-from reconciler.plan.neighbours import index_neighbours, refuse_blocked_refs
-from reconciler.plan.observed import plan_status, status_owners
+from reconciler.plan.path_conflicts import index_neighbours, refuse_blocked_refs
 from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.requests import plan_requests
 from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
+from reconciler.plan.status import plan_status, status_owners
 from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Rendered

@@ -10,8 +10,8 @@ import orjson
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.inventory import Inventory, PullRequest
 from reconciler.lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
-from reconciler.plan.authors import repository_commits
 from reconciler.plan.changes import Change, MoveRef, Plan, StartBranch, Write, WriteDraft, WriteGroup
+from reconciler.plan.commits import repository_commits
 from reconciler.policy import CommitPolicy
 
 CONTROL_ADDRESS = "control"

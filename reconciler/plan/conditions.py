@@ -10,7 +10,7 @@ from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.changes import Change, MoveRef, Op, Unfinished, WriteGroup
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
-from reconciler.plan.outputs import asked_text
+from reconciler.plan.draft_decision import asked_text
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Package
 from reconciler.resolve.upstreams import subject_of

@@ -10,13 +10,12 @@ from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, Pu
 from reconciler.plan.deletion_diff import SetDiff, VariantChange, diff_variants, without_generated
 from reconciler.refs import DELETION_PROPOSED, HEADS, deletion_ref, is_within, short_branch
 from reconciler.render.rendered import Rendered
-from reconciler.resolve.downstreams import find_view
 from reconciler.resolve.fleet import ResolvedFleet
-from reconciler.resolve.ownership import find_owner, is_merged, our_drafts
+from reconciler.resolve.ownership import find_owner, find_view, is_merged, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
 
 if TYPE_CHECKING:
-    from reconciler.plan.neighbours import Neighbours
+    from reconciler.plan.path_conflicts import Neighbours
 
 ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""

@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 from reconciler.errors import Problem
 from reconciler.expand import DesiredVariant
+from reconciler.plan.adoption import Denied, claim_package
 from reconciler.plan.changes import Change, MoveRef, Op
-from reconciler.plan.claims import Denied, claim_package
+from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted, withdraw_deletion
+from reconciler.plan.draft_decision import Case, decide_output, upstream_labels
 from reconciler.plan.drafts import close_drafts, close_pulls
-from reconciler.plan.messages import upstream_label
-from reconciler.plan.neighbours import find_obstacle
-from reconciler.plan.outputs import Case, decide_output, upstream_labels
+from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked
-from reconciler.resolve.downstreams import is_paused
+from reconciler.resolve.ownership import is_paused
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.upstreams import subject_of
 

@@ -6,24 +6,23 @@ from typing import NamedTuple
 
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import PullRequest, PullState
+from reconciler.plan.adoption import is_uncertain
 from reconciler.plan.changes import Change, MoveRef, Op, Refusal, WriteDraft, WriteRemoval
-from reconciler.plan.claims import is_uncertain
-from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.deletion_guard import deletion_consent, exceeded_limit, pending_consent
-from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
-from reconciler.plan.messages import (
+from reconciler.plan.commits import (
     EDIT,
     commit_message,
     edit_task,
     removal_message,
     revision_name,
 )
+from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.deletion_guard import deletion_consent, exceeded_limit, pending_consent
+from reconciler.plan.drafts import close_drafts, close_pulls, latest_pull, next_workspace, write_draft
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.downstreams import is_paused
-from reconciler.resolve.ownership import find_owner, package_name
+from reconciler.resolve.ownership import find_owner, is_paused, package_name
 from reconciler.resolve.variants import ORPHAN
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."

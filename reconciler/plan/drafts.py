@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from reconciler.ids import Lifecycle, Oid
 from reconciler.inventory import Draft, PullRequest, PullState
 from reconciler.plan.changes import ClosePull, MoveRef, Write, WriteDraft
-from reconciler.plan.context import PlanTarget, newest_pull
-from reconciler.plan.messages import (
+from reconciler.plan.commits import (
     CLONE,
     EDIT,
     UPGRADE,
@@ -17,6 +16,7 @@ from reconciler.plan.messages import (
     upgrade_task,
     with_lines,
 )
+from reconciler.plan.context import PlanTarget, newest_pull
 from reconciler.policy import OpenOn
 from reconciler.refs import (
     DRAFTS,

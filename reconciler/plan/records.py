@@ -12,8 +12,8 @@ from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.rejection import RETRY
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked, Package
-from reconciler.resolve.locked import lock_pin, upstream_data
 from reconciler.resolve.ownership import find_owner
+from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.state import (
     REFUSED_DELETIONS,

@@ -1,9 +1,11 @@
-"""Rejection (D14): content that people refused, and what they write to have it proposed again. Pure."""
+"""Rejected content (D14): how it is recognised, and how people ask to have it proposed again."""
 
+import hashlib
+import re
 from collections.abc import Iterator, Sequence
 
 from reconciler.expand import DesiredVariant
-from reconciler.ids import Oid
+from reconciler.ids import Oid, PackageKey
 from reconciler.inventory import Commit, PackageState, PullRequest, PullState
 from reconciler.plan.context import PlanTarget, by_weight
 from reconciler.refs import DRAFTS
@@ -105,3 +107,28 @@ def _split(
 def _reverted_text(commit: Commit | None) -> str:
     where = f" in {commit.oid[:_SHORT]}" if commit else ""
     return f"This content was reverted on main{where}"
+
+
+_DIGITS = 16
+_BOX = re.compile(r"^- \[(?P<mark>[ xX])\] <!-- reconciler:ask (?P<key>[0-9a-f]{16}) -->", re.MULTILINE)
+
+
+def dashboard_key(instance: str) -> str:
+    """Return the name that finds the dashboard of an instance again."""
+    return f"dashboard/{instance}"
+
+
+def ask_key(package: PackageKey, tree: Oid | None) -> str:
+    """Return what stands for exactly this content of a package, which is what a person rejects (D14)."""
+    return hashlib.sha256("\0".join((*package, tree or "")).encode()).hexdigest()[:_DIGITS]
+
+
+def ask_box(key: str) -> str:
+    """Return an empty checkbox that asks for `key`, as Markdown."""
+    return f"- [ ] <!-- reconciler:ask {key} -->"
+
+
+def asked_keys(text: str) -> frozenset[str]:
+    """Return what somebody ticked in a dashboard. Total: text that is no box asks for nothing."""
+    lines = text.replace("\r\n", "\n")
+    return frozenset(match["key"] for match in _BOX.finditer(lines) if match["mark"] != " ")

@@ -14,8 +14,8 @@ import orjson
 from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest, PullState
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, Request
+from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
-from reconciler.plan.messages import upstream_label
 from reconciler.reasons import Reason
 from reconciler.refs import deletion_ref, short_branch
 from reconciler.resolve.ownership import package_name

@@ -10,7 +10,7 @@ from reconciler.ids import PackageKey
 from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext
 from reconciler.plan.deletion_evidence import claimed_packages
-from reconciler.plan.phases import PackageStatus
+from reconciler.plan.status import PackageStatus
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000

@@ -14,9 +14,8 @@ from reconciler.plan.deletion_diff import diff_variants, without_generated
 from reconciler.plan.shard import Shard
 from reconciler.reasons import Reason
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.downstreams import downstream_packages, find_view
 from reconciler.resolve.merge_bases import source_names
-from reconciler.resolve.ownership import find_owner
+from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
 from reconciler.state import PackageVariantRecord
 
 _COLLISIONS = frozenset({Reason.DUPLICATE_DOWNSTREAM, Reason.AMBIGUOUS_IDENTIFIER})

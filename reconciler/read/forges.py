@@ -19,7 +19,7 @@ from reconciler.inventory import (
 )
 from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.approvals import wanted_checks
-from reconciler.plan.asking import asked_keys, dashboard_key
+from reconciler.plan.rejection import asked_keys, dashboard_key
 from reconciler.policy import Policy
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref, short_branch

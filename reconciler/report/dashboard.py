@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reconciler.ids import PackageKey
-from reconciler.plan.asking import ask_box, ask_key
 from reconciler.plan.changes import Change, Plan
-from reconciler.plan.phases import PackageStatus, Phase
+from reconciler.plan.rejection import ask_box, ask_key
+from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.markdown import LONGEST, fill
 from reconciler.report.summary import Names, since_text

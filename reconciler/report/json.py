@@ -19,8 +19,7 @@ from reconciler.plan.changes import (
     WriteDraft,
     WriteGroup,
 )
-from reconciler.plan.observed import status_value
-from reconciler.plan.phases import PackageStatus
+from reconciler.plan.status import PackageStatus, status_value
 from reconciler.report.conflicts import answer_value, conflict_value
 from reconciler.report.proposal import proposal_value
 from reconciler.report.redact import Redactor

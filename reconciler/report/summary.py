@@ -9,8 +9,7 @@ from reconciler.dependencies.update.changes import VersionChange
 from reconciler.errors import Exit, worst
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan
-from reconciler.plan.observed import current_statuses
-from reconciler.plan.phases import PackageStatus, Phase
+from reconciler.plan.status import PackageStatus, Phase, current_statuses
 from reconciler.reasons import Reason
 
 _VERBS = {

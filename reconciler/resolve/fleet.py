@@ -20,9 +20,9 @@ from reconciler.inventory import Inventory
 from reconciler.reasons import Reason
 from reconciler.resolve.deliveries import Deliveries, delivery_trees, resolve_deliveries
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots, find_roots
-from reconciler.resolve.downstreams import downstream_packages
 from reconciler.resolve.garbage_collect import Leaving, find_leaving
 from reconciler.resolve.generated import Generated, generate
+from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.publications import find_publications
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, with_releases

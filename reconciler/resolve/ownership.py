@@ -1,12 +1,14 @@
-"""Who owns a package: the two annotations of a Kptfile, and which drafts of it are ours (D5)."""
+"""Downstream packages: the variants that want them, their owner, and our drafts of them (D5)."""
 
 from collections.abc import Container, Iterable
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
+from reconciler.expand.variants import PAUSED, DesiredVariant
 from reconciler.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, PullRequest, PullState, RepositoryView
 from reconciler.refs import relative_package, short_branch, workspace_number
+from reconciler.resolve.resolution import Downstreams
 
 
 def owner_text(instance: str, key: ObjectName) -> str:
@@ -113,3 +115,33 @@ def current_draft(package: PackageState, view: RepositoryView, inventory: Invent
         (d for d in our_drafts(package, view, inventory) if not is_merged(d, package, pulls)),
         None,
     )
+
+
+ADOPT_EXISTING = "adoptExisting"
+
+
+def find_view(variant: DesiredVariant, inventory: Inventory) -> RepositoryView | None:
+    """Return the registered repository that a variant's downstream names."""
+    downstream = variant.spec.downstream
+    name = downstream.repo if downstream else None
+    return inventory.repositories.get(ObjectName(variant.key.namespace, name or ""))
+
+
+def downstream_packages(
+    variants: Iterable[DesiredVariant], inventory: Inventory, others: Downstreams | None = None
+) -> Downstreams:
+    """Return the packages that variants want in registered repositories, added to those of `others`."""
+    downstreams = {package: list(variants) for package, variants in (others or {}).items()}
+    for variant in variants:
+        view, downstream = find_view(variant, inventory), variant.spec.downstream
+        if view is not None and downstream is not None:
+            key = PackageKey(view.url, view.full_path(downstream.package or ""))
+            downstreams.setdefault(key, []).append(variant)
+    return {package: tuple(sorted(vs, key=lambda v: v.key)) for package, vs in downstreams.items()}
+
+
+def is_paused(view: RepositoryView, variant: DesiredVariant | None, inventory: Inventory) -> bool:
+    """Whether an annotation or the configuration pauses the package of a repository (D17)."""
+    annotations = view.manifest.metadata.annotations or {}
+    stopped = annotations.get(PAUSED) == "true" or inventory.policy.suspend
+    return stopped or (variant is not None and variant.paused)

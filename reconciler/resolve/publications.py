@@ -8,8 +8,7 @@ from reconciler.expand.variants import Desired
 from reconciler.ids import Lifecycle, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.refs import short_tag, tag_ref
-from reconciler.resolve.downstreams import find_view, is_paused
-from reconciler.resolve.ownership import find_owner, may_stand_behind
+from reconciler.resolve.ownership import find_owner, find_view, is_paused, may_stand_behind
 from reconciler.resolve.resolution import Downstreams, Publications
 
 

@@ -9,11 +9,15 @@ from reconciler.errors import Problem
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Draft, Inventory, PackageState, RepositoryRole, RepositoryView
-from reconciler.resolve.downstreams import ADOPT_EXISTING, downstream_packages, find_view
-from reconciler.resolve.locked import choose_pin
 from reconciler.resolve.merge_bases import Sources, find_base, find_candidates, index_sources
-from reconciler.resolve.moved import find_moved_tag
-from reconciler.resolve.ownership import current_draft, find_owner
+from reconciler.resolve.ownership import (
+    ADOPT_EXISTING,
+    current_draft,
+    downstream_packages,
+    find_owner,
+    find_view,
+)
+from reconciler.resolve.pins import choose_pin, find_moved_tag
 from reconciler.resolve.publications import find_publications, with_pending_tags
 from reconciler.resolve.resolution import Pin, Release, Resolution, ResolvedVariant, WaitingVariant
 from reconciler.resolve.up_to_date import (

@@ -6,8 +6,8 @@ from reconciler.apply.dashboard import Board
 from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
-from reconciler.plan.authors import repository_commits
 from reconciler.plan.changes import Effect, Outcome
+from reconciler.plan.commits import repository_commits
 from reconciler.run.plan import PlannedRun
 
 OnEffect = Callable[[Effect], None]

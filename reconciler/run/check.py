@@ -11,10 +11,9 @@ from reconciler.expand.upstream import assume_upstreams
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
 from reconciler.plan.changes import Plan, Refusal
-from reconciler.plan.compare import Comparison, Side, compare
+from reconciler.plan.compare import Comparison, Side, compare, lock_files
 from reconciler.plan.deletion_diff import SetDiff, diff_variants
-from reconciler.plan.lock_effect import lock_files
-from reconciler.plan.neighbours import find_nested_downstreams
+from reconciler.plan.path_conflicts import find_nested_downstreams
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.control import ProposedChange, is_merged, open_proposed_change

@@ -18,13 +18,19 @@ from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.inventory import Inventory
 from reconciler.lock import LOCKS_DIRECTORY, UpstreamLock
 from reconciler.plan.changes import Outcome, PinChange
-from reconciler.plan.lock_files import WantedLock, moved_pins, pin_changes, want_lock, with_pins
-from reconciler.plan.lock_pull_request import propose_lock
+from reconciler.plan.lock_pull_request import (
+    WantedLock,
+    moved_pins,
+    pin_changes,
+    propose_lock,
+    want_lock,
+    with_pins,
+)
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
 from reconciler.reasons import Reason
-from reconciler.resolve.holding import find_floating, follow, hold
+from reconciler.resolve.pins import find_floating, follow, hold
 from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
 from reconciler.run.plan import resolve_inputs
 from reconciler.workdir.directory import write_directory

@@ -9,7 +9,7 @@ import orjson
 from reconciler.dependencies.status import status_entries
 from reconciler.errors import Exit, Problem
 from reconciler.ids import GroupKind, Oid
-from reconciler.plan.observed import current_status
+from reconciler.plan.status import current_status
 from reconciler.plan.unread import find_unread
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents

@@ -12,8 +12,7 @@ from reconciler.errors import Location
 from reconciler.git.repository import Mirrors
 from reconciler.ids import Lifecycle, ObjectName
 from reconciler.inventory import PackageState, RepositoryView, Source, Sourced
-from reconciler.plan.authors import repository_commits
-from reconciler.plan.messages import CLONE, EDIT, UPGRADE
+from reconciler.plan.commits import CLONE, EDIT, UPGRADE, repository_commits
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories import read_repositories
 from reconciler.refs import (

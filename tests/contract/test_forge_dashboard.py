@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.errors import Exit
 from reconciler.ids import normalise_url
-from reconciler.plan.observed import current_statuses, status_value
 from reconciler.plan.shard import Shard, shard_of
+from reconciler.plan.status import current_statuses, status_value
 from tests.support.forges.bench import DIALECTS
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ForgeWorld, forge_world

@@ -11,9 +11,9 @@ from reconciler.errors import Location, Problem
 from reconciler.forge import body_marker
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.objects import File
-from reconciler.plan.asking import ask_box, ask_key, asked_keys
 from reconciler.plan.changes import Change, ConflictNote, Op, Plan
-from reconciler.plan.phases import PackageStatus, Phase
+from reconciler.plan.rejection import ask_box, ask_key, asked_keys
+from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.dashboard import make_dashboard
 from reconciler.report.diff import file_changes

@@ -6,10 +6,10 @@ from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec,
 from reconciler.errors import Exit
 from reconciler.expand import expand
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.origins import find_origins
+from reconciler.plan.provenance import find_origins
 from reconciler.reasons import Reason
 from reconciler.resolve import resolve
-from reconciler.resolve.moved import FOLLOW
+from reconciler.resolve.pins import FOLLOW
 from tests.support.model import ModelWorld, blueprint
 
 V1, V2, STABLE = "refs/tags/web/v1", "refs/tags/web/v2", "refs/tags/web/stable"

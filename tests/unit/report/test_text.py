@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from reconciler.plan.changes import ConflictNote, Op, Outcome, Plan
-from reconciler.plan.phases import PackageStatus, Phase
+from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.console import ansi
 from reconciler.report.summary import is_unchanged

@@ -1,12 +1,16 @@
-"""Commit messages in Porch's form, and how people name an upstream; pure text, stable, no times."""
+"""Commits of the plan: author and committer, messages in Porch's form, the first commit of a repository."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from reconciler.inventory import RepositoryView
+from reconciler.inventory import Inventory, RepositoryView
+from reconciler.objects import File, Signature, commit_bytes, object_id, tree_id
+from reconciler.plan.changes import StartBranch
+from reconciler.policy import Author, CommitPolicy
 from reconciler.refs import object_name
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
@@ -83,3 +87,51 @@ def removal_message(path: str) -> str:
 def upstream_label(pin: Pin) -> str:
     """Return how a person names a pinned upstream: `web/v2`, or a ref at a short commit."""
     return pin.ref if pin.revision > 0 else f"{pin.ref}@{pin.commit.oid[:8]}"
+
+
+_UNSAFE = re.compile(r"[<>\x00-\x1f\x7f]")
+"""What would end the name or email in a commit."""
+
+
+def repository_commits(views: Iterable[RepositoryView], commits: CommitPolicy) -> CommitPolicy:
+    """Return how commits are made to the one repository that the views are of. Order-free.
+
+    An email alone is the name too; where a Repository names neither, the author is the committer.
+
+    Source: porch pkg/externalrepo/git, git.go, commit authors.
+    """
+    ordered = sorted(views, key=lambda view: (-len(view.directory), view.key))
+    return replace(commits, authors=tuple(_authors(ordered)))
+
+
+def _authors(views: Iterable[RepositoryView]) -> Iterator[Author]:
+    for view in views:
+        git = view.manifest.spec.git
+        name = _UNSAFE.sub("", git.author).strip() if git else ""
+        email = _UNSAFE.sub("", git.email).strip() if git else ""
+        if name or email:
+            yield Author(view.directory, name or email, email)
+
+
+_README = {"README.md": File.of(b"Created by reconciler\n")}
+
+
+def start_branch(view: RepositoryView, inventory: Inventory) -> Iterator[StartBranch]:
+    """Yield the commit that begins an empty repository whose registration says `createBranch`.
+
+    A repository that has branches, and not this one, is more likely misspelt than empty. As old as
+    the oldest registration that asks for it, so that every package asks for the same commit.
+
+    Source: porch pkg/externalrepo/git/git.go, initializeBranch.
+    """
+    git = view.manifest.spec.git
+    if git is None or not git.create_branch or view.branches:
+        return
+    views = [v for v in inventory.views_of(view.url) if v.branch == view.branch]
+    time = min(v.source.time for v in views)
+    commits = repository_commits(inventory.views_of(view.url), inventory.policy.commits)
+    author = Signature(*commits.author(""), time)
+    committer = Signature(commits.name, commits.email, time)
+    message = f"Initial commit: Creating {view.branch} branch\n"
+    oid = object_id("commit", commit_bytes(tree_id(_README), (), author, committer, message))
+    yield StartBranch(f"refs/heads/{view.branch}", _README, oid, message, time)

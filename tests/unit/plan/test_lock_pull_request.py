@@ -21,8 +21,7 @@ from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import ReviewedLock
 from reconciler.lock import UpstreamLock, lock_bytes, lock_upstream
 from reconciler.objects import File
-from reconciler.plan.lock_files import WantedLock, want_lock
-from reconciler.plan.lock_pull_request import propose_lock
+from reconciler.plan.lock_pull_request import WantedLock, propose_lock, want_lock
 from reconciler.policy import LockMode, LockPolicy
 from reconciler.resolve import resolve
 from tests.support.model import NAMESPACE, ModelWorld, blueprint

@@ -19,8 +19,8 @@ from reconciler.errors import Location
 from reconciler.expand import expand
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory
-from reconciler.plan.causes import content_causes
 from reconciler.plan.changes import Change, Op, WriteDraft
+from reconciler.plan.draft_decision import content_causes
 from reconciler.policy import FunctionPolicy
 from reconciler.reasons import Reason
 from reconciler.resolve import resolve

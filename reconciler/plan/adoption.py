@@ -1,4 +1,4 @@
-"""May a variant have the package that it wants: new, its own, another's of ours, or a stranger's."""
+"""Decide whether a variant may have the package that it wants: new, its own, or to be adopted."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,7 @@ from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.reasons import Reason
 from reconciler.refs import short_branch
 from reconciler.resolve.deliveries import TARGET_ANNOTATION, cluster_of
-from reconciler.resolve.downstreams import ADOPT_EXISTING
-from reconciler.resolve.ownership import is_foreign, is_merged, may_stand_behind
+from reconciler.resolve.ownership import ADOPT_EXISTING, is_foreign, is_merged, may_stand_behind
 from reconciler.resolve.upstreams import subject_of
 
 

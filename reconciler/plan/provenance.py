@@ -1,4 +1,4 @@
-"""Where each field that we put into a package came from: manifest, object, expression, commit. Pure."""
+"""Provenance: the manifest, object, expression or commit that each field of a package comes from."""
 
 import re
 from collections.abc import Iterator, Mapping

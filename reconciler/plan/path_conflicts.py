@@ -1,4 +1,4 @@
-"""Obstacles to a new package: other packages, files, directories and refs that are in its way (D24)."""
+"""Conflicts of new packages with other packages, files, directories and refs of their repository (D24)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,8 +7,8 @@ from reconciler.errors import Problem
 from reconciler.expand import Desired, DesiredVariant
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory, RepositoryView
+from reconciler.plan.adoption import Denied, place_hint
 from reconciler.plan.changes import Change, Op
-from reconciler.plan.claims import Denied, place_hint
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import decide_unwanted
 from reconciler.reasons import Reason
@@ -23,7 +23,7 @@ from reconciler.refs import (
     next_revision,
     tag_ref,
 )
-from reconciler.resolve.downstreams import ADOPT_EXISTING, downstream_packages, find_view
+from reconciler.resolve.ownership import ADOPT_EXISTING, downstream_packages, find_view
 from reconciler.resolve.upstreams import subject_of
 
 

@@ -1,13 +1,14 @@
-"""Which commit a floating upstream means: what its selector finds, or what the lock says (D3, D9)."""
+"""Pin upstreams: what a floating upstream is locked at, held at by a person, or moved to (D3, D9)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
-from reconciler.errors import Location, Problem
+from reconciler.errors import Location, Problem, UsageError
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectName, Oid
+from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import Inventory, PackageState, RepositoryView
 from reconciler.lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.reasons import Reason
@@ -129,3 +130,104 @@ def _steady(found: Pin, pin: Pin, variant: DesiredVariant) -> Pin:
     of_branch = upstream is not None and upstream.branch is not None
     same = (found.package, found.tree, found.ref) == (pin.package, pin.tree, pin.ref)
     return pin if of_branch and same else found
+
+
+FOLLOW = "reconciler.dev/follow-moved-tag"
+"""On a variant: the commit, or at least seven digits of it, to which its numbered upstream tag may move."""
+
+_SHORTEST = 7
+
+
+def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: DesiredVariant) -> str:
+    """Return how the pinned tag moved since the package was made from it, empty if it did not.
+
+    A published number promises one content for good; a floating tag promises nothing. The first of
+    `headers` whose upstreamLock has the pin's very ref tells, the draft's before main's. Moved is
+    what that lock contradicts, unless the variant names the new commit.
+    """
+    if pin.revision <= 0:
+        return ""
+    for header in headers:
+        lock = header.upstream_lock if header else None
+        if lock is None or lock.ref != pin.ref or normalise_url(lock.repo) not in _names(pin):
+            continue
+        if not lock.commit or lock.commit == pin.commit.oid or _follows(variant, pin):
+            return ""
+        moved = f"Tag {pin.ref} of {pin.repository} moved from commit {lock.commit} to {pin.commit.oid}"
+        return f"{moved}; to follow it, annotate the variant with {FOLLOW}: {pin.commit.oid}"
+    return ""
+
+
+def _follows(variant: DesiredVariant, pin: Pin) -> bool:
+    consent = variant.annotations.get(FOLLOW, "").strip()
+    return len(consent) >= _SHORTEST and pin.commit.oid.startswith(consent)
+
+
+def _names(pin: Pin) -> set[str]:
+    return {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}
+
+
+def find_floating(variants: Iterable[DesiredVariant], name: str) -> DesiredVariant | None:
+    """Return the variant with a floating upstream that `NAMESPACE/NAME`, or NAME alone, means.
+
+    Raises:
+        UsageError: Several have that name.
+    """
+    named = [v for v in variants if name in (str(v.key), v.key.name) and is_floating(upstream_data(v))]
+    if len(named) > 1:
+        several = ", ".join(sorted(str(variant.key) for variant in named))
+        raise UsageError(f"{name} is ambiguous: {several}", hint="Name the namespace too.")
+    return named[0] if named else None
+
+
+def hold(variant: DesiredVariant, what: str, lock: UpstreamLock | None, inventory: Inventory) -> UpstreamLock:
+    """Return the lock that keeps a variant at `what`: a revision, tag or branch; empty for where it is now.
+
+    Raises:
+        UsageError: Its package has nothing of that name.
+    """
+    if not what and lock is not None and lock.answers(upstream_data(variant)):
+        return lock.model_copy(update={"held": True})
+    pin = find_upstream(variant, inventory) if not what else _find(variant, what, inventory)
+    if isinstance(pin, Problem):
+        raise UsageError(pin.message, hint=pin.hint)
+    return _lock_at(variant, pin, held=True)
+
+
+def follow(variant: DesiredVariant, inventory: Inventory) -> UpstreamLock:
+    """Return the lock of a variant that follows its selector: at what that finds now.
+
+    Raises:
+        UsageError: It finds nothing.
+    """
+    pin = find_upstream(variant, inventory)
+    if isinstance(pin, Problem):
+        raise UsageError(pin.message, hint=pin.hint)
+    return _lock_at(variant, pin, held=False)
+
+
+def _lock_at(variant: DesiredVariant, pin: Pin, *, held: bool) -> UpstreamLock:
+    lock = lock_pin(variant.key, upstream_data(variant), pin, held=held)
+    assert lock is not None  # noqa: S101 - a floating upstream has a lock
+    return lock
+
+
+def _find(variant: DesiredVariant, what: str, inventory: Inventory) -> Pin | Problem:
+    """Return what a name means, tried as a manifest could ask for it, or why it means nothing."""
+    found = [find_upstream(_asking(variant, selector), inventory) for selector in _selectors(what)]
+    return next((pin for pin in found if isinstance(pin, Pin)), found[0])
+
+
+def _selectors(what: str) -> Iterator[dict[str, Any]]:
+    yield {"tag": what}
+    digits = what.removeprefix("v")
+    if digits.isascii() and digits.isdecimal():
+        yield {"revision": int(digits)}
+    yield {"workspace_name": what}
+    yield {"branch": what}
+
+
+def _asking(variant: DesiredVariant, selector: dict[str, Any]) -> DesiredVariant:
+    asked = variant.spec.upstream or Upstream()
+    upstream = Upstream(repo=asked.repo, package=asked.package, **selector)
+    return replace(variant, spec=variant.spec.model_copy(update={"upstream": upstream}))
