@@ -29,7 +29,7 @@ class ApiForge:
         self.dialect = dialect
         self.transport = transport
         self._head_prefixes = (DRAFTS, PROPOSED, f"reconciler/{instance}/")
-        self._counted = False
+        self._counted = False  # every listing returns all times: they count once
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
         """Return the pull requests of our branches, sorted by number; their writes count in the budget."""

@@ -73,6 +73,7 @@ class Budget:
         Raises:
             LimitedError: Its turn comes after the longest permitted wait; nothing was sent.
         """
+        # The lock is held while the caller sends: GitHub asks for writes one after another.
         with self._lock:
             self._wait()
             try:

@@ -166,6 +166,7 @@ class LocalTransaction:
     def close(self, number: int, comment: str, *, withdrawn: bool) -> PullRecord:
         """Close a pull request; it counts as merged if the base has its content by now."""
         record = self.find(number)
+        # The stored state: a record that refs show as merged or closed still has to be written so.
         if self._records[number].state is not PullState.OPEN:
             return record
         merged = record.state is PullState.MERGED or self._has_content(record)

@@ -178,6 +178,7 @@ class Forges:
         api = rule.api or _APIS[rule.kind](url.partition("/")[0])
         web = f"{urlsplit(api).scheme}://{url}"
         credentials = find_rule(self._policy.credentials, web)
+        # Forges limit the writes of a user or an App, not those in a repository.
         key = (api, credentials.prefix if credentials else "")
         if key not in self._transports:
             budget = Budget(split(self._policy.writes, self.shard.parts), self.clock)

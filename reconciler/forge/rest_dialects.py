@@ -203,6 +203,7 @@ class GitLab(RestDialect):
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
         title, state = str(item["title"]), _GITLAB_STATES.get(item["state"], PullState.CLOSED)
         draft = _GITLAB_DRAFT.match(title)
+        # A squash has another field; a fast-forward merge has no commit of its own, but the head.
         merge_oid = item.get("merge_commit_sha") or item.get("squash_commit_sha") or item.get("sha")
         return ApiPullRequest(
             number=item["iid"],

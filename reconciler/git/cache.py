@@ -61,6 +61,7 @@ def create_mirror(location: MirrorLocation) -> None:
         return
     fresh = create_empty(location)
     try:
+        # Renaming is atomic: another process sees a whole mirror or none, and the second one to rename fails.
         fresh.rename(location.directory)
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -174,6 +175,7 @@ def _settings(remote: Remote) -> dict[str, str]:
     lines = ["[core]", "\trepositoryformatversion = 0", "\tbare = true"]
     if remote.path is None:
         quoted = remote.address.replace("\\", "\\\\").replace('"', '\\"')
+        # A partial clone: git fetches blobs that it misses from a promisor remote.
         lines += ['[remote "origin"]', f'\turl = "{quoted}"', "\tpromisor = true"]
         lines += ["\tpartialclonefilter = blob:none"]
     return {"HEAD": "ref: refs/heads/main\n", "config": "\n".join(lines) + "\n"}
@@ -211,6 +213,7 @@ def drop_old_packs(directory: Path) -> int:
     old = time.time() - _KEPT_S
     packs = [path for path in (directory / "objects" / "pack").glob("*.pack") if path.stat().st_mtime < old]
     for pack in packs:
+        # The index first: readers look for indexes, and then need the pack.
         pack.with_suffix(".idx").unlink(missing_ok=True)
         pack.unlink(missing_ok=True)
     return len(packs)

@@ -32,20 +32,22 @@ _KEPT = (
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
 )  # fmt: skip
 _FIXED = {
-    "LC_ALL": "C",
+    "LC_ALL": "C",  # messages of git are parsed
+    # The user's configuration may have hooks, aliases, credential helpers and rewritten URLs.
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": str(CONFIG),
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_ASKPASS": "",
     "SSH_ASKPASS": "",
-    "GIT_ALLOW_PROTOCOL": "file:http:https:ssh",
+    "GIT_ALLOW_PROTOCOL": "file:http:https:ssh",  # `ext::` would run a command
     "GIT_PROTOCOL_FROM_USER": "0",
-    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace/* would show other content than an id names
     "GIT_OPTIONAL_LOCKS": "0",
 }
 _ALWAYS = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
            "-c", "http.followRedirects=false")  # fmt: skip
 _SSH = "ssh -o BatchMode=yes -o ConnectTimeout=30 -o StrictHostKeyChecking=yes"
+# The secret is read from the environment: other users of the machine can list the arguments of processes.
 _HELPER = '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$GIT_USER" "$GIT_SECRET"; }; f'
 
 

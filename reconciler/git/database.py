@@ -77,7 +77,7 @@ class Database(History):
             return self._commits[oid]
         stored = self._object(oid)
         commit = _commit_data(stored) if isinstance(stored, pygit2.Commit) else None
-        if stored is None:
+        if stored is None:  # libgit2 refuses malformed commits that git accepts
             commit = self._parse_commit(oid)
         if commit is not None:
             self._commits[oid] = commit
@@ -215,7 +215,7 @@ class Database(History):
                 tree = self._object(commit.tree)
             if not isinstance(tree, pygit2.Tree):
                 return None
-            if len(self._trees) >= _OPEN_TREES:
+            if len(self._trees) >= _OPEN_TREES:  # dictionaries keep their order: the oldest tree goes
                 self._trees.pop(next(iter(self._trees)))
             self._trees[oid] = tree
         return self._trees[oid]

@@ -95,6 +95,7 @@ class History(ABC):
         """
         commits: dict[str, Oid] = {}
         pending: dict[Oid, set[str]] = {tip: set(paths)}
+        # By time for speed only: a parent that is popped too early is pushed again by its other children.
         heap = [(-self._time(tip), tip)]
         while heap:
             _, oid = heapq.heappop(heap)

@@ -50,9 +50,11 @@ class PushResult(NamedTuple):
 
 _UNSAFE_REF = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
 _OID = re.compile(r"[0-9a-f]{40}")
+# One race, as git's client and servers of several versions report it; there is no status code for it.
 _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect old value", "fetch first",
           "non-fast-forward", "already exists", "reference already exists", "remote ref does not exist",
           "fail to compare")  # fmt: skip
+# Refs that failed only because another ref of the same atomic push failed.
 _SKIPPED = ("atomic push failed", "atomic push failure", "atomic transaction failed", "transaction failed")
 _LOCK_FAULT = re.compile(r"cannot lock ref '([^']+)': (.*)")
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
@@ -103,6 +105,7 @@ def _check(update: RefUpdate) -> None:
 
 
 def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitResult:
+    # A lease makes git compare the expected value on the server, in the same transaction as the update.
     leases = [f"--force-with-lease={ref}:{expected or ''}" for ref, expected, _ in updates]
     specs = [f"{new or ''}:{ref}" for ref, _, new in updates]
     options = ["--porcelain", "--no-verify", "--no-follow-tags", *(["--atomic"] if atomic else [])]

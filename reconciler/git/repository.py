@@ -124,6 +124,7 @@ class Mirror(Database):
             return
         options = ["--no-tags", "--no-write-fetch-head", "--filter=blob:none", "--stdin"]
         lines = "".join(f"{oid}\n" for oid in missing).encode()
+        # Without negotiation: git would walk the whole history to offer commits in common.
         command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", *options, "origin"]
         self._run(command, stdin=lines)
 

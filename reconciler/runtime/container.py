@@ -24,6 +24,7 @@ _ENVIRONMENT: Final = (
     "DOCKER_CONFIG",
     "CONTAINERS_CONF",
 )
+# Exit codes of `docker run` and `podman run` that are not the function's own.
 _ENGINE_FAILED: Final = 125
 _NOT_RUNNABLE: Final = (126, 127)
 _TIMED_OUT: Final = 255
@@ -142,6 +143,7 @@ class ContainerRuntime:
             *("--security-opt=no-new-privileges", "--pids-limit", "256"),
             *("--memory", str(policy.memory_bytes), "--cpus", "1", "--log-driver", "none"),
         ]
+        # Podman passes variables and proxies of the host to the container unless told not to.
         if self.engine == "podman":
             arguments += ["--timeout", str(policy.timeout_s), "--read-only-tmpfs=false"]
             arguments += ["--env-host=false", "--unsetenv-all", "--http-proxy=false"]

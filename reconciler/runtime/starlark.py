@@ -100,6 +100,7 @@ class StarlarkRuntime:
 
     def _start(self) -> subprocess.Popen[bytes]:
         memory = self._policy.memory_bytes + _BASE_BYTES
+        # Isolated (-I): no variable and no directory of the user decides what is imported.
         command = [sys.executable, "-I", "-c", _START, str(memory)]
         return subprocess.Popen(
             command,

@@ -22,6 +22,7 @@ import starlark
 
 _DEPTH: Final = 2000
 _STEPS_PER_CHECK: Final = 1000
+"""Steps of the interpreter between two calls of `check_cancelled`."""
 _PRELUDE: Final = "ctx = struct(resource_list=_rl, environment={}, open_api={})"
 _MARK: Final = "error: "
 _LONGEST_MESSAGE: Final = 4000
@@ -116,6 +117,7 @@ def limit_process(memory_bytes: int) -> None:
 def main() -> None:
     """Run scripts until the input ends."""
     memory = int(sys.argv[1])
+    # Imports need more memory and open files than the limits leave.
     for name in ("encoding/yaml.star", "re.star"):
         MODULES[name].prepare()
     limit_process(memory)

@@ -18,8 +18,7 @@ from reconciler.inventory import PullRequest
 from reconciler.plan.shard import Shard, shard_of
 from reconciler.policy import WriteLimits
 from tests.support.forges.bench import make_simulator
-from tests.support.forges.server import Simulator, VirtualClock, serving
-from tests.support.forges.windows import HOUR, MINUTE, most_in_a_window
+from tests.support.forges.server import HOUR, MINUTE, Simulator, VirtualClock, most_in_a_window, serving
 from tests.support.forges.world import forge_world
 from tests.support.git import make_repository
 

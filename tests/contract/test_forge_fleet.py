@@ -19,8 +19,7 @@ from reconciler.run.apply import apply_plan
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import plan_run
 from tests.support.forges.bench import make_simulator
-from tests.support.forges.server import Simulator, serving
-from tests.support.forges.windows import HOUR, MINUTE, most_in_a_window
+from tests.support.forges.server import HOUR, MINUTE, Simulator, most_in_a_window, serving
 from tests.support.forges.world import VARIABLE
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.small_world import repository

@@ -24,7 +24,7 @@ from reconciler.run.check import check_proposal
 from reconciler.run.inputs import RunOptions
 from reconciler.run.plan import plan_run
 from tests.support.forges.bench import HEADS, NAME, SimulatorBench, simulated
-from tests.support.forges.schema import VARIABLE, validator
+from tests.support.forges.description import VARIABLE, validator
 from tests.support.forges.world import forge_world
 
 

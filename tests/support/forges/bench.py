@@ -14,11 +14,10 @@ from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.rest_dialects import Gitea, GitLab
 from reconciler.policy import WriteLimits
 from tests.support.conformance import root as conformance
-from tests.support.forges.description import load
+from tests.support.forges.description import load, validator
 from tests.support.forges.gitea import GiteaSimulator
 from tests.support.forges.github import GitHubSimulator
 from tests.support.forges.gitlab import GitLabSimulator
-from tests.support.forges.schema import validator
 from tests.support.forges.server import Simulator, VirtualClock, serving
 from tests.support.git import kptfile, make_repository
 

@@ -1,14 +1,16 @@
-"""An API's description (OpenAPI 3.0 or Swagger 2.0) as a judge of requests and replies."""
+"""Validation of requests and replies by an API's description (OpenAPI 3.0, Swagger 2.0, GraphQL schema)."""
 
 import json
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import graphql
 import jsonschema_rs
 
 
@@ -27,7 +29,7 @@ class Operation:
 
 @dataclass(eq=False)
 class Description:
-    """What an API allows. `check_request` and `check_reply` return what is wrong, nothing if all is well."""
+    """An API's description; `check_request` and `check_reply` return the errors."""
 
     document: Any
     operations: list[Operation] = field(default_factory=list)
@@ -169,3 +171,32 @@ def _nullable(node: Any) -> Any:
     if node.get("nullable") is True:
         return {"anyOf": [made, {"type": "null"}]}
     return made
+
+
+VARIABLE = "RECONCILER_GRAPHQL_SCHEMA"
+
+
+def schema_file() -> Path | None:
+    """Return the schema's file in the environment, None if it is unset or missing."""
+    path = Path(os.environ.get(VARIABLE, ""))
+    return path if path.is_file() else None
+
+
+@cache
+def schema() -> graphql.GraphQLSchema | None:
+    """Return the public GraphQL schema, None without its file."""
+    path = schema_file()
+    return graphql.build_schema(path.read_text(encoding="utf-8"), assume_valid=True) if path else None
+
+
+def validator() -> Callable[[str], list[str]] | None:
+    """Return a function that returns the errors of a GraphQL document, None without a schema."""
+    public = schema()
+    if public is None:
+        return None
+
+    @cache
+    def check(document: str) -> list[str]:
+        return [error.message for error in graphql.validate(public, graphql.parse(document))]
+
+    return check

@@ -17,7 +17,7 @@ class GitHubSimulator(Simulator):
     documents: Any = None
 
     permissions: dict[str, str] = field(default_factory=dict)
-    """What the newest installation token was asked for."""
+    """The requested permissions of the newest installation token."""
 
     def authorized(self, authorization: str, path: str) -> bool:
         return path.endswith("/access_tokens") or super().authorized(authorization, path)

@@ -13,7 +13,7 @@ import struct
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ TOKEN = "s3cret-token-of-the-bot"
 
 
 class VirtualClock:
-    """A time that passes only when somebody waits; a request costs nothing."""
+    """A clock that only waits advance."""
 
     def __init__(self, start: float = START) -> None:
         self.time = start
@@ -51,7 +51,7 @@ class VirtualClock:
 
 
 class Entry(NamedTuple):
-    """One request as the server saw it."""
+    """A request in the journal of the server."""
 
     time: float
     method: str
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Fault:
-    """What goes wrong with requests that match, `times` times after `skip` of them went well."""
+    """A planned fault of matching requests: `times` times, after `skip` of them succeeded."""
 
     kind: str
     method: str = ""
@@ -128,7 +128,7 @@ class Hosted:
 
 @dataclass(eq=False)
 class Simulator(ABC):
-    """One forge: `answer` is what a dialect says to a request of its API, under `prefix`."""
+    """One forge; `answer` returns the reply to a request of its API under `prefix`."""
 
     root: Path
     prefix: str
@@ -163,7 +163,7 @@ class Simulator(ABC):
     # What tests do
 
     def host(self, name: str, repo: Repo) -> Hosted:
-        """Serve a bare repository that stands at `root/<name>.git`."""
+        """Serve the bare repository at `root/<name>.git`."""
         self.repositories[name] = Hosted(name, repo, 100 + len(self.repositories))
         return self.repositories[name]
 
@@ -216,7 +216,7 @@ class Simulator(ABC):
         """Refuse a request as this forge does when a limit of this kind is reached."""
 
     def refreshed(self, hosted: Hosted, pull: Pull) -> Pull:
-        """Bring an open pull request to what the repository says: gone, merged by a push, or moved."""
+        """Update an open pull request from the repository: closed, merged by a push, or moved."""
         if pull.state != "open" or not pull.head or pull.fork:
             return pull
         head, base = hosted.ref(pull.head), hosted.ref(pull.base)
@@ -437,3 +437,17 @@ def serving(simulator: Simulator) -> Iterator[Simulator]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+MINUTE, HOUR = 60.0, 3600.0
+
+
+def most_in_a_window(journal: Sequence[Entry], window: float) -> int:
+    """Return the greatest number of writes in any window of so many seconds."""
+    times = sorted(entry.time for entry in journal if entry.writes)
+    most = start = 0
+    for end, latest in enumerate(times):
+        while times[start] <= latest - window:
+            start += 1
+        most = max(most, end - start + 1)
+    return most

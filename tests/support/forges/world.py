@@ -1,4 +1,4 @@
-"""A small world whose downstream repositories stand on a simulated forge, and runs of it in this process."""
+"""A small world with downstream repositories on a simulated forge, and runs of it in this process."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -75,7 +75,7 @@ class ForgeWorld:
         return sorted((n, p.head) for n in names for p in self.simulator.open_pulls(n))
 
     def upgrade(self, package: str = "web", revision: int = 2) -> None:
-        """Let every variant of a package ask for another revision, the second if nothing else is said."""
+        """Change the upstream revision of every variant of a package, by default to the second."""
         files = {manifest(edge, package): variant(edge, package, revision=revision) for edge in self.edges}
         self.repo("control").commit(files, message="Upgrade\n")
 
