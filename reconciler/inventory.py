@@ -204,7 +204,7 @@ class PackageState:
 
 
 class RepositoryRole(StrEnum):
-    """What a run does with a repository. Only the runs of shards do not plan every repository."""
+    """The role of a repository in a run. Without shards every repository is planned."""
 
     PLANNED = "planned"
     """Its packages are planned."""

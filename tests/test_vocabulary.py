@@ -33,7 +33,6 @@ PENDING = frozenset(
         "lock.py",
         "plan",
         "policy.py",
-        "read",
         "report",
         "resolve",
         "state.py",

@@ -139,7 +139,7 @@ def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head
     commit with which a forge tests a pull request it is the first parent.
 
     Args:
-        control: A working copy, whose HEAD is proposed, a bare repository or a URL.
+        control: A working copy (its HEAD is proposed), a bare repository or a URL.
         mirrors: The local mirrors of repositories.
         base: The branch to merge into, by default the default branch; a commit is the base itself.
         head: The proposed branch or commit, by default HEAD.

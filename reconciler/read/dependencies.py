@@ -40,7 +40,7 @@ MANIFESTS = ("package.yaml", "package.yml")
 
 _GROUP = "data.packaging.carvel.dev/"
 _NO_VERSION = "0.0.0"
-"""The version of an untagged tree whose manifest has none either."""
+"""The version of an untagged tree without one in its manifest."""
 
 
 class _Revision(NamedTuple):

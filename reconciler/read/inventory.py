@@ -59,7 +59,7 @@ def read_inventory(
     proceed.
 
     Args:
-        control: The control repository: a working copy, whose HEAD is read, a bare one, or a URL.
+        control: The control repository: a working copy (its HEAD is read), a bare one, or a URL.
         mirrors: The local mirrors of repositories.
         environment: Overrides of the configuration; see `reconciler.config`.
         options: The commit to read and the policy that applies; `control` is not used then.
@@ -73,46 +73,22 @@ def read_inventory(
     forges = forges or Forges(writes=False)
     opened = options.control
     policy = _authorize(options, mirrors, forges, environment)
-    snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
-    declared = _read_declared(opened, policy, snapshot)
-    recorded = _read_recorded(opened, policy)
-    policy = policy if policy.lock.is_reviewed else with_image_digests(policy, recorded.images.lock)
-    manifests, state = declared.manifests, recorded.state
-    skipped = tuple(_skipped_files(opened, policy, manifests, state))
-    problems = {*declared.problems, *snapshot.problems, *recorded.problems, *skipped}
-    inventory = Inventory(
-        policy=policy,
-        control=_control(opened, policy, recorded, manifests, skipped),
-        variants=manifests.variants,
-        sets=manifests.sets,
-        stalled=manifests.stalled,
-        claims=manifests.claims,
-        snapshot=snapshot,
-        records=state.records,
-        set_records=state.set_records,
-        refused=state.refused,
-        statuses=recorded.statuses,
-        locks=state.locks,
-        reviewed=recorded.reviewed,
-        documents=manifests.documents,
-        index=recorded.index_folders.documents,
-        images=recorded.images.lock.images,
-        problems=tuple(sorted(problems)),
-    )
+    content = _read_control(opened, policy)
+    inventory, recorded, manifests = content.inventory, content.recorded, content.declared.manifests
 
     def find_trees(views: Views, reviewed: ReviewedLock | None) -> PackageTrees:
-        return read_trees(manifests, views, mirrors, state, reviewed)
+        return read_trees(manifests, views, mirrors, recorded.state, reviewed)
 
     shard_reader = None
     if options.deep and forges.shard.parts > 1:
         shard_reader = ShardReader(
             inventory, forges.shard, mirrors, lambda views: find_trees(views, recorded.reviewed)
         )
-    views = _read_views(declared.registrations, options, mirrors, policy, shard_reader)
+    views = _read_views(content.declared.registrations, options, mirrors, inventory.policy, shard_reader)
     forges.set_authors(views.values())
     forge_state, package_trees = ForgeState(views, recorded.reviewed), PackageTrees()
     if options.deep:
-        forge_state = read_forges(forge_state, opened.mirror, mirrors, forges, policy)
+        forge_state = read_forges(forge_state, opened.mirror, mirrors, forges, inventory.policy)
         # After the forges: they may have found a repository unavailable, or the lock closed.
         package_trees = find_trees(forge_state.views, forge_state.reviewed)
     return replace(
@@ -125,12 +101,12 @@ def read_inventory(
         retry_requests=forge_state.retry_requests,
         passed_checks=forge_state.passed_checks,
         reviewed=forge_state.reviewed,
-        problems=tuple(sorted({*problems, *forge_state.problems})),
+        problems=tuple(sorted({*inventory.problems, *forge_state.problems})),
         notes=(
             *options.notes,
             *forge_state.notes,
             *manifests.notes,
-            *_notes(forge_state.views, opened, policy, recorded.tip),
+            *_notes(forge_state.views, opened, inventory.policy, recorded.tip),
             *(shard_reader.notes if shard_reader else ()),
         ),
     )
@@ -147,6 +123,43 @@ def _authorize(
     mirrors.limit_reads(float(policy.limits.read_seconds))
     mirrors.sign_commits(commit_signing(policy.commits, environment))
     return policy
+
+
+class _ControlContent(NamedTuple):
+    """The content of the control repository; `inventory` has no repositories yet."""
+
+    inventory: Inventory
+    declared: "_Declared"
+    recorded: "_Recorded"
+
+
+def _read_control(opened: OpenControl, policy: Policy) -> _ControlContent:
+    snapshot = read_snapshot(opened.objects, opened.commit.oid, policy)
+    declared, recorded = _read_declared(opened, policy, snapshot), _read_recorded(opened, policy)
+    manifests, state = declared.manifests, recorded.state
+    skipped = tuple(_skipped_files(opened, policy, manifests, state))
+    problems = {*declared.problems, *snapshot.problems, *recorded.problems, *skipped}
+    digests = recorded.images.lock
+    inventory = Inventory(
+        policy=policy if policy.lock.is_reviewed else with_image_digests(policy, digests),
+        control=_control(opened, policy, recorded, manifests, skipped),
+        variants=manifests.variants,
+        sets=manifests.sets,
+        stalled=manifests.stalled,
+        claims=manifests.claims,
+        snapshot=snapshot,
+        records=state.records,
+        set_records=state.set_records,
+        refused=state.refused,
+        statuses=recorded.statuses,
+        locks=state.locks,
+        reviewed=recorded.reviewed,
+        documents=manifests.documents,
+        index=recorded.index_folders.documents,
+        images=digests.images,
+        problems=tuple(sorted(problems)),
+    )
+    return _ControlContent(inventory, declared, recorded)
 
 
 class _Recorded(NamedTuple):
@@ -324,7 +337,7 @@ def _read_views(
         mirrors,
         policy,
         lambda v: check_address(v) or options.check(v),
-        choose=(lambda views: shard_reader.needed_urls(as_written(views))) if shard_reader else None,
+        find_needed=(lambda views: shard_reader.needed_urls(as_written(views))) if shard_reader else None,
         index_name=f"-{shard_reader.name}" if shard_reader else "",
     )
     return shard_reader.with_roles(as_written(views)) if shard_reader else as_written(views)

@@ -1,4 +1,4 @@
-"""The part of a fleet that one shard reads: its repositories, and what they turn out to need (D16)."""
+"""Decide which repositories a shard reads: its own, and those that they need (D16)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,8 +28,8 @@ Views = Mapping[ObjectName, RepositoryView]
 class ShardReader:
     """Decides, round by round, which repositories a shard reads.
 
-    `inventory` is everything but the repositories, `read_trees` returns the packages at named commits.
-    `why_whole` says why the whole fleet is read, "" if it is not.
+    `inventory` has no repositories yet. `read_trees` returns the packages at commits without a revision.
+    `why_whole` is the reason to read the whole fleet, "" if there is none.
     """
 
     inventory: Inventory
@@ -40,7 +40,7 @@ class ShardReader:
 
     @property
     def name(self) -> str:
-        """How files of a cache tell this shard from others."""
+        """The name of the shard in files of the cache."""
         return f"{self.shard.part}-of-{self.shard.parts}"
 
     @property
@@ -54,7 +54,7 @@ class ShardReader:
         return assign_roles(replace(self.inventory, repositories=views), self.shard).repositories
 
     def needed_urls(self, views: Views) -> frozenset[str]:
-        """Return the URLs of the repositories that the shard needs, as far as can be told by now."""
+        """Return the URLs of the repositories that the shard needs, given the views read so far."""
         inventory = assign_roles(replace(self.inventory, repositories=views), self.shard)
         if self.why_whole or not inventory.is_partial:
             return every_url(inventory)
@@ -71,9 +71,10 @@ class ShardReader:
     def _why_dependencies(self, inventory: Inventory, desired: Desired) -> str:
         trees = self.read_trees(inventory.repositories)
         inventory = replace(inventory, trees=trees.trees, times=trees.times)
-        known = read_dependencies(inventory, self.mirrors)
-        dependent = find_dependent_clusters(inventory, desired, known, retained_variants(desired, inventory))
-        return why_dependencies(inventory, self.shard, known.locks, dependent)
+        inputs = read_dependencies(inventory, self.mirrors)
+        retained = retained_variants(desired, inventory)
+        dependent = find_dependent_clusters(inventory, desired, inputs, retained)
+        return why_dependencies(inventory, self.shard, inputs.locks, dependent)
 
 
 def _is_read(inventory: Inventory, urls: frozenset[str]) -> bool:

@@ -1,7 +1,8 @@
-"""Registered repositories: every view of every repository, each repository fetched once."""
+"""Read the views of all registered repositories, fetching each Git repository once."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import PurePosixPath
 
 from reconciler.api.porch import GitRepository, Repository
@@ -9,7 +10,7 @@ from reconciler.errors import Problem, UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import without_user
 from reconciler.ids import ObjectName
-from reconciler.inventory import Commit, RepositoryRole, RepositoryView, Sourced
+from reconciler.inventory import Commit, RepositoryRole, RepositoryView, Sourced, available_by_url
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.read.repositories.discovery import PackageAtRef, Survey, find_refs, survey_packages
 from reconciler.read.repositories.drafts import read_groups
@@ -19,53 +20,54 @@ from reconciler.reasons import Reason
 from reconciler.refs import HEADS, TAGS
 
 CLUSTER = "reconciler.dev/cluster"
+"""Annotation of a Repository: the cluster that its packages are deployed to."""
 UNAVAILABLE = "reconciler.dev/unavailable"
+"""Annotation of a Repository: whether a run fails if it is unavailable."""
 
 Registration = Sourced[Repository]
-Choose = Callable[[Mapping[ObjectName, RepositoryView]], Container[str]]
-"""Returns the URLs of the repositories that a shard needs, as far as the views that were read tell."""
+FindNeeded = Callable[[Mapping[ObjectName, RepositoryView]], Container[str]]
+"""Returns the URLs of the repositories that a shard needs, given the views read so far."""
 
 
 def read_repositories(
     registrations: Sequence[Registration],
     mirrors: Mirrors,
     policy: Policy,
-    judge: Callable[[RepositoryView], Problem | None] = lambda _: None,
+    check: Callable[[RepositoryView], Problem | None] = lambda _: None,
     *,
-    choose: Choose | None = None,
+    find_needed: FindNeeded | None = None,
     index_name: str = "",
 ) -> Mapping[ObjectName, RepositoryView]:
-    """Return every registered repository as a view: what its Git repository held.
+    """Return the view of every registered repository. Views of one Git repository share one fetch.
 
-    Several views of one repository are one fetch and one reading of its refs. Total: a repository
-    that cannot be read has its `problem` set and no content, and the others proceed.
+    Total: an unavailable repository has a `problem` and no content, and the others proceed.
 
     Args:
         registrations: The Repository objects.
-        mirrors: Where repositories are opened.
-        policy: Limits and choices.
-        judge: Returns why a repository must not be read.
-        choose: What a shard needs. Its repositories are read, and then those that it needs in view of what
-            they hold, until nothing is missing. The others are skipped.
-        index_name: Tells the index of Kptfiles from those of runs that read other repositories.
+        mirrors: The local mirrors of repositories.
+        policy: The instance, the committer of its commits and what an unavailable repository means.
+        check: Refuses repositories that must not be read.
+        find_needed: Returns the repositories that a shard needs. They are read round by round until none is
+            missing; the others are skipped. By default all are read.
+        index_name: Suffix of the cache of Kptfiles, for runs that read other repositories.
     """
     views = describe_repositories(registrations, mirrors, policy)
-    views = {key: replace(view, problem=view.problem or judge(view)) for key, view in views.items()}
+    views = {key: replace(view, problem=view.problem or check(view)) for key, view in views.items()}
     index = HeaderIndex(mirrors.cache_dir / f"headers-{policy.instance}{index_name}.json")
-    if choose is None:
+    if find_needed is None:
         views |= _read_all([view for view in views.values() if view.is_available], mirrors, policy, index)
     else:
         skipped = {key: replace(view, role=RepositoryRole.SKIPPED) for key, view in views.items()}
         views |= {key: view for key, view in skipped.items() if view.problem is None}
-        while needed := _needed(views, choose):
+        while needed := _needed(views, find_needed):
             views |= _read_all(needed, mirrors, policy, index)
     index.save()
     return dict(sorted(views.items()))
 
 
-def _needed(views: Mapping[ObjectName, RepositoryView], choose: Choose) -> list[RepositoryView]:
+def _needed(views: Mapping[ObjectName, RepositoryView], find_needed: FindNeeded) -> list[RepositoryView]:
     """Return the views that a shard needs and that were not read yet."""
-    urls = choose(views)
+    urls = find_needed(views)
     missing = (v for v in views.values() if v.role is RepositoryRole.SKIPPED and v.url in urls)
     return [replace(view, role=RepositoryRole.PLANNED) for view in missing]
 
@@ -75,23 +77,21 @@ def _read_all(
 ) -> dict[ObjectName, RepositoryView]:
     views = list(views)
     fetched = mirrors.fetch_all(dict.fromkeys(view.remote for view in views))
-    by_url: dict[str, list[RepositoryView]] = {}
-    for view in views:
-        by_url.setdefault(view.url, []).append(view)
-    read = (view for url, some in by_url.items() for view in _read_url(fetched[url], some, policy, index))
-    return {view.key: view for view in read}
+    groups = available_by_url(views).items()
+    read = (_read_url(fetched[url], siblings, policy, index) for url, siblings in groups)
+    return {view.key: view for view in chain.from_iterable(read)}
 
 
 def describe_repositories(
     registrations: Sequence[Registration], mirrors: Mirrors, policy: Policy
 ) -> Mapping[ObjectName, RepositoryView]:
-    """Return every registered repository as its registration alone says it; none is read."""
+    """Return the views of registered repositories without content; none is read."""
     views = {registration.key: _empty_view(registration, mirrors, policy) for registration in registrations}
     return dict(sorted(views.items()))
 
 
 def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) -> RepositoryView:
-    """Return the view with all that the registration says, and a problem if it says nothing usable."""
+    """Return the view of a registration without content, with a problem if it is not usable."""
     manifest = registration.manifest
     git = manifest.spec.git or GitRepository(repo="")
     notes = manifest.metadata.annotations or {}
@@ -131,51 +131,47 @@ def _read_url(
 def _read_views(
     mirror: Mirror, siblings: list[RepositoryView], policy: Policy, index: HeaderIndex
 ) -> Iterator[RepositoryView]:
-    homes = frozenset(view.directory for view in siblings)
-    found: dict[str, list[PackageAtRef]] = {}
+    directories = frozenset(view.directory for view in siblings)
     tips = {tip for view in siblings if (tip := mirror.refs().get(HEADS + view.branch))}
     groups = tuple(read_groups(mirror, sorted(tips), policy))
     grouped = (draft for group in groups for draft in group.drafts)
-    for one in (*find_refs(mirror, lambda path: _home(path, homes) is not None), *grouped):
-        found.setdefault(_home(one.named.path, homes) or "", []).append(one)
-    materials = [_material(mirror, view, found.get(view.directory, ()), homes) for view in siblings]
-    index.load(mirror, (oid for material in materials for oid in material.kptfiles()))
-    branches = dict(_commits(mirror, HEADS))
-    tags = dict(_commits(mirror, TAGS))
-    for view, material in zip(siblings, materials, strict=True):
-        if material.head is None and not _may_be_created(view):
+    refs: dict[str, list[PackageAtRef]] = {}
+    for ref in (*find_refs(mirror, lambda path: _directory(path, directories) is not None), *grouped):
+        refs.setdefault(_directory(ref.named.path, directories) or "", []).append(ref)
+    contents = [_content(mirror, view, refs.get(view.directory, ()), directories) for view in siblings]
+    index.load(mirror, (oid for content in contents for oid in content.kptfiles()))
+    branches, tags = dict(_commits(mirror, HEADS)), dict(_commits(mirror, TAGS))
+    for view, content in zip(siblings, contents, strict=True):
+        if content.head is None and not _may_be_created(view):
             yield _no_branch(view, mirror)
             continue
-        head = branches.get(view.branch)
-        packages = read_packages(mirror, material, policy, index)
-        standing = tuple(group.branch for group in groups)
         yield replace(
             view,
-            head=head,
-            packages=packages,
-            directories=material.survey.directories,
-            files=material.survey.files,
+            head=branches.get(view.branch),
+            packages=read_packages(mirror, content, policy, index),
+            directories=content.survey.directories,
+            files=content.survey.files,
             branches=branches,
             tags=tags,
-            groups=standing,
+            groups=tuple(group.branch for group in groups),
         )
 
 
-def _material(
-    mirror: Mirror, view: RepositoryView, found: Iterable[PackageAtRef], homes: frozenset[str]
+def _content(
+    mirror: Mirror, view: RepositoryView, refs: Iterable[PackageAtRef], directories: frozenset[str]
 ) -> ViewContent:
     tip = mirror.refs().get(HEADS + view.branch)
     head = mirror.commit(tip) if tip else None
-    others = homes - {view.directory}
+    others = directories - {view.directory}
     survey = survey_packages(mirror, head.tree, view.directory, others.__contains__) if head else Survey()
-    return ViewContent(head, survey, tuple(found))
+    return ViewContent(head, survey, tuple(refs))
 
 
-def _home(path: str, homes: frozenset[str]) -> str | None:
-    """Return the most specific of the registered directories that holds `path`, None if none does."""
-    while path and path not in homes:
+def _directory(path: str, directories: frozenset[str]) -> str | None:
+    """Return the most specific registered directory above `path`, None if there is none."""
+    while path and path not in directories:
         path = path.rpartition("/")[0]
-    return path if path in homes else None
+    return path if path in directories else None
 
 
 def _commits(mirror: Mirror, prefix: str) -> Iterator[tuple[str, Commit]]:
@@ -202,5 +198,4 @@ def _on_unavailable(text: str, policy: Policy) -> OnUnavailable:
 
 
 def _failed(view: RepositoryView, reason: Reason, message: str, hint: str, *field: str) -> RepositoryView:
-    where = view.source.at(*(field or ("spec", "git", "repo")))
-    return replace(view, problem=Problem(where, reason, message, hint, f"Repository {view.key}"))
+    return replace(view, problem=view.problem_at(reason, message, hint, *field))
