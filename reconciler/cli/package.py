@@ -97,7 +97,7 @@ def diff(one: Path, other: Path, *, detailed_exitcode: bool) -> int:
 def tree(directory: Path) -> int:
     """List a package's resources and sub-packages."""
     from reconciler.read.files import read_directory
-    from reconciler.render.update.packages import list_package
+    from reconciler.render.update.documents import list_package
 
     _print(list_package(directory.resolve().name, read_directory(directory)))
     return Exit.DONE

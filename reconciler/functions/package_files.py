@@ -3,7 +3,7 @@
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
 from typing import Final
@@ -15,7 +15,6 @@ from reconciler.functions.resource import Resource
 from reconciler.functions.values import copy_value
 from reconciler.ids import Oid
 from reconciler.krm.documents import DocumentKind, PackageDocument, PackageFile, split_file
-from reconciler.krm.yaml import YamlError
 from reconciler.objects import File, Files, Mode
 
 _IGNORE_FILE: Final = ".krmignore"
@@ -112,7 +111,6 @@ class PackageResources:
     files: Files
     split: Mapping[str, PackageFile]
     resources: Mapping[str, list[Resource]]
-    problems: tuple[tuple[str, YamlError], ...] = field(default=())
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -129,7 +127,6 @@ def read_resources(files: Files) -> PackageResources:
         own_files[package][path[len(package) + 1 :] if package else path] = files[path]
     split: dict[str, PackageFile] = {}
     resources: dict[str, list[Resource]] = {}
-    problems: list[tuple[str, YamlError]] = []
     for package, own in own_files.items():
         ignored = ignored_paths(own)
         resources[package] = []
@@ -139,9 +136,7 @@ def read_resources(files: Files) -> PackageResources:
             path = f"{package}/{name}" if package else name
             split[path] = _CACHE.split(file, path)
             resources[package] += _resources(split[path], path, package)
-            if (problem := split[path].problem) is not None:
-                problems.append((path, problem))
-    return PackageResources(files, split, resources, tuple(problems))
+    return PackageResources(files, split, resources)
 
 
 def write_resources(package: PackageResources, resources: Iterable[Resource]) -> dict[str, File]:

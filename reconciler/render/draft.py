@@ -12,8 +12,8 @@ from reconciler.render.answers import (
     FoundConflict,
     asked_conflicts,
     classify_conflicts,
+    find_document,
 )
-from reconciler.render.conflict_values import find_document
 from reconciler.render.conflicts import conflict_policy, policy_sources, recorded_by_name
 from reconciler.render.kptfile import strip_ownership
 from reconciler.render.merge_sides import UpdateTrees, prepare_sides
@@ -22,7 +22,7 @@ from reconciler.render.rendered import Blocked
 from reconciler.render.update import Conflict, ConflictPolicy, Decision
 from reconciler.render.update.conflict_policy import Place, describe_decision, find_rule
 from reconciler.render.update.identifiers import add_identifiers
-from reconciler.render.update.packages import Sides
+from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import has_main_moved
 from reconciler.trailers import NO_ANSWERS
 

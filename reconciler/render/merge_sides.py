@@ -28,8 +28,7 @@ from reconciler.render.kptfile import kptfile_value, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update.documents import ResourceDocument, documents_of, edit_document
 from reconciler.render.update.identifiers import with_identifiers
-from reconciler.render.update.packages import Sides
-from reconciler.render.update.three_way import FileSides, is_equal, needs_merge
+from reconciler.render.update.three_way import FileSides, Sides, is_equal, needs_merge
 from reconciler.resolve.resolution import ResolvedVariant
 
 

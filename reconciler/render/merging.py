@@ -18,7 +18,7 @@ from reconciler.render.rendered import Blocked
 from reconciler.render.update import Conflict, ConflictPolicy, UpdateRefused, UpstreamRef, update_package
 from reconciler.render.update.conflict_policy import describe_decision
 from reconciler.render.update.identifiers import add_identifiers
-from reconciler.render.update.packages import Sides
+from reconciler.render.update.three_way import Sides
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 
 Contents = Mapping[Oid, Files]

@@ -7,9 +7,9 @@ from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update.conflict_policy import ConflictPolicy, Decision
 from reconciler.render.update.kptfile import UpstreamRef, set_upstream, update_strategy, upstream_of
 from reconciler.render.update.merge_report import Conflict, MergeReport, Updated, UpdateRefused
-from reconciler.render.update.packages import Sides
 from reconciler.render.update.settings import MergeCache, MergeSettings
 from reconciler.render.update.strategies import STRATEGIES
+from reconciler.render.update.three_way import Sides
 
 __all__ = [
     "Conflict",

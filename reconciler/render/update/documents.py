@@ -1,13 +1,14 @@
-"""Split a file into its resource documents, join documents again, and edit one without losing a byte."""
+"""Split a file into its resource documents, join, edit and list them without losing a byte."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from reconciler.api.kptfile import KPTFILE
 from reconciler.krm.merge import Identity, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits
-from reconciler.objects import File, Mode
+from reconciler.objects import File, Files, Mode
 
 _MARKER: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\r?(?:\n|\Z)", re.MULTILINE)
 _SEPARATOR: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?\n", re.MULTILINE)
@@ -142,3 +143,29 @@ def _span(text: str, index: int) -> tuple[int, int]:
 def _has_content(text: str) -> bool:
     lines = (line.strip() for line in text.splitlines())
     return any(line and not line.startswith(("#", "%")) and line != "..." for line in lines)
+
+
+def list_package(name: str, files: Files) -> list[str]:
+    """Return one line per file, sub-package and resource, indented by depth.
+
+    Total: a file that is no YAML is listed by its name alone.
+    """
+    return [f"Package {name}", *_list_directory(files, "")]
+
+
+def _list_directory(files: Files, prefix: str) -> Iterator[str]:
+    names = sorted({path.removeprefix(prefix).partition("/")[0] for path in files if path.startswith(prefix)})
+    for place, name in enumerate(names):
+        last = place == len(names) - 1
+        branch, stem = ("└── ", "    ") if last else ("├── ", "│   ")
+        path = prefix + name
+        children = list(_list_resources(files, path) if path in files else _list_directory(files, f"{path}/"))
+        kind = "Package " if f"{path}/{KPTFILE}" in files else ""
+        yield f"{branch}{kind}{name}"
+        yield from (stem + line for line in children)
+
+
+def _list_resources(files: Files, path: str) -> Iterator[str]:
+    if path.endswith((".yaml", ".yml")):
+        for document in documents_of(files[path]):
+            yield f"[{document.identity}]"

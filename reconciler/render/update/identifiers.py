@@ -10,7 +10,7 @@ from reconciler.krm.merge.nodes import child
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.objects import File, Files
 from reconciler.render.update.documents import ResourceDocument, split_documents
-from reconciler.render.update.packages import Sides
+from reconciler.render.update.three_way import Sides
 
 _SUFFIXES: Final = (".yaml", ".yml")
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)

@@ -1,8 +1,9 @@
 """Merge the Kptfile of a package: its name, upstream and ownership stay local, the rest is merged."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from reconciler.api.kptfile import LOCATION, OWNER
@@ -20,7 +21,7 @@ from reconciler.krm.merge import (
 )
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
-from reconciler.krm.merge.nodes import Field, child
+from reconciler.krm.merge.nodes import child
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
 from reconciler.objects import File, Files
@@ -74,13 +75,14 @@ def merge_kptfile(
         return local
     if not settings.like_kpt and is_equal(base, local) and _same_identity(old, theirs):
         return upstream
-    merge = _like_kpt((ours, old, theirs)) if settings.like_kpt else _Default(settings, path, report, ours)
-    made = _merge_root(merge, old, theirs, ours, root=root)
-    if isinstance(merge, _Default):
-        merge.report()
+    fields = FieldMerge(resolver_for(settings.policy, path, "Kptfile", ours.value))
+    merge = _merge_like_kpt((ours, old, theirs)) if settings.like_kpt else partial(_merge_part, fields)
+    # kpt loses all comments of a Kptfile, so in its mode there are none to merge.
+    made = _merge_root(merge, (old, theirs, ours), root=root, comments=not settings.like_kpt)
     merged, fallbacks = _edited(local, ours.tree, tuple(edits_of(ours, made)))
     report.fallbacks += fallbacks
     if not settings.like_kpt:
+        report.record_fields(path, "Kptfile", fields.clashes, ours.value)
         trees = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, _tree(path, merged))
         record_dropped_comments(path, "Kptfile", trees, report)
     return merged
@@ -110,37 +112,15 @@ def update_strategy(file: File | None) -> Strategy | None:
     return Strategy(strategy) if strategy in set(Strategy) else None
 
 
-class _Default:
-    """Merges parts of a Kptfile field by field."""
-
-    def __init__(self, settings: MergeSettings, path: str, report: MergeReport, local: Node) -> None:
-        self._data = local.value
-        self._path = path
-        self._report = report
-        self._work = FieldMerge(resolver_for(settings.policy, path, "Kptfile", self._data))
-
-    def __call__(
-        self, name: str, base: Node | None, upstream: Node | None, local: Node | None
-    ) -> Merged | None:
-        path = ("metadata", name) if name in _METADATA else (name,)
-        return self._work.merge(base, upstream, local, _SHAPE.below(name), path)
-
-    def report(self) -> None:
-        """Record the conflicts of all parts."""
-        self._report.record_fields(self._path, "Kptfile", self._work.clashes, self._data)
+_MergePart = Callable[[str, Node | None, Node | None, Node | None], Merged | None]
+"""Merges the part of a name, given as base, upstream and local."""
 
 
-class _LikeKpt:
-    """Merges parts of a Kptfile exactly as kpt does."""
-
-    def __init__(self, shape: Shape, *, infer: bool) -> None:
-        self._work = CompatibleMerge(lambda _version, _kind: None, infer=infer)
-        self._shape = shape
-
-    def __call__(
-        self, name: str, base: Node | None, upstream: Node | None, local: Node | None
-    ) -> Merged | None:
-        return self._work.merge((local, base, upstream), self._shape.below(name))
+def _merge_part(
+    fields: FieldMerge, name: str, base: Node | None, upstream: Node | None, local: Node | None
+) -> Merged | None:
+    path = ("metadata", name) if name in _METADATA else (name,)
+    return fields.merge(base, upstream, local, _SHAPE.below(name), path)
 
 
 def _functions(key: str) -> Shape:
@@ -163,27 +143,30 @@ _SHAPE: Final = Shape(
 )
 
 
-def _like_kpt(sides: tuple[Node | None, ...]) -> _LikeKpt:
-    """Choose the merge key of functions: the image if no function has a name and no image is repeated."""
-    shape = Shape(keys=(KPT_FUNCTION,))
+def _merge_like_kpt(sides: tuple[Node | None, ...]) -> _MergePart:
+    """Return kpt's merge; its key of functions is the image if none has a name and no image is repeated."""
+    by_image = Shape(keys=(KPT_FUNCTION,))
+    shape = Shape(fields={"pipeline": _functions(KPT_FUNCTION)})
     for side in sides:
         for functions in _function_lists(side):
-            keys = [element_key(function, shape) for function in functions]
+            keys = [element_key(function, by_image) for function in functions]
             if len(set(keys)) < len(keys) or any("name" in function.fields for function in functions):
-                return _LikeKpt(Shape(), infer=True)
-    return _LikeKpt(Shape(fields={"pipeline": _functions(KPT_FUNCTION)}), infer=True)
+                shape = Shape()
+    work = CompatibleMerge(lambda _version, _kind: None, infer=True)
+    return lambda name, base, upstream, local: work.merge((local, base, upstream), shape.below(name))
 
 
 def _function_lists(side: Node | None) -> Iterator[list[Node]]:
-    pipeline = side.fields.get("pipeline") if side is not None else None
-    for name in ("mutators", "validators") if pipeline is not None else ():
-        if pipeline is not None and (functions := pipeline.value.fields.get(name)) is not None:
-            yield functions.value.items
+    for name in ("mutators", "validators"):
+        functions = child(child(side, "pipeline"), name)
+        if functions is not None:
+            yield functions.items
 
 
 def _merge_root(
-    merge: "_Default | _LikeKpt", base: Node | None, upstream: Node, local: Node, *, root: bool
+    merge: _MergePart, sides: tuple[Node | None, Node, Node], *, root: bool, comments: bool
 ) -> Made:
+    base, upstream, local = sides
     made = Made(local)
     order = (*local.fields, *(name for name in _MERGED if name not in local.fields))
     for name in order:
@@ -197,16 +180,9 @@ def _merge_root(
             theirs = child(upstream, name)
             value = mine if theirs is None else Taken(theirs)
         if value is not None:
-            sides = [node.fields.get(name) if node is not None else None for node in (base, upstream, local)]
-            made.fields[name] = _part(merge, value, (sides[0], sides[1], sides[2]))
+            old, new, own = (node.fields.get(name) if node is not None else None for node in sides)
+            made.fields[name] = with_comments(value, old, new, own) if comments else Part(value)
     return made
-
-
-def _part(
-    merge: "_Default | _LikeKpt", value: Merged, sides: tuple[Field | None, Field | None, Field | None]
-) -> Part:
-    """Return a part of a Kptfile; in kpt's mode comments are not merged, as kpt loses all of them."""
-    return Part(value) if isinstance(merge, _LikeKpt) else with_comments(value, *sides)
 
 
 def _same_identity(base: Node | None, upstream: Node) -> bool:
@@ -217,9 +193,7 @@ def _same_identity(base: Node | None, upstream: Node) -> bool:
     return all(is_same(*pair) for pair in pairs)
 
 
-def _merge_metadata(
-    merge: "_Default | _LikeKpt", base: Node | None, upstream: Node | None, local: Node
-) -> Made:
+def _merge_metadata(merge: _MergePart, base: Node | None, upstream: Node | None, local: Node) -> Made:
     made = Made(local, {name: Part(field.value) for name, field in local.fields.items()})
     for name in _METADATA:
         mine = child(local, name)

@@ -1,4 +1,4 @@
-"""Results of an update: the files, the conflicts with their winners, notes and fallbacks."""
+"""Results of an update: the files, and the conflicts with their winners."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -66,15 +66,19 @@ class DecidedConflict(NamedTuple):
 class Updated:
     """A package after an update.
 
-    `conflicts` need a decision of a person, `decided` had one by a policy or rule; `notes` describe these
-    too. `fallbacks` counts the documents that were written anew because no edit could express the change.
+    `conflicts` need a decision of a person, `decided` had one by a policy or rule. `fallbacks` counts the
+    documents that were written anew because no edit could express the change.
     """
 
     files: Files
     conflicts: tuple[Conflict, ...] = ()
     decided: tuple[DecidedConflict, ...] = ()
-    notes: tuple[str, ...] = ()
     fallbacks: int = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line for each decided conflict, sorted."""
+        return tuple(sorted(map(_note, self.decided)))
 
 
 class UpdateRefused(Exception):  # noqa: N818 - a result about one package, not a failure of the run
@@ -95,13 +99,12 @@ class UpdateRefused(Exception):  # noqa: N818 - a result about one package, not 
 
 @dataclass(slots=True)
 class MergeReport:
-    """Collects the conflicts and notes of the merge of one part of a package."""
+    """Collects the conflicts of the merge of one part of a package."""
 
     policy: ConflictPolicy
     conflicts: list[Conflict] = field(default_factory=list)
     fatal: list[Conflict] = field(default_factory=list)
     decided: list[DecidedConflict] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
     fallbacks: int = 0
 
     def record_whole(
@@ -135,7 +138,6 @@ class MergeReport:
 
     def record_decided(self, conflict: Conflict, winner: OnConflict, rule: Rule) -> None:
         """Record a conflict that a rule decides without a policy: `winner` is the side that stays."""
-        self.notes.append(f"{conflict}: {winner} stays: {rule.text}")
         self.decided.append(DecidedConflict(conflict, winner, rule))
 
     def has_place(self, place: Place) -> bool:
@@ -148,7 +150,6 @@ class MergeReport:
         self.conflicts += other.conflicts
         self.fatal += other.fatal
         self.decided += other.decided
-        self.notes += other.notes
         self.fallbacks += other.fallbacks
 
     def updated(self, files: Files) -> Updated:
@@ -157,17 +158,22 @@ class MergeReport:
             files,
             tuple(sorted(self.conflicts, key=_order)),
             tuple(sorted(self.decided, key=lambda each: _order(each.conflict))),
-            tuple(sorted(self.notes)),
             self.fallbacks,
         )
 
     def _record(self, conflict: Conflict, winner: Winner, data: Any, place: Place | None = None) -> None:
         choice, rule = find_rule(self.policy, place or conflict.place, data)
         if winner is not Winner.OPEN:
-            self.notes.append(f"{conflict}: both sides changed it; {_WINNERS[winner]} wins by policy")
             self.decided.append(DecidedConflict(conflict, _WINNERS[winner], rule))
-            return
-        (self.fatal if choice is OnConflict.FAIL else self.conflicts).append(conflict)
+        else:
+            (self.fatal if choice is OnConflict.FAIL else self.conflicts).append(conflict)
+
+
+def _note(decided: DecidedConflict) -> str:
+    conflict, winner, rule = decided
+    if rule.kind in (RuleKind.STRATEGY, RuleKind.MERGE):
+        return f"{conflict}: {winner} stays: {rule.text}"
+    return f"{conflict}: both sides changed it; {winner} wins by policy"
 
 
 def _order(conflict: Conflict) -> tuple[str, str, str, str]:

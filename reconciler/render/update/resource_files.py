@@ -9,7 +9,6 @@ from reconciler.objects import File, Files
 from reconciler.render.update.comments import record_dropped_lines
 from reconciler.render.update.documents import ResourceFile, join_documents
 from reconciler.render.update.merge_report import MergeReport, UpdateRefused
-from reconciler.render.update.packages import Sides
 from reconciler.render.update.resources import (
     MergedResource,
     ResourceSides,
@@ -17,7 +16,14 @@ from reconciler.render.update.resources import (
     merge_resource,
 )
 from reconciler.render.update.settings import MergeSettings, schemas_of
-from reconciler.render.update.three_way import FileSides, changed_side, is_equal, merged_mode, needs_merge
+from reconciler.render.update.three_way import (
+    FileSides,
+    Sides,
+    changed_side,
+    is_equal,
+    merged_mode,
+    needs_merge,
+)
 
 Results = dict[str, File | None]
 """The merged file of each path; None where the file is deleted."""

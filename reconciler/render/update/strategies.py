@@ -9,10 +9,18 @@ from reconciler.policy import OnConflict, Strategy
 from reconciler.render.update.conflict_policy import Rule, RuleKind
 from reconciler.render.update.kptfile import is_edited_kptfile, merge_kptfile, upstream_block
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE, Conflict, MergeReport, UpdateRefused
-from reconciler.render.update.packages import Sides, has_directory, split_packages
 from reconciler.render.update.resource_files import check_duplicates, merge_resource_files
 from reconciler.render.update.settings import MergeSettings
-from reconciler.render.update.three_way import FileSides, file_text, is_equal, keep_text_file, merge_text_file
+from reconciler.render.update.three_way import (
+    FileSides,
+    Sides,
+    file_text,
+    has_directory,
+    is_equal,
+    keep_text_file,
+    merge_text_file,
+    split_packages,
+)
 
 _ANOTHER_UPSTREAM = "a sub-package that people let follow another upstream is left to it"
 _OWN_FILES = (KPTFILE, PACKAGE_CONTEXT_FILE)

@@ -1,13 +1,47 @@
-"""Three-way merge of one file: the sides that differ, its mode, and text by lines."""
+"""The three sides of a package and of a file, and the merge of a file by lines."""
 
 from typing import NamedTuple
 
+from reconciler.functions.package_files import package_directories, package_of
 from reconciler.krm.merge import MergedText, merge_text
-from reconciler.objects import File, Mode
+from reconciler.objects import File, Files, Mode
 from reconciler.render.update.merge_report import MergeReport
 
 _BINARY_PROBE = 8000
 """In bytes; Git looks for a NUL in as many."""
+
+
+class Sides(NamedTuple):
+    """One package, or a part of it, on the three sides of an update."""
+
+    original: Files
+    upstream: Files
+    local: Files
+
+
+def split_packages(sides: Sides) -> dict[str, Sides]:
+    """Return each package's own files, without those of its sub-packages; paths stay relative to the root.
+
+    A directory that is a package on one side is a package on all of them. The root `""` is first, parents
+    are before their sub-packages.
+    """
+    directories = set[str]().union(*(package_directories(files) for files in sides))
+    if len(directories) == 1:
+        return {"": sides}
+    paths = sorted(directories, key=lambda path: (path.count("/") + 1 if path else 0, path))
+    parts: dict[str, tuple[dict[str, File], dict[str, File], dict[str, File]]] = {
+        path: ({}, {}, {}) for path in paths
+    }
+    for index, files in enumerate(sides):
+        for path, file in files.items():
+            parts[package_of(path, parts)][index][path] = file
+    return {path: Sides(*files) for path, files in parts.items()}
+
+
+def has_directory(files: Files, directory: str) -> bool:
+    """Tell whether any file is below `directory`."""
+    prefix = directory + "/"
+    return any(path.startswith(prefix) for path in files)
 
 
 class FileSides(NamedTuple):
