@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check audit image bench structure fix golden docs mutants faults fuzz laws soak soak-team lock clean
+.PHONY: demo test coverage check audit image bench structure fix golden docs mutants faults fuzz laws soak soak-team lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -19,7 +19,10 @@ demo: $(VENV)/.installed  ## The main job on a small world: plan, apply, approve
 	@$(RUN)reconciler demo $(DEMO) >/dev/null
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO)/walkthrough.sh
 
-test: $(VENV)/.installed  ## All tests with branch coverage
+test: $(VENV)/.installed  ## All tests, the long ones on a sample; faults, laws, fuzz and soak try everything
+	$(RUN)python -m pytest -n auto --dist worksteal
+
+coverage: $(VENV)/.installed  ## All tests with branch coverage, which takes a third longer
 	$(RUN)python -m pytest -n auto --dist worksteal --cov --cov-report=term:skip-covered
 
 check: $(VENV)/.installed  ## What CI checks: format, lint, types, layers, unused code, tests
@@ -66,8 +69,8 @@ fuzz: $(VENV)/.installed  ## Every parser for SECONDS seconds each (60), with at
 	@$(RUN)python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]' || echo "atheris cannot be installed here"
 	$(RUN)python -m tests.fuzz.run --seconds $(or $(SECONDS),60)
 
-laws: $(VENV)/.installed  ## The differential tests, ten times as long
-	RECONCILER_FUZZ=10 $(RUN)python -m pytest -q tests/property
+laws: $(VENV)/.installed  ## The properties and comparisons with kpt on all examples, and the fleet of 2,000 drafts
+	RECONCILER_FUZZ=10 RECONCILER_FLEET=100 $(RUN)python -m pytest -q tests/property tests/contract/test_forge_fleet.py
 
 soak: $(VENV)/.installed  ## Lives of drawn fleets for MINUTES minutes (120), from random seeds; prints what replays a failure
 	RECONCILER_SOAK_MINUTES=$(or $(MINUTES),120) RECONCILER_LIVES=0 $(RUN)python -m pytest -q -s -p no:xdist tests/property/test_combination_machine.py

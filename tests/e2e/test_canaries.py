@@ -3,8 +3,6 @@
 import base64
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.support.command_server import run_reconciler
 from tests.support.commands import COMMANDS
 from tests.support.git import Repo, make_repository
 from tests.support.http_body import read_body
@@ -70,14 +69,7 @@ class Fleet(NamedTuple):
             "INPUT_CONTROL": "control.git",
             "INPUT_REPORT_DIRECTORY": str(self.root / "reports"),
         }
-        ran = subprocess.run(
-            [sys.executable, "-m", "reconciler.cli.main", *arguments],
-            env={**clean, **own},
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        ran = run_reconciler(arguments, cwd=self.root, env={**clean, **own})
         left = [self.root / name for name in ("summary.md", "outputs.txt", "out.json", "out.sarif")]
         left += sorted((self.root / "reports").glob("*"))
         return ran.stdout + ran.stderr + "".join(p.read_text() for p in left if p.exists())

@@ -4,12 +4,12 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.support.command_server import run_reconciler
 from tests.support.git import Repo
 from tests.support.http_git import serve
 from tests.support.small_world import EDGES, manifest, repository, variant, write_world
@@ -37,14 +37,8 @@ def root(tmp_path: Path) -> Path:
 
 def run(root: Path, *arguments: str, **environment: str) -> Said:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "CI_", "RECONCILER_"))}
-    ran = subprocess.run(
-        [sys.executable, "-m", "reconciler.cli.main", *arguments],
-        env={**clean, "XDG_CACHE_HOME": str(root / "cache"), **environment},
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    own = {"XDG_CACHE_HOME": str(root / "cache"), **environment}
+    ran = run_reconciler(arguments, cwd=root, env={**clean, **own})
     assert "Traceback" not in ran.stderr, ran.stderr
     return Said(ran.returncode, ran.stdout, ran.stderr)
 

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from reconciler.cli.main import COMMANDS, invoke, main
+from tests.support.command_server import run_reconciler
 from tests.support.git import Repo
 from tests.support.schema import violations
 from tests.support.small_world import EDGES, manifest, repository, variant, write_world
@@ -32,16 +33,14 @@ def control(world: World) -> Repo:
     return Repo(world.control, time=1_767_300_000)
 
 
-def process(*line: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
+def new_process(*line: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process that imports it, beside others."""
     command = [sys.executable, "-m", "reconciler.cli.main", *line]
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(PROJECT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+
+
+def process(*line: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run_reconciler(line, cwd=cwd, env={**os.environ, "PYTHONPATH": str(PROJECT), **environment})
 
 
 # Help
@@ -596,7 +595,7 @@ def test_two_runs_at_once_end_where_one_does(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         caches = [str(tmp_path / name) for name in ("one", "two")]
-        runs = list(pool.map(lambda cache: process(*line, cache), caches))
+        runs = list(pool.map(lambda cache: new_process(*line, cache), caches))
     last = world.run("apply")
 
     assert {ran.returncode for ran in runs} <= {0, 5}, [ran.stderr for ran in runs]

@@ -12,7 +12,7 @@ import pytest
 from tests.support.world import EPOCH, refs
 
 BIN = Path(sys.executable).parent
-CLUSTERS = 37
+CLUSTERS = 11
 LAYOUTS = ("separate", "monorepo")
 
 

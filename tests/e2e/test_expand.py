@@ -3,12 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from reconciler.krm.yaml import load_documents
+from tests.support.command_server import run_reconciler
 from tests.support.schema import violations
 from tests.support.small_world import write_world
 
@@ -47,14 +47,7 @@ def control(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def expand(control: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     cache = control.parent / "cache"
     line = ["expand", "--control", str(control), "--cache-dir", str(cache), *arguments]
-    return subprocess.run(
-        [sys.executable, "-m", "reconciler.cli.main", *line],
-        cwd=PROJECT,
-        env={**os.environ, "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_reconciler(line, env={**os.environ, "NO_COLOR": "1"})
 
 
 def test_yaml_is_one_manifest_per_variant_and_a_trace_says_why(control: Path) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.cli.main import main
+from tests.support.command_server import run_reconciler
 from tests.support.commands import COMMANDS, commands_of_control
 from tests.support.git import Repo
 from tests.support.http_git import HttpGit, serve
@@ -33,14 +33,7 @@ class Attack(NamedTuple):
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("GITHUB_", "CI", "RECONCILER_"))}
         path = f"{self.root / 'bin'}:{clean['PATH']}"
         own = {"PATH": path, "XDG_CACHE_HOME": str(self.root / "cache"), "ACME": TOKEN}
-        return subprocess.run(
-            [sys.executable, "-m", "reconciler.cli.main", *arguments],
-            env={**clean, **own, **environment},
-            cwd=self.root / "copy",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_reconciler(arguments, cwd=self.root / "copy", env={**clean, **own, **environment})
 
 
 @pytest.fixture

@@ -3,13 +3,13 @@
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reconciler.krm.yaml import load_documents
+from tests.support.command_server import run_reconciler
 from tests.support.corpus import CORPUS, corpus_package
 from tests.support.schema import output_violations
 
@@ -35,8 +35,7 @@ NEEDS = {
 
 
 def reconciler(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "reconciler.cli.main", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return run_reconciler([str(argument) for argument in arguments])
 
 
 def written(directory: Path, files: dict[str, bytes]) -> Path:

@@ -93,14 +93,10 @@ def saved_forge(
     with forge_world(
         kind, root, monkeypatch, edges=edges[:1], more=more, hosted_control=is_hosted, others=edges[1:]
     ) as world:
-        runner = Runner(runner_log)  # started here: it inherits the token and the mounts
-        try:
-            made = SavedForge(world, runner)
-            _live(name, made)
-            made.save()
-            yield made
-        finally:
-            runner.stop()
+        made = SavedForge(world, Runner(runner_log))
+        _live(name, made)
+        made.save()
+        yield made
 
 
 def _live(name: str, made: SavedForge) -> None:

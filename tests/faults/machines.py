@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,11 @@ class Turns:
 class Machine:
     """One forked run, which stands before an effect until it is its turn."""
 
-    def __init__(self, line: list[str]) -> None:
+    def __init__(self, line: list[str], environment: Mapping[str, str]) -> None:
         self.out = tempfile.TemporaryFile()  # noqa: SIM115 - read and closed by `result`
         reached, at = os.pipe()
         go, self.let_go = os.pipe()
-        self.pid = run_in_fork(line, self.out.fileno(), Turns(at, go))
+        self.pid = run_in_fork(line, self.out.fileno(), Turns(at, go), environment)
         os.close(at)
         os.close(go)
         self.reached = os.fdopen(reached, "rb", buffering=0)
@@ -71,11 +72,13 @@ class Machine:
         return {"code": os.waitstatus_to_exitcode(status), "out": text, "points": self.points}
 
 
-def _take_turns(lines: list[list[str]], turns: list[tuple[int, int]]) -> list[dict[str, Any]]:
+def _take_turns(
+    lines: list[list[str]], turns: list[tuple[int, int]], environment: Mapping[str, str]
+) -> list[dict[str, Any]]:
     machines: dict[int, Machine] = {}
     for number, effect in turns:
         if number not in machines:
-            machines[number] = Machine(lines[number])
+            machines[number] = Machine(lines[number], environment)
         machines[number].run_until(effect)
     return [machines[number].result() for number in sorted(machines)]
 
@@ -83,7 +86,7 @@ def _take_turns(lines: list[list[str]], turns: list[tuple[int, int]]) -> list[di
 def _serve() -> None:
     for request in sys.stdin:
         asked = json.loads(request)
-        print(json.dumps(_take_turns(asked["lines"], asked["turns"])), flush=True)
+        print(json.dumps(_take_turns(asked["lines"], asked["turns"], asked["env"])), flush=True)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ _SINGLE = {
     "races": Row(
         "a hundred races of two processes for the lock of one cluster",
         "no upgrade and no generation is lost",
-        f"{_RACES}::test_a_hundred_races_lose_no_upgrade_and_no_generation",
+        f"{_RACES}::test_races_lose_no_upgrade_and_no_generation",
     ),
     "limits": Row(
         "a process with few descriptors or no file space from its start",

@@ -1,7 +1,7 @@
 """A process that runs commands in forks of itself: a run costs its work, not its imports.
 
-One JSON request per line on standard input, `{"line": [...], "point": "3:kill", "log": "file"}`; the
-answer is `{"code": ..., "out": ...}`, a negative code being the signal that ended the run. `point` is the
+One JSON request per line on standard input, `{"line": [...], "point": "3:kill", "log": "file", "env": {}}`;
+the answer is `{"code": ..., "out": ...}`, a negative code being the signal that ended the run. `point` is the
 number of a failpoint and one of `FAULTS`; `clock` says by how many seconds the run's clock is off.
 """
 
@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,9 @@ class Armed:
             os.write(self.log, f"{number} {name}\n".encode())
 
 
-def run_in_fork(line: list[str], out: int, points: Any, clock_s: float = 0.0) -> int:
+def run_in_fork(
+    line: list[str], out: int, points: Any, environment: Mapping[str, str], clock_s: float = 0.0
+) -> int:
     """Run a command in a fork whose output goes to `out`, its clock being off; return the process id."""
     child = os.fork()
     if child:
@@ -108,6 +110,8 @@ def run_in_fork(line: list[str], out: int, points: Any, clock_s: float = 0.0) ->
     try:
         os.dup2(out, 1)
         os.dup2(out, 2)
+        os.environ.clear()
+        os.environ.update(environment)
         signal.signal(signal.SIGTERM, main._stop)
         effects._failpoints = points
         if clock_s:
@@ -124,7 +128,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     world = Path(line[line.index("--cache-dir") + 1]).parent
     read, write = os.pipe()  # not a file: a limit of file sizes would hold for that too
     points = Armed(request["point"], request["log"], world)
-    child = run_in_fork(line, write, points, request.get("clock", 0.0))
+    child = run_in_fork(line, write, points, request["env"], request.get("clock", 0.0))
     os.close(write)
     os.close(points.log)
     with os.fdopen(read, "rb") as reader:

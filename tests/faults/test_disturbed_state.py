@@ -1,7 +1,7 @@
 """State and status deleted, forged, older or newer, and a clock that is off: no package is touched."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,10 +20,8 @@ Fault = Callable[[Repo, str], None]
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Iterator[Runner]:
-    made = Runner(tmp_path / "points")
-    yield made
-    made.stop()
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path / "points")
 
 
 def _done(ran: Ran) -> None:
@@ -31,7 +29,7 @@ def _done(ran: Ran) -> None:
 
 
 @pytest.fixture(scope="module")
-def settled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultWorld]:
+def settled(tmp_path_factory: pytest.TempPathFactory) -> FaultWorld:
     """Make a world that was applied twice, so that its state has a past; saved, for it is made once."""
     directory = tmp_path_factory.mktemp("settled")
     made = make_world(directory / "w", Runner(directory / "points"), EDGES[:2])
@@ -40,8 +38,7 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultWorld]:
     made.repo("control").commit({manifest(EDGES[1], "web"): variant(EDGES[1], "web", revision=2)})
     _done(made.run("apply"))
     made.save()
-    yield made
-    made.runner.stop()
+    return made
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,10 +23,8 @@ MOST = {"kill": 2, "term": 2}
 
 
 @pytest.fixture
-def runner(tmp_path: Path) -> Iterator[Runner]:
-    made = Runner(tmp_path / "points")
-    yield made
-    made.stop()
+def runner(tmp_path: Path) -> Runner:
+    return Runner(tmp_path / "points")
 
 
 @pytest.mark.slow
@@ -36,11 +33,7 @@ def test_after_a_fault_at_any_effect_the_next_run_ends_as_an_undisturbed_one(
     name: str, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk") as is_small:
-        runner = Runner(tmp_path / "points")  # started here: it has the mounts that its parent has
-        try:
-            _sweep(name, MOMENTS[name], tmp_path / "disk", runner, is_small=is_small)
-        finally:
-            runner.stop()
+        _sweep(name, MOMENTS[name], tmp_path / "disk", Runner(tmp_path / "points"), is_small=is_small)
 
 
 def _sweep(name: str, moment: Moment, disk: Path, runner: Runner, *, is_small: bool) -> None:

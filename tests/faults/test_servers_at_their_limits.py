@@ -1,6 +1,5 @@
 """A server without disk space or descriptors is unavailable: it refuses nothing, and nobody was faster."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,8 @@ WORDS = {
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[FaultWorld]:
-    runner = Runner(tmp_path / "points")
-    yield make_world(tmp_path / "w", runner, EDGES[:2])
-    runner.stop()
+def world(tmp_path: Path) -> FaultWorld:
+    return make_world(tmp_path / "w", Runner(tmp_path / "points"), EDGES[:2])
 
 
 @pytest.mark.parametrize("limit", list(WORDS))

@@ -1,6 +1,6 @@
 """Two machines with separate caches in every schedule of their visible effects do what one does."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,20 +11,11 @@ from tests.faults.machines import VISIBLE
 from tests.faults.matrix import sweep
 from tests.faults.moments import MOMENTS
 from tests.faults.promises import final
-from tests.faults.world import Forking, Ran, Runner, Turn
+from tests.faults.world import Ran, Runner, Turn, forking
 from tests.support.forges.bench import DIALECTS
 
-MOST_LOCAL, MOST_FORGE = 3, 1
+MOST_LOCAL, MOST_FORGE = 2, 1
 LOCAL = ("first-apply", "later-apply", "later-groups", "reviewed", "delivery")
-
-
-@pytest.fixture
-def machines() -> Iterator[list[Forking]]:
-    """Return what the test puts there; it is stopped afterwards."""
-    made: list[Forking] = []
-    yield made
-    for each in made:
-        each.stop()
 
 
 def schedules(effects: int) -> dict[str, list[Turn]]:
@@ -52,18 +43,15 @@ def check(results: Sequence[Ran], code: int, name: str) -> None:
             assert "hint" in ran.out, f"{name}: {ran.out}"
 
 
-def answers(machines: Forking, lines: Sequence[Sequence[str]], turns: Sequence[Turn]) -> list[Ran]:
-    every = machines.ask({"lines": lines, "turns": turns})
+def answers(lines: Sequence[Sequence[str]], turns: Sequence[Turn]) -> list[Ran]:
+    every = forking("tests.faults.machines").ask({"lines": lines, "turns": turns})
     return [Ran(each["code"], each["out"]) for each in every]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOCAL)
-def test_two_machines_on_the_local_forge_do_what_one_does(
-    name: str, tmp_path: Path, machines: list[Forking]
-) -> None:
-    runner, both = Runner(tmp_path / "points"), Forking("tests.faults.machines")
-    machines += [runner.forking, both]
+def test_two_machines_on_the_local_forge_do_what_one_does(name: str, tmp_path: Path) -> None:
+    runner = Runner(tmp_path / "points")
     moment = MOMENTS[name]
     world = moment.build(tmp_path / "w", runner)
     world.save()
@@ -78,7 +66,7 @@ def test_two_machines_on_the_local_forge_do_what_one_does(
     with sweep("machines/local", name, list(every), MOST_LOCAL) as tried:
         for point in tried:
             world.restore()
-            check(answers(both, lines, every[point.name]), undisturbed.code, point.name)
+            check(answers(lines, every[point.name]), undisturbed.code, point.name)
             again = world.run(*moment.line, cache="third")
             assert again.code == undisturbed.code, f"{point.name}: {again.out}"
             assert final(world) == wanted, point.name
@@ -89,11 +77,9 @@ def test_two_machines_on_the_local_forge_do_what_one_does(
 @pytest.mark.parametrize("kind", DIALECTS)
 @pytest.mark.parametrize("name", WORLDS)
 def test_two_machines_on_a_forge_do_what_one_does(
-    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: list[Forking]
+    kind: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with saved_forge(kind, name, tmp_path / "w", tmp_path / "points", monkeypatch) as saved:
-        both = Forking("tests.faults.machines")
-        machines.append(both)
         undisturbed = saved.run()
         wanted, points = saved.final(), saved.runner.points()
         every = schedules(sum(point.partition(" ")[2].startswith(VISIBLE) for point in points))
@@ -101,7 +87,7 @@ def test_two_machines_on_a_forge_do_what_one_does(
         with sweep(f"machines/{kind}", name, list(every), MOST_FORGE) as tried:
             for point in tried:
                 saved.restore()
-                check(answers(both, lines, every[point.name]), undisturbed.code, point.name)
+                check(answers(lines, every[point.name]), undisturbed.code, point.name)
                 again = saved.run(cache="third")
                 assert again.code == undisturbed.code, f"{point.name}: {again.out}"
                 assert saved.final() == wanted, point.name

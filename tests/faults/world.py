@@ -1,13 +1,18 @@
 """A small world in two moments of its life, and runs of it that can be killed at any effect."""
 
+import atexit
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.faults.disk import can_mount
 from tests.support.git import Repo
 from tests.support.small_world import EDGES, app, manifest, variant, write_world
 
@@ -37,7 +42,10 @@ class Turn(NamedTuple):
 
 @dataclass
 class Forking:
-    """A process of `module` that answers requests, each a line of JSON, by forking runs."""
+    """A process of `module` that answers requests, each a line of JSON, by forking runs.
+
+    A run has the environment of the test at the time of the request.
+    """
 
     module: str
     process: subprocess.Popen[str] = field(init=False)
@@ -51,10 +59,10 @@ class Forking:
             text=True,
         )
 
-    def ask(self, request: Any) -> Any:
+    def ask(self, request: Mapping[str, Any]) -> Any:
         assert self.process.stdin
         assert self.process.stdout
-        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.write(json.dumps({**request, "env": dict(os.environ)}) + "\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
@@ -66,24 +74,29 @@ class Forking:
         self.process.stdout.close()
 
 
+@cache
+def forking(module: str) -> Forking:
+    """Return the process of a module; it is started once per test process, for its imports cost a second."""
+    can_mount()  # first: a process sees the later mounts of a test only if it shares the test's mounts
+    started = Forking(module)
+    atexit.register(started.stop)
+    return started
+
+
 class Runner:
     """Runs with one fault; `points` numbers the failpoints that a run passes."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
-        self.forking = Forking("tests.faults.runner")
 
     def run(self, *line: str, point: str = "", clock_s: float = 0.0) -> Ran:
         self.log.unlink(missing_ok=True)
         request = {"line": line, "point": point, "log": str(self.log), "clock": clock_s}
-        return Ran(**self.forking.ask(request))
+        return Ran(**forking("tests.faults.runner").ask(request))
 
     def points(self) -> list[str]:
         """Return the points that the last run passed."""
         return self.log.read_text().splitlines() if self.log.exists() else []
-
-    def stop(self) -> None:
-        self.forking.stop()
 
 
 @dataclass

@@ -13,7 +13,6 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -26,8 +25,8 @@ from tests.support.combination.themes import THEMES
 from tests.support.notes import note
 
 FIRST = 500
-LIVES = int(os.environ.get("RECONCILER_LIVES", "18"))
-THEMED = 4
+LIVES = int(os.environ.get("RECONCILER_LIVES", "10"))
+THEMED = 2
 DRAWN = [("anything", FIRST + n) for n in range(LIVES)]
 DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in range(min(THEMED, LIVES))]
 STEPS = 15
@@ -37,10 +36,8 @@ SHRINK_S = float(os.environ.get("RECONCILER_SHRINK_SECONDS", "60"))
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    made = Runner(tmp_path_factory.mktemp("runner") / "points")
-    yield made
-    made.stop()
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return Runner(tmp_path_factory.mktemp("runner") / "points")
 
 
 @pytest.mark.parametrize(("theme", "seed"), DRAWN)

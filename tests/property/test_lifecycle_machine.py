@@ -39,13 +39,12 @@ SELECTORS = st.sampled_from(
 
 @cache
 def runner() -> Runner:
-    """Return the process that runs to be killed are forks of; it is started once, when it is needed."""
+    """Return the runner of runs that are killed, with a log of its own."""
     return Runner(Path(tempfile.mkdtemp(prefix="lifecycle-runner-")) / "points")
 
 
 def teardown_module() -> None:
     if runner.cache_info().currsize:
-        runner().stop()
         shutil.rmtree(runner().log.parent, ignore_errors=True)
 
 

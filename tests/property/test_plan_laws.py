@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -43,7 +44,12 @@ def new_world() -> ModelWorld:
 
 
 def lively_world() -> ModelWorld:
-    """A world in which something was made already: a draft, something published, a chain of two from it."""
+    """Return a world with a draft, a published package, and a chain of two variants from it."""
+    return deepcopy(_lively_world())
+
+
+@cache
+def _lively_world() -> ModelWorld:
     world = new_world()
     for name, cluster, package_name in (("one", CLUSTERS[0], "web"), ("two", CLUSTERS[1], "db")):
         world.variants[name] = PackageVariantSpec(

@@ -19,7 +19,7 @@ from tests.support.model import ModelWorld, blueprint
 from tests.support.points import team_point
 
 POINT = team_point("required")
-COUNT, TEAMS = 1000, 200
+COUNT, TEAMS = 200, 40
 TAKES = COUNT // TEAMS
 
 
