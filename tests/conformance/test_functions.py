@@ -26,19 +26,19 @@ KNOWN = {
 
 def cases() -> list[Any]:
     base = root() / "functions"
-    found = [
+    cases = [
         (f"{m.parent.parent.name}/{m.parent.name}", m.parent) for m in sorted(base.glob("*/*/meta.yaml"))
     ]
-    return parameters(found, absent="no cases in functions/")
+    return parameters(cases, absent="no cases in functions/")
 
 
 def files_of(directory: Path) -> dict[str, File]:
-    found = (path for path in sorted(directory.rglob("*")) if path.is_file())
-    return {str(path.relative_to(directory)): File.of(path.read_bytes()) for path in found}
+    paths = (path for path in sorted(directory.rglob("*")) if path.is_file())
+    return {str(path.relative_to(directory)): File.of(path.read_bytes()) for path in paths}
 
 
 def run(meta: dict[str, Any], files: Files, starlark: StarlarkRuntime) -> PipelineResult:
-    """Run what the case runs; images of no version stand for the newest one."""
+    """Run the pipeline or function of a case; images without a version mean the newest one."""
     if meta["mode"] == "render" or "image" not in meta:
         return run_pipeline(_unpinned(files), [starlark], POLICY)
     step = Step(
@@ -61,7 +61,7 @@ def _unpinned(files: Files) -> Files:
 
 
 def resources(files: Files, *, by_identity: bool) -> list[tuple[str, Any]]:
-    found = []
+    objects = []
     for path, file in files.items():
         if not path.endswith((".yaml", "Kptfile")):
             continue
@@ -70,8 +70,8 @@ def resources(files: Files, *, by_identity: bool) -> list[tuple[str, Any]]:
             if path.endswith("Kptfile"):
                 value.pop("status", None)
             key = "" if by_identity else path
-            found.append((f"{key} {value.get('kind')} {value['metadata'].get('name')}", value))
-    return sorted(found, key=lambda pair: (pair[0], yaml.safe_dump(pair[1])))
+            objects.append((f"{key} {value.get('kind')} {value['metadata'].get('name')}", value))
+    return sorted(objects, key=lambda pair: (pair[0], yaml.safe_dump(pair[1])))
 
 
 @pytest.fixture(scope="module")
@@ -99,20 +99,20 @@ def test_case(case: Path, starlark: StarlarkRuntime) -> None:
         _unpinned(expected), by_identity=moved
     )
     if "results" in meta:
-        assert said(first) == wanted(case / meta["results"])
+        assert results_of(first) == expected_results(case / meta["results"])
     if first.ok:
         second = run(meta, first.files, starlark)
         assert {p: f.data for p, f in second.files.items()} == {p: f.data for p, f in first.files.items()}
 
 
-def said(result: PipelineResult) -> list[tuple[str, str]]:
+def results_of(result: PipelineResult) -> list[tuple[str, str]]:
     return sorted((each.message, each.severity) for each in result.results)
 
 
-def wanted(file: Path) -> list[tuple[str, str]]:
+def expected_results(file: Path) -> list[tuple[str, str]]:
     results = [each for item in load_yaml(file)["items"] for each in item.get("results") or ()]
     return sorted((each["message"], each.get("severity") or "info") for each in results)
 
 
-def test_what_is_not_run_is_few() -> None:
+def test_few_cases_are_skipped() -> None:
     assert len(KNOWN) <= 8

@@ -1,4 +1,4 @@
-"""Image names and versions: what is claimed by a builtin, in which profile, and what never is."""
+"""Image names and versions that builtins claim, with their profiles."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -46,9 +46,9 @@ def test_claim(case: Case) -> None:
     image = parse_image(case.image, case.tag)
     assert image is not None
 
-    found = find_claim(image)
+    claim = find_claim(image)
 
-    assert (found.profile if found else None) == case.want
+    assert (claim.profile if claim else None) == case.want
 
 
 def test_floating_tags_may_be_left_to_containers() -> None:
@@ -58,7 +58,7 @@ def test_floating_tags_may_be_left_to_containers() -> None:
     assert find_claim(image, floating=False) is None
 
 
-def test_a_digest_is_claimed_where_the_lock_says_that_it_is_the_tag() -> None:
+def test_pinned_digest_is_claimed() -> None:
     image = parse_image(f"set-labels:v0.2.0@{DIGEST}")
     assert image is not None
 
@@ -67,10 +67,10 @@ def test_a_digest_is_claimed_where_the_lock_says_that_it_is_the_tag() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "UPPER/../x", "a b", "name:tag:tag", "-x", "x@sha256:short"])
-def test_what_is_no_image_is_none(text: str) -> None:
+def test_text_that_is_no_image_is_none(text: str) -> None:
     assert parse_image(text) is None
 
 
-def test_every_claim_has_a_builtin_or_a_runtime_of_its_own() -> None:
+def test_every_claim_has_a_builtin_or_a_runtime() -> None:
     assert set(CLAIMS) - set(BUILTINS) == {"starlark", *SCHEMA_VALIDATORS}
     assert all(first.high == second.low for c in CLAIMS.values() for first, second in pairwise(c))

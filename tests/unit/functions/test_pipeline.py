@@ -1,4 +1,4 @@
-"""What a pipeline means: order, selectors, configuration, and everything that a function may not do."""
+"""Pipelines: order, selectors, configuration, and the output that is forbidden to functions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ MAP = "# about a\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name} # i
 
 
 class Python:
-    """A runtime whose functions are Python functions, by the name that the step gives to `exec`."""
+    """A runtime of Python functions, by the `exec` of the step."""
 
     def __init__(self, **functions: Callable[[FunctionCall], FunctionRun]) -> None:
         self.functions = functions
@@ -63,7 +63,7 @@ def text_of(result: PipelineResult, name: str) -> str:
     return result.files[f"{name}.yaml"].data.decode()
 
 
-def test_without_a_pipeline_nothing_is_read_or_changed() -> None:
+def test_package_without_pipeline_is_not_read() -> None:
     given = {"broken.yaml": File.of(b"\tno yaml"), "Kptfile": File.of(HEAD.encode())}
 
     result = run_pipeline(given)
@@ -72,7 +72,7 @@ def test_without_a_pipeline_nothing_is_read_or_changed() -> None:
     assert not result.declared
 
 
-def test_mutators_run_in_order_and_what_they_left_alone_keeps_every_byte() -> None:
+def test_mutators_run_in_order_and_keep_other_bytes() -> None:
     runtime = Python(one=append("1"), two=append("2"))
     given = files(
         steps("one", "two"), a=MAP.format(name="a"), other="apiVersion: v1\nkind:   Odd\nmetadata: {name: o}"
@@ -86,7 +86,7 @@ def test_mutators_run_in_order_and_what_they_left_alone_keeps_every_byte() -> No
     assert result.files["Kptfile"] is given["Kptfile"]
 
 
-def test_validators_see_the_result_and_their_changes_are_dropped() -> None:
+def test_validators_get_the_result_and_change_nothing() -> None:
     runtime = Python(mutate=append("1"), check=append("2"))
     given = files(steps("mutate") + "  validators:\n  - exec: check\n", a=MAP.format(name="a"))
 
@@ -97,7 +97,7 @@ def test_validators_see_the_result_and_their_changes_are_dropped() -> None:
     assert "'v1'" in text_of(result, "a")
 
 
-def test_sub_packages_come_first_and_their_result_is_the_parents_input() -> None:
+def test_sub_packages_run_before_their_parent() -> None:
     runtime = Python(inner=append("-inner"), outer=append("-outer"))
     inner = {f"sub/{path}": file for path, file in files(steps("inner"), a=MAP.format(name="deep")).items()}
 
@@ -131,7 +131,7 @@ def test_selectors_are_equality(reason: str, selection: str, want: set[str]) -> 
     assert sorted(names) == sorted(want)
 
 
-def test_a_configuration_is_what_earlier_steps_made_of_it() -> None:
+def test_configuration_has_the_changes_of_earlier_steps() -> None:
     runtime = Python(one=append("1"), two=change(lambda _: None))
     given = files(steps("one", "two") + "    configPath: conf.yaml\n", conf=MAP.format(name="conf"))
 
@@ -157,7 +157,7 @@ def add(value: dict[str, Any]) -> Callable[[FunctionCall], FunctionRun]:
     return change(lambda items: items.append(value))
 
 
-def test_a_new_resource_goes_to_a_file_of_its_own() -> None:
+def test_new_resource_gets_a_new_file() -> None:
     new = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "space"}}
 
     result = run_pipeline(files(steps("add"), a=MAP.format(name="a")), [Python(add=add(new))])
@@ -167,7 +167,7 @@ def test_a_new_resource_goes_to_a_file_of_its_own() -> None:
     )
 
 
-def test_a_resource_that_is_left_out_is_deleted_with_its_file_if_it_was_the_last() -> None:
+def test_omitted_resource_is_deleted_with_its_empty_file() -> None:
     def without_a(items: list[dict[str, Any]]) -> None:
         items[:] = [item for item in items if item["metadata"]["name"] != "a"]
 
@@ -229,29 +229,29 @@ BAD: list[tuple[str, Callable[[FunctionCall], FunctionRun], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("reason", "function", "said"), BAD, ids=[case[0] for case in BAD])
-def test_what_a_function_must_not_do_fails_the_step_and_changes_nothing(
-    reason: str, function: Callable[[FunctionCall], FunctionRun], said: str
+@pytest.mark.parametrize(("reason", "function", "error"), BAD, ids=[case[0] for case in BAD])
+def test_forbidden_output_fails_the_step_and_changes_nothing(
+    reason: str, function: Callable[[FunctionCall], FunctionRun], error: str
 ) -> None:
     given = files(steps("before", "bad", "after"), a=MAP.format(name="a"))
     runtime = Python(before=append("1"), bad=function, after=append("2"))
 
     result = run_pipeline(given, [runtime])
 
-    assert said in result.error, reason
+    assert error in result.error, reason
     assert "mutators[1]" in result.error
     assert result.files == given
     assert [call.exec for call in runtime.calls] == ["before", "bad"]
     assert result_list(result)["exitCode"] == 1
 
 
-def test_an_error_result_is_let_pass_where_upstream_lets_it_pass() -> None:
+def test_compatible_mode_ignores_error_results() -> None:
     function = Python(f=lambda c: FunctionRun(c.items, (FunctionResult("wrong", "error"),)))
 
     assert run_pipeline(files(steps("f")), [function], FunctionPolicy(compatible=True)).ok
 
 
-def test_everything_that_nobody_can_run_is_named_at_once_and_nothing_runs() -> None:
+def test_all_functions_without_runtime_are_reported_and_nothing_runs() -> None:
     runtime = Python(known=append("1"))
     pipeline = steps("known", "missing") + "  - image: example.com/x:v1\n  - image: example.com/x:v1\n"
 
@@ -276,7 +276,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("pipeline", MALFORMED)
-def test_a_malformed_pipeline_is_an_error_that_says_where(pipeline: str) -> None:
+def test_malformed_pipeline_is_an_error_with_its_path(pipeline: str) -> None:
     given = files(pipeline)
 
     result = run_pipeline(given)
@@ -292,7 +292,7 @@ def test_a_config_path_needs_exactly_one_resource(conf: str) -> None:
     assert "configPath conf.yaml" in run_pipeline(given).error
 
 
-def test_what_is_not_a_resource_is_neither_shown_nor_touched() -> None:
+def test_files_without_resources_are_not_passed_to_functions() -> None:
     runtime = Python(one=append("1"))
     given = files(steps("one"), a=MAP.format(name="a"), values="replicas: 3\n", chart="{{ if x }}\n")
     ignore = File.of(b"a.yaml\n")
@@ -304,7 +304,7 @@ def test_what_is_not_a_resource_is_neither_shown_nor_touched() -> None:
     assert result.files == link
 
 
-def test_no_annotation_of_the_protocol_reaches_a_file() -> None:
+def test_annotations_of_the_protocol_are_not_written() -> None:
     def annotate(items: Sequence[dict[str, Any]]) -> None:
         for item in items:
             item["metadata"]["annotations"]["mine"] = "kept"
@@ -315,7 +315,7 @@ def test_no_annotation_of_the_protocol_reaches_a_file() -> None:
     assert "    mine: kept\n" in text_of(result, "a")
 
 
-def test_results_never_show_what_a_secret_holds() -> None:
+def test_results_mask_values_of_secrets() -> None:
     secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  k: old # kpt-set: ${k}\n"
     pipeline = (
         "pipeline:\n  mutators:\n  - image: apply-setters:v0.2\n    configMap: {k: hush5}\n"
@@ -341,27 +341,29 @@ SPOKEN = [
 ]
 
 
-@pytest.mark.parametrize(("reason", "said"), SPOKEN, ids=[case[0] for case in SPOKEN])
+@pytest.mark.parametrize(("reason", "output"), SPOKEN, ids=[case[0] for case in SPOKEN])
 @pytest.mark.parametrize("exit_code", [0, 1])
-def test_what_a_function_says_of_a_secret_is_masked(reason: str, said: str, exit_code: int) -> None:
+def test_output_of_functions_masks_values_of_secrets(reason: str, output: str, exit_code: int) -> None:
     def talk(call: FunctionCall) -> FunctionRun:
         items = [
             {**item, "stringData": {"n": "correct-horse"}} if item["kind"] == "Secret" else item
             for item in call.items
         ]
-        result = FunctionResult(said, "warning", field={"path": "data.k", "currentValue": [said]})
-        return FunctionRun(items, (result,), exit_code, f"{said}\n")
+        result = FunctionResult(output, "warning", field={"path": "data.k", "currentValue": [output]})
+        return FunctionRun(items, (result,), exit_code, f"{output}\n")
 
     pipeline = steps("look", "talk", "talk")
     result = run_pipeline(files(pipeline, s=SECRET), [Python(look=change(len), talk=talk)])
 
     shown = str(result.steps[1:]) + str(result.error) + str(result_list(result))
-    known = ("hunter2", "aHVudGVy", "correct-horse", "Y29ycmVj") if not exit_code else ("hunter2", "aHVudGVy")
-    assert not any(value in shown for value in known), reason
+    secrets = (
+        ("hunter2", "aHVudGVy", "correct-horse", "Y29ycmVj") if not exit_code else ("hunter2", "aHVudGVy")
+    )
+    assert not any(value in shown for value in secrets), reason
     assert "***" in shown or exit_code
 
 
-def test_an_ordinary_word_is_not_taken_for_a_secret() -> None:
+def test_short_values_are_not_masked() -> None:
     secret = SECRET.replace("aHVudGVyMi1pcy1pdA==", "YQ==")
 
     def talk(call: FunctionCall) -> FunctionRun:
@@ -412,7 +414,7 @@ TRESPASSES = {
 
 
 @pytest.mark.parametrize("field", TRESPASSES)
-def test_no_function_changes_whose_package_it_is(field: str) -> None:
+def test_function_that_changes_ownership_fails(field: str) -> None:
     given = files(OWNED + steps("steal"), a=MAP.format(name="a"))
 
     result = run_pipeline(given, [Python(steal=_kptfile(TRESPASSES[field]))])
@@ -436,7 +438,7 @@ def test_a_function_may_change_the_rest_of_the_kptfile() -> None:
     assert b"conditionType: mine" in result.files["Kptfile"].data
 
 
-def test_no_function_puts_a_second_document_into_the_kptfile() -> None:
+def test_function_that_adds_a_kptfile_document_fails() -> None:
     def add(items: list[dict[str, Any]]) -> None:
         where = {"config.kubernetes.io/path": "Kptfile", "internal.config.kubernetes.io/path": "Kptfile"}
         items.append(

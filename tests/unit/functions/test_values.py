@@ -1,4 +1,4 @@
-"""From one value to another by edits: the edited text has the new value, and keeps what did not change."""
+"""Edits between values: the edited text has the new value, and keeps unchanged bytes."""
 
 from typing import Any
 
@@ -33,9 +33,9 @@ def test_equal_values_have_no_differences(value: Any) -> None:
     assert list(differences(value, copy_value(value))) == []
 
 
-@pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), ([1], [True]), ({"a": 1}, {"a": True})])
-def test_a_number_is_no_boolean(one: Any, other: Any) -> None:
-    assert list(differences({"x": one}, {"x": other})) != []
+@pytest.mark.parametrize(("left", "right"), [(1, True), (0, False), ([1], [True]), ({"a": 1}, {"a": True})])
+def test_a_number_is_no_boolean(left: Any, right: Any) -> None:
+    assert list(differences({"x": left}, {"x": right})) != []
 
 
 def test_items_with_names_are_matched_by_name() -> None:

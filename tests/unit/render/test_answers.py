@@ -1,4 +1,4 @@
-"""Who wins a conflict, and whether it waits: two decision tables, each with every combination once (D10)."""
+"""Decision tables of conflict policies and of open conflicts, with every combination once (D10)."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -23,7 +23,7 @@ LEVELS = (
     "the configuration",
 )
 POLICIES = list(product(SIDES, repeat=len(LEVELS)))
-"""What each level says; the first that says anything decides, however many come after it."""
+"""The policy of each level and the result: the first level with a policy decides."""
 
 
 def winner(levels: tuple[str, ...]) -> str:
@@ -36,15 +36,15 @@ def resource(color: str, note: str = "") -> str:
 
 
 def notes(default: str, fields: str) -> dict[str, str]:
-    found = {ON_CONFLICT: default, ON_CONFLICT_FIELDS: f"data.color={fields}" if fields else ""}
-    return {name: text for name, text in found.items() if text}
+    annotations = {ON_CONFLICT: default, ON_CONFLICT_FIELDS: f"data.color={fields}" if fields else ""}
+    return {name: text for name, text in annotations.items() if text}
 
 
-def test_the_table_of_policies_has_every_combination() -> None:
+def test_policy_table_is_complete() -> None:
     assert len(set(POLICIES)) == 3 ** len(LEVELS)
 
 
-def test_the_first_level_that_says_anything_wins() -> None:
+def test_first_level_with_a_policy_wins() -> None:
     for levels in POLICIES:
         own_field, variant_field, annotation, own, variant, fallback = levels
         noted = "".join(f"    {key}: {text}\n" for key, text in notes(own, own_field).items())
@@ -112,14 +112,14 @@ class Row:
     policy: str
     draft: str
     kept: str
-    asked: str
+    question: str
 
 
 ROWS = [Row(*values) for values in product(*CONDITIONS.values())]
 
 
 def expected(row: Row) -> str:
-    values = (row.policy, row.draft, row.kept, row.asked)
+    values = (row.policy, row.draft, row.kept, row.question)
     (text,) = (
         text
         for pattern, text in TABLE.items()
@@ -135,7 +135,7 @@ def name(upstream: str, local: str):
 
 def answers(row: Row) -> Answers:
     now = VALUES[row.draft]
-    asked = {
+    questions = {
         "nothing": {},
         "what main has": {name("new", "mine"): ""},
         "what the draft has": {name("new", now): ""},
@@ -146,16 +146,16 @@ def answers(row: Row) -> Answers:
         "other values": [name("older", now)],
         "the place": [name("", "").place],
     }
-    return Answers(asked[row.asked], asked[row.asked], frozenset(kept[row.kept]))
+    return Answers(questions[row.question], questions[row.question], frozenset(kept[row.kept]))
 
 
-def test_the_table_of_answers_has_every_combination_of_its_conditions_once() -> None:
+def test_answer_table_has_every_combination_once() -> None:
     assert len(ROWS) == 3 * 3 * 4 * 3
     assert all(isinstance(expected(row), str) for row in ROWS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(vars(row).values()))
-def test_a_conflict_waits_as_the_table_says(row: Row) -> None:
+def test_conflict_is_open_or_answered_as_in_the_table(row: Row) -> None:
     context = DraftContext(
         package="web",
         commit="",
@@ -164,12 +164,12 @@ def test_a_conflict_waits_as_the_table_says(row: Row) -> None:
         upstream=package({"app.yaml": resource("new")}),
         choose=lambda _: None,
     )
-    found = [(CONFLICT, Decision(OnConflict(row.policy)) if row.policy else None)]
+    conflicts = [(CONFLICT, Decision(OnConflict(row.policy)) if row.policy else None)]
 
-    classified = classify_conflicts(found, (), context)
+    classified = classify_conflicts(conflicts, (), context)
 
-    said = [answer.by for answer in classified.answers] or ["waits" for _ in classified.open]
-    assert said == [expected(row) if expected(row) == "waits" else AnsweredBy(expected(row))]
+    results = [answer.by for answer in classified.answers] or ["waits" for _ in classified.open]
+    assert results == [expected(row) if expected(row) == "waits" else AnsweredBy(expected(row))]
 
 
 FULL = "Keep: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb"
@@ -194,26 +194,26 @@ ASKED = "Title\n\nConflict: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb\
         ("Keep: a b c d e f", True, False),
     ],
 )
-def test_a_keep_line_is_read_as_people_write_it(line: str, *, alone: bool, kept: bool) -> None:
-    found = read_answers([ASKED, f"Mine\n\n{line}\n"], "web", alone=alone)
+def test_keep_line_is_parsed(line: str, *, alone: bool, kept: bool) -> None:
+    answers = read_answers([ASKED, f"Mine\n\n{line}\n"], "web", alone=alone)
 
-    (asked,) = found.asked
-    assert found.is_kept(asked) is kept
+    (name,) = answers.asked
+    assert answers.is_kept(name) is kept
 
 
-def test_a_keep_line_without_a_mark_answers_nothing_that_is_asked_later() -> None:
+def test_keep_line_without_mark_answers_no_later_conflict() -> None:
     later = ASKED.replace("aaaaaa", "dddddd")
-    found = read_answers(
+    answers = read_answers(
         [ASKED, "Keep: all\n\nKeep: app.yaml ConfigMap/app data.color", later], "web", alone=True
     )
 
-    assert [found.is_kept(asked) for asked in sorted(found.asked)] == [True, False]
+    assert [answers.is_kept(name) for name in sorted(answers.asked)] == [True, False]
 
 
 @pytest.mark.parametrize(
     "odd", ["a b.yaml", "$(x).yaml", "a'b\".yaml", "`x`.yaml", "#!.yaml", "é.yaml", "a\nb"]
 )
-def test_a_name_has_no_letter_that_a_shell_takes_for_its_own(odd: str) -> None:
+def test_conflict_name_has_no_shell_metacharacter(odd: str) -> None:
     text = str(conflict_name("web", odd, odd, odd, "aaaaaa-bbbbbb"))
 
     assert set(text) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._,:=+@[]()%- ")

@@ -1,4 +1,4 @@
-"""The package context: made where it is missing, kept where it is not, set and then removed."""
+"""The package context: created if missing, kept if present; keys are set, then removed."""
 
 from typing import NamedTuple
 
@@ -82,24 +82,24 @@ def test_context(case: Case) -> None:
     made = ensure_context(files, deployment=case.deployment, package="deep/web", spec=spec)
 
     assert not isinstance(made, Blocked), made
-    found = made.get(PACKAGE_CONTEXT_FILE)
-    text = without_identifiers(found.data.decode()) if found else None
+    file = made.get(PACKAGE_CONTEXT_FILE)
+    text = without_identifiers(file.data.decode()) if file else None
     assert text == (None if case.after is None else HEAD + case.after)
     again = ensure_context(made, deployment=case.deployment, package="deep/web", spec=spec)
     assert again == made
 
 
 @pytest.mark.parametrize("text", ["a: [\n", "kind: ConfigMap\nmetadata:\n  name: other\n"])
-def test_a_context_that_is_none_blocks(text: str) -> None:
+def test_invalid_context_blocks(text: str) -> None:
     files = {PACKAGE_CONTEXT_FILE: File.of(text.encode())}
 
-    found = ensure_context(files, deployment=True, package="web", spec=None)
+    result = ensure_context(files, deployment=True, package="web", spec=None)
 
-    assert isinstance(found, Blocked)
-    assert found.reason is Reason.CONTEXT_NOT_INJECTED
+    assert isinstance(result, Blocked)
+    assert result.reason is Reason.CONTEXT_NOT_INJECTED
 
 
-def test_the_context_is_found_among_several_documents() -> None:
+def test_context_is_found_among_other_documents() -> None:
     text = f"# first\nkind: Other\n---\n{HEAD}  a: 1x\n---\nkind: Last\n"
     files = {PACKAGE_CONTEXT_FILE: File.of(text.encode())}
 
@@ -109,7 +109,7 @@ def test_the_context_is_found_among_several_documents() -> None:
     assert made[PACKAGE_CONTEXT_FILE].data.decode() == text.replace("1x", "2x")
 
 
-def test_context_in_another_file_is_edited_and_none_is_added() -> None:
+def test_context_in_another_file_is_edited() -> None:
     context = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: old\n"
     files = {
         "all.yaml": File.of(context),

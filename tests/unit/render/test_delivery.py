@@ -1,4 +1,4 @@
-"""Generated files in a package that people work in: ours are replaced, theirs are kept and told."""
+"""Generated files in a package: unmodified files are replaced, edits are kept and reported as conflicts."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def edited(file: File, old: bytes, new: bytes) -> File:
     return File.of(file.data.replace(old, new))
 
 
-def test_what_nobody_touched_is_replaced_added_and_removed() -> None:
+def test_unmodified_files_are_replaced_added_and_removed() -> None:
     there: Files = {PATH: generated(), "providers/old.yaml": generated("v0.1.0")}
 
     files, conflicts = merge_generated({PATH: generated("v2.0.0"), "providers/new.yaml": generated()}, there)
@@ -27,7 +27,7 @@ def test_what_nobody_touched_is_replaced_added_and_removed() -> None:
     assert conflicts == ()
 
 
-def test_a_persons_edit_stays_and_every_value_that_would_be_another_is_told() -> None:
+def test_edit_stays_and_every_differing_value_is_a_conflict() -> None:
     theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
 
     files, (conflict,) = merge_generated({PATH: generated("v2.0.0")}, {PATH: theirs})
@@ -37,7 +37,7 @@ def test_a_persons_edit_stays_and_every_value_that_would_be_another_is_told() ->
     assert (conflict.upstream, conflict.local) == ("net:v2.0.0", "net:v1.0.1")
 
 
-def test_a_field_that_a_person_added_is_told_and_kept() -> None:
+def test_added_field_stays_and_is_a_conflict() -> None:
     theirs = edited(generated(), b"spec:\n", b"spec:\n  packagePullPolicy: Always\n")
 
     _, (conflict,) = merge_generated({PATH: generated()}, {PATH: theirs})
@@ -49,13 +49,13 @@ def test_a_field_that_a_person_added_is_told_and_kept() -> None:
     )
 
 
-def test_a_comment_is_a_persons_and_nothing_to_ask_about() -> None:
+def test_added_comment_is_no_conflict() -> None:
     theirs = edited(generated(), b"spec:\n", b"# keep an eye on this one\nspec:\n")
 
     assert merge_generated({PATH: generated()}, {PATH: theirs}) == ({PATH: theirs}, ())
 
 
-def test_an_edited_file_that_nobody_needs_stays_and_is_told() -> None:
+def test_edited_unneeded_file_stays_and_is_a_conflict() -> None:
     theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
 
     files, (conflict,) = merge_generated({}, {PATH: theirs})
@@ -64,13 +64,13 @@ def test_an_edited_file_that_nobody_needs_stays_and_is_told() -> None:
     assert conflict.upstream == "no package needs it any more"
 
 
-def test_a_file_of_a_persons_own_is_no_business_of_ours() -> None:
+def test_file_without_header_is_no_conflict() -> None:
     own = File.of(b"kind: ConfigMap\n")
 
     assert merge_generated({}, {"notes.yaml": own}) == ({"notes.yaml": own}, ())
 
 
-def test_a_file_that_a_person_made_into_something_else_stays_and_is_told() -> None:
+def test_rewritten_file_stays_and_is_a_conflict() -> None:
     theirs = edited(generated(), b"kind: Provider\n", b"{{ if .Values.net }}\n")
 
     files, (conflict,) = merge_generated({PATH: generated()}, {PATH: theirs})
@@ -79,7 +79,7 @@ def test_a_file_that_a_person_made_into_something_else_stays_and_is_told() -> No
     assert conflict.local == "a person rewrote it"
 
 
-def test_who_removes_the_line_that_says_so_makes_the_file_their_own() -> None:
+def test_file_without_its_header_belongs_to_people() -> None:
     _, body = generated().data.split(b"\n", 1)
     theirs = File.of(body.replace(b"v1.0.0", b"v1.0.1"))
 
@@ -87,7 +87,7 @@ def test_who_removes_the_line_that_says_so_makes_the_file_their_own() -> None:
 
 
 @pytest.mark.parametrize("how", ["kept", "incomplete"])
-def test_nothing_goes_for_not_being_understood(how: str) -> None:
+def test_incomplete_input_removes_no_file(how: str) -> None:
     there: Files = {PATH: generated()}
     kept = frozenset({PATH} if how == "kept" else ())
 
@@ -100,16 +100,20 @@ def needed_by(*parents: str) -> File:
     return File.of(add_checksum_header(value, reason=parents[0]))
 
 
-def test_who_is_not_understood_still_needs_what_was_generated_for_them() -> None:
-    both, one = needed_by("Configuration a", "Configuration b"), needed_by("Configuration b")
+def test_unreadable_dependents_keep_their_generated_files() -> None:
+    both_parents, one_parent = needed_by("Configuration a", "Configuration b"), needed_by("Configuration b")
 
-    assert merge_generated({PATH: one}, {PATH: both}, complete=False)[0] == {PATH: both}
-    assert merge_generated({PATH: one}, {PATH: both}, complete=True)[0] == {PATH: one}
-    assert merge_generated({PATH: both}, {PATH: one}, complete=False)[0] == {PATH: both}
+    assert merge_generated({PATH: one_parent}, {PATH: both_parents}, complete=False)[0] == {
+        PATH: both_parents
+    }
+    assert merge_generated({PATH: one_parent}, {PATH: both_parents}, complete=True)[0] == {PATH: one_parent}
+    assert merge_generated({PATH: both_parents}, {PATH: one_parent}, complete=False)[0] == {
+        PATH: both_parents
+    }
 
 
-def test_bringing_the_same_again_changes_nothing() -> None:
-    wanted: Files = {PATH: generated("v2.0.0")}
-    once, _ = merge_generated(wanted, {PATH: generated(), "notes.md": File.of(b"hello")})
+def test_merging_the_same_files_again_changes_nothing() -> None:
+    generated_files: Files = {PATH: generated("v2.0.0")}
+    once, _ = merge_generated(generated_files, {PATH: generated(), "notes.md": File.of(b"hello")})
 
-    assert merge_generated(wanted, once) == (once, ())
+    assert merge_generated(generated_files, once) == (once, ())

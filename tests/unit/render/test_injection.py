@@ -1,4 +1,4 @@
-"""Config injection: which object goes where, and what is said where none does."""
+"""Config injection: the object of each point, and the failure of points without one."""
 
 from reconciler.api.porch import InjectionSelector, InjectionTarget
 from reconciler.errors import Location
@@ -36,29 +36,29 @@ def a_snapshot(*objects: SnapshotObject, served: bool | None = None) -> Snapshot
 
 
 def inject(files: Files, snapshot: Snapshot, *injectors: InjectionSelector) -> Injected:
-    found = inject_config(files, injectors, snapshot, "default")
-    assert isinstance(found, Injected), found
-    assert inject_config(found.files, injectors, snapshot, "default") == found, "injecting twice is once"
-    return found
+    result = inject_config(files, injectors, snapshot, "default")
+    assert isinstance(result, Injected), result
+    assert inject_config(result.files, injectors, snapshot, "default") == result, "injecting twice is once"
+    return result
 
 
 def text(injected: Injected, path: str) -> str:
     return injected.files[path].data.decode()
 
 
-def test_the_spec_is_replaced_and_the_rest_stays() -> None:
-    found = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
+def test_injection_replaces_the_spec_only() -> None:
+    result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
 
-    assert found.failure == ""
-    assert "name: team # the point" in text(found, "team.yaml")
-    assert "code: A1" in text(found, "team.yaml")
-    assert "kpt.dev/injected-resource: alpha" in text(found, "team.yaml")
-    assert "kpt.dev/injected-resource-name: alpha" in text(found, "team.yaml")
-    assert "conditionType: config.injection.Team.team" in text(found, "Kptfile")
-    assert 'status: "True"' in text(found, "Kptfile")
+    assert result.failure == ""
+    assert "name: team # the point" in text(result, "team.yaml")
+    assert "code: A1" in text(result, "team.yaml")
+    assert "kpt.dev/injected-resource: alpha" in text(result, "team.yaml")
+    assert "kpt.dev/injected-resource-name: alpha" in text(result, "team.yaml")
+    assert "conditionType: config.injection.Team.team" in text(result, "Kptfile")
+    assert 'status: "True"' in text(result, "Kptfile")
 
 
-def test_injectors_are_tried_in_order() -> None:
+def test_first_matching_injector_wins() -> None:
     snapshot = a_snapshot(a_team("alpha", "A1"), a_team("beta", "B2"))
     injectors = (
         InjectionSelector(name="missing"),
@@ -77,12 +77,12 @@ def test_two_points_of_one_kind_can_take_two_sources() -> None:
         InjectionSelector(name="beta", target=InjectionTarget(name="two")),
     )
 
-    found = inject(a_package("required", "one", "two"), snapshot, *injectors)
+    result = inject(a_package("required", "one", "two"), snapshot, *injectors)
 
-    assert ("code: A1" in text(found, "one.yaml"), "code: B2" in text(found, "two.yaml")) == (True, True)
+    assert ("code: A1" in text(result, "one.yaml"), "code: B2" in text(result, "two.yaml")) == (True, True)
 
 
-def test_a_required_point_that_stays_empty_is_a_failure_and_no_block() -> None:
+def test_empty_required_point_does_not_block() -> None:
     snapshots = {
         "no injectors defined": (a_snapshot(a_team("alpha", "A1")), ()),
         "no in-cluster resources of type hr.example.com/v1.Team": (
@@ -103,31 +103,31 @@ def test_a_required_point_that_stays_empty_is_a_failure_and_no_block() -> None:
         ),
     }
     for message, (snapshot, injectors) in snapshots.items():
-        found = inject(a_package(), snapshot, *injectors)
+        result = inject(a_package(), snapshot, *injectors)
 
-        assert found.failure == f"config.injection.Team.team: {message}"
-        assert "code: default" in text(found, "team.yaml")
-
-
-def test_an_optional_point_may_stay_as_it_is() -> None:
-    found = inject(a_package("optional"), a_snapshot())
-
-    assert found.failure == ""
-    assert "readinessGates" not in text(found, "Kptfile")
-    assert "reason: NoResourceSelected" in text(found, "Kptfile")
+        assert result.failure == f"config.injection.Team.team: {message}"
+        assert "code: default" in text(result, "team.yaml")
 
 
-def test_what_vanished_points_left_goes_and_what_people_put_stays() -> None:
+def test_empty_optional_point_is_no_failure() -> None:
+    result = inject(a_package("optional"), a_snapshot())
+
+    assert result.failure == ""
+    assert "readinessGates" not in text(result, "Kptfile")
+    assert "reason: NoResourceSelected" in text(result, "Kptfile")
+
+
+def test_conditions_of_deleted_points_are_deleted() -> None:
     extra = (
         "info:\n  readinessGates:\n  - conditionType: config.injection.Team.gone\n  - conditionType: mine\n"
         "status:\n  conditions:\n  - type: config.injection.Team.gone\n    status: 'True'\n"
     )
 
-    found = inject(package({"Kptfile": kptfile("web", extra)}), a_snapshot())
+    result = inject(package({"Kptfile": kptfile("web", extra)}), a_snapshot())
 
-    assert found.failure is None
-    assert "Team.gone" not in text(found, "Kptfile")
-    assert "conditionType: mine" in text(found, "Kptfile")
+    assert result.failure is None
+    assert "Team.gone" not in text(result, "Kptfile")
+    assert "conditionType: mine" in text(result, "Kptfile")
 
 
 def test_invalid_and_ambiguous_points_block() -> None:
@@ -137,33 +137,33 @@ def test_invalid_and_ambiguous_points_block() -> None:
         assert isinstance(inject_config(twice, (), a_snapshot(), "default"), Blocked)
 
 
-def test_a_file_that_is_no_yaml_is_left_alone() -> None:
+def test_file_that_is_no_yaml_is_unchanged() -> None:
     helm = {"templates/x.yaml": "{{ .Values.x }}: kpt.dev/config-injection\n"}
 
-    found = inject(
+    result = inject(
         {**a_package(), **package(helm)}, a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha")
     )
 
-    assert text(found, "templates/x.yaml") == helm["templates/x.yaml"]
+    assert text(result, "templates/x.yaml") == helm["templates/x.yaml"]
 
 
-def test_a_name_is_shown_as_it_is_written() -> None:
+def test_name_is_shown_as_written() -> None:
     files = package({"Kptfile": kptfile("web"), "team.yaml": TEAM.format(name="n", how="required")})
 
-    found = inject(files, a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
+    result = inject(files, a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha"))
 
-    assert "type: config.injection.Team.n\n" in text(found, "Kptfile")
+    assert "type: config.injection.Team.n\n" in text(result, "Kptfile")
 
 
-def test_an_object_without_a_value_fills_no_point() -> None:
+def test_object_without_the_field_fills_no_point() -> None:
     empty = SnapshotObject(
         "hr.example.com/v1", "Team", "default", "alpha", {}, {}, {"spec": None}, Location("s.yaml")
     )
 
-    found = inject(a_package(), a_snapshot(empty), InjectionSelector(name="alpha"))
+    result = inject(a_package(), a_snapshot(empty), InjectionSelector(name="alpha"))
 
-    assert 'field "spec" not found in resource "alpha"' in (found.failure or "")
-    assert "code: default" in text(found, "team.yaml")
+    assert 'field "spec" not found in resource "alpha"' in (result.failure or "")
+    assert "code: default" in text(result, "team.yaml")
 
 
 def test_gates_and_conditions_of_others_keep_place_and_comments() -> None:
@@ -174,11 +174,11 @@ def test_gates_and_conditions_of_others_keep_place_and_comments() -> None:
         "  - type: config.injection.Team.team\n    status: Unknown # ours\n"
     )
 
-    found = inject(
+    result = inject(
         a_package(extra=theirs), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="alpha")
     )
 
-    assert text(found, "Kptfile").endswith(
+    assert text(result, "Kptfile").endswith(
         "info:\n  readinessGates:\n  # zebra first\n  - conditionType: zebra # why\n  - conditionType: ant\n"
         "  - conditionType: config.injection.Team.team\n"
         'status:\n  conditions:\n  - type: zebra\n    status: "True" # seen\n'

@@ -1,4 +1,4 @@
-"""Stamping a Kptfile: what is written, and what must not be."""
+"""Stamping a Kptfile: the fields that are written, and no others."""
 
 import pytest
 
@@ -62,25 +62,25 @@ def a_package(kptfile: str) -> Files:
 
 
 def stamped(files: Files) -> Files:
-    found = stamp_kptfile(files, name="web", pin=PIN, owner="fleet/default/web", location="edge/web")
-    assert not isinstance(found, Blocked), found
-    return found
+    result = stamp_kptfile(files, name="web", pin=PIN, owner="fleet/default/web", location="edge/web")
+    assert not isinstance(result, Blocked), result
+    return result
 
 
-def test_only_what_has_a_reason_changes() -> None:
+def test_stamping_changes_only_its_fields() -> None:
     files = stamped(a_package(BEFORE))
 
     assert files[KPTFILE].data.decode() == AFTER
     assert files["a.yaml"] == a_package(BEFORE)["a.yaml"]
 
 
-def test_stamping_twice_is_stamping_once() -> None:
+def test_stamping_is_idempotent() -> None:
     once = stamped(a_package(BEFORE))
 
     assert stamped(once) == once
 
 
-def test_stripping_takes_our_annotations_and_nothing_else() -> None:
+def test_stripping_removes_ownership_annotations_only() -> None:
     stripped = strip_ownership(stamped(a_package(BEFORE)))
 
     assert not isinstance(stripped, Blocked)
@@ -89,13 +89,13 @@ def test_stripping_takes_our_annotations_and_nothing_else() -> None:
     assert 'annotations: {local: "true"}' in text
 
 
-def test_stripping_a_package_that_is_nobodys_changes_no_byte() -> None:
+def test_stripping_unowned_package_changes_no_byte() -> None:
     files = a_package(BEFORE)
 
     assert strip_ownership(files) == files
 
 
-def test_annotations_that_were_only_ours_go_whole() -> None:
+def test_empty_annotations_are_deleted() -> None:
     plain = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
 
     stripped = strip_ownership(stamp_only_owner(a_package(plain)))
@@ -105,17 +105,17 @@ def test_annotations_that_were_only_ours_go_whole() -> None:
 
 
 def stamp_only_owner(files: Files) -> Files:
-    found = stamp_kptfile(files, name=None, pin=None, owner="fleet/default/web", location="edge/web")
-    assert not isinstance(found, Blocked)
-    return found
+    result = stamp_kptfile(files, name=None, pin=None, owner="fleet/default/web", location="edge/web")
+    assert not isinstance(result, Blocked)
+    return result
 
 
-def test_a_package_without_or_with_a_broken_kptfile_is_blocked() -> None:
+def test_missing_or_invalid_kptfile_blocks() -> None:
     for files in ({}, a_package("a: [\n"), a_package("a: 1\n---\nb: 1\n"), a_package("- 1\n")):
-        found = stamp_kptfile(files, name="web", pin=PIN, owner="o", location="l")
+        result = stamp_kptfile(files, name="web", pin=PIN, owner="o", location="l")
 
-        assert isinstance(found, Blocked)
-        assert found.reason is Reason.INVALID_PACKAGE
+        assert isinstance(result, Blocked)
+        assert result.reason is Reason.INVALID_PACKAGE
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,7 @@ def test_a_package_without_or_with_a_broken_kptfile_is_blocked() -> None:
         ("reconciler.dev/paused: yes", Reason.UNKNOWN_ANNOTATION, ""),
     ],
 )
-def test_an_unreadable_annotation_of_ours_blocks_the_package(
-    annotation: str, reason: Reason, hint: str
-) -> None:
+def test_invalid_annotation_under_our_prefix_blocks(annotation: str, reason: Reason, hint: str) -> None:
     text = BEFORE.replace('{local: "true"}', f"{{{annotation}}}")
 
     blocked = stamp_kptfile(

@@ -1,4 +1,4 @@
-"""Package updates as a person sees them: files, packages, strategies, conflicts."""
+"""Package updates: files, packages, strategies, conflicts."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -57,17 +57,17 @@ def test_upstream_follows_a_resource_that_local_moved() -> None:
 
 
 def test_documents_are_inserted_where_upstream_has_them() -> None:
-    one, two = cm("one"), cm("two")
+    first, second = cm("one"), cm("two")
     texts, _ = update(
-        {"r.yaml": f"{one}---\n{two}"},
-        {"r.yaml": f"{cm('one', 'up')}---\n{cm('new')}---\n{two}"},
-        {"r.yaml": f"{one}---\n{cm('two', 'mine')}---\n{cm('mine')}"},
+        {"r.yaml": f"{first}---\n{second}"},
+        {"r.yaml": f"{cm('one', 'up')}---\n{cm('new')}---\n{second}"},
+        {"r.yaml": f"{first}---\n{cm('two', 'mine')}---\n{cm('mine')}"},
     )
 
     assert texts == {"r.yaml": f"{cm('one', 'up')}---\n{cm('new')}---\n{cm('two', 'mine')}---\n{cm('mine')}"}
 
 
-def test_a_resource_whose_namespace_a_mutator_set_still_follows() -> None:
+def test_resource_in_namespace_of_mutator_follows_upstream() -> None:
     here = cm("c").replace("  name: c\n", "  name: c\n  namespace: prod\n")
 
     texts, _ = update({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": here})
@@ -84,7 +84,7 @@ def test_a_merge_comment_names_a_renamed_resource() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "upstream", "local", "want", "told"),
+    ("reason", "upstream", "local", "want", "reasons"),
     [
         ("deleted here, unchanged there", cm("b"), None, None, []),
         ("deleted here, changed there", cm("b", "up"), None, None, ["DeletedLocally"]),
@@ -92,21 +92,21 @@ def test_a_merge_comment_names_a_renamed_resource() -> None:
         ("deleted there, changed here", None, cm("b", "mine"), cm("b", "mine"), ["DeletedUpstream"]),
     ],
 )
-def test_a_deleted_resource(
-    reason: str, upstream: str | None, local: str | None, want: str | None, told: list[str]
+def test_deleted_resource(
+    reason: str, upstream: str | None, local: str | None, want: str | None, reasons: list[str]
 ) -> None:
     sides = [{"a.yaml": cm("a"), **({"b.yaml": text} if text else {})} for text in (cm("b"), upstream, local)]
 
     texts, conflicts = update(*sides)
 
     assert texts.get("b.yaml") == want, reason
-    assert [c.reason for c in conflicts] == told
+    assert [c.reason for c in conflicts] == reasons
     assert update(*sides, on_conflict=OnConflict.UPSTREAM) == (texts, ()), (
         "no policy takes it away or brings it back"
     )
 
 
-def test_a_conflict_names_the_place_and_both_sides() -> None:
+def test_conflict_has_place_and_both_sides() -> None:
     _, conflicts = update({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": cm("c", "mine")})
 
     assert conflicts == (Conflict("r.yaml", "ConfigMap c", "data.a", "x", "up", "mine", "BothChanged"),)
@@ -124,7 +124,7 @@ def test_a_policy_decides_conflicts(policy: str, value: str, open_: int) -> None
     assert len(conflicts) == open_
 
 
-def test_a_failing_policy_refuses_the_package() -> None:
+def test_fail_policy_refuses_the_package() -> None:
     with pytest.raises(UpdateRefused) as caught:
         update(
             {"r.yaml": cm("c")},
@@ -137,7 +137,7 @@ def test_a_failing_policy_refuses_the_package() -> None:
     assert kinds(caught.value.conflicts) == [("r.yaml", "ConfigMap c", "data.a", "BothChanged")]
 
 
-def test_a_field_pattern_goes_before_the_annotation_and_that_before_the_default() -> None:
+def test_field_pattern_precedes_annotation_precedes_default() -> None:
     note = "  annotations:\n    reconciler.dev/on-conflict: local\n"
     mine = cm("c", "mine", "  b: mine\n").replace("\ndata:", f"\n{note}data:")
     policy = ConflictPolicy(OnConflict.ASK, {"data.b": OnConflict.UPSTREAM})
@@ -167,7 +167,7 @@ def test_declared_keys_merge_a_list_of_a_custom_resource() -> None:
     assert (texts, conflicts) == ({"r.yaml": head + apple.format(2) + pear}, ())
 
 
-def test_the_packages_own_definitions_say_how_lists_merge() -> None:
+def test_crds_of_the_package_define_list_merge_keys() -> None:
     crd = (
         "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n"
         "  name: shops.e.com\nspec:\n  group: e.com\n  names:\n    kind: Shop\n  versions:\n  - name: v1\n"
@@ -187,7 +187,7 @@ def test_the_packages_own_definitions_say_how_lists_merge() -> None:
     assert (texts["r.yaml"], conflicts) == (head + apple.format(2) + pear, ())
 
 
-def test_an_encrypted_document_is_one_value() -> None:
+def test_encrypted_document_merges_as_one_value() -> None:
     secret = (
         "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n"
         "stringData:\n  a: ENC[{}]\n  b: ENC[{}]\nsops:\n  mac: ENC[{}]\n"
@@ -224,7 +224,7 @@ def test_sealed_data_merges_by_key() -> None:
         "--- a\n",
     ],
 )
-def test_what_is_no_yaml_is_text_and_the_others_proceed(broken: str) -> None:
+def test_file_that_is_no_yaml_merges_as_text(broken: str) -> None:
     texts, _ = update(
         {"t.yaml": broken, "k.yaml": cm("k")},
         {"t.yaml": f"{broken}# up\n", "k.yaml": cm("k", "up")},
@@ -257,7 +257,7 @@ def test_a_json_resource_merges_like_any_other() -> None:
     assert texts == {"r.json": json.format("up", ', "l": "1"')}
 
 
-def test_modes_and_links_follow_the_side_that_changed_them() -> None:
+def test_mode_and_link_follow_the_side_that_changed_them() -> None:
     script, link = File.of(b"#!/bin/sh\n"), File.of(b"a.txt", Mode.SYMLINK)
     executable = File.of(script.data, Mode.EXECUTABLE)
     other = File.of(b"b.txt", Mode.SYMLINK)
@@ -281,20 +281,20 @@ SUBPACKAGES = [
 
 
 @pytest.mark.parametrize(
-    ("sides", "want", "told"), [(s[1:4], *s[4:]) for s in SUBPACKAGES], ids=[s[0] for s in SUBPACKAGES]
+    ("sides", "want", "reasons"), [(s[1:4], *s[4:]) for s in SUBPACKAGES], ids=[s[0] for s in SUBPACKAGES]
 )
-def test_a_sub_package_comes_and_goes_whole(
-    sides: tuple[str | None, ...], want: str | None, told: list[str]
+def test_sub_package_is_added_and_deleted_whole(
+    sides: tuple[str | None, ...], want: str | None, reasons: list[str]
 ) -> None:
     packages = [{"sub/Kptfile": SUB, "sub/r.yaml": text} if text else {} for text in sides]
 
     texts, conflicts = update(*packages)
 
     assert texts == ({"sub/Kptfile": SUB, "sub/r.yaml": want} if want else {})
-    assert [c.reason for c in conflicts] == told
+    assert [c.reason for c in conflicts] == reasons
 
 
-def test_a_sub_package_that_follows_another_upstream_is_left_alone() -> None:
+def test_sub_package_with_another_upstream_is_unchanged() -> None:
     follows = SUB + "upstream:\n  type: git\n  git:\n    repo: {}\n    directory: /\n    ref: v1\n"
     base = {"sub/Kptfile": follows.format("https://a.example"), "sub/r.yaml": cm("s")}
     mine = {"sub/Kptfile": follows.format("https://b.example"), "sub/r.yaml": cm("s")}
@@ -304,7 +304,7 @@ def test_a_sub_package_that_follows_another_upstream_is_left_alone() -> None:
     assert texts == mine
 
 
-def test_a_package_context_keeps_its_own_name() -> None:
+def test_package_context_keeps_its_name() -> None:
     context = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: {}\n"
     sides = [{"package-context.yaml": context.format(name)} for name in ("example", "changed", "mine")]
 

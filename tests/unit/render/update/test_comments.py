@@ -1,4 +1,4 @@
-"""Comments across an update: each that a side wrote is in the result, or is listed as dropped."""
+"""Comments across an update: each comment of a side is in the result, or listed as dropped."""
 
 import itertools
 
@@ -61,13 +61,13 @@ def update(upstream: str, local: str, policy: OnConflict = OnConflict.ASK) -> Up
 
 
 def listed(updated: Updated) -> str:
-    found = [*updated.conflicts, *(each.conflict for each in updated.decided)]
-    return "\n".join(text or "" for each in found for text in (each.upstream, each.local))
+    conflicts = [*updated.conflicts, *(each.conflict for each in updated.decided)]
+    return "\n".join(text or "" for each in conflicts for text in (each.upstream, each.local))
 
 
 @pytest.mark.parametrize("policy", [OnConflict.ASK, OnConflict.UPSTREAM, OnConflict.LOCAL])
 @pytest.mark.parametrize("values", [*itertools.product(VALUES, VALUES)], ids="-".join)
-def test_no_comment_vanishes_without_a_word(values: tuple[str, str], policy: OnConflict) -> None:
+def test_every_dropped_comment_is_listed(values: tuple[str, str], policy: OnConflict) -> None:
     for place in PLACES:
         for comments in ((place, ""), ("", place), (place, place)):
             upstream = side(comments[0], "u", values[0], "7")
@@ -108,7 +108,7 @@ def test_comment_goes_with_what_is_removed_and_is_listed(removed: str) -> None:
     assert "# count k" in updated.files["app.yaml"].data.decode() + listed(updated)
 
 
-def test_equal_comments_on_both_sides_are_nothing_to_tell() -> None:
+def test_equal_comments_on_both_sides_are_not_listed() -> None:
     both = side("count", "x", "nothing", "")
 
     updated = update(both.replace("tier: web", "tier: up"), both.replace("image: side:1", "image: side:9"))
@@ -134,7 +134,7 @@ info:
 
 @pytest.mark.parametrize("place", ["header", "name", "note", "info", "text", "line"])
 @pytest.mark.parametrize("who", ["uk", "u", "k"])
-def test_no_comment_of_a_kptfile_vanishes_without_a_word(place: str, who: str) -> None:
+def test_every_dropped_comment_of_kptfile_is_listed(place: str, who: str) -> None:
     own = KPTFILE.replace("name: web", "name: mine")
     texts = [
         KPTFILE,
@@ -149,7 +149,7 @@ def test_no_comment_of_a_kptfile_vanishes_without_a_word(place: str, who: str) -
 
 
 @pytest.mark.parametrize("who", ["u", "k", "uk"])
-def test_no_comment_between_resources_vanishes_without_a_word(who: str) -> None:
+def test_every_dropped_comment_between_resources_is_listed(who: str) -> None:
     def text(mark: str, size: int) -> str:
         head = f"# licence {mark}\n---\n" if mark else ""
         return (

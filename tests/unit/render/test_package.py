@@ -1,4 +1,4 @@
-"""The last step of making a package: its functions, and what their failing means."""
+"""The functions of a package as the last step of rendering, and their failures."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def run_functions(package: Package | Blocked) -> Package | Blocked:
     return all_functions({"it": package}, run)["it"]
 
 
-def test_what_functions_make_is_the_package() -> None:
+def test_output_of_functions_is_the_package() -> None:
     package = made("  - image: set-namespace:v0.4\n    configMap: {namespace: prod}\n")
 
     done = run_functions(package)
@@ -39,7 +39,7 @@ def test_what_functions_make_is_the_package() -> None:
     assert done.ready
 
 
-def test_a_function_that_nobody_can_run_leaves_the_package_and_makes_it_unready() -> None:
+def test_function_without_runtime_makes_package_unready() -> None:
     package = made("  - image: example.com/x:v1\n")
 
     done = run_functions(package)
@@ -50,7 +50,7 @@ def test_a_function_that_nobody_can_run_leaves_the_package_and_makes_it_unready(
     assert done.unready[0].startswith("Functions cannot run: example.com/x:v1")
 
 
-def test_a_function_that_fails_says_why() -> None:
+def test_failed_function_is_reported_with_its_error() -> None:
     done = run_functions(made("  - image: set-image:v0.1\n"))
 
     assert isinstance(done, Package)
@@ -68,7 +68,7 @@ def test_warnings_are_kept() -> None:
     assert "grows with every run" in done.warnings[0]
 
 
-def test_a_blocked_or_conflicting_package_is_not_rendered() -> None:
+def test_functions_of_blocked_or_conflicting_package_do_not_run() -> None:
     blocked = Blocked(Reason.INVALID_PACKAGE, "no")
     conflict = Conflict(
         path="s.yaml", resource="", field="", base=None, upstream=None, local=None, reason="both"
@@ -79,7 +79,7 @@ def test_a_blocked_or_conflicting_package_is_not_rendered() -> None:
     assert run_functions(waiting) is waiting
 
 
-def test_a_package_that_is_recorded_without_its_files_is_not_rendered() -> None:
-    known = Package(tree_id({}), is_recorded=True, unready=("as recorded",))
+def test_functions_of_recorded_package_do_not_run() -> None:
+    recorded = Package(tree_id({}), is_recorded=True, unready=("as recorded",))
 
-    assert run_functions(known) is known
+    assert run_functions(recorded) is recorded

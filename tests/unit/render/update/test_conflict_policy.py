@@ -1,4 +1,4 @@
-"""What a policy or a strategy drops is listed, with the policy as it is written and where it is written."""
+"""Values that a policy or strategy drops are listed, with the policy and its source."""
 
 import pytest
 
@@ -39,11 +39,11 @@ def test_decision_names_the_policy_and_where_it_is_written(
     files = [package({"Kptfile": head, "app.yaml": resource(c, mark)}) for c in ("old", "new", "mine")]
     annotations = {"field of variant": fields, "variant": note}.get(level, {})
     fallback = OnConflict(choice if level == "configuration" else "ask")
-    found = conflict_policy(files[2], annotations, fallback, SOURCES)
+    policy_in_force = conflict_policy(files[2], annotations, fallback, SOURCES)
 
-    (decided,) = update_package(*files, on_conflict=found).decided
+    (decided,) = update_package(*files, on_conflict=policy_in_force).decided
 
-    decision = describe_decision(found, decided.winner, decided.rule, decided.conflict.path)
+    decision = describe_decision(policy_in_force, decided.winner, decided.rule, decided.conflict.path)
     assert decision == (choice, policy.format(choice), source)
     assert (decided.conflict.upstream, decided.conflict.local) == ("new", "mine")
 
@@ -67,8 +67,8 @@ def test_strategy_lists_every_local_change_that_it_replaces(strategy: Strategy) 
     dropped = {each.conflict.path: each.conflict.local for each in updated.decided}
     assert dropped == {"changed.yaml": "a: 9\n", "removed.yaml": None, "gone.yaml": "d: 9\n"}
     policy = conflict_policy(local, {}, OnConflict.ASK, SOURCES)
-    told = {describe_decision(policy, s.winner, s.rule, s.conflict.path) for s in updated.decided}
-    assert told == {("upstream", f"updateStrategy: {strategy}", "Kptfile")}
+    decisions = {describe_decision(policy, s.winner, s.rule, s.conflict.path) for s in updated.decided}
+    assert decisions == {("upstream", f"updateStrategy: {strategy}", "Kptfile")}
 
 
 def test_strategy_lists_what_people_added_and_it_removes() -> None:
@@ -97,7 +97,7 @@ def test_both_members_of_a_union_are_listed() -> None:
 
 
 @pytest.mark.parametrize("policy", [OnConflict.ASK, OnConflict.UPSTREAM, OnConflict.LOCAL])
-def test_removed_resource_that_upstream_moved_and_changed_does_not_come_back_unnamed(
+def test_removed_resource_that_upstream_moved_and_changed_is_a_conflict(
     policy: OnConflict,
 ) -> None:
     head = {"Kptfile": kptfile("web"), "other.yaml": resource("x").replace("app", "other")}

@@ -89,13 +89,13 @@ def test_resources_get_identifiers(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", UNTOUCHED, ids=lambda c: c.reason)
-def test_what_kpt_does_not_name_keeps_every_byte(case: Case) -> None:
+def test_resources_that_kpt_does_not_mark_keep_every_byte(case: Case) -> None:
     files = {"app.yaml": File.of(case.before.encode())}
 
     assert add_identifiers(files) == files
 
 
-def test_only_yaml_files_that_functions_see_are_marked() -> None:
+def test_only_yaml_files_outside_krmignore_are_marked() -> None:
     resource = File.of(CASES[0].before.encode())
     files = {
         ".krmignore": File.of(b"chart\n"),
@@ -110,7 +110,7 @@ def test_only_yaml_files_that_functions_see_are_marked() -> None:
     assert [path for path in files if marked[path] != files[path]] == ["deep/app.yml"]
 
 
-def test_files_that_only_local_has_stay() -> None:
+def test_files_of_local_alone_are_not_marked() -> None:
     resource = {"app.yaml": File.of(CASES[0].before.encode())}
     own = {"own.yaml": File.of(CASES[0].before.encode())}
 
