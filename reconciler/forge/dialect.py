@@ -215,7 +215,7 @@ def _well_typed(pull: ApiPullRequest) -> ApiPullRequest:
     texts = [pull.head, pull.base, pull.title, pull.body, pull.head_oid, pull.merge_oid, pull.url, pull.key]
     wrong = [type(value).__name__ for value in (*texts, *pull.labels) if type(value) is not str]
     if wrong or type(pull.number) is not int:
-        raise TypeError(f"{wrong[0]} instead of text" if wrong else "its number is none")
+        raise TypeError(f"{wrong[0]} instead of text" if wrong else "its number is not an integer")
     return pull
 
 

@@ -255,7 +255,7 @@ class GitHub:
 
     def _parse_all(self, items: Any) -> Iterator[ApiPullRequest]:
         if not hasattr(items, "__iter__"):
-            raise UnavailableError(f"{self.name}: the list of pull requests is none")
+            raise UnavailableError(f"{self.name}: the list of pull requests is not a list")
         for item in items:
             if _is_own(item):
                 yield parse_pull(item, _parse, "number", lambda i: i["head"]["ref"])
@@ -324,7 +324,7 @@ class AppToken:
             learn_credential(self._token)
             self._expires_s = datetime.fromisoformat(reply.data["expires_at"]).timestamp()
         except (KeyError, TypeError, ValueError) as error:
-            raise UnavailableError(f"{self.api} gave no installation token") from error
+            raise UnavailableError(f"{self.api} returned no installation token") from error
 
     def _proof(self) -> str:
         """Return the JSON Web Token that proves the App's identity: RS256, issued a minute ago."""
@@ -374,9 +374,9 @@ def _creation_error(desired: PullRequest, message: str) -> Exception | None:
     if "already exists" in message:
         return PullRequestExistsError(message)
     if "No commits between" in message:
-        return ConflictError(f"{desired.base} has all of {desired.head} by now")
+        return ConflictError(f"{desired.base} has all commits of {desired.head} already")
     if re.search(r"\bhead\b", message) and "invalid" in message:
-        return RefusedError(f"{desired.head} is no branch any more")
+        return RefusedError(f"{desired.head} is not a branch any more")
     if re.search(r"\bbase\b", message) and "invalid" in message:
-        return RefusedError(f"{desired.base} is no branch any more")
+        return RefusedError(f"{desired.base} is not a branch any more")
     return None

@@ -223,7 +223,7 @@ class Transport:
             for chunk in reply.iter_bytes():
                 data += chunk
                 if len(data) > LARGEST or time.monotonic() > until:
-                    raise httpx.ReadTimeout("the answer is too long or too slow")
+                    raise httpx.ReadTimeout("the reply is too large or too slow")
         lowered = {name.lower(): value for name, value in reply.headers.items()}
         self._learn_time(lowered.get("date", ""))
         return _Raw(reply.status_code, lowered, _parsed(bytes(data)))
@@ -256,13 +256,13 @@ class Transport:
     def _same_host(self, link: str, path: str) -> str:
         url = urljoin(self._url(path), link)
         if _origin(url) != _origin(self.base):
-            raise UnavailableError(f"{self.base} leads to another host")
+            raise UnavailableError(f"{self.base} redirects to another host")
         return url
 
     def _redirect_target(self, raw: _Raw, url: str) -> str:
         target = raw.headers.get("location", "")
         if not target:
-            raise UnavailableError(f"{url} moved, and does not say where")
+            raise UnavailableError(f"{url} redirects without a target")
         return self._same_host(target, url)
 
 

@@ -144,14 +144,14 @@ class LocalForge:
             case _ if is_group(f"{HEADS}{record.head}"):
                 return self._merge_group(pack, record)
             case _:
-                raise RefusedError(f"{record.head} is no draft of one package; merge it with git")
+                raise RefusedError(f"{record.head} is not the draft of a package; merge it with git")
 
     def _publish(self, pack: Pack, record: PullRecord, path: str, workspace: str) -> MergeCommit:
         """Publish a draft: Porch's commit with two parents and a tag; the draft's branch is deleted."""
         refs = self.mirror.refs()
         package = self.mirror.subtree(Oid(record.head_oid), path)
         if package is None:
-            raise RefusedError(f"{record.head} holds no package {path}")
+            raise RefusedError(f"{record.head} does not contain package {path}")
         base = refs.get(f"{HEADS}{record.base}")
         if base is not None:
             check_new_package(self.mirror, base, package, path)
@@ -267,4 +267,4 @@ class LocalForge:
                 refs = name_refs(rejected)
                 raise RefusedError(f"{self.mirror.remote} refuses {refs}: {rejected[0].message}")
             self.mirror.fetch()
-        raise ConflictError(f"Others keep moving the pull requests of {self.mirror.remote}")
+        raise ConflictError(f"Other writers keep changing the pull requests of {self.mirror.remote}")

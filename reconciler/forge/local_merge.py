@@ -18,7 +18,7 @@ from reconciler.refs import nested_message
 
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
 _LOCK = re.compile(r"reconciler/[^/]+/lock")
-_PLAN = "Run `reconciler plan`: it tells what is in the way of the package."
+_PLAN = "Run `reconciler plan`: it shows what blocks the package."
 
 
 class OutdatedError(RefusedError):
@@ -102,7 +102,7 @@ def check_inside(mirror: Mirror, base: Oid, head: Oid, path: str, branch: str) -
     outside = find_outside(mirror, base, head, path)
     if outside is not None:
         message = f"{branch} also changes {outside}, outside of package {path}"
-        raise RefusedError(message, hint="Take that out of the branch, or merge it with git.")
+        raise RefusedError(message, hint="Remove that change from the branch, or merge the branch with git.")
 
 
 def find_outside(mirror: Mirror, base: Oid, head: Oid, path: str) -> str | None:
@@ -185,7 +185,7 @@ def _differing_packages(
             continue
         inner = f"{path}/{name}" if path else name
         if file_name_error(name) or any(entry is not None and not entry.is_tree for entry in sides):
-            raise RefusedError(f"{inner} is part of no package; merge it with git")
+            raise RefusedError(f"{inner} does not belong to a package; merge the branch with git")
         yield from _differing_packages(mirror, _subtree(sides[0]), _subtree(sides[1]), inner)
 
 

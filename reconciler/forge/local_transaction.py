@@ -134,7 +134,7 @@ class LocalTransaction:
         )
         head = self._head(fresh)
         if head is None:
-            raise RefusedError(f"{desired.head} is no branch of {self.mirror.remote}")
+            raise RefusedError(f"{self.mirror.remote} has no branch {desired.head}")
         return self._put(fresh.model_copy(update={"head_oid": head}))
 
     def mark_ready(self, number: int) -> list[RefUpdate]:

@@ -29,7 +29,7 @@ from reconciler.policy import CommitPolicy, CredentialRule, ForgeKind, ForgeRule
 
 FindCredential = Callable[[str], Credential | None]
 
-_APIS: Mapping[ForgeKind, Callable[[str], str]] = {
+_DEFAULT_APIS: Mapping[ForgeKind, Callable[[str], str]] = {
     ForgeKind.GITHUB: github.default_api,
     ForgeKind.GITLAB: rest_dialects.gitlab_api,
     ForgeKind.GITEA: rest_dialects.gitea_api,
@@ -175,7 +175,7 @@ class Forges:
         return ApiForge(dialect, transport, self._policy.instance)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:
-        api = rule.api or _APIS[rule.kind](url.partition("/")[0])
+        api = rule.api or _DEFAULT_APIS[rule.kind](url.partition("/")[0])
         web = f"{urlsplit(api).scheme}://{url}"
         credentials = find_rule(self._policy.credentials, web)
         # Forges limit the writes of a user or an App, not those in a repository.

@@ -27,6 +27,19 @@ MANY_PACKS = 50
 _KEPT_S = 24 * 3600
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
 _LOCKED_FILES = ("*.lock", "refs/**/*.lock", "objects/info/*.lock")
+_CHECKED = (
+    *(f"objects/pack/*.{kind}" for kind in ("pack", "idx", "rev", "bitmap")),
+    "objects/pack/multi-pack-index",
+    "objects/info/commit-graph",
+    "objects/info/commit-graphs/*.graph",
+)
+"""Files that end with the SHA-1 of their content."""
+_DIRECTORIES = ("objects/info", "objects/pack", "refs/heads", "refs/tags")
+_RECORD = "reconciler-packs"
+_CHECKSUM_BYTES = 20
+_CHUNK_BYTES = 1 << 20
+_REF = re.compile(rb"[0-9a-f]{40}\n")
+_PACKED_REFS = re.compile(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,20 +216,19 @@ def count_packs(directory: Path) -> int:
     return sum(1 for _ in (directory / "objects" / "pack").glob("*.pack"))
 
 
-def drop_old_packs(directory: Path) -> int:
-    """Remove packs of earlier days from the mirror of a local repository; return their number.
+def drop_old_packs(directory: Path) -> None:
+    """Remove packs of earlier days from the mirror of a local repository if it has many.
 
     Nothing is lost: pushed objects are in the repository itself, others are made again.
     """
     if count_packs(directory) <= MANY_PACKS:
-        return 0
+        return
     old = time.time() - _KEPT_S
     packs = [path for path in (directory / "objects" / "pack").glob("*.pack") if path.stat().st_mtime < old]
     for pack in packs:
         # The index first: readers look for indexes, and then need the pack.
         pack.with_suffix(".idx").unlink(missing_ok=True)
         pack.unlink(missing_ok=True)
-    return len(packs)
 
 
 def record_packs(directory: Path) -> None:
@@ -224,36 +236,20 @@ def record_packs(directory: Path) -> None:
 
     Raises: UnavailableError if the cache directory cannot be written.
     """
+    names = sorted(path.stem for path in (directory / "objects" / "pack").glob("*.idx"))
+    fresh = directory / f"{_RECORD}.new"
     try:
-        write_packs_record(directory)
+        fresh.write_text("".join(f"{name}\n" for name in names))
+        fresh.replace(directory / _RECORD)
     except OSError as error:
         raise cache_error(f"Cannot write to {directory}", error) from error
 
 
-def recover_locks(directory: Path) -> int:
-    """Remove lock files of killed processes; return their number.
-
-    The caller holds `locked`, so no living process owns them.
-    """
-    stale = [path for pattern in _LOCKED_FILES for path in directory.glob(pattern)]
-    for path in stale:
-        path.unlink(missing_ok=True)
-    return len(stale)
-
-
-_CHECKED = (
-    *(f"objects/pack/*.{kind}" for kind in ("pack", "idx", "rev", "bitmap")),
-    "objects/pack/multi-pack-index",
-    "objects/info/commit-graph",
-    "objects/info/commit-graphs/*.graph",
-)
-"""Files that end with the SHA-1 of their content."""
-_DIRECTORIES = ("objects/info", "objects/pack", "refs/heads", "refs/tags")
-_RECORD = "reconciler-packs"
-_CHECKSUM_BYTES = 20
-_PIECE = 1 << 20
-_REF = re.compile(rb"[0-9a-f]{40}\n")
-_PACKED_REFS = re.compile(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
+def recover_locks(directory: Path) -> None:
+    """Remove lock files of killed processes; the caller holds `locked`, so no living process owns them."""
+    for pattern in _LOCKED_FILES:
+        for path in directory.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def find_damage(mirror: Path) -> str:
@@ -266,17 +262,6 @@ def find_damage(mirror: Path) -> str:
         return next(_damages(mirror), "")
     except OSError as error:
         return f"{error.filename or mirror}: {error.strerror}"
-
-
-def write_packs_record(mirror: Path) -> None:
-    """Write the list of a mirror's packs, so that a lost one is detected.
-
-    Raises: OSError if it cannot be written.
-    """
-    names = sorted(path.stem for path in (mirror / "objects" / "pack").glob("*.idx"))
-    fresh = mirror / f"{_RECORD}.new"
-    fresh.write_text("".join(f"{name}\n" for name in names))
-    fresh.replace(mirror / _RECORD)
 
 
 def _damages(mirror: Path) -> Iterator[str]:
@@ -331,7 +316,7 @@ def _has_checksum(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             left = path.stat().st_size - _CHECKSUM_BYTES
-            while left > 0 and (piece := file.read(min(left, _PIECE))):
+            while left > 0 and (piece := file.read(min(left, _CHUNK_BYTES))):
                 digest.update(piece)
                 left -= len(piece)
             return left == 0 and file.read() == digest.digest()

@@ -143,8 +143,8 @@ def run_git(
     trace = _communicate(_start(probe, variables | TRACE, with_input=False), b"", timeout_s, finish=False)
     target = redirect_target(remote, trace.err)
     if not target:
-        hint = "Register the address that it leads to, if that is meant."
-        raise UnavailableError(f"{remote} leads to another address, which is not followed", hint=hint)
+        hint = "Register the address to which it redirects."
+        raise UnavailableError(f"{remote} redirects to another address, which is not followed", hint=hint)
     return run(target)
 
 

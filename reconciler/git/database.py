@@ -135,7 +135,7 @@ class Database(History):
         Raises: UnavailableError if the tree is missing; PackageRefusedError if it is malformed.
         """
         try:
-            return parse_tree(self._read(tree, _LARGEST_TREE))
+            return parse_tree(self.blob(tree, _LARGEST_TREE))
         except ValueError as error:
             raise PackageRefusedError("", f"tree {tree} is malformed") from error
 
@@ -150,11 +150,23 @@ class Database(History):
         return Oid(str(entry.id)) if entry is not None and entry.filemode in _FILE_MODES else None
 
     def blob(self, oid: Oid, max_bytes: int) -> bytes:
-        """Return a blob's bytes; check its size before reading it.
+        """Return the bytes of a blob or another object; check its size before reading it.
 
         Raises: PackageRefusedError if it is larger than `max_bytes`; UnavailableError if it is missing.
         """
-        return self._read(oid, max_bytes)
+        key = pygit2.Oid(hex=oid)
+        try:
+            _, size = self.open().odb.read_header(key)
+            if size > max_bytes:
+                raise PackageRefusedError("", f"it has {size} bytes, more than {max_bytes}")
+            return bytes(self.open().odb.read(key)[1])
+        except (KeyError, ValueError) as error:
+            raise UnavailableError(f"Object {oid} is not in {self.remote}") from error
+        except pygit2.GitError as error:
+            message = f"Object {oid} of {self.remote} cannot be read in {self.open().path}: {error}"
+            raise UnavailableError(
+                message, hint="Run again: damaged files in the cache are replaced."
+            ) from error
 
     def files(self, tree: Oid, limits: Limits) -> Files:
         """Return the files of a package.
@@ -243,21 +255,6 @@ class Database(History):
             return {}
         entries = ((name, opened[name]) for name in names if name and name in opened)
         return {name: (int(entry.filemode), Oid(str(entry.id))) for name, entry in entries}
-
-    def _read(self, oid: Oid, max_bytes: int) -> bytes:
-        key = pygit2.Oid(hex=oid)
-        try:
-            _, size = self.open().odb.read_header(key)
-            if size > max_bytes:
-                raise PackageRefusedError("", f"it has {size} bytes, more than {max_bytes}")
-            return bytes(self.open().odb.read(key)[1])
-        except (KeyError, ValueError) as error:
-            raise UnavailableError(f"Object {oid} is not in {self.remote}") from error
-        except pygit2.GitError as error:
-            message = f"Object {oid} of {self.remote} cannot be read in {self.open().path}: {error}"
-            raise UnavailableError(
-                message, hint="Run again: what is damaged in the cache is made anew."
-            ) from error
 
 
 def open_repository(path: Path) -> pygit2.Repository:

@@ -29,10 +29,10 @@ class StoppedError(ReconcilerError):
     """A shutdown was requested; finished effects stay, and the next run continues from them."""
 
     exit_code = Exit.PARTIAL
-    hint = "Run again: it goes on where this run ended."
+    hint = "Run again: the next run continues where this one stopped."
 
     def __init__(self) -> None:
-        super().__init__("The run was asked to end")
+        super().__init__("The run was stopped by a signal")
 
 
 def request_shutdown() -> None:

@@ -327,7 +327,7 @@ class Mirrors:
             and mirror.location.remote.path
             and not _same(parsed.path, mirror.location.remote.path)
         ):
-            hint = "Rename one of them."
+            hint = "Rename one of the two directories."
             message = f"{parsed.path} and {mirror.remote} are two repositories with one identity"
             raise UnavailableError(message, hint=hint)
         return mirror

@@ -10,8 +10,6 @@ from reconciler.errors import UnavailableError
 from reconciler.ids import normalise_url
 from reconciler.report.redact import learn_address
 
-__all__ = ["Credential", "Remote", "local_path", "normalise_url", "parse_remote", "without_user"]
-
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")

@@ -57,7 +57,7 @@ class ContainerRuntime:
         if not self.engine:
             return "Containers are off"
         if not call.image:
-            return "It is no image"
+            return "It has no image"
         if shutil.which(self.engine) is None:
             return f"{self.engine} is not installed"
         pinned = self.pinned(call.image)

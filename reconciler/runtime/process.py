@@ -42,8 +42,8 @@ class ExecRuntime:
         if not path:
             return "No executable is mapped to it"
         if not os.path.isabs(path):  # noqa: PTH117 - a text of the configuration
-            return f"Its executable {path} is no absolute path"
-        return "" if os.access(path, os.X_OK) else f"Its executable {path} is not here"
+            return f"The path of its executable, {path}, is not absolute"
+        return "" if os.access(path, os.X_OK) else f"Its executable {path} cannot be executed"
 
     def run(self, call: FunctionCall) -> FunctionRun:
         """Run the executable on the items. Never raises for a failure of the executable."""

@@ -161,7 +161,7 @@ def build_module(path: str) -> Any:
     """
     module = MODULES.get(path)
     if module is None:
-        raise ValueError(f"There is no module {path!r} here; there are {', '.join(sorted(MODULES))}")
+        raise ValueError(f"There is no module {path!r}; the modules are {', '.join(sorted(MODULES))}")
     built = starlark.Module()
     for name, function in module.functions.items():
         built.add_callable(f"_{name}", function)
@@ -241,7 +241,7 @@ def _re_match(pattern: str, text: str, _flags: int = 0) -> list[Any]:
 
 
 def _no_clock() -> None:
-    raise ValueError("time.now() is not here: the same inputs must give the same package")
+    raise ValueError("time.now() is not supported: the same inputs must give the same package")
 
 
 def _parse_duration(text: str) -> float:

@@ -188,7 +188,7 @@ def test_redirect_to_other_host_gets_no_token(
         serve(tmp_path / "served") as other,
         serve(tmp_path / "served", redirect=other.address.replace("127.0.0.1", host)) as server,
     ):
-        with pytest.raises(UnavailableError, match="leads to another address, which is not followed"):
+        with pytest.raises(UnavailableError, match="redirects to another address, which is not followed"):
             opened(tmp_path, server, credential).fetch()
 
         assert server.requests

@@ -161,7 +161,7 @@ ROWS = [
     Row(Exit.REFUSED, closed, "pr merge edge-1/web", "Pull request edge-1#2 was closed"),
     Row(Exit.REFUSED, published, "pr close edge-1/web", "was merged and cannot be closed"),
     Row(Exit.REFUSED, floating, "lock --frozen", "PackageVariant default/web-edge-1 would have to change"),
-    Row(Exit.PARTIAL, stopped, "apply", "error: The run was asked to end"),
+    Row(Exit.PARTIAL, stopped, "apply", "error: The run was stopped by a signal"),
     Row(Exit.WAITING, conflict, "plan", "conflict in app.yaml", "Change the values in the draft"),
     Row(Exit.WAITING, conflict, "apply", "conflict in app.yaml", "Change the values in the draft"),
     Row(Exit.WAITING, closed, "plan", "Its pull request #2 was closed", "reconciler.dev/retry"),

@@ -516,7 +516,7 @@ def test_draft_that_changes_more_than_its_package_is_merged_with_git(tmp_path: P
 
     assert said.code == Exit.REFUSED
     assert "also changes README.md, outside of package web" in said.out
-    assert "Take that out of the branch, or merge it with git." in said.out
+    assert "Remove that change from the branch, or merge the branch with git." in said.out
 
 
 def test_edited_draft_is_merged_with_main_and_keeps_what_others_wrote_there(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_stopped_apply_ends_between_two_effects_and_the_next_one_goes_on(root:
 
     assert stopped.returncode == Exit.PARTIAL, said
     assert len(drafts(root)) == AT_ONCE
-    assert "3 repositories: 6 changes left: The run was asked to end" in said
+    assert "3 repositories: 6 changes left: The run was stopped by a signal" in said
     recorded = git(root / "control.git", "ls-tree", "-r", "--name-only", "reconciler/fleet/state")
     assert recorded.count("packagevariants/") == 2 * AT_ONCE
 
@@ -114,7 +114,7 @@ def test_a_run_that_still_reads_ends_at_once_and_has_written_nothing(root: Path)
             connection.close()
 
     assert stopped.returncode == Exit.PARTIAL, said
-    assert "The run was asked to end" in said
+    assert "The run was stopped by a signal" in said
     assert time.monotonic() - began < 20
     assert {path.name: Repo(path).refs() for path in root.glob("*.git")} == before
 
@@ -137,7 +137,7 @@ def test_pull_requests_that_were_not_opened_are_left_to_the_next_run(
 
         assert first.code is Exit.PARTIAL
         assert len(world.pulls("edge-1")) == 1
-        assert any("1 pull request is left: The run was asked to end" in error for error in said)
+        assert any("1 pull request is left: The run was stopped by a signal" in error for error in said)
 
         monkeypatch.setattr(effects, "_requested", threading.Event())
         world.simulator.answer = answer  # type: ignore[method-assign]

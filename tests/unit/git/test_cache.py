@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.digest import checked, with_digest
-from reconciler.git.cache import find_damage, write_packs_record
+from reconciler.git.cache import find_damage, record_packs
 from tests.support.git import make_repository
 from tests.support.hostile_objects import write_object
 from tests.support.world import git
@@ -34,7 +34,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(bare, "update-ref", "refs/heads/loose", "main")
     git(bare, "update-ref", "refs/tags/loose", "main")
     write_object(bare, b"blob", b"loose\n")
-    write_packs_record(bare)
+    record_packs(bare)
     return bare
 
 

@@ -4,7 +4,8 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.errors import UnavailableError
-from reconciler.git.urls import local_path, normalise_url, parse_remote
+from reconciler.git.urls import local_path, parse_remote
+from reconciler.ids import normalise_url
 
 
 class Case(NamedTuple):

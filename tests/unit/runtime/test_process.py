@@ -109,4 +109,6 @@ def test_unmapped_executable_does_not_run(tmp_path: Path) -> None:
 
     assert "mapped" in ExecRuntime(FunctionPolicy()).can_run(call)
     assert "absolute" in ExecRuntime(FunctionPolicy(exec={call.exec: "relative"})).can_run(call)
-    assert "not here" in ExecRuntime(FunctionPolicy(exec={call.exec: "/no/such/file"})).can_run(call)
+    assert "cannot be executed" in ExecRuntime(FunctionPolicy(exec={call.exec: "/no/such/file"})).can_run(
+        call
+    )

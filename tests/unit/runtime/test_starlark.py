@@ -90,7 +90,7 @@ BAD = [
     ("no source", "", "`source` must not be empty"),
     ("source is no text", 3, "`source` must be text"),
     ("the network", "load('http.star', 'http')", "no module 'http.star'"),
-    ("the clock", "load('time.star', 'time')\ntime.now()", "time.now() is not here"),
+    ("the clock", "load('time.star', 'time')\ntime.now()", "time.now() is not supported"),
     ("no list left", "ctx.resource_list.pop('items')", "no list of items"),
 ]
 
