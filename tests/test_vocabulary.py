@@ -43,7 +43,6 @@ PENDING = frozenset(
 SHARED_NAMES = frozenset(
     {
         "Decision",
-        "Dialect",
         "Field",
         "Pin",
         "Request",

@@ -1,4 +1,4 @@
-"""Pull requests on a forge with an API: the steps that all forges share; requests are a `Dialect`'s."""
+"""Pull requests on a forge with an API: the steps that all forges share; requests are an `ApiDialect`'s."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from reconciler.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.forge import body_marker
 from reconciler.forge.api_errors import InvalidError, MissingError
-from reconciler.forge.dialect import ApiPullRequest, Comment, Dialect, Issue, PullRequestExistsError
+from reconciler.forge.dialect import ApiDialect, ApiPullRequest, Comment, Issue, PullRequestExistsError
 from reconciler.forge.http import Transport
 from reconciler.inventory import PullRequest, PullState
 from reconciler.refs import DRAFTS, PROPOSED
@@ -25,7 +25,7 @@ class ApiForge:
     text around the generated part, labels that a run did not set.
     """
 
-    def __init__(self, dialect: Dialect, transport: Transport, instance: str) -> None:
+    def __init__(self, dialect: ApiDialect, transport: Transport, instance: str) -> None:
         self.dialect = dialect
         self.transport = transport
         self._head_prefixes = (DRAFTS, PROPOSED, f"reconciler/{instance}/")

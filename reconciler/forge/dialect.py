@@ -62,7 +62,7 @@ class PullRequestExistsError(RefusedError):
     """The forge already has an open pull request of this head."""
 
 
-class Dialect(Protocol):
+class ApiDialect(Protocol):
     """Requests about the pull requests of one repository in the API of one kind of forge.
 
     Attributes:
@@ -165,9 +165,9 @@ def parse_pull(
         return ApiPullRequest(item[number], branch, "", "", "", False, PullState.CLOSED, "", unreadable=why)
 
 
-def validated(dialect: Dialect) -> Dialect:
+def validated(dialect: ApiDialect) -> ApiDialect:
     """Wrap a dialect so that a malformed reply raises UnavailableError instead of a TypeError or KeyError."""
-    return cast("Dialect", _Validated(dialect))
+    return cast("ApiDialect", _Validated(dialect))
 
 
 def write_times(item: Mapping[str, Any]) -> tuple[float, ...]:
@@ -183,7 +183,7 @@ def closed_time(item: Mapping[str, Any]) -> int:
 
 
 class _Validated:
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: ApiDialect) -> None:
         self._dialect = dialect
 
     def __getattr__(self, name: str) -> Any:

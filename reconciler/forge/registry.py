@@ -9,7 +9,7 @@ from reconciler.errors import UnavailableError
 from reconciler.forge import github, rest_dialects
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import SYSTEM_CLOCK, Budget, Clock, split
-from reconciler.forge.dialect import Dialect, validated
+from reconciler.forge.dialect import ApiDialect, validated
 from reconciler.forge.github import (
     CHECK_PERMISSIONS,
     DASHBOARD_PERMISSIONS,
@@ -34,7 +34,7 @@ _DEFAULT_APIS: Mapping[ForgeKind, Callable[[str], str]] = {
     ForgeKind.GITLAB: rest_dialects.gitlab_api,
     ForgeKind.GITEA: rest_dialects.gitea_api,
 }
-_DIALECTS: Mapping[ForgeKind, Callable[[Transport, str], Dialect]] = {
+_DIALECTS: Mapping[ForgeKind, Callable[[Transport, str], ApiDialect]] = {
     ForgeKind.GITHUB: github.GitHub,
     ForgeKind.GITLAB: rest_dialects.GitLab,
     ForgeKind.GITEA: rest_dialects.Gitea,
