@@ -42,7 +42,6 @@ PENDING = frozenset(
 
 SHARED_NAMES = frozenset(
     {
-        "Decision",
         "Field",
         "Pin",
         "Request",

@@ -122,8 +122,10 @@ def find_claim(image: Image, *, floating: bool = True, pinned: str = "") -> Vers
     `latest`, `unstable` and no tag if `floating` is set; a digest only if it is `pinned` for the tag.
     """
     claims = CLAIMS.get(image.short, ())
+    # Functions inside of kpt itself have no versions.
     if image.name in PSEUDO:
         return VersionClaim((0, 0, 0), (0, 0, 0), (0, 0, 0))
+    # A digest may be any version, unless it is the one that the lock pinned for the tag.
     if not claims or (image.digest and image.digest != pinned):
         return None
     if image.tag in _FLOATING:

@@ -220,4 +220,5 @@ def _resources(file: PackageFile, path: str, package: str) -> Iterator[Resource]
         if doc.kind is DocumentKind.KRM:
             value = copy_value(doc.value)
             yield Resource(value, path, package, index, number, path, doc.text, doc.value, doc.tree)
+            # The index counts the resources of the file alone.
             index += 1

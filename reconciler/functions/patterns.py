@@ -48,6 +48,7 @@ def compile_pattern(text: str) -> Pattern:
         PatternError: The text is no expression of RE2.
     """
     options = re2.Options()
+    # RE2 writes errors of expressions to standard error by default.
     options.log_errors = False
     try:
         return cast("Pattern", re2.compile(text, options))

@@ -116,6 +116,7 @@ class Resource:
 
     def _write(self, edits: tuple[Edit, ...]) -> None:
         """Update the text by edits that lead to the current value."""
+        # Parsing is most of the cost of an edit: nodes of the same text are used again.
         if self.nodes is not None and self.nodes.text == self.written:
             self.written = edit_tree(self.nodes, edits).text
         else:

@@ -38,6 +38,7 @@ def hide_secrets(run: StepRun, values: frozenset[str]) -> StepRun:
     """
     if not values:
         return run
+    # A short value may be a part of a longer one, of which the rest would stay readable.
     longest_first = sorted(values, key=lambda value: (-len(value), value))
     pattern = re.compile("|".join(map(re.escape, longest_first)))
     results = tuple(

@@ -83,6 +83,7 @@ def _step(item: Mapping[str, Any], bare: Step, where: str) -> Step:
         raise InvalidPipelineError(f"{where}.configMap is no mapping")
     if path and values:
         raise InvalidPipelineError(f"{where} has both configPath and configMap")
+    # A configuration outside of the package could be a file of another tenant.
     if path.startswith("/") or ".." in path.split("/"):
         raise InvalidPipelineError(f"{where}.configPath {path!r} leads out of the package")
     return Step(
@@ -131,6 +132,7 @@ def select(
     Source: kpt internal/fnruntime/runner.go, SelectInput and ShouldExclude.
     Differs: a resource of two selectors is passed once.
     """
+    # kpt ignores an empty exclusion, where an empty selector selects everything.
     exclude = [each for each in exclude if any(each.get(field) for field in _SELECTOR_FIELDS)]
     return [
         resource

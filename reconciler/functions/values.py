@@ -47,6 +47,7 @@ def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
 
 def is_same(left: Any, right: Any) -> bool:
     """Tell whether two values are the same YAML: types count (1 is not true), the order of keys does not."""
+    # Python takes 1 for True, and so do comparisons of lists and mappings that hold them.
     if type(left) is not type(right) or left != right:
         return False
     if not isinstance(left, (dict, list)):
@@ -80,6 +81,7 @@ def copy_value(value: Any) -> Any:
 
 def _of_mappings(old: dict[str, Any], new: dict[str, Any], path: Path) -> Iterator[Edit]:
     gone = [key for key in old if key not in new]
+    # A block mapping without any key cannot be written: it is replaced.
     if gone and len(gone) == len(old):
         yield SetValue(path, new)
         return
@@ -106,6 +108,7 @@ def _of_lists(old: list[Any], new: list[Any], path: Path) -> Iterator[Edit]:
     if is_ambiguous or not kept or kept != [name for name in new_names if name in names]:
         yield SetValue(path, new)
         return
+    # From the end, so that the indexes of earlier items stay valid.
     for index in range(len(old) - 1, -1, -1):
         if names[index] not in new_names:
             yield DeleteItem((*path, index))

@@ -79,6 +79,7 @@ def from_items(given: Iterable[Mapping[str, Any]], sent: Sequence[Resource], pac
         value = copy_value(dict(item))
         annotations = _annotations(value)
         path, index = _newer(annotations, _PATHS, ""), _newer(annotations, _INDEXES, "")
+        # The id is the identity of an item; functions that lose annotations are matched by path and index.
         source = by_id.pop(annotations.get(_ID, annotations.get(_OLD_ID, "")), None)
         if source is None and not annotations.keys() & {_ID, _OLD_ID}:
             source = _same_object(by_id.pop(by_place.get((path, index), ""), None), value, by_id, sent)
@@ -92,6 +93,7 @@ def _same_object(
     """Return the resource at the path and index of an item without an id; None if the kinds differ."""
     if candidate is None or candidate.kind == value.get("kind"):
         return candidate
+    # Another kind is another object: the candidate may still be matched by its id.
     by_id[str(sent.index(candidate) + 1)] = candidate
     return None
 

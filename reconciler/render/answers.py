@@ -12,12 +12,12 @@ from urllib.parse import unquote
 from reconciler.krm.merge import Node, path_text, root_of
 from reconciler.objects import File, Files
 from reconciler.policy import OnConflict
-from reconciler.render.update import Conflict, Decision
+from reconciler.render.update import Conflict, ConflictDecision
 from reconciler.render.update.documents import ResourceDocument, documents_of
 from reconciler.render.update.merge_report import REPLACED, SUBPACKAGE
 from reconciler.trailers import Answers, ConflictName, conflict_name, parse_name, value_mark
 
-FoundConflict = tuple[Conflict, Decision | None]
+FoundConflict = tuple[Conflict, ConflictDecision | None]
 """A conflict of a merge, and the decision of a policy; None if no policy decides it."""
 
 
@@ -58,7 +58,7 @@ class DraftContext:
     answers: Answers
     files: Files
     upstream: Files
-    choose: Callable[[Conflict], Decision | None]
+    choose: Callable[[Conflict], ConflictDecision | None]
     written: Files | None = None
     recorded: Mapping[str, Conflict] = field(default_factory=dict)
 
@@ -104,6 +104,7 @@ def classify_conflicts(
     results: dict[object, Conflict | Answer] = {}
     for conflict, decision in main:
         results[_key(conflict)] = _classify_main(conflict, decision, context)
+    # A conflict of this run replaces the same one of main: its local value is the one in the draft.
     for conflict, decision in new:
         results[_key(conflict)] = _classify_new(conflict, decision, context)
     places = {_place(each, context) for each in results.values()}
@@ -125,7 +126,7 @@ def classify_delivery(conflicts: Iterable[Conflict], context: DraftContext) -> D
 
 
 def _classify_fresh(
-    conflict: Conflict, decision: Decision | None, context: DraftContext
+    conflict: Conflict, decision: ConflictDecision | None, context: DraftContext
 ) -> Conflict | Answer:
     conflict = context.named(conflict)
     if context.answers.is_kept(context.name(conflict)):
@@ -138,7 +139,7 @@ def _place(result: Conflict | Answer, context: DraftContext) -> ConflictName:
     return context.name(result if isinstance(result, Conflict) else result.conflict).place
 
 
-def _by_policy(conflict: Conflict, decision: Decision) -> Answer:
+def _by_policy(conflict: Conflict, decision: ConflictDecision) -> Answer:
     """Return the answer of a policy; `conflict` has its name."""
     chosen = conflict.upstream if decision.winner is OnConflict.UPSTREAM else conflict.local
     return Answer(conflict, AnsweredBy.POLICY, chosen, decision.policy, decision.source)
@@ -150,7 +151,9 @@ def _key(conflict: Conflict) -> object:
     return *conflict.place, text
 
 
-def _classify_main(conflict: Conflict, decision: Decision | None, context: DraftContext) -> Conflict | Answer:
+def _classify_main(
+    conflict: Conflict, decision: ConflictDecision | None, context: DraftContext
+) -> Conflict | Answer:
     now = current_value(context.files, conflict)
     conflict = context.named(conflict)
     current = context.named(replace(conflict, local=now))
@@ -167,7 +170,9 @@ def _classify_main(conflict: Conflict, decision: Decision | None, context: Draft
     return Answer(conflict, AnsweredBy.EDIT, now)
 
 
-def _classify_new(conflict: Conflict, decision: Decision | None, context: DraftContext) -> Conflict | Answer:
+def _classify_new(
+    conflict: Conflict, decision: ConflictDecision | None, context: DraftContext
+) -> Conflict | Answer:
     conflict, name = context.named(conflict), context.name(conflict)
     if decision is not None:
         return _by_policy(conflict, decision)
@@ -192,6 +197,7 @@ def _asked_before(context: DraftContext, places: Iterable[ConflictName]) -> Iter
     classified = set(places)
     for name, side in sorted(context.answers.latest.items()):
         conflict = _parse_conflict(name, context)
+        # Names of other packages in the same commit are not conflicts of this draft.
         if name.place in classified or conflict is None:
             continue
         theirs, ours = (current_value(files, conflict) for files in (context.upstream, context.files))
@@ -218,7 +224,7 @@ def _classify_asked(conflict: Conflict, side: str, context: DraftContext) -> Con
     decision = context.choose(conflict)
     if side:
         is_same = decision is not None and decision.winner == side
-        chosen = decision if decision is not None and is_same else Decision(OnConflict(side))
+        chosen = decision if decision is not None and is_same else ConflictDecision(OnConflict(side))
         return Answer(shown, AnsweredBy.POLICY, now, chosen.policy, chosen.source)
     if not conflict.resource:
         return _classify_lines(conflict, context)

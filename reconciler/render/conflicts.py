@@ -50,6 +50,7 @@ def conflict_policy(
     levels = ((mapping_at(kptfile, "metadata", "annotations"), KPTFILE), (annotations, sources.variant))
     default, origins = fallback, {"": ("onConflict", sources.configuration)}
     fields: dict[str, OnConflict] = {}
+    # The Kptfile is closer to the package than the variant, so it is applied last.
     for values, source in reversed(levels):
         if choice := _choice(values.get(ON_CONFLICT)):
             default, origins[""] = choice, (ON_CONFLICT, source)

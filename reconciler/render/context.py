@@ -106,6 +106,7 @@ def _find(documents: Iterable[ResourceDocument]) -> ResourceDocument | None:
     maps = [
         d for d in documents if d.identity.kind == "ConfigMap" and isinstance(d.data.get("metadata"), dict)
     ]
+    # A function may rename the ConfigMap; its identity has the name of the merge comment.
     named = [d for d in maps if d.identity.name == PACKAGE_CONTEXT_NAME]
     renamed = [d for d in maps if PACKAGE_CONTEXT_NAME in str(d.data["metadata"].get("name"))]
     return next(iter(named or renamed), None)

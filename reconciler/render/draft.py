@@ -19,7 +19,7 @@ from reconciler.render.kptfile import strip_ownership
 from reconciler.render.merge_sides import UpdateTrees, prepare_sides
 from reconciler.render.merging import PackageInProgress, VariantInputs, merge_three_way, update_local
 from reconciler.render.rendered import Blocked
-from reconciler.render.update import Conflict, ConflictPolicy, Decision
+from reconciler.render.update import Conflict, ConflictDecision, ConflictPolicy
 from reconciler.render.update.conflict_policy import Place, describe_decision, find_rule
 from reconciler.render.update.identifiers import add_identifiers
 from reconciler.render.update.three_way import Sides
@@ -42,6 +42,7 @@ def update_draft(
     main = _merge_main_with_upstream(inputs, policy)
     if isinstance(main, Blocked):
         return main
+    # Policies come first, so that the merges below start from the values that they choose now.
     files = _apply_changed_policies(main, inputs, files)
     files, given = _apply_upstream_choices(draft_context(inputs, files, policy), draft, inputs, files)
     merged = _merge_main(draft, inputs, files, policy)
@@ -79,8 +80,8 @@ def package_policy(inputs: VariantInputs, files: Files) -> ConflictPolicy:
     return conflict_policy(files, variant.annotations, inputs.policy.on_conflict, sources)
 
 
-def _chooser(policy: ConflictPolicy, files: Files) -> Callable[[Conflict], Decision | None]:
-    def choose(conflict: Conflict) -> Decision | None:
+def _chooser(policy: ConflictPolicy, files: Files) -> Callable[[Conflict], ConflictDecision | None]:
+    def choose(conflict: Conflict) -> ConflictDecision | None:
         document = find_document(files, conflict)
         winner, rule = find_rule(policy, conflict.place, document.data if document is not None else None)
         return describe_decision(policy, winner, rule, conflict.path) if winner in _CHOSEN else None
@@ -167,7 +168,7 @@ def _apply_upstream_choices(
     return merged.files, tuple(each for each in conflicts if _is_upstream(each[1]))
 
 
-def _is_upstream(decision: Decision | None) -> bool:
+def _is_upstream(decision: ConflictDecision | None) -> bool:
     return decision is not None and decision.winner is OnConflict.UPSTREAM
 
 

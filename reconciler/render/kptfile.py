@@ -72,6 +72,7 @@ def _upstream(pin: Pin, kptfile: dict[str, Any]) -> dict[str, Any]:
 
 def _invalid_key(files: Files) -> Blocked | None:
     """Return the first invalid annotation or label under our prefix as a problem; the Kptfile is first."""
+    # The byte search spares most files the parsing.
     for path in sorted(files, key=lambda path: (path != KPTFILE, path)):
         is_kptfile = path.rpartition("/")[2] == KPTFILE
         if PREFIX.encode() not in files[path].data or not (is_kptfile or path.endswith(_RESOURCES)):
@@ -184,12 +185,14 @@ def _own_functions(spec: PackageVariantSpec) -> Iterator[tuple[str, Sequence[Fun
 def _function_edits(
     field: str, existing: list[Any], own: list[dict[str, Any]], variant: str
 ) -> Iterator[Edit]:
+    # Functions that are there already keep every byte.
     former = [index for index, item in enumerate(existing) if _is_own(item, variant)]
     if former == list(range(len(own))) and existing[: len(own)] == own:
         return
     path = (_PIPELINE, field)
     for index, function in enumerate(own):
         yield InsertItem(path, index, function)
+    # The inserted functions have moved the former ones up.
     for index in reversed(former):
         yield DeleteItem((*path, index + len(own)))
 

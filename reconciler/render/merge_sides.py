@@ -74,6 +74,7 @@ def render_sides(
     rendered: dict[UpdateTrees, RenderedUpstreams] = {}
     for update, needed in inputs.items():
         done = [next(results) for _ in needed.runs]
+        # If a pipeline fails on an upstream side, the sides are compared unrendered.
         if done[0].ok and done[1].ok:
             rendered[update] = RenderedUpstreams(done[0].files, done[1].files)
         if needed.configuration and all(each.ok for each in done):
@@ -144,6 +145,7 @@ def prepare_sides(
 def _inputs(update: UpdateTrees, contents: Mapping[Oid, Files]) -> _Inputs | None:
     """Return both upstream sides with local's pipeline, None if they need not be rendered."""
     local = contents[update.local]
+    # Without a pipeline or a file to merge there is nothing that rendering could tell apart.
     if not any(b"pipeline" in local[path].data for path in _kptfiles(local)):
         return None
     sides = [strip_ownership(contents[tree]) for tree in (update.original, update.upstream)]

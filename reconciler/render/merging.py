@@ -67,6 +67,7 @@ def update_local(
         return base_not_found(resolved.lost_base)
     if base is None:
         return _adopt(inputs, local, policy)
+    # Another commit with the same tree needs a new upstreamLock only.
     if base.tree == pin.tree:
         return PackageInProgress(local)
     original, upstream = strip_ownership(contents[base.tree]), strip_ownership(contents[pin.tree])
@@ -172,6 +173,7 @@ def find_nearest_base(
         if not files:
             continue
         distance = sum(_distance(file.data, local[path].data) for path, file in files.items())
+        # Lines of files that the candidate does not have count as added.
         missing = sum(file.data.count(b"\n") for path, file in local.items() if path not in files)
         rank = (distance + missing, -pin.revision, pin.ref)
         if best is None or rank < best[0]:

@@ -110,6 +110,7 @@ def render_release(release: Release, contents: Contents) -> Package | Blocked:
 def input_time(resolved: ResolvedVariant, inventory: Inventory) -> int:
     """Return the newest committer time of a variant's inputs, in seconds; never the clock (law 5)."""
     variant = resolved.variant
+    # Only a variant with injectors reads the snapshot.
     injected = [cluster_snapshot(resolved, inventory).time] if variant.spec.injectors else []
     return max([*variant.times, variant.source.time, resolved.pin.commit.time, *injected])
 

@@ -174,6 +174,7 @@ def _is_selected(item: Resource, selector: Mapping[str, Any]) -> bool:
     return (
         _is_named(item, selector)
         and matches_selector(str(selector.get("labelSelector") or ""), item.metadata.get("labels"))
+        # kustomize matches annotations with the grammar of label selectors.
         and matches_selector(str(selector.get("annotationSelector") or ""), item.annotations)
     )
 

@@ -9,6 +9,7 @@ from reconciler.functions.builtin.fields import FieldSpec, parse_specs
 from reconciler.functions.resource import Resource
 from reconciler.functions.runtime import FunctionResult
 
+# kustomize's prefix transformer skips these kinds, apart from the Kptfile.
 _KEPT: Final = frozenset(("Namespace", "CustomResourceDefinition", "APIService", "Kptfile"))
 _DEPENDS_ON: Final = "config.kubernetes.io/depends-on"
 _OBJECT: Final = re.compile(r"([^/,\s]*)/(?:namespaces/([^/,\s]+)/)?([^/,\s]+)/([^/,\s]+)")

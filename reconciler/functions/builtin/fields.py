@@ -224,6 +224,7 @@ def plain(text: str) -> Any:
             root = Tree.parse(f"- {text}").root
         except YamlError:
             return text
+        # In a list, a text such as `a: b` or `# a` is no scalar of its own.
         item = root.items[0] if isinstance(root, YamlSequence) and len(root.items) == 1 else None
         node = item.value if item is not None else None
         if isinstance(node, Scalar) and node.style is Style.PLAIN and node.content == text:

@@ -124,6 +124,7 @@ def _change(
         if _GROUP.search(text):
             raise FunctionFailedError("unable to resolve capture groups")
         if text != field.node.content:
+            # The value first: writing it may move the comment of its line.
             edits.insert(0, put_text(field, text))
         value = text
     verb = "Matched" if search.put_value is None and search.put_comment is None else "Mutated"

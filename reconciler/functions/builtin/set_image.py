@@ -12,6 +12,7 @@ _WORKLOADS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
 _FIELDS: Final = ("name", "newName", "newTag", "digest")
 
 
+# The fields of the upstream function.
 _COMPATIBLE: Final = (
     FieldSpec("spec/containers[]/image", kind="Pod"),
     *(FieldSpec("spec/template/spec/containers[]/image", kind=kind) for kind in _WORKLOADS),

@@ -45,7 +45,9 @@ def set_namespace(call: BuiltinCall) -> Iterator[FunctionResult]:
         if call.profile == "plain":
             raise
         yield from (
-            FunctionResult(r.message, r.severity, resource_ref={}, file={"index": -1}) for r in failed.results
+            # As upstream reports an invalid configuration.
+            FunctionResult(r.message, r.severity, resource_ref={}, file={"index": -1})
+            for r in failed.results
         )
         return
     resources = [resource for resource in call.items if not resource.is_local_config]

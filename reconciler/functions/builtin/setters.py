@@ -111,6 +111,7 @@ def _array_edit(field: Field, pattern: str, setters: Mapping[str, str]) -> SetVa
 def _resolve(pattern: str, setters: Mapping[str, str], current: str) -> str:
     """Return a pattern with its setters replaced; those without a given value keep the current one."""
     text = pattern
+    # In a fixed order: a value may hold the name of another setter.
     for name in sorted(setters):
         text = text.replace(f"${{{name}}}", setters[name])
     if _SETTER.search(text) is None:
@@ -188,6 +189,7 @@ def _read_setters(data: Mapping[str, str]) -> tuple[list[_Setter], dict[str, tup
             arrays[name] = tuple(sorted(map(as_text, value)))
         elif text:
             scalars.append(_Setter(name, text))
+    # A short value may be a part of a longer one.
     scalars.sort(key=lambda setter: (-len(setter.value), setter.value, setter.name))
     return scalars, arrays
 

@@ -4,7 +4,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.krm.yaml import YamlError
 from reconciler.objects import Files
 from reconciler.policy import MergeMode, OnConflict, Strategy
-from reconciler.render.update.conflict_policy import ConflictPolicy, Decision
+from reconciler.render.update.conflict_policy import ConflictDecision, ConflictPolicy
 from reconciler.render.update.kptfile import UpstreamRef, set_upstream, update_strategy, upstream_of
 from reconciler.render.update.merge_report import Conflict, MergeReport, Updated, UpdateRefused
 from reconciler.render.update.settings import MergeCache, MergeSettings
@@ -13,8 +13,8 @@ from reconciler.render.update.three_way import Sides
 
 __all__ = [
     "Conflict",
+    "ConflictDecision",
     "ConflictPolicy",
-    "Decision",
     "MergeCache",
     "UpdateRefused",
     "Updated",

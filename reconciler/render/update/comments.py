@@ -40,6 +40,7 @@ def record_dropped_comments(path: str, resource: str, sides: DocumentSides, repo
 
 def record_dropped_lines(path: str, texts: tuple[str, str, str, str], report: MergeReport) -> None:
     """Record dropped comments of the text between resources: of base, upstream, local and the merged file."""
+    # A comment of base alone is one that both sides deleted.
     if any("#" in text for text in texts[1:3]):
         lines = ([line.strip() for line in text.splitlines() if "#" in line] for text in texts)
         _record(path, "file", [Counter(each) for each in lines], report)

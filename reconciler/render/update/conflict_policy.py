@@ -52,7 +52,7 @@ class Rule(NamedTuple):
     text: str = ""
 
 
-class Decision(NamedTuple):
+class ConflictDecision(NamedTuple):
     """The winner of a conflict, with the policy as it is written and the file or object that has it."""
 
     winner: OnConflict
@@ -83,17 +83,17 @@ def find_rule(policy: ConflictPolicy, place: Place, data: Any = None) -> tuple[O
     return policy.default, Rule(RuleKind.DEFAULT)
 
 
-def describe_decision(policy: ConflictPolicy, winner: OnConflict, rule: Rule, path: str) -> Decision:
+def describe_decision(policy: ConflictPolicy, winner: OnConflict, rule: Rule, path: str) -> ConflictDecision:
     """Return a decision about a conflict in the file at `path`, in the words of the user's settings."""
     if rule.kind is RuleKind.RESOURCE:
-        return Decision(winner, f"{ON_CONFLICT}: {winner}", path)
+        return ConflictDecision(winner, f"{ON_CONFLICT}: {winner}", path)
     if rule.kind in (RuleKind.FIELD, RuleKind.DEFAULT):
         name, source = policy.origins.get(rule.text, ("onConflict", ""))
         value = f"{rule.text}={winner}" if rule.text else winner
-        return Decision(winner, f"{name}: {value}", source)
+        return ConflictDecision(winner, f"{name}: {value}", source)
     if rule.kind is RuleKind.STRATEGY:
-        return Decision(winner, f"updateStrategy: {rule.text}", "Kptfile")
-    return Decision(winner, rule.text)
+        return ConflictDecision(winner, f"updateStrategy: {rule.text}", "Kptfile")
+    return ConflictDecision(winner, rule.text)
 
 
 def _annotated_choice(resource: Any) -> OnConflict | None:

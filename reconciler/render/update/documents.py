@@ -56,8 +56,10 @@ def split_documents(file: File) -> ResourceFile | None:
         text = file.data.decode()
     except UnicodeDecodeError:
         return None
+    # A byte order mark belongs to the file, not to its first document, which may move.
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     text = text.removeprefix(mark)
+    # A directive, or content on the marker line, ties a document to its place in the file.
     if _DIRECTIVE.search(text) is not None:
         return None
     try:

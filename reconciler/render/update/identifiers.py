@@ -111,6 +111,7 @@ def _edits(document: ResourceDocument) -> Iterator[Edit]:
     metadata = root.fields.get("metadata") if root is not None and root.is_mapping else None
     if metadata is None or not metadata.value.is_mapping or not _is_named(metadata.value):
         return
+    # A flow mapping has no line of its own for a comment.
     if metadata.value.is_block and not has_merge_comment(document.comment):
         identity = document.identity
         comments = metadata.comments

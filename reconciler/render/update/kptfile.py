@@ -34,6 +34,7 @@ from reconciler.render.update.three_way import FileSides, is_equal
 
 _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _METADATA: Final = ("labels", "annotations")
+# The usual spelling; anchored at the line, so that `updateStrategy` elsewhere does not match.
 _STRATEGY: Final = re.compile(
     rb"^upstream:[^\S\n]*\n(?:[ ]+.*\n)*?[ ]+updateStrategy:[ ]+([a-z-]+)[ ]*$", re.MULTILINE
 )

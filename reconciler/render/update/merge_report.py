@@ -120,6 +120,7 @@ class MergeReport:
         Local keeps its deletion and its change of a deleted resource, whatever the policy.
         """
         winner = resolver_for(self.policy, path, resource, data)(())
+        # Upstream winning would delete an edit, or bring back a deletion.
         if winner is Winner.UPSTREAM and None in sides[1:]:
             winner = Winner.LOCAL
         self._record(Conflict(path, resource, "", *sides, reason), winner, data)

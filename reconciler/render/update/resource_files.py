@@ -153,6 +153,7 @@ def _write(
 
 
 def _file(path: str, resources: list[MergedResource], three: FileSides, settings: MergeSettings) -> File:
+    # A new file without other changes keeps upstream's bytes between its documents.
     if all(r.local is None for r in resources) and three.upstream is not None and three.local is None:
         theirs = settings.cache.split(three.upstream)
         if theirs is not None and len(theirs.documents) == len(resources):

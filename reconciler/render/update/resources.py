@@ -127,6 +127,7 @@ def _join_renamespaced(resources: list[ResourceSides]) -> list[ResourceSides]:
 
 
 def _only_namespace_differs(base: FileDocument | None, local: FileDocument) -> bool:
+    # A resource with a merge comment is matched by it already.
     if base is None or base.path != local.path or local.document.comment:
         return False
     old, new = base.document.identity, local.document.identity
@@ -200,6 +201,7 @@ def _merge_text(
         done = merge_document_like_kpt(old, theirs, ours, schemas=settings.schemas)
         report.fallbacks += done.fallbacks
         return done.text
+    # SOPS signs a document as a whole: mixed fields could not be decrypted.
     if any(_is_encrypted(side.document) for side in (base, upstream, local) if side is not None):
         return _merge_whole(base, upstream, local, report)
     data, resource = local.document.data, str(local.document.identity)
@@ -261,7 +263,7 @@ def _comes_back(
 def _merge_whole(
     base: FileDocument | None, upstream: FileDocument, local: FileDocument, report: MergeReport
 ) -> str:
-    """Choose one side of a document: a SOPS signature covers all of it, so its fields cannot be mixed."""
+    """Choose one side of an encrypted document."""
     old, theirs, ours = _text(base), upstream.document.text, local.document.text
     if theirs in (old, ours):
         return ours

@@ -72,6 +72,7 @@ class MergeSettings:
     def key(self) -> Any:
         """The cache key of a merge, apart from the files."""
         policy = self.policy
+        # The order of field patterns matters, so they are no set.
         named = tuple(policy.fields.items()), tuple(policy.places.items())
         return self.mode, policy.default, *named, self.schemas_key
 

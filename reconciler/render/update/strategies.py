@@ -54,6 +54,7 @@ def fast_forward(sides: Sides, settings: MergeSettings, report: MergeReport) -> 
     edited = {
         path for path in original.keys() | local.keys() if not is_equal(original.get(path), local.get(path))
     }
+    # Name, upstream and ownership differ in every downstream package.
     if KPTFILE in edited and not is_edited_kptfile(original.get(KPTFILE), local.get(KPTFILE)):
         edited.discard(KPTFILE)
     if edited:
@@ -121,6 +122,7 @@ def _merge_one(path: str, whole: Sides, own: Sides, settings: MergeSettings, rep
         raise UpdateRefused(
             "AddedOnBothSides", f"Subpackage {path} added in both upstream and local", paths=(path,)
         )
+    # Original and one other side have the package: the third one deleted it.
     if present in ((True, False, True), (True, True, False)):
         return _merge_deleted(path, own, settings, report)
     if path and _follows_another_upstream(path, own):

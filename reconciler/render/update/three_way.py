@@ -87,6 +87,7 @@ def merge_text_file(path: str, sides: FileSides, report: MergeReport) -> File | 
         reason = "DeletedLocally" if local is None else "DeletedUpstream" if upstream is None else "BothAdded"
         return _choose_whole(path, sides, report, reason)
     merged = _merge_bytes(path, base, upstream, local, report)
+    # The target of a link is its content: its mode cannot change alone.
     if merged is None or Mode.SYMLINK in (merged.mode, base.mode, upstream.mode, local.mode):
         return merged
     return File(merged.data, merged_mode(sides), merged.oid)
@@ -123,6 +124,7 @@ def _merge_lines(base: File, upstream: File, local: File, *, prefer_upstream: bo
     sides = (base, upstream, local)
     if any(side.mode == Mode.SYMLINK or b"\0" in side.data[:_BINARY_PROBE] for side in sides):
         return None
+    # Bytes that are no UTF-8 survive a merge by lines.
     old, theirs, ours = (side.data.decode("utf-8", "surrogateescape") for side in sides)
     return merge_text(old, theirs, ours, prefer_upstream=prefer_upstream)
 

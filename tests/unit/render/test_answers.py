@@ -8,7 +8,7 @@ import pytest
 from reconciler.policy import OnConflict
 from reconciler.render.answers import AnsweredBy, DraftContext, classify_conflicts
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
-from reconciler.render.update import Conflict, Decision, update_package
+from reconciler.render.update import Conflict, ConflictDecision, update_package
 from reconciler.trailers import Answers, conflict_name, read_answers, value_mark
 from tests.support.model import kptfile, package
 
@@ -164,7 +164,7 @@ def test_conflict_is_open_or_answered_as_in_the_table(row: Row) -> None:
         upstream=package({"app.yaml": resource("new")}),
         choose=lambda _: None,
     )
-    conflicts = [(CONFLICT, Decision(OnConflict(row.policy)) if row.policy else None)]
+    conflicts = [(CONFLICT, ConflictDecision(OnConflict(row.policy)) if row.policy else None)]
 
     classified = classify_conflicts(conflicts, (), context)
 
