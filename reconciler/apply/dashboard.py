@@ -1,12 +1,14 @@
 """The dashboard, after everything else: an issue of the control repository, or a file beside the status."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.apply.outcome import Did, Result, Target, failure
+from reconciler.apply.state import MOST_TRIES
 from reconciler.errors import ReconcilerError
 from reconciler.forge.api_errors import duration_text
 from reconciler.forge.api_forge import ApiForge
+from reconciler.forge.dialect import Issue
 from reconciler.forge.registry import Forge
 from reconciler.plan.changes import Effect, Plan
 from reconciler.plan.rejection import dashboard_key
@@ -44,28 +46,60 @@ class Board:
         return make_dashboard(plan, statuses, self.names, _eta(results, targets))
 
     def files(self, dashboard: Dashboard) -> Mapping[str, bytes]:
-        """Return the dashboard as files of the status branch; none where it is an issue."""
-        if isinstance(self.forge, ApiForge) or not dashboard.text:
+        """Return the dashboard as files of the status branch; none where it is an issue of one run."""
+        if not dashboard.text or (isinstance(self.forge, ApiForge) and not self.is_shared):
             return {}
         return {dashboard_file(self.shard): dashboard.text.encode()}
 
-    def write(self, dashboard: Dashboard) -> Result:
-        """Bring the issue up to date; one is opened only if it calls for somebody. Its failure is its own."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether several shards write the dashboard."""
+        return self.shard.parts > 1
+
+    def write(self, dashboard: Dashboard, read_parts: Callable[[], Mapping[int, str]] = dict) -> Result:
+        """Bring the issue up to date; one is opened only if it calls for somebody. Its failure is its own.
+
+        Args:
+            dashboard: What this run has to say.
+            read_parts: Returns the parts of all shards, as the status branch has them now.
+        """
         if not isinstance(self.forge, ApiForge):
             return Result()
         forge, instance = self.forge, self.names.instance
         key, title = dashboard_key(instance), f"Dashboard of {instance}"
         forge.transport.budget.reserve(0)
         try:
-            found = forge.find_issue(key) if self.shard.parts > 1 or not dashboard.calls else None
-            if not dashboard.calls and found is None:
+            if not dashboard.calls and forge.find_issue(key) is None:
                 return Result()
-            text = merge_parts(found.body if found else "", dashboard.text, self.shard.part, self.shard.parts)
-            issue = forge.write_issue(key, title, text or EMPTY)
+            if self.is_shared:
+                issue = self._write_parts(forge, dashboard, read_parts)
+            else:
+                issue = forge.write_issue(key, title, dashboard.text or EMPTY)
         except ReconcilerError as error:
             return failure(forge.dialect.name, error, (), title, did=Did.UPDATED)
         effects = (Effect(forge.dialect.name, Did.UPDATED, f"#{issue.number} {title}"),) if issue else ()
         return Result(effects)
+
+    def _write_parts(
+        self, forge: ApiForge, dashboard: Dashboard, read_parts: Callable[[], Mapping[int, str]]
+    ) -> Issue | None:
+        """Write the parts of all shards; return the issue if that changed it.
+
+        An issue has no compare-and-swap: of two writers side by side the second replaces what the first
+        wrote. The status branch has it, and every shard moves that first. Who writes last and then finds
+        the parts unchanged has written all of them; anybody else writes again.
+        """
+        key, title = dashboard_key(self.names.instance), f"Dashboard of {self.names.instance}"
+        written, parts = None, read_parts()
+        for _ in range(MOST_TRIES):
+            found = forge.find_issue(key)
+            texts = {**parts, self.shard.part: dashboard.text}
+            text = merge_parts(found.body if found else "", texts, self.shard.part, self.shard.parts)
+            written = forge.write_issue(key, title, text or EMPTY) or written
+            before, parts = parts, read_parts()
+            if parts == before:
+                break
+        return written
 
 
 def hold_back(forges: Iterable[Forge]) -> None:

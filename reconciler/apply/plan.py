@@ -12,6 +12,7 @@ from reconciler.apply.pulls import lock_change, tell_left
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import (
     Branch,
+    read_dashboards,
     share_branch,
     state_ref,
     status_ref,
@@ -28,6 +29,7 @@ from reconciler.inventory import Inventory
 from reconciler.lock import lock_bytes, lock_path
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
+from reconciler.report.dashboard import Dashboard
 from reconciler.report.escape import terminal
 from reconciler.report.redact import Redactor
 from reconciler.state import (
@@ -84,15 +86,24 @@ def apply_changes(
     with effects.recording():
         unfinished = _redacted(done.unfinished)
         status = status_after(plan, unfinished, done.opened)
-        told = Result()
-        if board:
+        if board is None:
+            last = _branches(replace(plan, status=status), inventory, control, done)
+        else:
             dashboard = board.make(plan, statuses_after(plan, unfinished, done.opened), results, targets)
-            told = board.write(dashboard)
+            told = Result() if board.is_shared else board.write(dashboard)
             status |= board.files(dashboard)
-        last = joined([told, _branches(replace(plan, status=status), inventory, control, done)])
+            branches = _branches(replace(plan, status=status), inventory, control, done)
+            if board.is_shared:
+                told = _write_shared(board, dashboard, inventory, control)
+            last = joined([told, branches])
     _tell(last.effects, narrate)
     everything = joined([done, last])
     return Outcome(everything.effects, everything.exits)
+
+
+def _write_shared(board: Board, dashboard: Dashboard, inventory: Inventory, control: Mirror) -> Result:
+    ref, parts = status_ref(inventory.policy.instance), board.shard.parts
+    return board.write(dashboard, lambda: read_dashboards(control, ref, parts))
 
 
 def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:

@@ -13,6 +13,7 @@ from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
 from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
+from reconciler.plan.shard import Shard, dashboard_file
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.refs import HEADS
 from reconciler.report.redact import mask_credentials_in
@@ -73,6 +74,20 @@ def read_branch(mirror: Mirror, commit: Oid | None, limits: Limits) -> dict[str,
     except PackageRefusedError as error:
         raise UnavailableError(f"{commit} of {mirror.remote} cannot be read: {error}") from error
     return {path: file.data for path, file in files.items()}
+
+
+def read_dashboards(mirror: Mirror, ref: str, parts: int) -> dict[int, str]:
+    """Return the parts of a dashboard of several shards, as a status branch has them now.
+
+    Raises:
+        UnavailableError: The branch cannot be read.
+    """
+    mirror.fetch()
+    tip = mirror.refs().get(ref)
+    paths = {part: dashboard_file(Shard(part, parts)) for part in range(parts)}
+    oids = {part: oid for part, path in paths.items() if tip and (oid := mirror.blob_at(tip, path))}
+    mirror.ensure(oids.values())
+    return {part: mirror.blob(oid, MOST_BYTES).decode("utf-8", "replace") for part, oid in oids.items()}
 
 
 def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int) -> Result:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from reconciler.expand import DesiredVariant
 from reconciler.ids import Oid, PackageKey
@@ -132,3 +132,8 @@ def asked_keys(text: str) -> frozenset[str]:
     """Return what somebody ticked in a dashboard. Total: text that is no box asks for nothing."""
     lines = text.replace("\r\n", "\n")
     return frozenset(match["key"] for match in _BOX.finditer(lines) if match["mark"] != " ")
+
+
+def tick_boxes(text: str, keys: Container[str]) -> str:
+    """Return a dashboard with the boxes of these keys ticked."""
+    return _BOX.sub(lambda m: m[0].replace("[ ]", "[x]", 1) if m["key"] in keys else m[0], text)

@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.ids import PackageKey
 from reconciler.plan.changes import Change, Plan
-from reconciler.plan.rejection import ask_box, ask_key
+from reconciler.plan.rejection import ask_box, ask_key, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus, Phase
 from reconciler.reasons import Reason
 from reconciler.report.markdown import LONGEST, fill
@@ -113,15 +113,21 @@ _MARK = "<!-- reconciler:shard"
 _PART = re.compile(rf"{_MARK} (\d{{1,4}})/(\d{{1,4}}) -->\n(.*?)\n{_MARK} end -->", re.DOTALL)
 
 
-def merge_parts(there: str, text: str, part: int, parts: int) -> str:
-    """Return a dashboard with the part of one of several shards replaced; those of the others stay. Pure.
+def merge_parts(body: str, texts: Mapping[int, str], own: int, parts: int) -> str:
+    """Return the dashboard of several shards. Pure.
 
-    Parts of another number of shards go. Two shards that write at once may lose a part until the next run.
+    Boxes that people ticked in the parts of other shards stay ticked: those shards have yet to read them.
+
+    Args:
+        body: The dashboard as it is.
+        texts: The text of each shard's part that is known; others stay as they are.
+        own: The shard that writes.
+        parts: The number of shards; parts of another number go.
     """
-    if parts == 1:
-        return text
-    lines = there.replace("\r\n", "\n")
+    lines = body.replace("\r\n", "\n")
     kept = {int(m[1]): m[3] for m in _PART.finditer(lines) if int(m[2]) == parts and int(m[1]) < parts}
-    kept[part] = text.replace(_MARK, "<!--").strip("\n")
+    kept |= {part: text.replace(_MARK, "<!--").strip("\n") for part, text in texts.items()}
+    ticked = asked_keys(lines)
+    kept = {part: text if part == own else tick_boxes(text, ticked) for part, text in kept.items()}
     whole = ((index, kept[index]) for index in sorted(kept) if kept[index])
     return "\n\n".join(f"{_MARK} {i}/{parts} -->\n{said}\n{_MARK} end -->" for i, said in whole)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import Exit
+from reconciler.forge.api_forge import ApiForge
+from reconciler.forge.dialect import Issue
 from reconciler.ids import normalise_url
 from reconciler.plan.shard import Shard, shard_of
 from reconciler.plan.status import current_statuses, status_value
@@ -208,3 +210,39 @@ def test_shards_keep_their_parts_in_one_issue(world: ForgeWorld) -> None:
         world.run(shard=shard)
     assert len([head for _, head in world.open_heads() if "web" in head]) == len(edges)
     assert "[x]" not in issue.body
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_shards_side_by_side_lose_no_part(
+    world: ForgeWorld, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    shards = split(world)
+    for shard in shards:
+        world.run(shard=shard)
+    for edge in world.edges:
+        pull = next(p for p in world.pulls(edge) if "web" in p.head and p.state == "open")
+        world.simulator.close(f"acme/{edge}", pull.number)
+    slow, fast = (world.plan(shard=shard) for shard in shards)
+    write_issue, left = ApiForge.write_issue, [fast]
+
+    def interrupted(forge: ApiForge, key: str, title: str, body: str) -> Issue | None:
+        """Write what was computed before the other shard did all of its work, or let it do that then."""
+        issue = write_issue(forge, key, title, body) if moment == "after" else None
+        if left:
+            world.apply(left.pop())
+        return issue or write_issue(forge, key, title, body)
+
+    monkeypatch.setattr(ApiForge, "write_issue", interrupted)
+    assert world.apply(slow).code is Exit.WAITING
+
+    (issue,) = issues(world)
+    assert issue.body.count("- [ ]") == len(world.edges)
+    assert issue.body.count("<!-- reconciler:shard end -->") == 2
+
+
+def split(world: ForgeWorld) -> tuple[Shard, Shard]:
+    """Return two shards of as many as it takes that both have repositories with packages."""
+    urls = [normalise_url(world.simulator.url(f"acme/{edge}")) for edge in world.edges]
+    parts = next(n for n in range(2, 50) if len({shard_of(url, n) for url in urls}) == 2)
+    first, second = sorted({shard_of(url, parts) for url in urls})
+    return Shard(first, parts), Shard(second, parts)
