@@ -284,9 +284,9 @@ def _bump(life: "Life", random: Random) -> Arguments | None:
     package = random.choice([*DRAWN, *life.fleet.spec.corpus, *used, *used])
     content = _content(life.fleet, CATALOG, "main", life.fleet.full(CATALOG, package))
     edits = [e for e in (draw_edit(random, content) for _ in range(random.randint(1, 3))) if e]
-    # A comment of upstream is only carried where its value is; names are what functions may set.
-    fixed = ("comment", "rename") if b"starlark" in content.get("Kptfile", b"") else ("comment",)
-    edits = [edit for edit in edits if edit["kind"] not in fixed]
+    # A Starlark function may set names.
+    fixed = "rename" if b"starlark" in content.get("Kptfile", b"") else ""
+    edits = [edit for edit in edits if edit["kind"] != fixed]
     follow = random.random() < 0.7
     return (
         {"package": package, "edits": edits, "stable": random.random() < 0.5, "follow": follow}
