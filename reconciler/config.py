@@ -1,46 +1,47 @@
-"""The configuration of one instance: reconciler.yaml and the environment, parsed into a policy."""
+"""Parse `reconciler.yaml` and the environment into the policy of one instance."""
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import is_dataclass, replace
+from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
-from reconciler.api.configuration import (
-    KIND,
-    AutoApprovalSettings,
-    Configuration,
-    DependencySettings,
-    FunctionSettings,
-    PullRequestSettings,
-    Spec,
-)
-from reconciler.api.validation import FieldError, parse_model
+from reconciler.api.meta import LabelSelector
+from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
 from reconciler.errors import ConfigurationError, Location
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.krm.yaml import Document, YamlError, load_documents
-from reconciler.policy import (
-    ApprovalRule,
-    CommitPolicy,
-    ContainerPolicy,
-    CredentialRule,
-    DeletionGuard,
-    DeliveryPolicy,
-    ForgeRule,
-    FunctionPolicy,
-    GroupBy,
-    Limits,
-    LockPolicy,
-    Policy,
-    ResolutionPolicy,
-    WriteLimits,
-)
+from reconciler.policy import SETTINGS, ApprovalPolicy, GroupBy, Policy
 
 FILE = "reconciler.yaml"
 PREFIX = "RECONCILER_"
+KIND = "Reconciler"
 
 _INIT_HINT = "Run `reconciler init` in the root of the control repository to write one."
 _INSTANCE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+class ConfigMetadata(BaseModel):
+    """Metadata of the configuration."""
+
+    model_config = SETTINGS | ConfigDict(frozen=True)
+
+    name: str = ""
+    """Name of the instance, unless `spec.instance` gives it."""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Configuration(BaseModel):
+    """One instance of the reconciler: `reconciler.yaml` of the control repository."""
+
+    model_config = SETTINGS | ConfigDict(frozen=True)
+
+    api_version: Literal["reconciler.dev/v1alpha1"]
+    kind: Literal["Reconciler"]
+    metadata: ConfigMetadata = ConfigMetadata()
+    spec: Policy = Policy()
 
 
 def parse_configuration(data: bytes | None, path: str, environment: Mapping[str, str]) -> Policy:
@@ -48,8 +49,8 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
 
     Args:
         data: The file's content; None if it does not exist.
-        path: Where it stands in the control repository.
-        environment: Variables named `RECONCILER_` and a setting, `RECONCILER_DELETIONS_SHARE` say.
+        path: Its path in the control repository.
+        environment: Variables such as `RECONCILER_DELETIONS_SHARE` override settings of the file.
 
     Raises:
         ConfigurationError: The file is missing, is not what it should be, or has no instance name.
@@ -57,19 +58,13 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
     if data is None:
         raise ConfigurationError(f"There is no {path} in the control repository", hint=_INIT_HINT)
     document = _load(data, path)
-    merged = _overridden(document.value, environment)
-    found = parse_model(Configuration, merged)
-    if isinstance(found, tuple):
-        raise _error(found, document, path, environment)
-    policy = _policy(found.spec, _instance(found, document, path, environment), path)
+    configuration = parse_model(Configuration, _overridden(document.value, environment))
+    if isinstance(configuration, tuple):
+        raise _error(configuration, document, path, environment)
+    instance = _instance(configuration, document, path, environment)
+    policy = replace(configuration.spec, instance=instance, config_path=path)
     _check_supported(policy, document, path)
-    _check_selectors(found.spec, document, path)
-    return policy
-
-
-def configuration_schema() -> dict[str, Any]:
-    """Return the JSON schema of reconciler.yaml."""
-    return Configuration.model_json_schema(by_alias=True)
+    return replace(policy, approval=_checked_approval(policy, document, path, environment))
 
 
 def _load(data: bytes, path: str) -> Document:
@@ -92,7 +87,7 @@ def _check_supported(policy: Policy, document: Document, path: str) -> None:
         ConfigurationError: The first such choice.
     """
     choices = {
-        ("pullRequests", "groupBy"): policy.group_by is GroupBy.WAVE and policy.group_by,
+        ("pullRequests", "groupBy"): policy.pull_requests.group_by is GroupBy.WAVE and GroupBy.WAVE,
     }
     for field, choice in choices.items():
         if choice:
@@ -101,33 +96,50 @@ def _check_supported(policy: Policy, document: Document, path: str) -> None:
             raise ConfigurationError(message, location=where, hint="Leave it out.")
 
 
-def _check_selectors(spec: Spec, document: Document, path: str) -> None:
-    """Refuse a selector that Kubernetes would refuse.
+def _checked_approval(
+    policy: Policy, document: Document, path: str, environment: Mapping[str, str]
+) -> ApprovalPolicy:
+    """Return the rules of approval with their selectors in canonical form.
 
     Raises:
-        ConfigurationError: The first such selector.
+        ConfigurationError: A selector that Kubernetes would refuse.
     """
-    for index, rule in enumerate(spec.approval.auto):
+    rules = []
+    for index, rule in enumerate(policy.approval.auto):
+        field = ("spec", "approval", "auto", index, "selector")
+        selector = parse_model(LabelSelector, rule.selector)
+        if isinstance(selector, tuple):
+            errors = tuple(_below(field, error) for error in selector)
+            raise _error(errors, document, path, environment)
         try:
-            compile_selector(rule.selector)
+            compile_selector(selector)
         except SelectorError as error:
-            field = ("spec", "approval", "auto", index, "selector", *error.field)
-            raise ConfigurationError(str(error), location=Location(path, *document.mark(field))) from error
+            where = Location(path, *document.mark((*field, *error.field)))
+            raise ConfigurationError(str(error), location=where) from error
+        rules.append(replace(rule, selector=selector.model_dump(by_alias=True, exclude_none=True)))
+    return ApprovalPolicy(tuple(rules))
+
+
+def _below(field: tuple[str | int, ...], error: FieldError) -> FieldError:
+    """Return the error of a nested model with its path from the top of the document."""
+    nested, whole = field_text(error.path), field_text((*field, *error.path))
+    message = error.message.replace(nested, whole, 1) if nested else error.message
+    return error._replace(path=(*field, *error.path), message=message)
 
 
 def _instance(
     configuration: Configuration, document: Document, path: str, environment: Mapping[str, str]
 ) -> str:
     """Return the instance's name: required, given once, and not for the environment to change."""
-    named = {configuration.metadata.name, configuration.spec.instance} - {""}
+    spec = document.value.get("spec", {})
+    in_spec = configuration.spec.instance if "instance" in spec else ""
+    named = {configuration.metadata.name, in_spec} - {""}
     if not named:
         where = Location(path, *document.mark(("metadata",)))
         hint = "Add metadata.name. Choose it once: packages are owned under this name."
         raise ConfigurationError("Missing the instance's name", location=where, hint=hint)
     name = min(named)
-    where = Location(
-        path, *document.mark(("spec", "instance") if configuration.spec.instance else ("metadata", "name"))
-    )
+    where = Location(path, *document.mark(("spec", "instance") if in_spec else ("metadata", "name")))
     if len(named) > 1:
         raise ConfigurationError(
             f"metadata.name and spec.instance differ: {' and '.join(sorted(named))}",
@@ -148,7 +160,7 @@ def _overridden(value: object, environment: Mapping[str, str]) -> object:
     if not isinstance(value, Mapping) or not isinstance(value.get("spec", {}), Mapping):
         return value
     spec = dict(value.get("spec", {}))
-    for path in _settings(Spec):
+    for path in setting_paths(Policy):
         text = environment.get(variable_name(path))
         if text is not None and path != ("instance",):
             _lay(spec, path, text)
@@ -174,21 +186,20 @@ def variable_name(path: Iterable[str | int]) -> str:
 
 _NOT_ONE_VARIABLE = (
     *("forges", "credentials", "addresses", "consents", "auto"),
-    *("images", "exec", "network", "engine_arguments"),
+    *("images", "exec", "network", "engineArguments"),
 )
 """Settings that are lists or mappings: the file alone holds them."""
 
 
-def _settings(model: type[BaseModel]) -> tuple[tuple[str, ...], ...]:
+def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
     """Return the paths of every setting that one variable can hold."""
-    found: list[tuple[str, ...]] = []
-    for name, info in model.model_fields.items():
-        alias = info.alias or name
-        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            found += [(alias, *rest) for rest in _settings(info.annotation)]
+    paths: list[tuple[str, ...]] = []
+    for name, annotation in disk_fields(model):
+        if is_dataclass(annotation):
+            paths += [(name, *rest) for rest in setting_paths(annotation)]
         elif name not in _NOT_ONE_VARIABLE:
-            found.append((alias,))
-    return tuple(found)
+            paths.append((name,))
+    return tuple(paths)
 
 
 def _error(
@@ -204,74 +215,3 @@ def _error(
     message = "\n".join([first.message, *(f"{place(fault)}: {fault.message}" for fault in others)])
     hints = list(dict.fromkeys(fault.hint for fault in faults if fault.hint))
     return ConfigurationError(message, location=place(first), hint=" ".join(hints))
-
-
-def _write_limits(settings: PullRequestSettings) -> WriteLimits:
-    return WriteLimits(settings.writes_per_minute, settings.writes_per_hour, float(settings.max_wait))
-
-
-def _policy(spec: Spec, instance: str, path: str) -> Policy:
-    return Policy(
-        instance=instance,
-        default_namespace=spec.default_namespace,
-        manifest_paths=tuple(sorted(set(spec.manifests))),
-        snapshot_path=spec.snapshot.path,
-        open_on=spec.pull_requests.open_on,
-        publish_tags=spec.publish.tags,
-        suspend=spec.suspend,
-        snapshot_max_age_s=spec.snapshot.max_age,
-        deletions=DeletionGuard(**spec.deletions.model_dump()),
-        commits=CommitPolicy(**spec.commits.model_dump()),
-        limits=Limits(**spec.limits.model_dump()),
-        unavailable=spec.unavailable,
-        consents=spec.consents,
-        config_path=path,
-        group_by=spec.pull_requests.group_by,
-        forges=tuple(ForgeRule(rule.prefix, rule.type, rule.api) for rule in spec.forges),
-        credentials=tuple(CredentialRule(**rule.model_dump()) for rule in spec.credentials),
-        addresses=spec.addresses,
-        writes=_write_limits(spec.pull_requests),
-        labels=tuple(sorted(set(spec.pull_requests.labels))),
-        dashboard=spec.pull_requests.dashboard,
-        approvals=tuple(map(_approval_rule, spec.approval.auto)),
-        functions=_function_policy(spec.functions),
-        delivery=DeliveryPolicy(spec.dependencies.path, spec.dependencies.shared_namespace),
-        resolution=_resolution(spec.dependencies),
-        lock=LockPolicy(spec.lock.mode, spec.lock.reviewed.strict),
-        on_conflict=spec.on_conflict,
-    )
-
-
-def _resolution(settings: DependencySettings) -> ResolutionPolicy:
-    return ResolutionPolicy(
-        discovery=settings.discovery,
-        allow_downgrade=settings.allow_downgrade,
-        reconsider=settings.reconsider,
-        steps=settings.steps,
-        **settings.select.model_dump(),
-    )
-
-
-def _approval_rule(settings: AutoApprovalSettings) -> ApprovalRule:
-    selector = settings.selector.model_dump(by_alias=True, exclude_none=True)
-    return ApprovalRule(selector, tuple(sorted(set(settings.checks))), settings.edited)
-
-
-def _function_policy(settings: FunctionSettings) -> FunctionPolicy:
-    container = ContainerPolicy(
-        engine=settings.runtime,
-        arguments=settings.engine_arguments,
-        network=tuple(sorted(set(settings.network))),
-        parallel=settings.parallel,
-    )
-    return FunctionPolicy(
-        claim_floating=settings.claim_floating,
-        compatible=settings.compatible,
-        exec=settings.exec,
-        images=settings.images,
-        container=container,
-        timeout_s=settings.timeout,
-        memory_bytes=settings.memory_bytes,
-        output_bytes=settings.output_bytes,
-        starlark_steps=settings.starlark_steps,
-    )

@@ -1,4 +1,4 @@
-"""The two kinds of wrong: a Problem is a value, a ReconcilerError ends the run."""
+"""Errors: a Problem is a value of one input, a ReconcilerError ends the run; exit codes (D1)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ def worst(exits: Iterable[Exit]) -> Exit:
 
 
 class Location(NamedTuple):
-    """Where something stands in a repository: path from its root, line and column from 1; 0 is unknown."""
+    """A place in a repository: path from its root, line and column from 1; 0 is unknown."""
 
     path: str
     line: int = 0
@@ -56,7 +56,7 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong with one user's input: a value, not an exception.
+    """An error in one input, as a value and not an exception.
 
     Its owner can fix it and everything else still reconciles. `subject` names the
     stalled owner, e.g. `PackageVariantSet default/nginx`; it is empty when a file
@@ -74,20 +74,24 @@ class Problem:
 
 
 class ReconcilerError(Exception):
-    """The run, or the one repository named by the caller, cannot go on."""
+    """An error that ends the run, or the work on one repository.
+
+    `hint` is the next step for a person; without one the class has its own, which may be empty.
+    """
 
     exit_code: Exit = Exit.BUG
     hint: str = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
 
 
 class UsageError(ReconcilerError):
     """The command was called with something that cannot mean anything."""
 
     exit_code = Exit.USAGE
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 class MissingEngineError(ReconcilerError):
@@ -106,31 +110,21 @@ class ConfigurationError(ReconcilerError):
     exit_code = Exit.INVALID_INPUT
 
     def __init__(self, message: str, *, location: Location | None = None, hint: str = "") -> None:
-        super().__init__(f"{location}: {message}" if location else message)
+        super().__init__(f"{location}: {message}" if location else message, hint=hint)
         self.location = location
-        self.hint = hint
 
 
 class UnavailableError(ReconcilerError):
     """A repository or forge could not be reached; the same run may succeed later."""
 
     exit_code = Exit.UNAVAILABLE
-
-    def __init__(
-        self, message: str, *, hint: str = "Check the URL, the credentials and the network."
-    ) -> None:
-        super().__init__(message)
-        self.hint = hint
+    hint = "Check the URL, the credentials and the network."
 
 
 class RefusedError(ReconcilerError):
     """Doing what was asked would be unsafe, or is not what was reviewed."""
 
     exit_code = Exit.REFUSED
-
-    def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 class ConflictError(ReconcilerError):

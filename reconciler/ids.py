@@ -1,4 +1,4 @@
-"""Identity: tuples and closed words, spelled as the field spells them."""
+"""Identities: names of objects, packages and repositories, and their normal forms."""
 
 import re
 from enum import StrEnum
@@ -61,7 +61,7 @@ class ObjectKey(NamedTuple):
 
 
 class PackageKey(NamedTuple):
-    """Where a package stands: the repository's normalised URL and the full path F in it.
+    """Identity of a package: the repository's normalised URL and the full path in it.
 
     Two Repository objects may view one place (D19), so neither is part of the identity.
     """
@@ -107,11 +107,28 @@ def normalise_url(url: str) -> str:
     return _trim(f"{host}{keep}/{path}")
 
 
+def is_prefix(prefix: str, remote: str) -> bool:
+    """Tell whether an address is a prefix or below it; a prefix with a scheme is for that scheme alone."""
+    scheme, separator, _ = prefix.partition("://")
+    if separator and scheme.lower() != _scheme(remote):
+        return False
+    short, url = normalise_url(prefix).rstrip("/"), normalise_url(remote)
+    return not short or url == short or url.startswith(f"{short}/")
+
+
+def _scheme(remote: str) -> str:
+    """Return how a remote is reached; `user@host:path` is short for ssh, a path is reached by none."""
+    scheme, separator, _ = remote.partition("://")
+    if separator:
+        return scheme.lower()
+    return "ssh" if ":" in remote.partition("/")[0] else ""
+
+
 def shareable_address(registered: str, remote: str) -> str:
-    """Return how files that are shared name a repository: absolute, unless it is a neighbour on this machine.
+    """Return the address of a repository for shared files: absolute, unless beside them on this machine.
 
     `registered` is the address of its registration, `remote` the one that git is called with. Where a
-    relative registration stands for a directory of this machine it stays relative: the path of a clone
+    relative registration is a directory of this machine it stays relative: the path of a clone
     is no input, and the same inputs give the same bytes everywhere. Never with a password.
     """
     if _is_remote(registered) or registered.startswith(("/", "file:")) or not _is_remote(remote):

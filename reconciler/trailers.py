@@ -27,7 +27,7 @@ _LINE = re.compile(r"(?im)^(?P<key>keep|conflict):[ \t]*(?P<value>.*(?:\n[ \t]+\
 class ConflictName(NamedTuple):
     """One conflict as commit messages name it; `path` is the file from the root of the repository.
 
-    `mark` stands for both values, "" where a person did not write it.
+    `mark` is a digest of both values, "" where a person did not write it.
     """
 
     path: str
@@ -45,7 +45,7 @@ class ConflictName(NamedTuple):
 
     @property
     def upstream_mark(self) -> str:
-        """The part of the mark that stands for upstream's value."""
+        """The digest of upstream's value."""
         return self.mark.partition("-")[0]
 
     def is_place_of(self, other: "ConflictName") -> bool:
@@ -56,14 +56,14 @@ class ConflictName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the commits on a draft say about conflicts.
+    """Conflicts that the commits on a draft name, and answers to them.
 
-    `asked` are all conflicts that our commits name, with the side that a policy chose ("" while a
+    `named` are all conflicts that our commits name, with the side that a policy chose ("" while a
     person is asked), as the newest commit has it; `latest` are those that our newest commit about the
     package names, for it names all that it leaves open. `kept` are those that people answered by `Keep:`.
     """
 
-    asked: Mapping[ConflictName, str] = field(default_factory=dict)
+    named: Mapping[ConflictName, str] = field(default_factory=dict)
     latest: Mapping[ConflictName, str] = field(default_factory=dict)
     kept: frozenset[ConflictName] = frozenset()
 
@@ -89,13 +89,13 @@ def parse_name(text: str) -> ConflictName | None:
 
 
 def value_mark(value: str | None) -> str:
-    """Return what stands for one value in a mark; a value that is gone differs from an empty one."""
+    """Return the digest of one value in a mark; an absent value differs from an empty one."""
     text = _NOTHING if value is None else f"+{value}"
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:_DIGITS]
 
 
 def without_mark(name: str) -> str:
-    """Return a conflict's name without what stands for its values."""
+    """Return a conflict's name without the digests of its values."""
     return _MARK.sub("", name).rstrip()
 
 
@@ -105,34 +105,34 @@ def conflict_lines(message: str) -> list[str]:
 
 
 def read_answers(messages: Iterable[str], package: str, *, alone: bool) -> Answers:
-    """Return what messages, the oldest first, say about the conflicts of one package. Total.
+    """Return the conflicts and answers of one package in messages, the oldest first. Total.
 
-    A `Keep:` without a mark answers what was asked before it about that place. On a branch of its own
+    A `Keep:` without a mark answers the earlier conflicts at that place. On a branch of its own
     (`alone`) the path may be that in the package.
     """
     inside = f"{package}/" if package else ""
-    asked: dict[ConflictName, str] = {}
+    named: dict[ConflictName, str] = {}
     latest: dict[ConflictName, str] = {}
     kept: set[ConflictName] = set()
     for message in messages:
         values = list(_values(message))
-        found = {
+        conflicts = {
             name: choice
             for key, words in values
             for name, choice in (_parse(words),)
             if key == CONFLICT and name is not None and name.mark and name.path.startswith(inside)
         }
-        asked |= found
-        if found or _is_ours(message, package):
-            latest = found
+        named |= conflicts
+        if conflicts or _is_ours(message, package):
+            latest = conflicts
         for key, words in values:
             if key == KEEP:
-                kept.update(_kept(words, asked, package, alone=alone))
-    return Answers(asked, latest, frozenset(kept))
+                kept.update(_kept(words, named, package, alone=alone))
+    return Answers(named, latest, frozenset(kept))
 
 
 def _is_ours(message: str, package: str) -> bool:
-    """Tell whether a message has the line that we write about a package, whoever committed it since."""
+    """Tell whether a message has our line about a package; a person may have committed it anew."""
     return any(line.startswith("kpt:") and f'"package":"{package}"' in line for line in message.splitlines())
 
 
@@ -154,10 +154,10 @@ def _parse(words: list[str]) -> tuple[ConflictName | None, str]:
 
 
 def _kept(
-    words: list[str], asked: Mapping[ConflictName, str], package: str, *, alone: bool
+    words: list[str], named: Mapping[ConflictName, str], package: str, *, alone: bool
 ) -> Iterator[ConflictName]:
     if words == [EVERYTHING]:
-        yield from asked
+        yield from named
         return
     name, _ = _parse(words)
     if name is None:
@@ -165,8 +165,8 @@ def _kept(
     inside = f"{package}/" if package else ""
     if alone and not name.path.startswith(inside):
         name = name._replace(path=f"{inside}{name.path}")
-    meant = [each for each in asked if name.is_place_of(each) and name.mark in ("", each.mark)]
-    yield from meant or [name]
+    matches = [each for each in named if name.is_place_of(each) and name.mark in ("", each.mark)]
+    yield from matches or [name]
 
 
 def _spelled(text: str) -> str:

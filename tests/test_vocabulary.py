@@ -27,16 +27,11 @@ PENDING = frozenset(
     {
         "apply",
         "cli",
-        "config.py",
-        "errors.py",
-        "ids.py",
         "lock.py",
         "plan",
-        "policy.py",
         "report",
         "resolve",
         "state.py",
-        "trailers.py",
     }
 )
 

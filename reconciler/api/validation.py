@@ -1,13 +1,17 @@
 """Turn errors of pydantic into messages for people: field, reason and next step."""
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from reconciler.policy import refuse_field
 from reconciler.reasons import Reason
 
 M = TypeVar("M", bound=BaseModel)
@@ -25,6 +29,7 @@ _TYPES: Mapping[str, str] = {
     "list_type": "a list",
     "tuple_type": "a list",
     "dict_type": "a mapping",
+    "dataclass_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
@@ -86,7 +91,7 @@ def _starts_alike(left: str, right: str) -> bool:
 def _field_error(model: type[BaseModel], detail: ErrorDetails) -> FieldError:
     path: Path = detail["loc"]
     kind, value, where = detail["type"], detail["input"], field_text(path)
-    if kind == "extra_forbidden":
+    if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         hint = suggest(str(path[-1]), _fields_at(model, path[:-1]))
         return FieldError(path, Reason.UNKNOWN_FIELD, f"Unknown field {where}", hint, of_key=True)
     if kind == "missing":
@@ -137,27 +142,34 @@ def _fields_at(model: type[BaseModel], path: Path) -> tuple[str, ...]:
     annotation: Any = model
     for step in path:
         annotation = _step_into(annotation, step)
-    if not _is_model(annotation):
-        return ()
-    return tuple(info.alias or name for name, info in annotation.model_fields.items())
+    return tuple(name for name, _ in disk_fields(annotation))
 
 
 def _step_into(annotation: Any, step: str | int) -> Any:
-    if _is_model(annotation):
-        for name, info in annotation.model_fields.items():
-            if step in (info.alias, name):
-                return _unwrapped(info.annotation)
-        return None
+    if known_fields := dict(disk_fields(annotation)):
+        return known_fields.get(str(step))
     arguments = get_args(annotation)
     return _unwrapped(arguments[-1 if get_origin(annotation) is dict else 0]) if arguments else None
 
 
+def disk_fields(annotation: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name on disk and type of each field of a model or settings dataclass; nothing for other types."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, info in annotation.model_fields.items():
+            yield info.alias or name, _unwrapped(info.annotation)
+    elif isinstance(annotation, type) and is_dataclass(annotation):
+        hints = get_type_hints(annotation, include_extras=True)
+        for item in fields(annotation):
+            metadata = getattr(hints[item.name], "__metadata__", ())
+            if not any(getattr(each, "func", None) is refuse_field for each in metadata):
+                aliases = (each.alias for each in metadata if isinstance(each, FieldInfo) and each.alias)
+                yield next(aliases, to_camel(item.name)), _unwrapped(hints[item.name])
+
+
 def _unwrapped(annotation: Any) -> Any:
-    """Return the type inside an optional annotation."""
+    """Return the type inside an annotation with metadata or `None`."""
+    if get_origin(annotation) is Annotated:
+        return _unwrapped(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
         return next((a for a in get_args(annotation) if a is not types.NoneType), None)
     return annotation
-
-
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

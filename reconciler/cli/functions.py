@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,7 +12,7 @@ from reconciler.errors import Exit, UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from reconciler.cli.output import Printer
-    from reconciler.policy import Policy
+    from reconciler.policy import Engine, Policy
     from reconciler.read.control import OpenControl
 
 CONFIG = click.option(
@@ -47,7 +47,7 @@ def list_functions(config: Path | None, output_format: str) -> int:
     lines = [f"builtin  {each['name']:30} {each['from']} to below {each['below']}" for each in known]
     lines += [f"builtin  {name}" for name in sorted(PSEUDO)]
     lines += [f"exec     {name:30} {path}" for name, path in sorted(policy.exec.items())]
-    engine = policy.container.engine or "containers are off"
+    engine = policy.runtime or "containers are off"
     lines += [f"pinned   {image} {digest} ({engine})" for image, digest in sorted(policy.images.items())]
     _printer().lines(lines)
     return Exit.DONE
@@ -108,7 +108,7 @@ def pull(
         raise UsageError("--control and --config are two places for the pins", hint="Name one of them.")
     lock = _open_lock(control, cache_dir) if control is not None else None
     policy = lock.policy.functions if lock is not None else read_function_policy(config)
-    engine = runtime or policy.container.engine
+    engine = runtime or policy.runtime
     if not engine:
         raise UsageError("No engine is named", hint="Pass --runtime, or set spec.functions.runtime.")
     wanted = sorted(
@@ -116,7 +116,7 @@ def pull(
     )
     if not wanted:
         raise UsageError("No image is named", hint="Name images, or a package that needs some.")
-    container = ContainerRuntime(replace(policy, container=replace(policy.container, engine=engine)))
+    container = ContainerRuntime(replace(policy, runtime=cast("Engine", engine)))
     found = {image: (container.digest(image) if local else container.pull(image)) for image in wanted}
     pins = {image: digest for image, (digest, _) in found.items() if digest}
     if config is not None and pins:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -13,7 +13,7 @@ from reconciler.policy import MergeMode, OnConflict, Strategy
 if TYPE_CHECKING:
     from reconciler.functions.step import PipelineResult
     from reconciler.objects import Files
-    from reconciler.policy import FunctionPolicy
+    from reconciler.policy import Engine, FunctionPolicy
     from reconciler.render.update import Conflict, Updated, UpdateRefused
 
 EXISTING = click.Path(path_type=Path, exists=True, file_okay=False)
@@ -283,13 +283,10 @@ def _policy(
     compatible: bool,
 ) -> "FunctionPolicy":
     policy = read_function_policy(config)
-    container = policy.container
-    if runtime or engine_argument:
-        arguments = (*container.arguments, *engine_argument)
-        container = replace(container, engine=runtime or container.engine, arguments=arguments)
     return replace(
         policy,
-        container=container,
+        runtime=cast("Engine", runtime or policy.runtime),
+        engine_arguments=(*policy.engine_arguments, *engine_argument),
         images={**policy.images, **_pairs(pin, "--pin")},
         exec={**policy.exec, **_pairs(executables, "--exec")} if allow_exec else {},
         compatible=policy.compatible or compatible,

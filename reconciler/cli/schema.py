@@ -67,9 +67,9 @@ def _output_schema(kind: str) -> str:
 
 
 def _model(kind: str) -> "type[BaseModel]":
-    from reconciler.api.configuration import Configuration
     from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
     from reconciler.api.snapshot import SnapshotHeader
+    from reconciler.config import Configuration
 
     models: tuple[type[BaseModel], ...] = (
         Configuration,

@@ -124,7 +124,7 @@ def _configured_directory() -> Path:
     if copy is None or data is None:
         hint = "Run it in a working copy of the control repository, or name the directory: --out PATH."
         raise UsageError(f"There is no {path} here that says where the snapshot is", hint=hint)
-    directory = copy.root / parse_configuration(data, path, os.environ).snapshot_path
+    directory = copy.root / parse_configuration(data, path, os.environ).snapshot.path
     return directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
 
 

@@ -181,7 +181,7 @@ class Forges:
         # Forges limit the writes of a user or an App, not those in a repository.
         key = (api, credentials.prefix if credentials else "")
         if key not in self._transports:
-            budget = Budget(split(self._policy.writes, self.shard.parts), self.clock)
+            budget = Budget(split(self._policy.pull_requests.writes, self.shard.parts), self.clock)
             self._transports[key] = Transport(
                 api,
                 self._authorization(credentials, web),
@@ -209,11 +209,15 @@ class Forges:
 
     def _permissions(self) -> Mapping[str, str]:
         """Return the permissions of a token: an App that lacks one of them gets no token at all."""
-        awaits_checks = any(approval.checks for approval in self._policy.approvals)
+        awaits_checks = any(approval.checks for approval in self._policy.approval.auto)
         checks = CHECK_PERMISSIONS if awaits_checks else {}
         if self._writes:
             return PERMISSIONS | checks
-        return READ_PERMISSIONS | checks | (DASHBOARD_PERMISSIONS if self._policy.dashboard else {})
+        return (
+            READ_PERMISSIONS
+            | checks
+            | (DASHBOARD_PERMISSIONS if self._policy.pull_requests.dashboard else {})
+        )
 
 
 def _read_key(rule: CredentialRule, environment: Mapping[str, str]) -> str:

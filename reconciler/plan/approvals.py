@@ -19,7 +19,7 @@ Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
 
 def find_rules(policy: Policy) -> Finder:
     """Return what tells which rules are for a repository: those whose selector its labels match."""
-    compiled = [(compile_selector(LabelSelector.model_validate(r.selector)), r) for r in policy.approvals]
+    compiled = [(compile_selector(LabelSelector.model_validate(r.selector)), r) for r in policy.approval.auto]
 
     def rules(view: RepositoryView) -> tuple[ApprovalRule, ...]:
         labels = view.manifest.metadata.labels or {}
@@ -34,7 +34,7 @@ def approve_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Ch
     A draft is approved by a later run than the one that wrote it. What shares a pull request is
     approved together, or not at all. Never with an unmet gate, an open conflict or a failed function.
     """
-    if not context.inventory.policy.approvals:
+    if not context.inventory.policy.approval.auto:
         return tuple(changes)
     rules, targets = find_rules(context.inventory.policy), {target.key: target for target in context.targets}
     sharing: dict[tuple[str, str], list[Change]] = {}

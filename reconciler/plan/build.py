@@ -48,7 +48,7 @@ def build_plan(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, s
     # A reviewed lock is recorded by merging its pull request, any other by this run.
     lock_files = {} if inventory.reviewed is not None else locks.files
     records = {**plan_records(context, decided.changes, decided.waiting), **lock_files, **lock.records}
-    namespace = inventory.policy.delivery.shared_namespace
+    namespace = inventory.policy.dependencies.shared_namespace
     lock_status = status_files(fleet.clusters.worlds, locks, shared_namespace=namespace)
     problems = {*with_unread_repositories(decided.problems, inventory), *locks.problems}
     changes = tuple(change for change in decided.changes if shard.holds(change.package.url))

@@ -140,7 +140,7 @@ class DeletionEvidence:
         heads = [view.head.time for view in self._inventory.repositories.values() if view.head]
         newest = max([control.commit.time, snapshot.time, *heads])
         taken = snapshot.time if snapshot.taken is None else snapshot.taken
-        return newest - taken > self._inventory.policy.snapshot_max_age_s
+        return newest - taken > self._inventory.policy.snapshot.max_age_s
 
 
 # Packages that stalled manifests name

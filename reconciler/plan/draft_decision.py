@@ -280,7 +280,7 @@ def _explained(case: Case, change: Change, draft: Draft | None) -> Change:
 
 
 def _pull(case: Case, ref: str, draft: Draft | None) -> PullRequest | None:
-    open_on = case.context.inventory.policy.open_on
+    open_on = case.context.inventory.policy.pull_requests.open_on
     return wanted_pull(case.target, ref, open_on=open_on, proposed=is_proposed(draft))
 
 

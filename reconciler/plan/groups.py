@@ -201,7 +201,7 @@ def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
     variant = context.variants.get(change.variant) if change.variant else None
     if variant is None or change.op is Op.ORPHAN:
         return ()
-    match context.inventory.policy.group_by:
+    match context.inventory.policy.pull_requests.group_by:
         case GroupBy.REPOSITORY:
             return ("repository", *target.view.key)
         case GroupBy.SET if variant.set_key is not None:
@@ -243,7 +243,7 @@ def group_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
     there, also when the setting changes.
     """
     policy, views = context.inventory.policy, context.inventory.repositories.values()
-    if policy.group_by is GroupBy.PACKAGE and not any(view.groups for view in views):
+    if policy.pull_requests.group_by is GroupBy.PACKAGE and not any(view.groups for view in views):
         return tuple(changes)
     targets = {target.key: target for target in context.targets}
     by_url: dict[str, list[Change]] = {}
@@ -357,7 +357,7 @@ def _conflicts(members: Iterable[Member]) -> Iterator[str]:
         if isinstance(written, WriteDraft):
             yield from conflict_lines(written.message)
         elif draft is not None:
-            found = draft.answers.asked.items()
+            found = draft.answers.named.items()
             yield from (f"{CONFLICT}: {name} {choice}".rstrip() for name, choice in found)
 
 

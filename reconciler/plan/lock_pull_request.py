@@ -338,7 +338,7 @@ def _proposed(
             body="",
             draft=False,
             number=opened.number if opened else 0,
-            labels=tuple(sorted(inventory.policy.labels)),
+            labels=inventory.policy.pull_requests.labels,
         ),
         wanted.pins,
         branch.edited_files if branch else (),

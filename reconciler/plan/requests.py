@@ -209,7 +209,11 @@ def _content(
     view = targets[members[0].package].view
     title = _title(members, targets) or pull.title
     wanted = replace(
-        pull, title=title, body="", base=view.branch, labels=tuple(sorted(context.inventory.policy.labels))
+        pull,
+        title=title,
+        body="",
+        base=view.branch,
+        labels=tuple(sorted(context.inventory.policy.pull_requests.labels)),
     )
     return replace(wanted, digest=_digest(wanted, [_facts(change) for change in members]))
 

@@ -71,7 +71,9 @@ def read_forges(
     pulls = {url: tuple(p for p in pulls if not p.unreadable) for url, pulls in listed.items()}
     passed_checks = dict(_read_passed_checks(views, pulls, forges, mirrors, policy))
     requests, notes = (
-        _read_retry_requests(forges.of(control), policy) if policy.dashboard else (frozenset(), ())
+        _read_retry_requests(forges.of(control), policy)
+        if policy.pull_requests.dashboard
+        else (frozenset(), ())
     )
     return ForgeState(views, reviewed, pulls, unreadable, requests, passed_checks, notes)
 
@@ -158,7 +160,7 @@ def _read_passed_checks(
     views: Mapping[ObjectName, RepositoryView], pulls: Pulls, forges: Forges, mirrors: Mirrors, policy: Policy
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
     """Yield the passed checks by URL and commit, for the commits that an approval rule needs."""
-    if not any(rule.checks for rule in policy.approvals):
+    if not any(rule.checks for rule in policy.approval.auto):
         return
     for url, siblings in available_by_url(views.values()).items():
         forge = forges.of(mirrors.open(siblings[0].remote))

@@ -8,8 +8,9 @@ from reconciler.errors import ConfigurationError, Location, Problem
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import is_loopback, local_path
+from reconciler.ids import is_prefix
 from reconciler.inventory import Inventory, RepositoryView
-from reconciler.policy import Policy, find_rule, govern, is_prefix
+from reconciler.policy import Policy, find_rule, govern
 from reconciler.read.control import OpenControl, find_default_tip, is_merged, open_commit
 from reconciler.read.locks import read_image_digests, with_image_digests
 from reconciler.reasons import Reason

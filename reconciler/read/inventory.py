@@ -226,8 +226,8 @@ def _notes(
 
 def _read_commit(opened: OpenControl, policy: Policy) -> Iterator[str]:
     """Yield which commit was read, if a working copy has commits or files that are not published."""
-    inputs = (policy.config_path, policy.snapshot_path, INDEX_DIRECTORY, LOCKS_DIRECTORY)
-    directories = (*inputs, *policy.manifest_paths)
+    inputs = (policy.config_path, policy.snapshot.path, INDEX_DIRECTORY, LOCKS_DIRECTORY)
+    directories = (*inputs, *policy.manifests)
     uncommitted = [p for p in opened.uncommitted if any(is_below(p, directory) for directory in directories)]
     if opened.published and not uncommitted:
         return

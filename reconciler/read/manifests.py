@@ -111,11 +111,11 @@ def read_manifests(
 def _list_files(objects: GitObjects, commit: Oid, policy: Policy) -> _Files:
     """Return every file that may hold manifests, each below its most specific manifest path."""
     locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()
-    walk = Walk(SUFFIXES, frozenset({policy.snapshot_path, *locks}), policy.limits.path_depth)
+    walk = Walk(SUFFIXES, frozenset({policy.snapshot.path, *locks}), policy.limits.path_depth)
     files: dict[str, tuple[FileEntry, str]] = {}
     unread: set[UnreadPath] = set()
     missing: list[str] = []
-    for path in sorted(policy.manifest_paths, key=lambda p: (-len(p), p)):
+    for path in sorted(policy.manifests, key=lambda p: (-len(p), p)):
         if tree := objects.subtree(commit, path):
             below = walk.below(objects, tree, path)
         elif blob := objects.blob_at(commit, path):

@@ -180,7 +180,7 @@ def _classify_new(
         return Answer(conflict, AnsweredBy.KEEP, conflict.local)
     # A run that writes no commit can ask in the record alone.
     recorded = (parse_name(text) for text in context.recorded)
-    questions = {*context.answers.asked, *(each for each in recorded if each is not None and each.mark)}
+    questions = {*context.answers.named, *(each for each in recorded if each is not None and each.mark)}
     if name in questions:
         return conflict
     same_place = (each for each in questions if each.place == name.place)

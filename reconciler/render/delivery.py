@@ -77,7 +77,7 @@ class _Generated:
 def _generate(delivery: Delivery, inventory: Inventory) -> _Generated:
     policy = inventory.policy
     owner = owner_text(policy.instance, delivery.owner)
-    namespace = policy.delivery.shared_namespace
+    namespace = policy.dependencies.shared_namespace
     manifests = generate_manifests(delivery.inputs, delivery.lock, owner=owner, shared_namespace=namespace)
     files: Files = {KPTFILE: _kptfile(delivery)}
     files = {**files, **{name: File.of(data) for name, data in manifests.files.items()}}

@@ -136,7 +136,7 @@ def _upstream_choices(
     for conflict, decision in conflicts:
         name = context.name(conflict)
         now = decision.winner if decision is not None and not context.answers.is_kept(name) else ""
-        if (context.answers.asked.get(name) if past else now) == OnConflict.UPSTREAM:
+        if (context.answers.named.get(name) if past else now) == OnConflict.UPSTREAM:
             yield conflict.place, OnConflict.UPSTREAM
 
 

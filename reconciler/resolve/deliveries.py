@@ -94,7 +94,9 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         if (lock := scope.after) is None:
             continue
         cluster, policy = scope.cluster, inventory.policy
-        target = find_delivery_target(cluster, views.get(cluster, ()), policy.delivery.path, policy.instance)
+        target = find_delivery_target(
+            cluster, views.get(cluster, ()), policy.dependencies.path, policy.instance
+        )
         if isinstance(target, Problem):
             problems.append(target)
         elif isinstance(target, str):
@@ -234,7 +236,7 @@ def _lock_digest(
         lock.resolution,
         *(revision.model_dump_json() for revision in lock.revisions),
         owner_text(policy.instance, owner),
-        policy.delivery.shared_namespace,
+        policy.dependencies.shared_namespace,
         str(target.view.key),
         target.path,
         is_complete,

@@ -89,7 +89,7 @@ def resolve_fleet(
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
     locks = wanted_locks = _update_locks(inventory, dependencies, clusters, options)
     if inventory.reviewed is not None:
-        locks = effective_locks(wanted_locks, strict=inventory.policy.lock.strict)
+        locks = effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
     generated = generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}
     general = (problem for problem in locks.problems if not (unmet and _is_explained(problem)))

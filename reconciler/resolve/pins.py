@@ -79,7 +79,7 @@ def _waits(key: ObjectName, inventory: Inventory) -> str:
         return ""
     if key in inventory.reviewed.broken:
         return "Its pin cannot be read; nothing moves until it is corrected"
-    return "Its pin is not merged yet" if inventory.policy.lock.strict else ""
+    return "Its pin is not merged yet" if inventory.policy.lock.reviewed.strict else ""
 
 
 def _applied(key: ObjectName, upstream: Mapping[str, Any], inventory: Inventory) -> UpstreamLock | None:

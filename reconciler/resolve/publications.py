@@ -19,7 +19,7 @@ def find_publications(downstreams: Downstreams, desired: Desired, inventory: Inv
     computed before upstreams are resolved, so that a variant whose upstream is such a package gets the
     new revision in the same run (law 1). It does not depend on whether the next content can be rendered.
     """
-    if not inventory.policy.publish_tags:
+    if not inventory.policy.publish.tags:
         return {}
     desired_keys, stalled = {v.key for v in desired.variants}, inventory.stalled | desired.stalled
     publications = {}

@@ -164,7 +164,7 @@ def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:
     if draft is not None and draft.append_only:
         yield here, draft.tree
         yield from update_trees(resolved.draft_base, pin)
-        if draft.answers.asked:
+        if draft.answers.named:
             yield pin.package.url, pin.tree
             if draft.written is not None:
                 yield here, draft.written

@@ -34,5 +34,5 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
         for url, mirror in mirrors.items()
     }
     forge = inputs.forges.of(control)
-    board = Board(forge, planned.names, inputs.forges.shard) if policy.dashboard else None
+    board = Board(forge, planned.names, inputs.forges.shard) if policy.pull_requests.dashboard else None
     return apply_changes(planned.plan, inventory, targets, control, on_effect, board=board)

@@ -44,13 +44,13 @@ class ContainerRuntime:
     ) -> None:
         self._policy = policy
         self._results = ImageCache(cache)
-        self._semaphore = semaphore or threading.BoundedSemaphore(max(1, policy.container.parallel))
+        self._semaphore = semaphore or threading.BoundedSemaphore(max(1, policy.parallel))
         self._present: dict[str, str] = {}
 
     @property
     def engine(self) -> str:
         """The name of the engine, "" if containers are off."""
-        return self._policy.container.engine
+        return self._policy.runtime
 
     def can_run(self, call: FunctionCall) -> str:
         """Return "" for an image that is pinned and present, else the reason; never pulls."""
@@ -147,11 +147,11 @@ class ContainerRuntime:
         if self.engine == "podman":
             arguments += ["--timeout", str(policy.timeout_s), "--read-only-tmpfs=false"]
             arguments += ["--env-host=false", "--unsetenv-all", "--http-proxy=false"]
-        return [*arguments, *policy.container.arguments]
+        return [*arguments, *policy.engine_arguments]
 
     def _may_use_network(self, call: FunctionCall) -> bool:
         name, _, digest = call.image.partition("@")
-        return (name if digest else name.rpartition(":")[0]) in self._policy.container.network
+        return (name if digest else name.rpartition(":")[0]) in self._policy.network
 
     def _engine_error(self, ended: ProcessRun) -> str:
         if ended.exit_code == _TIMED_OUT and self.engine == "podman":

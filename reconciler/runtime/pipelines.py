@@ -128,7 +128,7 @@ class _Pool:
     def _can_fork(self, count: int) -> bool:
         """Tell whether forks pay and are safe: a lock that another thread holds stays locked in a fork."""
         policy = self._settings.policy
-        least = _LEAST_OUTSIDE if policy.container.engine or policy.exec else _LEAST
+        least = _LEAST_OUTSIDE if policy.runtime or policy.exec else _LEAST
         safe = self._processes > 1 and threading.active_count() == 1
         return count >= least and safe and sys.platform == "linux"
 
@@ -146,7 +146,7 @@ class _Pool:
         from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415 - as above
 
         context = multiprocessing.get_context("fork")
-        semaphore = context.BoundedSemaphore(max(1, self._settings.policy.container.parallel))
+        semaphore = context.BoundedSemaphore(max(1, self._settings.policy.parallel))
         count = min(self._processes, len(packages))
         arguments = (self._settings, semaphore, packages)
         chunk = max(1, len(packages) // (count * _CHUNKS))

@@ -115,15 +115,15 @@ class PackageCache:
         policy: FunctionPolicy,
         definitions: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        repeatable = not policy.exec and not policy.container.network
+        repeatable = not policy.exec and not policy.network
         self._store = ResultStore(directory if repeatable else None)
         self._policy = [
             policy.claim_floating,
             policy.compatible,
             policy.starlark_steps,
             sorted(policy.images.items()),
-            policy.container.engine,
-            list(policy.container.arguments),
+            policy.runtime,
+            list(policy.engine_arguments),
             hashlib.sha256(orjson.dumps(list(definitions), option=orjson.OPT_SORT_KEYS)).hexdigest(),
         ]
 

@@ -18,7 +18,15 @@ from reconciler.forge.github import DOCUMENTS, App, AppToken, GitHub
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.registry import Forges
 from reconciler.inventory import PullRequest
-from reconciler.policy import ApprovalRule, CredentialRule, ForgeKind, ForgeRule, Policy, WriteLimits
+from reconciler.policy import (
+    ApprovalPolicy,
+    ApprovalRule,
+    CredentialRule,
+    ForgeKind,
+    ForgeRule,
+    Policy,
+    WriteLimits,
+)
 from reconciler.run.apply import apply_plan
 from reconciler.run.check import check_proposal
 from reconciler.run.inputs import RunOptions
@@ -88,7 +96,9 @@ def test_app_requests_checks_only_for_approval(
     rule = CredentialRule("https://github.com/", app_id="12", installation_id="34", app_key_env="KEY")
     with simulated("github", tmp_path) as bench:
         forge = ForgeRule("https://github.com/", ForgeKind.GITHUB, bench.simulator.api)
-        policy = Policy(forges=(forge,), credentials=(rule,), approvals=(ApprovalRule(checks=checks),))
+        policy = Policy(
+            forges=(forge,), credentials=(rule,), approval=ApprovalPolicy((ApprovalRule(checks=checks),))
+        )
         forges = Forges(Clock(bench.simulator.clock.now, bench.simulator.clock.sleep))
         forges.configure(policy, lambda _: None, {"KEY": pem(key)})
 

@@ -18,7 +18,7 @@ from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtime import FunctionCall
 from reconciler.functions.step import PipelineResult
 from reconciler.objects import File
-from reconciler.policy import ContainerPolicy, FunctionPolicy
+from reconciler.policy import FunctionPolicy
 from reconciler.runtime.container import ENGINES, ContainerRuntime
 
 REQUIRED = os.environ.get("RECONCILER_CONTAINERS") == "required"
@@ -82,8 +82,7 @@ def _working(directory: Path) -> tuple[FunctionPolicy | None, str]:
             why = f"{engine} import: {made.stderr.strip()[-300:]}"
             continue
         for arguments in ARGUMENTS:
-            container = ContainerPolicy(engine=engine, arguments=arguments)
-            policy = FunctionPolicy(container=container, timeout_s=60)
+            policy = FunctionPolicy(runtime=engine, engine_arguments=arguments, timeout_s=60)
             digest, why = ContainerRuntime(policy).digest(IMAGE)
             policy = replace(policy, images={IMAGE: digest})
             tried = render(policy, "label")
@@ -122,7 +121,7 @@ def render(policy: FunctionPolicy, what: str) -> PipelineResult:
 
 
 def containers(policy: FunctionPolicy) -> str:
-    listed = [policy.container.engine, "ps", "-a", "--filter", "name=krm-", "--format", "{{.Names}}"]
+    listed = [policy.runtime, "ps", "-a", "--filter", "name=krm-", "--format", "{{.Names}}"]
     return subprocess.run(listed, capture_output=True, text=True, check=True).stdout
 
 
@@ -195,7 +194,7 @@ def test_the_same_image_configuration_and_input_run_once(policy: FunctionPolicy,
     call = FunctionCall(image=IMAGE, config={"data": {"do": "label"}}, items=[item])
     other = replace(call, items=[item | {"spec": {}}])
     first = ContainerRuntime(policy, tmp_path / "cache").run(call)
-    gone = replace(policy, container=replace(policy.container, engine="no-such-engine"))
+    gone = replace(policy, runtime="no-such-engine")
 
     again = ContainerRuntime(gone, tmp_path / "cache").run(call)
 

@@ -23,7 +23,7 @@ from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import PullState, ReviewedLock
 from reconciler.lock import UpstreamLock
 from reconciler.plan.changes import Op, Plan, WriteDraft
-from reconciler.policy import LockMode, LockPolicy
+from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.resolve import resolve
 from reconciler.resolve.ownership import find_owner
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package
@@ -228,7 +228,9 @@ def hold(draw: random.Random, world: ModelWorld) -> None:
 
 def review(draw: random.Random, world: ModelWorld) -> None:
     """Pins are reviewed from now on; a pin is merged, or reverted, on main of the control repository."""
-    world.policy = replace(world.policy, lock=LockPolicy(LockMode.REVIEWED, strict=draw.random() < 0.3))
+    world.policy = replace(
+        world.policy, lock=LockPolicy(LockMode.REVIEWED, ReviewedLockPolicy(draw.random() < 0.3))
+    )
     merged = dict(world.reviewed.pins) if world.reviewed else {}
     if pin := a_pin(draw, world):
         merged[pin.key] = pin

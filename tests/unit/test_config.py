@@ -1,14 +1,15 @@
 """reconciler.yaml and the environment become a policy, or one clear error."""
 
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.config import configuration_schema, parse_configuration, variable_name
+from reconciler.config import Configuration, parse_configuration, variable_name
 from reconciler.errors import ConfigurationError, Exit, Location
 from reconciler.policy import (
-    DeliveryPolicy,
+    DependencyPolicy,
     Discovery,
     ForgeKind,
     ForgeRule,
@@ -19,16 +20,13 @@ from reconciler.policy import (
     OnUnavailable,
     OpenOn,
     Policy,
-    ResolutionPolicy,
+    ReviewedLockPolicy,
     Selection,
+    SelectPolicy,
     find_rule,
 )
 
 HEAD = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
-NOT_YET = {
-    "labels",
-    "writes",
-}  # each brings its own section of the configuration when it is honoured
 EVERYTHING = """\
 spec:
   manifests: [./sets/, variants]
@@ -90,24 +88,24 @@ def test_a_name_is_enough_and_the_rest_is_the_default() -> None:
 def test_every_setting_reaches_the_policy() -> None:
     policy = parse(HEAD + EVERYTHING)
 
-    assert policy.manifest_paths == ("sets", "variants")
+    assert policy.manifests == ("sets", "variants")
     assert policy.default_namespace == "platform"
-    assert (policy.snapshot_path, policy.snapshot_max_age_s) == ("cluster", 36 * 3600)
-    assert (policy.open_on, policy.group_by) == (OpenOn.PROPOSE, GroupBy.SET)
-    assert policy.publish_tags is False
-    assert policy.delivery == DeliveryPolicy("needs", "shared")
-    assert policy.resolution == ResolutionPolicy(
+    assert (policy.snapshot.path, policy.snapshot.max_age_s) == ("cluster", 36 * 3600)
+    assert (policy.pull_requests.open_on, policy.pull_requests.group_by) == (OpenOn.PROPOSE, GroupBy.SET)
+    assert policy.publish.tags is False
+    assert policy.dependencies == DependencyPolicy(
         discovery=Discovery.INDEX,
         allow_downgrade=True,
         reconsider=True,
+        select=SelectPolicy(crossplane=Selection.NEAREST, porter=Selection.MAX_MINOR),
         steps=1000,
-        crossplane=Selection.NEAREST,
-        porter=Selection.MAX_MINOR,
+        path="needs",
+        shared_namespace="shared",
     )
     assert (policy.deletions.share, policy.deletions.minimum, policy.deletions.count) == (0.5, 2, 7)
     assert (policy.commits.name, policy.commits.email) == ("Bot", "bot@example.com")
     assert policy.limits.yaml_depth == 20
-    assert policy.lock == LockPolicy(LockMode.REVIEWED, strict=True)
+    assert policy.lock == LockPolicy(LockMode.REVIEWED, ReviewedLockPolicy(strict=True))
     assert policy.on_conflict is OnConflict.UPSTREAM
     assert (policy.unavailable, policy.suspend) == (OnUnavailable.WARN, True)
     assert policy.forges == (ForgeRule("https://github.com/acme", ForgeKind.GITHUB),)
@@ -120,7 +118,7 @@ def test_no_choice_of_the_policy_is_out_of_reach() -> None:
 
     same = {f.name for f in fields(Policy) if getattr(chosen, f.name) == getattr(default, f.name)}
 
-    assert same - NOT_YET == {"config_path", "consents"}
+    assert same == {"config_path", "consents"}
 
 
 def test_a_choice_that_nothing_honours_yet_is_refused_not_ignored() -> None:
@@ -142,9 +140,9 @@ class Override(NamedTuple):
 
 OVERRIDES = [
     Override("a boolean", "RECONCILER_SUSPEND", "true", "suspend", True),
-    Override("a duration", "RECONCILER_SNAPSHOT_MAX_AGE", "2h", "snapshot_max_age_s", 7200),
-    Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifest_paths", ("a", "b")),
-    Override("a word", "RECONCILER_PULL_REQUESTS_OPEN_ON", "draft", "open_on", OpenOn.DRAFT),
+    Override("a duration", "RECONCILER_SNAPSHOT_MAX_AGE", "2h", "snapshot.max_age_s", 7200),
+    Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifests", ("a", "b")),
+    Override("a word", "RECONCILER_PULL_REQUESTS_OPEN_ON", "draft", "pull_requests.open_on", OpenOn.DRAFT),
 ]
 
 
@@ -153,7 +151,7 @@ OVERRIDES = [
 def test_the_environment_wins(case: Override, text: str) -> None:
     policy = parse(text, **{case.variable: case.text})
 
-    assert getattr(policy, case.field) == case.want
+    assert attrgetter(case.field)(policy) == case.want
 
 
 def test_a_wrong_variable_is_blamed_itself() -> None:
@@ -268,10 +266,10 @@ def test_the_longest_prefix_wins_and_ends_at_a_slash() -> None:
 
 
 def test_the_schema_knows_every_setting() -> None:
-    schema: dict[str, Any] = configuration_schema()
+    schema: dict[str, Any] = Configuration.model_json_schema(by_alias=True)
 
     assert schema["required"] == ["apiVersion", "kind"]
-    assert "maxAge" in schema["$defs"]["SnapshotSettings"]["properties"]
+    assert "maxAge" in schema["$defs"]["SnapshotPolicy"]["properties"]
     assert schema["additionalProperties"] is False
 
 

@@ -1,16 +1,16 @@
 """docs/configuration.md and docs/manifests.md say what the code does."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from reconciler.api.configuration import Spec
 from reconciler.api.porch import PackageVariant, Repository
 from reconciler.api.validation import parse_model
-from reconciler.config import _settings, parse_configuration, variable_name
+from reconciler.config import parse_configuration, setting_paths, variable_name
 from reconciler.krm.yaml import load_documents
-from reconciler.policy import Limits
+from reconciler.policy import Limits, Policy
 from reconciler.read.classify import MANIFEST_KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -22,7 +22,7 @@ def blocks(text: str) -> list[str]:
     return re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("path", [p for p in _settings(Spec) if p != ("instance",)], ids=".".join)
+@pytest.mark.parametrize("path", [p for p in setting_paths(Policy) if p != ("instance",)], ids=".".join)
 def test_every_setting_is_in_the_table(path: tuple[str, ...]) -> None:
     assert f"| `{'.'.join(path)}` | `{variable_name(path)}` |" in CONFIGURATION
 
@@ -31,7 +31,7 @@ def test_the_limits_are_those_of_the_table() -> None:
     shown = re.findall(r"`RECONCILER_LIMITS_(\w+)` \| `(\d+)`", CONFIGURATION)
 
     assert {name.lower(): int(value) for name, value in shown} == {
-        name: getattr(Limits(), name) for name in Limits.__slots__
+        name: getattr(Limits(), name) for name in (item.name for item in fields(Limits))
     }
 
 
@@ -39,7 +39,7 @@ def test_the_examples_of_the_configuration_are_valid() -> None:
     first, second = blocks(CONFIGURATION)
     whole = f"apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {{name: a}}\n{second}"
 
-    assert parse_configuration(first.encode(), "a", {}).snapshot_max_age_s == 2 * 24 * 3600
+    assert parse_configuration(first.encode(), "a", {}).snapshot.max_age_s == 2 * 24 * 3600
     assert parse_configuration(whole.encode(), "a", {}).credentials[0].username == "reconciler"
 
 

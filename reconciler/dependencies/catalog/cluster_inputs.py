@@ -98,12 +98,12 @@ def fleet_clusters(inventory: Inventory) -> FleetClusters:
 
 def resolver_settings(policy: Policy) -> ResolverSettings:
     """Return the resolver settings of the configuration, the same for every cluster."""
-    settings = policy.resolution
+    settings = policy.dependencies
     preferred = (
-        (Ecosystem.XPKG, settings.crossplane),
-        (Ecosystem.CARVEL, settings.carvel),
-        (Ecosystem.BUNDLE, settings.porter),
-        (Ecosystem.KPT, settings.kpt),
+        (Ecosystem.XPKG, settings.select.crossplane),
+        (Ecosystem.CARVEL, settings.select.carvel),
+        (Ecosystem.BUNDLE, settings.select.porter),
+        (Ecosystem.KPT, settings.select.kpt),
     )
     return ResolverSettings(
         allow_downgrade=settings.allow_downgrade,
@@ -112,7 +112,7 @@ def resolver_settings(policy: Policy) -> ResolverSettings:
         policies=tuple(
             (ecosystem, Preference(text)) for ecosystem, text in preferred if text is not Selection.HIGHEST
         ),
-        shared_namespace=policy.delivery.shared_namespace,
+        shared_namespace=policy.dependencies.shared_namespace,
         budget=settings.steps,
     )
 

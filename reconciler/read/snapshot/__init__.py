@@ -67,7 +67,7 @@ def read_snapshot(objects: GitObjects, commit: Oid, policy: Policy) -> Snapshot:
     Raises:
         UnavailableError: The control repository is unreadable.
     """
-    path = policy.snapshot_path
+    path = policy.snapshot.path
     tree = objects.subtree(commit, path) if path else None
     if tree is None:
         return Snapshot(path=path)

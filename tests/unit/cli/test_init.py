@@ -21,7 +21,7 @@ def test_the_first_configuration_is_valid_and_chooses_the_defaults(tmp_path: Pat
 
     data = (tmp_path / "My Fleet" / "reconciler.yaml").read_bytes()
     assert parse_configuration(data, "reconciler.yaml", {}) == Policy(
-        instance="my-fleet", manifest_paths=("manifests",)
+        instance="my-fleet", manifests=("manifests",)
     )
     assert (tmp_path / "My Fleet" / "manifests").is_dir()
     assert (tmp_path / "My Fleet" / "snapshot").is_dir()
@@ -34,7 +34,7 @@ def test_what_the_comments_show_is_the_default() -> None:
     assert shown.count("#") < text.count("#")
     assert parse_configuration(shown.encode(), "reconciler.yaml", {}) == Policy(
         instance="fleet",
-        manifest_paths=("manifests",),
+        manifests=("manifests",),
         credentials=(CredentialRule("https://git.example.com/", token_env="GIT_TOKEN"),),
     )
 

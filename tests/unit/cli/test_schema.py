@@ -21,6 +21,6 @@ def test_every_schema_refuses_unknown_fields(name: str) -> None:
 def test_the_configuration_is_the_first() -> None:
     result = CliRunner().invoke(schema, [], standalone_mode=False)
 
-    spec = json.loads(result.output)["$defs"]["Spec"]
+    spec = json.loads(result.output)["$defs"]["Policy"]
     assert "defaultNamespace" in spec["properties"]
     assert spec["properties"]["instance"]["description"].startswith("Name of the instance")

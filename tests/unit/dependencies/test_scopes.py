@@ -22,7 +22,7 @@ from reconciler.dependencies.update.fleet import LockUpdate, update_locks
 from reconciler.dependencies.versions import parse_loose
 from reconciler.errors import Location, UsageError
 from reconciler.inventory import Source, SourcedDocument
-from reconciler.policy import Discovery, Policy, ResolutionPolicy, Selection
+from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
 from tests.support.dependency_manifests import install, installation, needs, package
@@ -231,7 +231,7 @@ def test_what_has_no_answer_is_not_finished_though_its_lock_stays() -> None:
 
 class Setting(NamedTuple):
     reason: str
-    policy: ResolutionPolicy
+    policy: DependencyPolicy
     before: tuple[str, ...]
     after: tuple[str, ...]
     usually: list[str]
@@ -249,7 +249,7 @@ OLD_DB = package("web.io", "1.1.0", needs("db.io", "<2.0.0"))
 SETTINGS = [
     Setting(
         "with discovery, the index brings what only an API names",
-        ResolutionPolicy(discovery=Discovery.INDEX),
+        DependencyPolicy(discovery=Discovery.INDEX),
         (),
         (NEEDS_API, BRINGS_API),
         [],
@@ -257,7 +257,7 @@ SETTINGS = [
     ),
     Setting(
         "where downgrades are allowed, a locked version gives way downwards",
-        ResolutionPolicy(allow_downgrade=True),
+        DependencyPolicy(allow_downgrade=True),
         (ANY_DB, DB2),
         (ANY_DB, OLD_DB, DB, DB2),
         ["db.io 2.0.0", "web.io 1.0.0"],
@@ -266,7 +266,7 @@ SETTINGS = [
     ),
     Setting(
         "an alternative is sticky unless it is reconsidered",
-        ResolutionPolicy(reconsider=True),
+        DependencyPolicy(reconsider=True),
         (EITHER, SECOND),
         (EITHER, FIRST, SECOND),
         ["second.io 1.0.0", "web.io 1.0.0"],
@@ -274,7 +274,7 @@ SETTINGS = [
     ),
     Setting(
         "the preference of an ecosystem decides",
-        ResolutionPolicy(carvel=Selection.LOWEST),
+        DependencyPolicy(select=SelectPolicy(carvel=Selection.LOWEST)),
         (),
         (ANY_DB, DB, DB2),
         ["db.io 2.0.0", "web.io 1.0.0"],
@@ -286,7 +286,7 @@ SETTINGS = [
 @pytest.mark.parametrize("case", SETTINGS, ids=lambda case: case.reason)
 def test_a_setting_changes_what_is_decided(case: Setting) -> None:
     locks = read_locks(decided(SHOP, *case.before).files) if case.before else FleetLocks()
-    chosen = replace(FLEET, choices=resolver_settings(Policy(resolution=case.policy)))
+    chosen = replace(FLEET, choices=resolver_settings(Policy(dependencies=case.policy)))
 
     shop = {"clusters/dev/shop.yaml": install("shop", "web.io", case.wish)}
     usually = update_locks(scopes(shop, *case.after), locks)

@@ -125,14 +125,14 @@ def test_a_proposed_configuration_cannot_choose_what_is_trusted() -> None:
     trusted = Policy(instance="fleet")
     proposed = Policy(
         instance="other",
-        manifest_paths=("apps",),
+        manifests=("apps",),
         forges=(ForgeRule("evil.example", ForgeKind.GITHUB),),
         credentials=(CredentialRule("evil.example", token_env="PRECIOUS"),),
         functions=FunctionPolicy(exec={"x": "/bin/sh"}),
         limits=Limits(manifest_bytes=1 << 60),
     )
 
-    assert govern(trusted, proposed) == replace(trusted, manifest_paths=("apps",))
+    assert govern(trusted, proposed) == replace(trusted, manifests=("apps",))
 
 
 OLD, NEW = "a" * 40, "b" * 40

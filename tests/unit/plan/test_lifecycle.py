@@ -9,7 +9,7 @@ from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec,
 from reconciler.errors import Exit
 from reconciler.ids import ObjectName
 from reconciler.plan.changes import Change, MoveRef, Op, WriteDraft, WriteRemoval
-from reconciler.policy import DeletionGuard, OpenOn
+from reconciler.policy import DeletionGuard, OpenOn, PullRequestPolicy
 from reconciler.reasons import Reason
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
 
@@ -79,7 +79,7 @@ def test_creating_writes_one_commit_on_mains_head_and_opens_a_draft_pull_request
 
 
 def test_pull_requests_wait_for_a_proposal_where_the_policy_says_so(world: ModelWorld) -> None:
-    world.policy = replace(world.policy, open_on=OpenOn.PROPOSE)
+    world.policy = replace(world.policy, pull_requests=PullRequestPolicy(open_on=OpenOn.PROPOSE))
     world.variants["web"] = spec()
     assert the_change(world).pull is None
 

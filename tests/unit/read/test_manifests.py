@@ -118,7 +118,7 @@ def test_files_without_manifests_are_ignored(world: Make, path: str) -> None:
 
 def test_only_manifest_paths_are_read(world: Make) -> None:
     made = world({"a/x.yaml": variant("a"), "b/y.yaml": variant("b"), "c.yaml": variant("c")})
-    found = read(made, Policy(default_namespace="n", manifest_paths=("a", "c.yaml", "absent")))
+    found = read(made, Policy(default_namespace="n", manifests=("a", "c.yaml", "absent")))
 
     assert names(found) == ["n/a", "n/c"]
     assert found.missing == ("absent",)
@@ -541,7 +541,7 @@ def test_manifest_path_inside_a_registered_directory_is_read(world: Make) -> Non
         "fleet/web/Kptfile": "",
         "fleet/web/b.yaml": "[",
     }
-    policy = Policy(manifest_paths=("r.yaml", "fleet/sets"))
+    policy = Policy(manifests=("r.yaml", "fleet/sets"))
 
     assert names(read_shared(world(files), policy)) == ["default/good"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.errors import Location
 from reconciler.ids import GroupKind
-from reconciler.policy import Limits, Policy
+from reconciler.policy import Limits, Policy, SnapshotPolicy
 from reconciler.read.snapshot import format_time, parse_time, read_snapshot
 from reconciler.read.snapshot.objects import item_lines
 from reconciler.reasons import Reason
@@ -182,7 +182,7 @@ def test_config_map_keeps_its_data(world: Make) -> None:
 def test_missing_snapshot_is_not_an_empty_snapshot(world: Make) -> None:
     made = world({"a.yaml": "", "snapshot/README.md": "hello"})
 
-    assert read(made, Policy(snapshot_path="elsewhere")) == Snapshot(path="elsewhere")
+    assert read(made, Policy(snapshot=SnapshotPolicy(path="elsewhere"))) == Snapshot(path="elsewhere")
     empty = read(made)
     assert (empty.present, empty.objects, empty.problems) == (True, {}, ())
     assert not empty.is_complete(KIND, "default")

@@ -197,7 +197,7 @@ ASKED = "Title\n\nConflict: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb\
 def test_keep_line_is_parsed(line: str, *, alone: bool, kept: bool) -> None:
     answers = read_answers([ASKED, f"Mine\n\n{line}\n"], "web", alone=alone)
 
-    (name,) = answers.asked
+    (name,) = answers.named
     assert answers.is_kept(name) is kept
 
 
@@ -207,7 +207,7 @@ def test_keep_line_without_mark_answers_no_later_conflict() -> None:
         [ASKED, "Keep: all\n\nKeep: app.yaml ConfigMap/app data.color", later], "web", alone=True
     )
 
-    assert [answers.is_kept(name) for name in sorted(answers.asked)] == [True, False]
+    assert [answers.is_kept(name) for name in sorted(answers.named)] == [True, False]
 
 
 @pytest.mark.parametrize(

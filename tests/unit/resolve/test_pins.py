@@ -10,14 +10,14 @@ from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import ReviewedLock
 from reconciler.lock import UpstreamLock, lock_upstream
 from reconciler.plan.changes import Op
-from reconciler.policy import LockMode, LockPolicy
+from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.reasons import Reason
 from reconciler.state import WANTED_LOCK
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 
 WEB = ObjectName(NAMESPACE, "web")
 REVIEWED = LockPolicy(LockMode.REVIEWED)
-STRICT = LockPolicy(LockMode.REVIEWED, strict=True)
+STRICT = LockPolicy(LockMode.REVIEWED, ReviewedLockPolicy(strict=True))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.objects import File, Files
-from reconciler.policy import ContainerPolicy, FunctionPolicy
+from reconciler.policy import FunctionPolicy
 from reconciler.runtime.pipelines import open_pipelines
 from reconciler.runtime.result_cache import PackageCache
 
@@ -83,7 +83,7 @@ OTHERS = [
     ("floating tags", package(1, NAMESPACE), FunctionPolicy(claim_floating=False)),
     ("a pinned image", package(1, NAMESPACE), FunctionPolicy(images={"a:v1": "sha256:0"})),
     ("executables that may change", package(1, NAMESPACE), FunctionPolicy(exec={"a": "/bin/cat"})),
-    ("the network", package(1, NAMESPACE), FunctionPolicy(container=ContainerPolicy(network=("a",)))),
+    ("the network", package(1, NAMESPACE), FunctionPolicy(network=("a",))),
 ]
 
 
