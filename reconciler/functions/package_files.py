@@ -61,7 +61,7 @@ def _ignore_spec(data: bytes) -> GitIgnoreSpec:
 
 
 def _is_ignored(path: str, spec: GitIgnoreSpec) -> bool:
-    """Tell whether Git would ignore a path: nothing below an ignored directory can be included again."""
+    """Return whether Git would ignore a path: nothing below an ignored directory can be included again."""
     steps = accumulate(path.split("/"), "{}/{}".format)
     return any(spec.match_file(step if step == path else f"{step}/") for step in steps)
 

@@ -21,7 +21,7 @@ _SECRET_KIND = re.compile(
 
 
 def holds_secret(file: File | None) -> bool:
-    """Tell whether a file declares a Kubernetes Secret, so that no value of it may be shown."""
+    """Return whether a file declares a Kubernetes Secret, so that no value of it may be shown."""
     return file is not None and _SECRET_KIND.search(file.data) is not None
 
 

@@ -46,7 +46,7 @@ def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Tell whether two values are the same YAML: types count (1 is not true), the order of keys does not."""
+    """Return whether two values are equal YAML: types count (1 is not true), the order of keys does not."""
     # Python takes 1 for True, and so do comparisons of lists and mappings that hold them.
     if type(left) is not type(right) or left != right:
         return False

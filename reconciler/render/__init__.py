@@ -11,7 +11,7 @@ __all__ = ["Blocked", "Package", "Rendered", "RenderedVariant", "render_packages
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a caller asks for: `package update` needs `render.update` alone, and starts in a blink."""
+    """Import a name on first use: `package update` needs `render.update` alone, and starts faster."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "package" if name == "render_packages" else "rendered"

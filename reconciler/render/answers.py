@@ -213,7 +213,7 @@ def asked_conflicts(context: DraftContext) -> Iterator[Conflict]:
 
 
 def _is_unchanged(conflict: Conflict, context: DraftContext) -> bool:
-    """Tell whether the draft still has the value that our commit asked about, and upstream another one."""
+    """Return whether the draft still has the value that our commit asked about, and upstream another one."""
     now = context.name(conflict).mark.rpartition("-")[2]
     return conflict.name.rpartition("-")[2] == now and conflict.local != conflict.upstream
 

@@ -74,7 +74,7 @@ def answered_conflict(answer: Answer) -> AnsweredConflict:
 
 
 def is_hidden(conflict: Conflict) -> bool:
-    """Tell whether a conflict is about a Secret, or in a file with one."""
+    """Return whether a conflict is about a Secret, or in a file with one."""
     return conflict.hidden or conflict.resource.partition(" ")[0] == "Secret"
 
 

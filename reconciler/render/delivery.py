@@ -85,7 +85,7 @@ def _generate(delivery: Delivery, inventory: Inventory) -> _Generated:
     digest = delivery.digest
     if manifests.problems or manifests.warnings or manifests.kept or not digest:
         # Problems and notes are reported by every run, so the record of this digest must not spare the
-        # generation of the manifests: another digest stands for the content.
+        # generation of the manifests: a digest of the content is recorded instead.
         digest = delivery_digest(tree, owner, *sorted(manifests.kept), delivery.is_complete)
     return _Generated(manifests, files, pin_delivery(delivery, tree, inventory, digest))
 
@@ -123,11 +123,10 @@ def _render(
 def _render_package(
     delivery: Delivery, generated: _Generated, contents: Contents, inventory: Inventory
 ) -> RenderedVariant:
-    """Return the package of one cluster: the generated files, and people's changes of it.
+    """Return the package of one cluster: the generated files, and the changes of people.
 
-    Values that a person changed stay, and each that would be another is asked about until they answer:
-    by restoring it, by removing the header of the generated file, or by declaring the package in a
-    manifest of their own.
+    A person's change stays. Every value that would be generated differently is a conflict until a person
+    restores it, removes the header of the generated file, or declares the package in an own manifest.
     """
     resolved = generated.resolved
     key, time = resolved.variant.key, input_time(resolved, inventory)
@@ -166,7 +165,7 @@ def merge_generated(
 
 
 def _drops_dependents(new: File, old: File) -> bool:
-    """Tell whether a package that needs the old file does not need the new one."""
+    """Return whether a package that needs the old file does not need the new one."""
     before, after = (
         needed_by(values[0]) if (values := _values(file.data)) else frozenset() for file in (old, new)
     )

@@ -146,7 +146,7 @@ def function_name(variant: str, function: str, index: int) -> str:
 
 
 def is_own_function(name: str, variant: str) -> bool:
-    """Tell whether the variant added a function of this name.
+    """Return whether the variant added a function of this name.
 
     Source: porch packagevariant_controller.go, isPackageVariantFunc.
     Differs: the variant's name may have dots.

@@ -180,7 +180,7 @@ def _is_selected(item: Resource, selector: Mapping[str, Any]) -> bool:
 
 
 def matches_selector(text: str, labels: Any) -> bool:
-    """Tell whether labels match a selector in its text form; an empty selector matches all.
+    """Return whether labels match a selector in its text form; an empty selector matches all.
 
     Raises:
         FunctionFailedError: The text is no selector.

@@ -1,4 +1,4 @@
-"""ensure-name-substring: a prefix or suffix for every name, and for what refers to it."""
+"""ensure-name-substring: add a prefix or suffix to every name and to the references to it."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -161,7 +161,7 @@ def _creation(search: _Search, resource: Resource) -> SetValue | None:
 
 
 def path_matches(elements: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Tell whether a field's path matches: `*` is one element, `**` any number, `[*]` any index."""
+    """Return whether a field's path matches: `*` is one element, `**` any number, `[*]` any index."""
     reached = {0}
     for step in pattern:
         if step == "**":

@@ -271,7 +271,7 @@ def _duplicates(resources: Iterable[Resource]) -> Iterator[str]:
 
 
 def is_namespaced(resource: Resource) -> bool:
-    """Tell whether an object is namespaced; one of an unknown kind is if it has a namespace.
+    """Return whether an object is namespaced; one of an unknown kind is if it has a namespace.
 
     Source: kpt-functions-sdk go/fn, precomputedIsNamespaceScoped.
     """

@@ -25,7 +25,7 @@ from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, T
 
 _COMMENT: Final = "# kpt-set: "
 _SETTER: Final = re.compile(r"\$\{([^}]*)\}")
-_ARRAY: Final = re.compile(r"\$\{([^}]*)\}\Z")
+_SINGLE: Final = re.compile(r"\$\{([^}]*)\}\Z")
 _PROJECT_ANNOTATION: Final = "cnrm.cloud.google.com/project-id"
 _PROJECT: Final = "project-id"
 _CONNECTOR: Final = re.compile(r"(?!core\.)\w+\.cnrm\.cloud\.google\.com/\w+\Z")
@@ -92,7 +92,7 @@ def _set_field(
 
 
 def _array_edit(field: Field, pattern: str, setters: Mapping[str, str]) -> SetValue | None:
-    if _ARRAY.match(pattern) is None:
+    if _SINGLE.match(pattern) is None:
         raise FunctionFailedError(
             f'failed to apply setters: invalid setter pattern for array node: "{pattern}"'
         )
@@ -126,13 +126,15 @@ def _resolve(pattern: str, setters: Mapping[str, str], current: str) -> str:
 
 
 def _current_values(pattern: str, current: str) -> dict[str, str]:
-    names = _SETTER.findall(pattern)
-    pieces = _SETTER.split(pattern)[::2]
-    match = compile_pattern("(.*)".join(map(quote, pieces))).search(current)
-    values = [] if match is None else list(match.groups())
-    if len(values) != len(names) or not all(values):
-        return {}
-    return {name: value or "" for name, value in zip(names, values, strict=True)}
+    captures = _captures(pattern, current)
+    return dict(captures) if all(value for _, value in captures) else {}
+
+
+def _captures(pattern: str, text: str) -> list[tuple[str, str]]:
+    """Return the setters of a pattern with their parts of a text; empty if the text does not match."""
+    names, pieces = _SETTER.findall(pattern), _SETTER.split(pattern)[::2]
+    match = compile_pattern("(.*)".join(map(quote, pieces))).search(text)
+    return [] if match is None else list(zip(names, (part or "" for part in match.groups()), strict=True))
 
 
 def _set_result(resource: Resource, field: Field, message: str, severity: str = "info") -> FunctionResult:
@@ -177,7 +179,7 @@ def create_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
 
 
 def _is_configuration(resource: Resource, call: BuiltinCall) -> bool:
-    """Tell whether a resource is the list of setters: it holds every value, and gets no comments."""
+    """Return whether a resource is the list of setters: it holds every value, and gets no comments."""
     return bool(call.config_file) and resource.file == call.config_file
 
 
@@ -251,31 +253,13 @@ def list_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
 
 def _used(field: Field) -> Iterator[tuple[str, _Usage]]:
     pattern = _setter_pattern(field.comment)
-    if not pattern:
-        return
-    names, pieces = _names_and_pieces(pattern)
     if not isinstance(field.node, Scalar):
         items = ", ".join(sorted(as_text(item) for item in field.node.value))
-        for name in names:
-            yield name, _Usage(f"[{items}]", "array")
+        yield from ((name, _Usage(f"[{items}]", "array")) for name in _SETTER.findall(pattern))
         return
-    match = compile_pattern("(.*)".join(map(quote, pieces))).search(field.node.content)
-    groups = match.groups() if match is not None else ()
-    if len(groups) == len(names):
-        alone = len(names) == 1 and pieces == ["", ""]
-        kind = _type(field.node.value) if alone else "str"
-        for name, text in zip(names, groups, strict=True):
-            yield name, _Usage(text or "", kind)
-
-
-def _names_and_pieces(pattern: str) -> tuple[list[str], list[str]]:
-    head, *rest = pattern.split("${")
-    names, pieces = [], [head]
-    for part in rest:
-        name, _, tail = part.partition("}")
-        names.append(name)
-        pieces.append(tail)
-    return names, pieces
+    kind = _type(field.node.value) if _SINGLE.match(pattern) else "str"
+    for name, text in _captures(pattern, field.node.content):
+        yield name, _Usage(text, kind)
 
 
 def _type(value: Any) -> str:

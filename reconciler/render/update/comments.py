@@ -67,7 +67,7 @@ def with_upstream_header(base: Tree | None, upstream: Tree, local: Tree, merged:
 
 
 def _may_drop(sides: DocumentSides) -> bool:
-    """Tell whether the merge may drop a comment, by their texts: parsing comments is costly."""
+    """Return whether the merge may drop a comment, by their texts: parsing comments is costly."""
     base, upstream, local, merged = (
         Counter(_COMMENT.findall(tree.text) if tree is not None else ()) for tree in sides
     )

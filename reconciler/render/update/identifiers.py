@@ -131,7 +131,7 @@ def upstream_identifier(identity: Identity) -> str:
 
 
 def _is_named(metadata: Node) -> bool:
-    """Tell whether kpt marks a resource: it has a name, a namespace or labels."""
+    """Return whether kpt marks a resource: it has a name, a namespace or labels."""
     values = (child(metadata, name) for name in ("name", "namespace", "labels"))
     return any(value is not None and not value.is_null and value.value not in ("", {}) for value in values)
 

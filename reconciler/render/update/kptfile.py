@@ -187,7 +187,7 @@ def _merge_root(
 
 
 def _same_identity(base: Node | None, upstream: Node) -> bool:
-    """Tell whether upstream changed neither name, namespace nor upstream."""
+    """Return whether upstream changed neither name, namespace nor upstream."""
     metadata = (child(base, "metadata"), child(upstream, "metadata"))
     pairs = [tuple(child(node, name) for node in metadata) for name in ("name", "namespace")]
     pairs += [(child(base, name), child(upstream, name)) for name in ("upstream", "upstreamLock")]
@@ -267,7 +267,7 @@ def _tree(path: str, file: File) -> Tree | None:
 
 
 def is_edited_kptfile(original: File | None, local: File | None) -> bool:
-    """Tell whether local edited more of the root Kptfile than name, upstream and ownership.
+    """Return whether local edited more of the root Kptfile than name, upstream and ownership.
 
     A default Kptfile is no edit if the original has none.
     """

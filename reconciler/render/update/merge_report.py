@@ -142,7 +142,7 @@ class MergeReport:
         self.decided.append(DecidedConflict(conflict, winner, rule))
 
     def has_place(self, place: Place) -> bool:
-        """Tell whether a conflict about the whole file or resource at a place is recorded."""
+        """Return whether a conflict about the whole file or resource at a place is recorded."""
         conflicts = (*self.conflicts, *self.fatal, *(each.conflict for each in self.decided))
         return any(conflict.place == place for conflict in conflicts)
 

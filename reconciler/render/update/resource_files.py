@@ -62,7 +62,7 @@ def merge_resource_files(
 
 
 def _is_moved_and_removed(files: Mapping[str, FileSides], settings: MergeSettings) -> bool:
-    """Tell whether one side moved a resource to a new file while the other side removed it."""
+    """Return whether one side moved a resource to a new file while the other side removed it."""
     for mover, remover in (("upstream", "local"), ("local", "upstream")):
         new = [three for three in files.values() if three.base is None and getattr(three, remover) is None]
         changed = [

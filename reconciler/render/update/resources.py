@@ -239,7 +239,7 @@ def _merge_keys(data: Any) -> str:
 def _is_deleted(
     base: FileDocument, local: FileDocument, settings: MergeSettings, report: MergeReport
 ) -> bool:
-    """Tell whether a resource that upstream deleted is deleted: yes if local did not edit it."""
+    """Return whether a resource that upstream deleted is deleted: yes if local did not edit it."""
     if _lines(base.document) == _lines(local.document):
         return True
     if settings.like_kpt:
@@ -254,7 +254,7 @@ def _is_deleted(
 def _comes_back(
     base: FileDocument, upstream: FileDocument, settings: MergeSettings, report: MergeReport
 ) -> bool:
-    """Tell whether a resource that local deleted comes back: only if upstream changed it and wins."""
+    """Return whether a resource that local deleted comes back: only if upstream changed it and wins."""
     if settings.like_kpt or is_same(root_of(base.document.tree), root_of(upstream.document.tree)):
         return False
     return _upstream_wins(base, upstream, None, report, "DeletedLocally")

@@ -183,7 +183,7 @@ def _partition(directory: str, own: Sides, settings: MergeSettings) -> tuple[lis
 
 
 def _is_readable(path: str, own: Sides, settings: MergeSettings) -> bool:
-    """Tell whether a file is YAML on each side; an unchanged file is not parsed and counts as YAML."""
+    """Return whether a file is YAML on each side; an unchanged file is not parsed and counts as YAML."""
     files = [side[path] for side in own if path in side]
     if not settings.like_kpt and len({(file.oid, file.mode) for file in files}) == 1:
         return True
@@ -200,7 +200,7 @@ def _ignored(directory: str, files: Files) -> frozenset[str]:
 
 
 def _follows_another_upstream(path: str, own: Sides) -> bool:
-    """Tell whether local gave a sub-package another upstream than its original has."""
+    """Return whether local gave a sub-package another upstream than its original has."""
     name = f"{path}/{KPTFILE}"
     return (
         upstream_block(own.local.get(name)) != upstream_block(own.original.get(name)) and name in own.original

@@ -39,7 +39,7 @@ def split_packages(sides: Sides) -> dict[str, Sides]:
 
 
 def has_directory(files: Files, directory: str) -> bool:
-    """Tell whether any file is below `directory`."""
+    """Return whether any file is below `directory`."""
     prefix = directory + "/"
     return any(path.startswith(prefix) for path in files)
 
@@ -53,14 +53,14 @@ class FileSides(NamedTuple):
 
 
 def is_equal(left: File | None, right: File | None) -> bool:
-    """Tell whether two files have the same bytes and mode."""
+    """Return whether two files have the same bytes and mode."""
     if left is None or right is None:
         return left is right
     return left is right or (left.oid == right.oid and left.mode == right.mode)
 
 
 def needs_merge(sides: FileSides) -> bool:
-    """Tell whether both sides changed the file, differently."""
+    """Return whether both sides changed the file, differently."""
     base, upstream, local = sides
     return not (is_equal(base, upstream) or is_equal(upstream, local) or is_equal(base, local))
 
