@@ -37,7 +37,6 @@ PENDING = frozenset(
 
 SHARED_NAMES = frozenset(
     {
-        "Field",
         "Pin",
         "Request",
         "Resolution",

@@ -358,7 +358,7 @@ def _has_keys(item: Node, keys: str) -> bool:
         return item.is_scalar and item.text == keys[1:]
     if not item.is_mapping:
         return False
-    texts = {name: field.value.text for name, field in item.fields.items() if field.value.is_scalar}
+    texts = {name: value.text for name, value in item.children.items() if value.is_scalar}
     name, _, value = keys.partition("=")
     if name == "function":
         return any(part and value.startswith(part) for part in texts.values()) or value in texts.values()

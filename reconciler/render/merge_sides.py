@@ -14,8 +14,7 @@ from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.step import InvalidPipelineError
 from reconciler.functions.values import mapping_at
 from reconciler.ids import Oid
-from reconciler.krm.merge import Identity, Node, root_of
-from reconciler.krm.merge.nodes import child
+from reconciler.krm.merge import Identity, Node, child, root_of
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.objects import File, Files
 from reconciler.render.injection import (

@@ -8,6 +8,7 @@ from reconciler.krm.merge.nodes import (
     UPSTREAM_IDENTIFIER,
     Identity,
     Node,
+    child,
     has_merge_comment,
     identity_of,
     is_same,
@@ -17,11 +18,11 @@ from reconciler.krm.merge.nodes import (
 from reconciler.krm.merge.result import (
     ConflictResolver,
     FieldConflict,
-    Made,
+    FromUpstream,
     Merged,
-    Part,
+    MergedCollection,
+    MergedField,
     Steps,
-    Taken,
     Winner,
     edits_of,
     is_replacement,
@@ -37,17 +38,18 @@ __all__ = [
     "ConflictResolver",
     "FieldConflict",
     "FieldMerge",
+    "FromUpstream",
     "Hunk",
     "Identity",
-    "Made",
     "Merged",
+    "MergedCollection",
     "MergedDocument",
+    "MergedField",
     "MergedText",
     "Node",
-    "Part",
     "Steps",
-    "Taken",
     "Winner",
+    "child",
     "edits_of",
     "has_merge_comment",
     "identity_of",
@@ -66,25 +68,25 @@ class MergedDocument:
     """One merged document: its text, None if it is deleted, and its conflicts."""
 
     text: str | None
-    clashes: tuple[FieldConflict, ...] = ()
+    conflicts: tuple[FieldConflict, ...] = ()
     fallbacks: int = 0
 
 
 def merge_document(
-    base: Tree | None, upstream: Tree, local: Tree, *, shape: Shape | None, judge: ConflictResolver
+    base: Tree | None, upstream: Tree, local: Tree, *, shape: Shape | None, resolver: ConflictResolver
 ) -> MergedDocument:
     """Return `local` with the changes from `base` to `upstream`, losing nothing.
 
     Documents with edits inside aliased values, or with edits that cannot be written, are merged line
     by line; if that fails too, the whole document is one conflict.
     """
-    work = FieldMerge(judge, any(map(may_declare, (base, upstream, local))))
+    work = FieldMerge(resolver, any(map(may_declare, (base, upstream, local))))
     root = _root(local)
     merged = work.merge(_root(base), _root(upstream), root, shape, ())
     try:
-        return _written(local, root, merged, tuple(work.clashes))
+        return _written(local, root, merged, tuple(work.conflicts))
     except YamlError:
-        return _by_lines(base, upstream, local, judge)
+        return _by_lines(base, upstream, local, resolver)
 
 
 def merge_document_like_kpt(
@@ -98,7 +100,7 @@ def merge_document_like_kpt(
     try:
         return _written(local, root, merged, ())
     except YamlError:
-        return replace(_by_lines(base, upstream, local, _upstream_wins), clashes=())
+        return replace(_by_lines(base, upstream, local, _upstream_wins), conflicts=())
 
 
 def _upstream_wins(_steps: Steps) -> Winner:
@@ -110,20 +112,20 @@ def _root(tree: Tree | None) -> Node | None:
 
 
 def _written(
-    local: Tree, root: Node | None, merged: Merged | None, clashes: tuple[FieldConflict, ...]
+    local: Tree, root: Node | None, merged: Merged | None, conflicts: tuple[FieldConflict, ...]
 ) -> MergedDocument:
     if merged is None or root is None:
-        return MergedDocument(None, clashes)
+        return MergedDocument(None, conflicts)
     edits = tuple(edits_of(root, merged))
     if not edits:
-        return MergedDocument(local.text, clashes)
+        return MergedDocument(local.text, conflicts)
     if any(root.is_tied(edit.path, whole=is_replacement(edit)) for edit in edits):
         raise YamlError("The edits would change aliased values")
     result = edit_tree(local, edits)
-    return MergedDocument(result.text, clashes, result.fallbacks)
+    return MergedDocument(result.text, conflicts, result.fallbacks)
 
 
-def _by_lines(base: Tree | None, upstream: Tree, local: Tree, judge: ConflictResolver) -> MergedDocument:
+def _by_lines(base: Tree | None, upstream: Tree, local: Tree, resolver: ConflictResolver) -> MergedDocument:
     """Merge documents as text."""
     old = base.text if base is not None else ""
     if upstream.text in (old, local.text):
@@ -133,9 +135,9 @@ def _by_lines(base: Tree | None, upstream: Tree, local: Tree, judge: ConflictRes
     merged = merge_text(old, upstream.text, local.text)
     if merged is not None and not merged.hunks and _is_document(merged.text):
         return MergedDocument(merged.text)
-    verdict = judge(())
-    clash = FieldConflict((), _root(base), _root(upstream), _root(local), "BothChanged", verdict)
-    return MergedDocument(upstream.text if verdict is Winner.UPSTREAM else local.text, (clash,))
+    winner = resolver(())
+    conflict = FieldConflict((), _root(base), _root(upstream), _root(local), "BothChanged", winner)
+    return MergedDocument(upstream.text if winner is Winner.UPSTREAM else local.text, (conflict,))
 
 
 def _is_document(text: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.krm.merge.fields import ElementKey, element_key, infer_keys
 from reconciler.krm.merge.nodes import Node, child, declared, is_rendered_same
-from reconciler.krm.merge.result import KEEP, Made, Merged, Part, Taken
+from reconciler.krm.merge.result import KEEP, FromUpstream, Merged, MergedCollection, MergedField
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Comments
 
@@ -34,7 +34,7 @@ class CompatibleMerge:
         """Return the merged value, None if it is deleted."""
         local, base, upstream = sides
         if local is None and base is None and upstream is not None and not upstream.has_null():
-            return Taken(upstream)
+            return FromUpstream(upstream)
         first = next((node for node in sides if _given(node)), None)
         if first is None:
             return None
@@ -52,13 +52,13 @@ class CompatibleMerge:
             return self._keyed_list(sides, shape)
         return _whole(*sides)
 
-    def _mapping(self, sides: Sides, shape: Shape | None) -> Made | None:
+    def _mapping(self, sides: Sides, shape: Shape | None) -> MergedCollection | None:
         local, _, upstream = sides
         if (local is None and upstream is None) or _is_null(local) or _is_null(upstream):
             return None
         names = {name for node in sides if _given(node) and node is not None for name in node.children}
         new = sorted(names - local.children.keys()) if local is not None else sorted(names)
-        made = Made(local)
+        result = MergedCollection(local)
         for name in (*(local.children if local is not None else ()), *new):
             ours, old, theirs = (child(node, name) for node in sides)
             below = declared(ours, old, theirs) if self.schemas_in_comments else None
@@ -66,10 +66,10 @@ class CompatibleMerge:
                 below = shape.below(name)
             value = self.merge((ours, old, theirs), below)
             if value is not None:
-                made.fields[name] = _with_comments(value, ours, old, theirs)
-        return made
+                result.fields[name] = _with_comments(value, ours, old, theirs)
+        return result
 
-    def _keyed_list(self, sides: Sides, shape: Shape) -> Made | None:
+    def _keyed_list(self, sides: Sides, shape: Shape) -> MergedCollection | None:
         local, base, upstream = sides
         if not _given(upstream) and _given(base):
             return None
@@ -77,21 +77,21 @@ class CompatibleMerge:
         by_key = [_first_by_key(node, plain) for node in sides]
         order = list(dict.fromkeys(key for elements in by_key for key in elements))
         merged = {key: self._element(key, by_key, plain) for key in order}
-        made = Made(local if _given(local) else None, items=[])
-        items: list[Part] = []
+        result = MergedCollection(local if _given(local) else None, items=[])
+        items: list[MergedField] = []
         for element in local.items if local is not None and _given(local) else ():
             key = element_key(element, plain)
             value = element if key is None else merged[key]
             if value is not None:
-                items.append(Part(value, over=element))
-        items += [Part(v) for key, v in merged.items() if key not in by_key[0] and v is not None]
-        made.items = items
-        return made
+                items.append(MergedField(value, local=element))
+        items += [MergedField(v) for key, v in merged.items() if key not in by_key[0] and v is not None]
+        result.items = items
+        return result
 
     def _element(self, key: ElementKey, by_key: list[dict[ElementKey, Node]], shape: Shape) -> Merged | None:
         local, base, upstream = (elements.get(key) for elements in by_key)
         value = self.merge((local, base, upstream), shape.items)
-        if not isinstance(value, Made) or value.items is not None:
+        if not isinstance(value, MergedCollection) or value.items is not None:
             return value
         if not value.fields:
             return None
@@ -101,7 +101,7 @@ class CompatibleMerge:
                 ours = child(local, name)
                 values = (child(element, name) for element in (base, upstream))
                 taken = next(node for node in values if node is not None) if ours is None else ours
-                value.fields[name] = Part(line=None, value=ours or Taken(taken))
+                value.fields[name] = MergedField(line=None, value=ours or FromUpstream(taken))
         return value
 
     def _shape_of_kind(self, sides: Sides) -> Shape | None:
@@ -131,19 +131,21 @@ def _whole(local: Node | None, base: Node | None, upstream: Node | None) -> Merg
 def _take(upstream: Node | None, local: Node | None) -> Merged | None:
     if upstream is None or upstream.is_null:
         return None
-    return Taken(upstream, exact=local is None)
+    return FromUpstream(upstream, exact=local is None)
 
 
-def _with_comments(value: Merged, local: Node | None, base: Node | None, upstream: Node | None) -> Part:
+def _with_comments(
+    value: Merged, local: Node | None, base: Node | None, upstream: Node | None
+) -> MergedField:
     """Return a field with the comments of the sides from which kyaml takes its key and its value."""
-    part = Part(value)
+    part = MergedField(value)
     if local is None or upstream is None:
         return part
     ours, theirs = local.comments, upstream.comments
     old = base.comments if base is not None else None
     on_key = local.is_block and upstream.is_block
     if not on_key:
-        part.line = theirs.line if isinstance(value, Taken) else KEEP
+        part.line = theirs.line if isinstance(value, FromUpstream) else KEEP
     if old is None or _of_key(ours, on_key=on_key) == _of_key(old, on_key=on_key):
         part.head = theirs.head
         part.line = theirs.line if on_key else part.line

@@ -4,17 +4,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from reconciler.krm.merge.nodes import Field, Node, declared, is_same
+from reconciler.krm.merge.nodes import Node, declared, is_same
 from reconciler.krm.merge.result import (
     KEEP,
     Comment,
     ConflictResolver,
     FieldConflict,
-    Made,
+    FromUpstream,
     Merged,
-    Part,
+    MergedCollection,
+    MergedField,
     Steps,
-    Taken,
     Winner,
 )
 from reconciler.krm.schema import Shape
@@ -30,8 +30,6 @@ INFERRED_KEYS = ("mountPath", "devicePath", "ip", "type", "topologyKey", "name",
 
 Source: kyaml yaml/schema, AssociativeSequenceKeys.
 """
-Slot = Field | Node
-"""A field, or an element of a list: both have comments."""
 
 
 @dataclass(slots=True)
@@ -42,9 +40,9 @@ class FieldMerge:
     get the text of upstream.
     """
 
-    judge: ConflictResolver
+    resolver: ConflictResolver
     schemas_in_comments: bool = False
-    clashes: list[FieldConflict] = field(default_factory=list)
+    conflicts: list[FieldConflict] = field(default_factory=list)
 
     def merge(
         self, base: Node | None, upstream: Node | None, local: Node | None, shape: Shape | None, path: Steps
@@ -68,17 +66,17 @@ class FieldMerge:
     ) -> Merged | None:
         """Merge a value that can only change as a whole."""
         is_equal = is_same(base, upstream) and is_same(upstream, local)
-        if is_equal and (made := _aligned(base, upstream, local)) is not None:
-            return made
+        if is_equal and (result := _aligned(base, upstream, local)) is not None:
+            return result
         if is_same(base, upstream) or is_same(upstream, local):
             return local
         if is_same(base, local):
-            return None if upstream is None else Taken(upstream, exact=False)
+            return None if upstream is None else FromUpstream(upstream, exact=False)
         reason = (
             "DeletedLocally" if local is None else "DeletedUpstream" if upstream is None else "BothChanged"
         )
-        if self._judged(path, base, upstream, local, reason) is Winner.UPSTREAM:
-            return None if upstream is None else Taken(upstream, exact=False)
+        if self._record_conflict(path, base, upstream, local, reason) is Winner.UPSTREAM:
+            return None if upstream is None else FromUpstream(upstream, exact=False)
         return local
 
     def _mapping(
@@ -88,7 +86,7 @@ class FieldMerge:
             n.children if n is not None else {} for n in (base, upstream, local)
         )
         decided = self._unions(of_base, of_upstream, of_local, shape, path)
-        made = Made(local)
+        result = MergedCollection(local)
         for name in (*of_local, *(name for name in of_upstream if name not in of_local)):
             ours, theirs, old = of_local.get(name), of_upstream.get(name), of_base.get(name)
             if name in decided:
@@ -98,9 +96,9 @@ class FieldMerge:
                 below = shape.below(name)
             value = self.merge(old, theirs, ours, below, (*path, name))
             if value is not None:
-                made.fields[name] = with_comments(value, old, theirs, ours)
-        if made.fields or (upstream is not None and local is not None):
-            return made
+                result.fields[name] = with_comments(value, old, theirs, ours)
+        if result.fields or (upstream is not None and local is not None):
+            return result
         return None
 
     def _unions(
@@ -125,30 +123,30 @@ class FieldMerge:
             names = [
                 n for n in sorted(theirs.keys() | ours.keys()) if not is_same(theirs.get(n), ours.get(n))
             ]
-            judged = (*path, names[0])
-            verdict = self.judge(judged)
+            policy_path = (*path, names[0])
+            winner = self.resolver(policy_path)
             for name in names:
                 sides = (old.get(name), theirs.get(name), ours.get(name))
-                self.clashes.append(
-                    FieldConflict((*path, name), *sides, "BothChanged", verdict, judged=judged)
+                self.conflicts.append(
+                    FieldConflict((*path, name), *sides, "BothChanged", winner, policy_path=policy_path)
                 )
-            decided |= dict.fromkeys(union, verdict)
+            decided |= dict.fromkeys(union, winner)
         return decided
 
     def _keyed_list(
         self, local: Node | None, sides: list[dict[ElementKey, Node]], shape: Shape, path: Steps
     ) -> Merged | None:
         base, upstream, ours = sides
-        made = Made(local, items=[])
-        items: list[Part] = []
+        result = MergedCollection(local, items=[])
+        items: list[MergedField] = []
         for key in (*ours, *(key for key in upstream if key not in ours)):
             at = (*path, step_of(key, shape))
             value = self._element(base.get(key), upstream.get(key), ours.get(key), shape.items, at)
             if value is not None:
                 part = with_comments(value, base.get(key), upstream.get(key), ours.get(key))
-                items.append(replace(part, over=ours.get(key)))
-        made.items = items
-        return made if items or (local is not None and upstream) else None
+                items.append(replace(part, local=ours.get(key)))
+        result.items = items
+        return result if items or (local is not None and upstream) else None
 
     def _element(
         self, base: Node | None, upstream: Node | None, local: Node | None, shape: Shape | None, path: Steps
@@ -157,17 +155,17 @@ class FieldMerge:
             return self._whole(base, upstream, local, path)
         return self.merge(base, upstream, local, shape, path)
 
-    def _judged(
+    def _record_conflict(
         self, path: Steps, base: Node | None, upstream: Node | None, local: Node | None, reason: str
     ) -> Winner:
-        verdict = self.judge(path)
-        self.clashes.append(FieldConflict(path, base, upstream, local, reason, verdict))
-        return verdict
+        winner = self.resolver(path)
+        self.conflicts.append(FieldConflict(path, base, upstream, local, reason, winner))
+        return winner
 
 
-def with_comments(value: Merged, base: Slot | None, upstream: Slot | None, local: Slot | None) -> Part:
+def with_comments(value: Merged, base: Node | None, upstream: Node | None, local: Node | None) -> MergedField:
     """Return a field with the comments that upstream changed and local did not."""
-    part = Part(value)
+    part = MergedField(value)
     if upstream is None or local is None:
         return part
     ours, theirs = local.comments, upstream.comments
@@ -192,7 +190,7 @@ def _aligned(base: Node | None, upstream: Node | None, local: Node | None) -> Me
     if not all(node.is_block and not node.has_alias() for node in (base, upstream, local)):
         return None
     if local.is_mapping:
-        return Made(
+        return MergedCollection(
             local,
             {
                 name: _aligned_part(base.children[name], upstream.children[name], ours)
@@ -200,11 +198,11 @@ def _aligned(base: Node | None, upstream: Node | None, local: Node | None) -> Me
             },
         )
     triples = zip(base.items, upstream.items, local.items, strict=True)
-    parts = [replace(_aligned_part(*sides), over=sides[2]) for sides in triples]
-    return Made(local, items=parts)
+    parts = [replace(_aligned_part(*sides), local=sides[2]) for sides in triples]
+    return MergedCollection(local, items=parts)
 
 
-def _aligned_part(base: Node, upstream: Node, local: Node) -> Part:
+def _aligned_part(base: Node, upstream: Node, local: Node) -> MergedField:
     return with_comments(_aligned(base, upstream, local) or local, base, upstream, local)
 
 
@@ -218,21 +216,23 @@ def _is_untouched(base: Node | None, side: Node | None) -> bool:
 def _follow(upstream: Node, local: Node | None) -> Merged:
     """Return upstream's value for an unchanged local one; field by field if both have the same fields."""
     if local is None or upstream.kind is not local.kind or not upstream.is_block or not local.is_block:
-        return Taken(upstream)
+        return FromUpstream(upstream)
     if upstream.source == local.source:
         return local
     if upstream.is_mapping and [*upstream.children] == [*local.children]:
         fields = upstream.children.items()
-        return Made(local, {name: _followed(theirs, local.children[name]) for name, theirs in fields})
+        return MergedCollection(
+            local, {name: _followed(theirs, local.children[name]) for name, theirs in fields}
+        )
     if upstream.is_sequence and len(upstream.items) == len(local.items):
-        return Made(local, items=list(map(_followed, upstream.items, local.items)))
-    return Taken(upstream)
+        return MergedCollection(local, items=list(map(_followed, upstream.items, local.items)))
+    return FromUpstream(upstream)
 
 
-def _followed(upstream: Node, local: Node) -> Part:
+def _followed(upstream: Node, local: Node) -> MergedField:
     value = local if upstream.source == local.source else _follow(upstream, local)
     comments = upstream.comments
-    return Part(value, local, line=comments.line, head=comments.head)
+    return MergedField(value, local, line=comments.line, head=comments.head)
 
 
 def element_key(element: Node, shape: Shape) -> ElementKey | None:

@@ -114,11 +114,6 @@ class Node:
         return self.kind is NodeKind.SCALAR and self.typed is None
 
     @property
-    def fields(self) -> "dict[str, Field]":
-        """The fields of a mapping by typed key."""
-        return {name: Field(child) for name, child in self.children.items()}
-
-    @property
     def children(self) -> "dict[str, Node]":
         """The values of a mapping by typed key; empty for other nodes."""
         if self._children is None:
@@ -263,20 +258,6 @@ class Node:
         """Yield the values of a mapping or the items of a sequence."""
         yield from self.children.values()
         yield from self.items
-
-
-class Field:
-    """One field of a mapping."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Node) -> None:
-        self.value = value
-
-    @property
-    def comments(self) -> Comments:
-        """The comments of the field."""
-        return self.value.comments
 
 
 def _rest_of_line(text: str, start: int) -> str:

@@ -34,7 +34,7 @@ Comment = str | None | Keep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Taken:
+class FromUpstream:
     """A value of upstream; `exact` if local did not change the old one, not even its style."""
 
     node: Node
@@ -42,28 +42,28 @@ class Taken:
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class MergedField:
     """One field or element of a merged collection, with its line comment and head comment.
 
-    `over` is the local element that an element of a list replaces.
+    `local` is the local element that an element of a list replaces.
     """
 
     value: "Merged"
-    over: Node | None = None
+    local: Node | None = None
     line: Comment = KEEP
     head: Comment = KEEP
 
 
 @dataclass(slots=True, eq=False)
-class Made:
-    """A collection merged from several sides; `over` is the local one that it changes, if there is one."""
+class MergedCollection:
+    """A collection merged from several sides; `local` is the local one that it changes, if there is one."""
 
-    over: Node | None
-    fields: dict[str, Part] = field(default_factory=dict)
-    items: list[Part] | None = None
+    local: Node | None
+    fields: dict[str, MergedField] = field(default_factory=dict)
+    items: list[MergedField] | None = None
 
 
-Merged = Node | Taken | Made
+Merged = Node | FromUpstream | MergedCollection
 """A kept node of local, a value taken from upstream, or a collection merged from both."""
 
 
@@ -80,7 +80,7 @@ class Winner(Enum):
 class FieldConflict:
     """A value that both sides changed differently, and the winning side.
 
-    `rule` is the reason for a winner without a decision of a person. `judged` is the field with the
+    `rule` is the reason for a winner without a decision of a person. `policy_path` is the field with the
     policy that applies, if it is another one.
     """
 
@@ -89,9 +89,9 @@ class FieldConflict:
     upstream: Node | None
     local: Node | None
     reason: str
-    verdict: "Winner"
+    winner: "Winner"
     rule: str = ""
-    judged: Steps = ()
+    policy_path: Steps = ()
 
 
 ConflictResolver = Callable[[Steps], Winner]
@@ -114,7 +114,7 @@ def edits_of(local: Node, merged: Merged, path: Path = ()) -> Iterator[Edit]:
     """Yield the edits that turn `local` into the merged value, in an order in which they can be applied."""
     if merged is local:
         return
-    if isinstance(merged, Made) and merged.over is local:
+    if isinstance(merged, MergedCollection) and merged.local is local:
         yield from (
             _edit_items(local, merged.items, path)
             if merged.items is not None
@@ -133,14 +133,14 @@ def value_of(merged: Merged) -> Any:
     """Return a merged value as data."""
     if isinstance(merged, Node):
         return merged.value
-    if isinstance(merged, Taken):
+    if isinstance(merged, FromUpstream):
         return merged.node.value
     if merged.items is not None:
         return [value_of(part.value) for part in merged.items]
     return {name: value_of(part.value) for name, part in merged.fields.items()}
 
 
-def _edit_fields(local: Node, fields: dict[str, Part], path: Path) -> Iterator[Edit]:
+def _edit_fields(local: Node, fields: dict[str, MergedField], path: Path) -> Iterator[Edit]:
     last: str | None = None
     added: list[Edit] = []
     for name, part in fields.items():
@@ -159,20 +159,20 @@ def _edit_fields(local: Node, fields: dict[str, Part], path: Path) -> Iterator[E
 
 def _additions(path: Path, name: str, merged: Merged, *, after: str | None, flow: bool) -> Iterator[Edit]:
     """Add a field; a merged mapping is added field by field, so that each has its comments."""
-    if isinstance(merged, Made) and merged.fields and not flow:
+    if isinstance(merged, MergedCollection) and merged.fields and not flow:
         for inner, part in merged.fields.items():
             yield from _additions((*path, name), inner, part.value, after=None, flow=flow)
     else:
         yield AddKey(path, name, _slot_or_value(merged, flow=flow), after=after)
 
 
-def _edit_items(local: Node, items: list[Part], path: Path) -> Iterator[Edit]:
+def _edit_items(local: Node, items: list[MergedField], path: Path) -> Iterator[Edit]:
     """Change the items that stay, then delete from the end, then append, so that indexes stay valid."""
     places = {id(node): index for index, node in enumerate(local.items)}
-    stays: dict[int, Part] = {}
-    new: list[Part] = []
+    stays: dict[int, MergedField] = {}
+    new: list[MergedField] = []
     for part in items:
-        place = places.get(id(part.over))
+        place = places.get(id(part.local))
         if place is None or place in stays:
             new.append(part)
         else:
@@ -185,20 +185,20 @@ def _edit_items(local: Node, items: list[Part], path: Path) -> Iterator[Edit]:
             yield DeleteItem((*path, place))
     for index, part in enumerate(new, len(stays)):
         yield InsertItem(path, index, _slot_or_value(part.value, flow=local.is_flow))
-        if isinstance(part.value, Made) and not local.is_flow:
+        if isinstance(part.value, MergedCollection) and not local.is_flow:
             yield from _new_comments(part.value, (*path, index))
 
 
-def _new_comments(made: Made, path: Path) -> Iterator[Edit]:
+def _new_comments(made: MergedCollection, path: Path) -> Iterator[Edit]:
     """Write the line comments of upstream's scalars in a new merged element."""
     for name, part in made.fields.items():
-        if isinstance(part.value, Taken) and part.value.node.is_scalar and part.line is KEEP:
+        if isinstance(part.value, FromUpstream) and part.value.node.is_scalar and part.line is KEEP:
             line = part.value.node.comments.line
             if line:
                 yield SetLineComment((*path, name), line)
 
 
-def _edit_comments(local: Node, part: Part, path: Path) -> Iterator[Edit]:
+def _edit_comments(local: Node, part: MergedField, path: Path) -> Iterator[Edit]:
     comments = local.comments
     if part.line is not KEEP and (part.line or "") != comments.line:
         yield SetLineComment(path, part.line or None)
@@ -207,8 +207,8 @@ def _edit_comments(local: Node, part: Part, path: Path) -> Iterator[Edit]:
 
 
 def _slot_or_value(merged: Merged, *, flow: bool) -> Any:
-    node = merged.node if isinstance(merged, Taken) else merged
-    if isinstance(node, Made):
+    node = merged.node if isinstance(merged, FromUpstream) else merged
+    if isinstance(node, MergedCollection):
         return value_of(node)
     if flow or node.slot < 0 or node.in_flow or node.has_alias():
         return node.value
@@ -216,10 +216,10 @@ def _slot_or_value(merged: Merged, *, flow: bool) -> Any:
 
 
 def _value_in_place(local: Node, merged: Merged) -> Any:
-    node = merged.node if isinstance(merged, Taken) else merged
-    if isinstance(node, Made):
+    node = merged.node if isinstance(merged, FromUpstream) else merged
+    if isinstance(node, MergedCollection):
         return value_of(node)
-    exact = isinstance(merged, Taken) and merged.exact
+    exact = isinstance(merged, FromUpstream) and merged.exact
     if node.is_plain and local.is_plain and str(node.typed) == node.text:
         return node.typed
     if node.has_alias() or (not exact and isinstance(node.typed, str)):

@@ -77,11 +77,11 @@ def _may_drop(sides: DocumentSides) -> bool:
 def _header(tree: Tree) -> str:
     """Return the text above the first field of a document and the comment of that field."""
     root = root_of(tree)
-    first = next(iter(root.fields.values()), None) if root is not None and root.is_block else None
+    first = next(iter(root.children.values()), None) if root is not None and root.is_block else None
     if first is None:
         return ""
     span = first.comments.head_span
-    return tree.text[: span.start if span else first.value.slot]
+    return tree.text[: span.start if span else first.slot]
 
 
 def _comments(tree: Tree | None) -> Iterator[str]:

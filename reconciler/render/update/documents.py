@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.krm.merge import Identity, identity_of, root_of
+from reconciler.krm.merge import Identity, child, identity_of, root_of
 from reconciler.krm.yaml import PACKAGE_LIMITS, Edit, Tree, YamlError, apply_edits
 from reconciler.objects import File, Files, Mode
 
@@ -107,7 +107,7 @@ def _parse(body: str, index: int, ordinals: dict[Identity, int]) -> ResourceDocu
     if root is None:
         return None
     data = tree.value
-    metadata = root.fields.get("metadata") if root.is_mapping else None
+    metadata = child(root, "metadata")
     comment = metadata.comments.line if metadata is not None and "kpt-merge" in body else ""
     identity = identity_of(root, comment)
     ordinal = ordinals.get(identity, 0)

@@ -5,8 +5,15 @@ from functools import lru_cache
 from typing import Final
 
 from reconciler.functions.package_files import ignored_paths
-from reconciler.krm.merge import UPSTREAM_IDENTIFIER, Identity, Node, has_merge_comment, identity_of, root_of
-from reconciler.krm.merge.nodes import child
+from reconciler.krm.merge import (
+    UPSTREAM_IDENTIFIER,
+    Identity,
+    Node,
+    child,
+    has_merge_comment,
+    identity_of,
+    root_of,
+)
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.objects import File, Files
 from reconciler.render.update.documents import ResourceDocument, split_documents
@@ -107,12 +114,11 @@ def _with_identifier(document: ResourceDocument) -> str:
 
 
 def _edits(document: ResourceDocument) -> Iterator[Edit]:
-    root = root_of(document.tree)
-    metadata = root.fields.get("metadata") if root is not None and root.is_mapping else None
-    if metadata is None or not metadata.value.is_mapping or not _is_named(metadata.value):
+    metadata = child(root_of(document.tree), "metadata")
+    if metadata is None or not metadata.is_mapping or not _is_named(metadata):
         return
     # A flow mapping has no line of its own for a comment.
-    if metadata.value.is_block and not has_merge_comment(document.comment):
+    if metadata.is_block and not has_merge_comment(document.comment):
         identity = document.identity
         comments = metadata.comments
         if comments.line:
@@ -120,7 +126,7 @@ def _edits(document: ResourceDocument) -> Iterator[Edit]:
             yield SetHeadComment(("metadata",), "\n".join(lines))
         yield SetLineComment(("metadata",), f"# kpt-merge: {identity.namespace}/{identity.name}")
     identifier = upstream_identifier(document.identity)
-    existing = child(child(metadata.value, "annotations"), UPSTREAM_IDENTIFIER)
+    existing = child(child(metadata, "annotations"), UPSTREAM_IDENTIFIER)
     if existing is None or existing.text != identifier:
         yield SetValue(_ANNOTATION, identifier if existing is not None else Raw(_quoted(identifier)))
 

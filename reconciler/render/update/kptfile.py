@@ -9,11 +9,12 @@ from typing import Any, Final
 from reconciler.api.kptfile import LOCATION, OWNER
 from reconciler.krm.merge import (
     FieldMerge,
-    Made,
+    FromUpstream,
     Merged,
+    MergedCollection,
+    MergedField,
     Node,
-    Part,
-    Taken,
+    child,
     edits_of,
     is_same,
     root_of,
@@ -21,7 +22,6 @@ from reconciler.krm.merge import (
 )
 from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
-from reconciler.krm.merge.nodes import child
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Edit, SetValue, Tree, YamlError, edit_tree
 from reconciler.objects import File, Files
@@ -79,11 +79,11 @@ def merge_kptfile(
     fields = FieldMerge(resolver_for(settings.policy, path, "Kptfile", ours.value))
     merge = _merge_like_kpt((ours, old, theirs)) if settings.like_kpt else partial(_merge_part, fields)
     # kpt loses all comments of a Kptfile, so in its mode there are none to merge.
-    made = _merge_root(merge, (old, theirs, ours), root=root, comments=not settings.like_kpt)
-    merged, fallbacks = _edited(local, ours.tree, tuple(edits_of(ours, made)))
+    result = _merge_root(merge, (old, theirs, ours), root=root, comments=not settings.like_kpt)
+    merged, fallbacks = _edited(local, ours.tree, tuple(edits_of(ours, result)))
     report.fallbacks += fallbacks
     if not settings.like_kpt:
-        report.record_fields(path, "Kptfile", fields.clashes, ours.value)
+        report.record_fields(path, "Kptfile", fields.conflicts, ours.value)
         trees = DocumentSides(old.tree if old else None, theirs.tree, ours.tree, _tree(path, merged))
         record_dropped_comments(path, "Kptfile", trees, report)
     return merged
@@ -113,7 +113,7 @@ def update_strategy(file: File | None) -> Strategy | None:
     return Strategy(strategy) if strategy in set(Strategy) else None
 
 
-_MergePart = Callable[[str, Node | None, Node | None, Node | None], Merged | None]
+_MergeField = Callable[[str, Node | None, Node | None, Node | None], Merged | None]
 """Merges the part of a name, given as base, upstream and local."""
 
 
@@ -144,14 +144,14 @@ _SHAPE: Final = Shape(
 )
 
 
-def _merge_like_kpt(sides: tuple[Node | None, ...]) -> _MergePart:
+def _merge_like_kpt(sides: tuple[Node | None, ...]) -> _MergeField:
     """Return kpt's merge; its key of functions is the image if none has a name and no image is repeated."""
     by_image = Shape(keys=(KPT_FUNCTION,))
     shape = Shape(fields={"pipeline": _functions(KPT_FUNCTION)})
     for side in sides:
         for functions in _function_lists(side):
             keys = [element_key(function, by_image) for function in functions]
-            if len(set(keys)) < len(keys) or any("name" in function.fields for function in functions):
+            if len(set(keys)) < len(keys) or any("name" in function.children for function in functions):
                 shape = Shape()
     work = CompatibleMerge(lambda _version, _kind: None, infer=True)
     return lambda name, base, upstream, local: work.merge((local, base, upstream), shape.below(name))
@@ -165,11 +165,11 @@ def _function_lists(side: Node | None) -> Iterator[list[Node]]:
 
 
 def _merge_root(
-    merge: _MergePart, sides: tuple[Node | None, Node, Node], *, root: bool, comments: bool
-) -> Made:
+    merge: _MergeField, sides: tuple[Node | None, Node, Node], *, root: bool, comments: bool
+) -> MergedCollection:
     base, upstream, local = sides
-    made = Made(local)
-    order = (*local.fields, *(name for name in _MERGED if name not in local.fields))
+    result = MergedCollection(local)
+    order = (*local.children, *(name for name in _MERGED if name not in local.children))
     for name in order:
         mine = child(local, name)
         value: Merged | None = mine
@@ -179,11 +179,11 @@ def _merge_root(
             value = merge(name, child(base, name), child(upstream, name), mine)
         elif name in ("upstream", "upstreamLock") and not root:
             theirs = child(upstream, name)
-            value = mine if theirs is None else Taken(theirs)
+            value = mine if theirs is None else FromUpstream(theirs)
         if value is not None:
-            old, new, own = (node.fields.get(name) if node is not None else None for node in sides)
-            made.fields[name] = with_comments(value, old, new, own) if comments else Part(value)
-    return made
+            same_field = [child(node, name) for node in sides]
+            result.fields[name] = with_comments(value, *same_field) if comments else MergedField(value)
+    return result
 
 
 def _same_identity(base: Node | None, upstream: Node) -> bool:
@@ -194,33 +194,38 @@ def _same_identity(base: Node | None, upstream: Node) -> bool:
     return all(is_same(*pair) for pair in pairs)
 
 
-def _merge_metadata(merge: _MergePart, base: Node | None, upstream: Node | None, local: Node) -> Made:
-    made = Made(local, {name: Part(field.value) for name, field in local.fields.items()})
+def _merge_metadata(
+    merge: _MergeField, base: Node | None, upstream: Node | None, local: Node
+) -> MergedCollection:
+    result = MergedCollection(local, {name: MergedField(value) for name, value in local.children.items()})
     for name in _METADATA:
         mine = child(local, name)
         value = merge(name, child(base, name), child(upstream, name), mine)
-        made.fields.pop(name, None) if value is None else made.fields.__setitem__(name, Part(value))
-    annotations = made.fields.get("annotations")
+        if value is None:
+            result.fields.pop(name, None)
+        else:
+            result.fields[name] = MergedField(value)
+    annotations = result.fields.get("annotations")
     if annotations is not None:
         kept = _with_ownership(annotations.value, child(local, "annotations"))
-        made.fields["annotations"] = Part(kept)
-    return made
+        result.fields["annotations"] = MergedField(kept)
+    return result
 
 
 def _with_ownership(annotations: Merged, local: Node | None) -> Merged:
     """Return merged annotations with local's ownership annotations."""
     if isinstance(annotations, Node):
         return annotations
-    if isinstance(annotations, Taken):
-        if not any(name in annotations.node.fields for name in _OWNERSHIP):
+    if isinstance(annotations, FromUpstream):
+        if not any(name in annotations.node.children for name in _OWNERSHIP):
             return annotations
-        parts = {name: Part(Taken(field.value)) for name, field in annotations.node.fields.items()}
-        annotations = Made(local, parts)
+        parts = {name: MergedField(FromUpstream(value)) for name, value in annotations.node.children.items()}
+        annotations = MergedCollection(local, parts)
     for name in _OWNERSHIP:
         annotations.fields.pop(name, None)
         mine = child(local, name)
         if mine is not None:
-            annotations.fields[name] = Part(mine)
+            annotations.fields[name] = MergedField(mine)
     return annotations
 
 

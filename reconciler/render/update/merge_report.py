@@ -132,10 +132,10 @@ class MergeReport:
             texts = (_text(each.base), _text(each.upstream), _text(each.local))
             conflict = Conflict(path, resource, path_text(each.path), *texts, each.reason)
             if each.rule:
-                self.record_decided(conflict, _WINNERS[each.verdict], Rule(RuleKind.MERGE, each.rule))
+                self.record_decided(conflict, _WINNERS[each.winner], Rule(RuleKind.MERGE, each.rule))
             else:
-                place = (path, resource, path_text(each.judged or each.path))
-                self._record(conflict, each.verdict, data, place)
+                place = (path, resource, path_text(each.policy_path or each.path))
+                self._record(conflict, each.winner, data, place)
 
     def record_decided(self, conflict: Conflict, winner: OnConflict, rule: Rule) -> None:
         """Record a conflict that a rule decides without a policy: `winner` is the side that stays."""

@@ -209,10 +209,10 @@ def _merge_text(
     if local.document.identity.name == PACKAGE_CONTEXT_NAME:
         resolver = _keep_own_name(resolver)
     done = merge_document(
-        old, theirs, ours, shape=_shape(data, upstream.document.data, settings), judge=resolver
+        old, theirs, ours, shape=_shape(data, upstream.document.data, settings), resolver=resolver
     )
     report.fallbacks += done.fallbacks
-    report.record_fields(local.path, resource, done.clashes, data)
+    report.record_fields(local.path, resource, done.conflicts, data)
     return None if done.text is None else with_upstream_header(old, theirs, ours, done.text)
 
 

@@ -11,15 +11,13 @@ from reconciler.krm.yaml import Tree
 POD = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d\nspec:\n  template:\n    spec:\n"
 
 
-def merge(
-    base: str, upstream: str, local: str, verdict: Winner = Winner.OPEN
-) -> tuple[str | None, list[str]]:
+def merge(base: str, upstream: str, local: str, winner: Winner = Winner.OPEN) -> tuple[str | None, list[str]]:
     """Merge three documents; return the text and where they clash."""
     old, theirs, ours = (Tree.parse(text) for text in (base, upstream, local))
     data = ours.value if isinstance(ours.value, dict) else {}
     shape = Schemas().shape(str(data.get("apiVersion")), str(data.get("kind")))
-    done = merge_document(old, theirs, ours, shape=shape, judge=lambda _: verdict)
-    return done.text, [path_text(clash.path) for clash in done.clashes]
+    done = merge_document(old, theirs, ours, shape=shape, resolver=lambda _: winner)
+    return done.text, [path_text(conflict.path) for conflict in done.conflicts]
 
 
 def pod(text: str) -> str:
@@ -32,7 +30,7 @@ class Case(NamedTuple):
     upstream: str
     local: str
     want: str
-    clashes: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
 
 
 VALUES = [
@@ -71,13 +69,13 @@ VALUES = [
 
 @pytest.mark.parametrize("case", VALUES, ids=lambda case: case.reason)
 def test_values(case: Case) -> None:
-    assert merge(case.base, case.upstream, case.local) == (case.want, list(case.clashes))
+    assert merge(case.base, case.upstream, case.local) == (case.want, list(case.conflicts))
 
 
 def test_policy_chooses_upstream() -> None:
-    text, clashes = merge("a: 1\nb: 1\n", "a: 2\n", "a: 3\nb: 4\n", Winner.UPSTREAM)
+    text, conflicts = merge("a: 1\nb: 1\n", "a: 2\n", "a: 3\nb: 4\n", Winner.UPSTREAM)
 
-    assert (text, clashes) == ("a: 2\n", ["a", "b"])
+    assert (text, conflicts) == ("a: 2\n", ["a", "b"])
 
 
 ELEMENTS = [
@@ -130,7 +128,7 @@ ELEMENTS = [
 def test_list_elements_are_added_and_deleted_as_a_whole(case: Case) -> None:
     got = merge(pod(case.base), pod(case.upstream), pod(case.local))
 
-    assert got == (pod(case.want), list(case.clashes))
+    assert got == (pod(case.want), list(case.conflicts))
 
 
 def test_field_deleted_by_local_stays_deleted() -> None:
@@ -186,9 +184,9 @@ def test_comments_merge_independently_of_values(
 def test_aliases_are_kept_by_merging_lines() -> None:
     base = "a: &x\n  k: 1\nb: *x\nc: 1\nd: 1\ne: 1\n"
 
-    text, clashes = merge(base, base.replace("k: 1", "k: 2"), base.replace("e: 1", "e: 2"))
+    text, conflicts = merge(base, base.replace("k: 1", "k: 2"), base.replace("e: 1", "e: 2"))
 
-    assert (text, clashes) == (base.replace("k: 1", "k: 2").replace("e: 1", "e: 2"), [])
+    assert (text, conflicts) == (base.replace("k: 1", "k: 2").replace("e: 1", "e: 2"), [])
 
 
 def test_crlf_is_kept() -> None:
