@@ -33,12 +33,6 @@ def control(world: World) -> Repo:
     return Repo(world.control, time=1_767_300_000)
 
 
-def new_process(*line: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process that imports it, beside others."""
-    command = [sys.executable, "-m", "reconciler.cli.main", *line]
-    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-
-
 def process(*line: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
     return run_reconciler(line, cwd=cwd, env={**os.environ, "PYTHONPATH": str(PROJECT), **environment})
 
@@ -205,10 +199,10 @@ def test_call_outside_a_repository_is_bad_usage(tmp_path: Path) -> None:
 
 
 def test_an_unforeseen_error_is_a_bug_with_versions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reconciler import run
+    from reconciler.run import plan
 
     monkeypatch.setenv("FORGE_TOKEN", "s3cr3t-in-a-frame")
-    monkeypatch.setattr(run, "expand", lambda _: (_ for _ in ()).throw(KeyError("s3cr3t-in-a-frame")))
+    monkeypatch.setattr(plan, "expand", lambda *_, **__: (_ for _ in ()).throw(KeyError("s3cr3t-in-a-frame")))
 
     said = world.run("plan")
 
@@ -595,7 +589,7 @@ def test_two_runs_at_once_end_where_one_does(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         caches = [str(tmp_path / name) for name in ("one", "two")]
-        runs = list(pool.map(lambda cache: new_process(*line, cache), caches))
+        runs = list(pool.map(lambda cache: process(*line, cache), caches))
     last = world.run("apply")
 
     assert {ran.returncode for ran in runs} <= {0, 5}, [ran.stderr for ran in runs]

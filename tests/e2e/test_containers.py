@@ -53,7 +53,9 @@ case "$text" in
 *"do: escape"*) echo "$text" | sed "s#path: web.yaml#path: ../web.yaml#" ;;
 esac
 """
-IMAGE = "localhost/reconciler-test-function:1"
+IMAGE = f"localhost/reconciler-test-function-{os.getpid()}:1"
+LABEL = f"reconciler-test={os.getpid()}"
+"""Image and label of this test process: others may run these tests at the same time."""
 WEB = b"# kept\napiVersion: v1\nkind: Service\nmetadata:\n  name: web\n"
 
 
@@ -65,9 +67,9 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FunctionPolicy]
         if REQUIRED:
             pytest.fail(f"no container engine works here, and containers are required: {why}")
         pytest.skip(f"no container engine works here: {why}")
-    print(f"\ncontainers: {found.container.engine} {' '.join(found.container.arguments)}")
+    print(f"\ncontainers: {found.runtime} {' '.join(found.engine_arguments)}")
     yield found
-    subprocess.run([found.container.engine, "rmi", "-f", IMAGE], check=False, capture_output=True)
+    subprocess.run([found.runtime, "rmi", "-f", IMAGE], check=False, capture_output=True)
 
 
 def _working(directory: Path) -> tuple[FunctionPolicy | None, str]:
@@ -81,7 +83,8 @@ def _working(directory: Path) -> tuple[FunctionPolicy | None, str]:
         if made.returncode:
             why = f"{engine} import: {made.stderr.strip()[-300:]}"
             continue
-        for arguments in ARGUMENTS:
+        for needed in ARGUMENTS:
+            arguments = (*needed, "--label", LABEL)
             policy = FunctionPolicy(runtime=engine, engine_arguments=arguments, timeout_s=60)
             digest, why = ContainerRuntime(policy).digest(IMAGE)
             policy = replace(policy, images={IMAGE: digest})
@@ -121,7 +124,8 @@ def render(policy: FunctionPolicy, what: str) -> PipelineResult:
 
 
 def containers(policy: FunctionPolicy) -> str:
-    listed = [policy.runtime, "ps", "-a", "--filter", "name=krm-", "--format", "{{.Names}}"]
+    """List the containers that this process started, running or stopped."""
+    listed = [policy.runtime, "ps", "-a", "--filter", f"label={LABEL}", "--format", "{{.Names}}"]
     return subprocess.run(listed, capture_output=True, text=True, check=True).stdout
 
 

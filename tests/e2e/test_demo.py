@@ -4,14 +4,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.command_server import write_client
 from tests.support.world import EPOCH, refs
 
-BIN = Path(sys.executable).parent
 CLUSTERS = 11
 LAYOUTS = ("separate", "monorepo")
 
@@ -20,7 +19,7 @@ def shell(script: str, directory: Path, cache: Path) -> str:
     """Run a script as a user would, with a fixed time for the user's own commits."""
     environment = {
         **os.environ,
-        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "PATH": f"{write_client(cache.parent / 'bin')}:{os.environ['PATH']}",
         "XDG_CACHE_HOME": str(cache),
         "GIT_AUTHOR_DATE": f"{EPOCH + 90_000} +0000",
         "GIT_COMMITTER_DATE": f"{EPOCH + 90_000} +0000",

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +19,7 @@ from reconciler.ids import GroupKind
 from reconciler.policy import Policy
 from reconciler.read.snapshot import read_snapshot
 from reconciler.snapshot import Snapshot as ClusterSnapshot
+from tests.support.command_server import write_client
 from tests.support.world import IDENTITY, git
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs/snapshot.md"
@@ -65,7 +65,7 @@ def copy(tmp_path: Path) -> Path:
 
 def publish(copy: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     script = "set -eo pipefail\n" + "\n".join(documented())
-    path = f"{copy.parent / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{write_client(copy.parent / 'bin')}:{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-c", script],
         cwd=copy,

@@ -1,17 +1,22 @@
 """Run `reconciler` in forks of a helper process that has imported it, so that a command costs no imports.
 
-Each command is a process of its own: arguments, directory, environment, standard streams,
-exit code or signal. The helper process is started once per test process and runs one command at a time.
+Each command is a process of its own: arguments, directory, environment, standard streams and exit code (or
+minus the signal that ended it). The helper process is started once per test process and listens on a socket;
+commands may run side by side.
 
-Tests of commands side by side, of imports, of interpreter options (`-I`, hash seeds) and of
-terminals start `python -m reconciler.cli.main` themselves.
+Tests of imports, of signals, of interpreter options (`-I`, hash seeds) and of terminals start
+`python -m reconciler.cli.main` themselves.
 """
 
+import array
 import atexit
 import functools
 import json
 import os
 import pkgutil
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,98 +26,133 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[2]
+STREAMS = 3
+CLIENT = """\
+#!{python} -IS
+import array, json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect({address!r})
+    streams = array.array("i", (0, 1, 2))
+    server.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+    request = {{"arguments": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}}
+    server.sendall(json.dumps(request).encode())
+    server.shutdown(socket.SHUT_WR)
+    code = int(server.makefile().read())
+sys.exit(code if code >= 0 else 128 - code)
+"""
+"""The program `reconciler` for shells: the helper process runs the command with the streams of the shell."""
 
 
 def run_reconciler(
-    arguments: Sequence[str], *, cwd: Path = PROJECT, env: Mapping[str, str] | None = None, stdin: str = ""
+    arguments: Sequence[str], *, cwd: Path = PROJECT, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command and return what it printed.
+    """Run one command with nothing to read and return what it printed.
 
     Args:
         arguments: The arguments after `reconciler`.
         cwd: The working directory.
         env: The whole environment; that of the test if None.
-        stdin: What the command reads.
     """
-    with tempfile.TemporaryDirectory(prefix="command-") as scratch:
-        streams = [str(Path(scratch) / name) for name in ("stdin", "stdout", "stderr")]
-        Path(streams[0]).write_text(stdin, encoding="utf-8")
-        request = {
-            "arguments": list(arguments),
-            "cwd": str(cwd),
-            "env": dict(os.environ if env is None else env),
-            "streams": streams,
-        }
-        code = _server().ask(request)
-        out, err = (Path(path).read_text(encoding="utf-8") for path in streams[1:])
-    return subprocess.CompletedProcess(["reconciler", *arguments], code, out, err)
+    environment = dict(os.environ if env is None else env)
+    request = {"arguments": list(arguments), "cwd": str(cwd), "env": environment}
+    with (
+        Path(os.devnull).open("rb") as nothing,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as out,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as err,
+        socket.socket(socket.AF_UNIX) as server,
+    ):
+        server.connect(address())
+        streams = array.array("i", (nothing.fileno(), out.fileno(), err.fileno()))
+        server.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
+        server.sendall(json.dumps(request).encode())
+        server.shutdown(socket.SHUT_WR)
+        with server.makefile() as answer:
+            code = int(answer.read())
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(["reconciler", *arguments], code, out.read(), err.read())
 
 
-class CommandServer:
-    """The helper process; it answers one request, a line of JSON, at a time."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.command_server"],
-            cwd=PROJECT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def ask(self, request: Mapping[str, Any]) -> int:
-        """Return the exit code of one command, or minus the signal that ended it."""
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
-
-    def stop(self) -> None:
-        """End the process."""
-        assert self.process.stdin
-        assert self.process.stdout
-        self.process.stdin.close()
-        self.process.wait(60)
-        self.process.stdout.close()
+def write_client(directory: Path) -> Path:
+    """Write the program `reconciler` for the PATH of a shell; return its directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / "reconciler"
+    program.write_text(CLIENT.format(python=sys.executable, address=address()), encoding="utf-8")
+    program.chmod(0o755)
+    return directory
 
 
 @functools.cache
-def _server() -> CommandServer:
-    server = CommandServer()
-    atexit.register(server.stop)
-    return server
+def address() -> str:
+    """Start the helper process and return the path of its socket."""
+    directory = tempfile.mkdtemp(prefix="command-server-")
+    path = f"{directory}/socket"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.command_server", path],
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+    def stop() -> None:
+        process.kill()
+        process.communicate()
+        shutil.rmtree(directory, ignore_errors=True)
+
+    atexit.register(stop)
+    assert process.stdout
+    process.stdout.readline()  # it listens
+    return path
 
 
-def _serve() -> None:
+def _serve(path: str) -> None:
     import reconciler
 
     for module in pkgutil.walk_packages(reconciler.__path__, "reconciler."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    for request in sys.stdin:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks that answer
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        print("listening", flush=True)
+        while True:
+            client, _ = listener.accept()
+            with client:
+                if not os.fork():
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    listener.close()
+                    _answer(client)
+
+
+def _answer(client: socket.socket) -> None:
+    """Run the command of one request in a fork, answer with its exit code and leave."""
+    try:
+        _, streams, _, _ = socket.recv_fds(client, 1, STREAMS)
+        with client.makefile() as text:
+            request = json.load(text)
         child = os.fork()
         if not child:
-            _become(json.loads(request))
+            _become(request, streams)
         _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        client.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+    finally:
+        os._exit(0)
 
 
-def _become(request: Mapping[str, Any]) -> None:
+def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
     """Run the command in this fork as its entry point does, and leave with its exit code."""
     from reconciler.cli import main
     from reconciler.git import effects
 
     code = 70
     try:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.closerange(STREAMS, 256)
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["env"])
-        flags = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT)
-        for number, (path, flag) in enumerate(zip(request["streams"], flags, strict=True)):
-            opened = os.open(path, flag)
-            os.dup2(opened, number)
-            os.close(opened)
         effects._failpoints = effects.Failpoints.of(os.environ)  # read when the module is imported
         sys.argv = ["reconciler", *request["arguments"]]
         main.entrypoint()
@@ -125,4 +165,4 @@ def _become(request: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1])
