@@ -55,7 +55,10 @@ def plan_conditions(
     drafted = _drafted(context)
     conditions = {key: _complete(key, found, drafted) for key, found in context.desired.conditions.items()}
     wanted = {(v.key, package) for package, variants in context.wanted.items() for v in variants}
-    by_variant = {c.variant: c for c in changes if (c.variant, c.package) in wanted}
+    changes = tuple(changes)
+    by_package = {change.package: change for change in changes}
+    # Variants that contest a package share its one change.
+    by_variant = {key: by_package[package] for key, package in wanted if package in by_package}
     problems = {problem.subject: problem for problem in reversed(context.resolution.problems)}
     for variant in context.desired.variants:
         key = ObjectKey(GROUP, "PackageVariant", *variant.key)

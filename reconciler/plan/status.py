@@ -147,13 +147,13 @@ def package_statuses(
 
 
 def _unplaced(variant: DesiredVariant, context: PlanContext, *, placed: bool) -> PackageStatus:
-    """Return the status of a variant whose package nothing is known of."""
+    """Return the status of a variant without a change of its own: contested, or of an unread repository."""
     subject = f"PackageVariant {variant.key}"
     problem = next((p for p in context.resolution.problems if p.subject == subject), None)
     reason = str(problem.reason) if problem else str(Reason.DUPLICATE_DOWNSTREAM if placed else "Error")
     message = problem.message if problem else ""
-    time = variant.source.time
-    return PackageStatus(Phase.STALLED, variant.key, since=time, reason=reason, message=message)
+    phase = Phase.HELD_BACK if placed and not problem else Phase.STALLED
+    return PackageStatus(phase, variant.key, since=variant.source.time, reason=reason, message=message)
 
 
 def _status(
@@ -199,15 +199,18 @@ def _word(
     """Return the phase with why; None if nothing of the package is left."""
     if missing is not None:
         return _Word(Phase.PENDING, "", missing_text(change, missing))
-    return _obstructed(change) or _settled(change, target, context, head)
+    return _obstructed(change, context) or _settled(change, target, context, head)
 
 
-def _obstructed(change: Change) -> _Word | None:
-    """Return what keeps the package from going on; None for nothing."""
+def _obstructed(change: Change, context: PlanContext) -> _Word | None:
+    """Return the phase of a package that cannot proceed, with the reason; None if nothing holds it."""
     reason, phase = str(change.reason), _BY_REASON.get(change.reason)
     if change.op is Op.BLOCK:
-        return _Word(phase or Phase.STALLED, reason, change.message)
-    if change.written is None and phase is not None and phase is not Phase.CONFLICT:
+        phase = phase or Phase.STALLED
+    if phase is Phase.STALLED and not _is_stalled(change, context):
+        phase = Phase.HELD_BACK
+    is_kept = change.written is None and phase is not Phase.CONFLICT
+    if phase is not None and (is_kept or change.op is Op.BLOCK):
         return _Word(phase, reason, change.message)
     if change.conflicts:
         return _Word(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(change.conflicts))
@@ -216,6 +219,17 @@ def _obstructed(change: Change) -> _Word | None:
         known = Reason.PIPELINE_FAILED if failed else Reason.NOT_READY
         return _Word(Phase.NOT_READY, str(known), "; ".join(change.unready))
     return _Word(Phase.HELD_BACK, reason, change.message) if change.waits else None
+
+
+def _is_stalled(change: Change, context: PlanContext) -> bool:
+    """Tell whether the owner's condition Stalled is True: its manifest, upstream or downstream is wrong.
+
+    Obstacles of a valid variant, such as a package that is not ours, are no fault of its manifest (Porch).
+    """
+    if change.variant not in context.variants:
+        return True
+    subject = f"PackageVariant {change.variant}"
+    return any(problem.subject == subject for problem in context.resolution.problems)
 
 
 def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str) -> _Word | None:
@@ -275,7 +289,8 @@ def _since(phase: Phase, change: Change, target: PlanTarget, context: PlanContex
     """Return the time of the newest input that brought the package there, in seconds."""
     inventory = context.inventory
     variant = context.variants.get(change.variant) if change.variant else None
-    if phase in {Phase.STALLED, Phase.PAUSED}:
+    has_obstacle = change.op is Op.BLOCK or _BY_REASON.get(change.reason) is Phase.STALLED
+    if phase in {Phase.STALLED, Phase.PAUSED} or (phase is Phase.HELD_BACK and has_obstacle):
         return variant.source.time if variant else inventory.control.commit.time
     if phase is Phase.PUBLISHED:
         return _published_time(change, target)
