@@ -30,7 +30,6 @@ PENDING = frozenset(
         "lock.py",
         "plan",
         "report",
-        "resolve",
         "state.py",
     }
 )

@@ -127,7 +127,7 @@ def pin_delivery(delivery: Delivery, tree: Oid, inventory: Inventory, digest: st
         delivery: The delivery.
         tree: The tree of the generated package.
         inventory: Everything that was read.
-        digest: The digest of its inputs, where that of the lock does not stand for all of them.
+        digest: The digest of its inputs, if the digest of the lock does not cover all of them.
     """
     pin = _pin(delivery.cluster, tree, inventory)
     return _resolve(delivery.resolved.variant, pin, digest or delivery.digest, inventory)
@@ -204,7 +204,7 @@ def _variant(
 
 
 def _pin(cluster: str, tree: Oid, inventory: Inventory) -> Pin:
-    """Return the lock as an upstream. The content has no commit of its own: its tree stands for it."""
+    """Return the lock as an upstream. The content has no commit of its own, so its tree is the commit."""
     control = inventory.control
     return Pin(
         package=PackageKey(control.url, LOCKS_DIRECTORY),

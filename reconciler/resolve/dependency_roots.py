@@ -1,4 +1,4 @@
-"""What variants bring into clusters: the packages whose needs the closure has to meet."""
+"""Dependency roots: packages of variants with dependencies to resolve in their clusters."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ class RootKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A variant whose package is in a cluster, or will be. `variant` is None if only a record is left."""
+    """A variant with a package in a cluster; `variant` is None if only its record is left."""
 
     key: ObjectName
     view: RepositoryView
@@ -56,13 +56,13 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """The roots of every cluster; of a doubtful one some are not known, so that nothing may go there."""
+    """The roots of every cluster. In `incomplete` clusters some are unknown: no package may go."""
 
     by_cluster: Mapping[str, Mapping[RootKey, Root]] = field(default_factory=dict)
     incomplete: frozenset[str] = frozenset()
 
     def asked(self, cluster: str) -> VariantInstalls:
-        """Return what the variants of a cluster ask for, in words that do not name the cluster."""
+        """Return the installs of a cluster; equal clusters have equal ones."""
         roots = sorted(self.by_cluster.get(cluster, {}).items())
         return VariantInstalls(
             tuple(_install(key, root) for key, root in roots),
@@ -78,11 +78,11 @@ def find_roots(
     published: PublishedPackages,
     retained: Container[ObjectName] = frozenset(),
 ) -> Roots:
-    """Return the packages that variants bring into each cluster, as far as any revision says what it needs.
+    """Return the roots of every cluster: variants of packages that declare dependencies in any revision.
 
-    A variant counts at the revision that it is pinned to. One that has no pin now, and one that is
-    kept although nothing desires it any more, counts as it was last applied: it still stands there,
-    and so must what it needs (law 4). Order-free.
+    A variant counts at the revision that it is pinned to. A variant without a pin, and a retained one,
+    counts as it was last applied: its package is still in the cluster, and so are its dependencies
+    (law 4). Order-free.
     """
     search = _Search(inventory, published, frozenset(key.package for key in published.revisions))
     unpinned = _unpinned(inventory, desired, resolution, retained)
@@ -108,15 +108,15 @@ def _unpinned(
 class _Search:
     inventory: Inventory
     published: PublishedPackages
-    speaking: frozenset[PackageKey]
+    declaring: frozenset[PackageKey]
     incomplete: set[str] = field(default_factory=set)
 
     def resolved(self, resolution: Resolution) -> Iterator[Root]:
-        for one in resolution.variants:
-            view = self.inventory.repositories[one.view]
-            candidate = self.candidate(view, one.pin.package, one.pin.tree)
+        for resolved in resolution.variants:
+            view = self.inventory.repositories[resolved.view]
+            candidate = self.candidate(view, resolved.pin.package, resolved.pin.tree)
             if candidate is not None:
-                variant, name = one.variant, _inside(view, one.downstream.path)
+                variant, name = resolved.variant, _inside(view, resolved.downstream.path)
                 yield Root(variant.key, view, name, candidate, variant.source, variant)
 
     def applied(self, records: Iterable[PackageVariantRecord]) -> Iterator[Root]:
@@ -134,11 +134,11 @@ class _Search:
                 yield Root(record.key, view, name, candidate, Source(Location(record.manifest)))
 
     def candidate(self, view: RepositoryView, package: PackageKey, tree: Oid) -> Candidate | None:
-        """Return what a revision needs; None if its package says nothing, or, in doubt, nobody knows."""
-        found = self.published.revisions.get(PackageTree(package, tree))
-        if found is None and package in self.speaking:
+        """Return the dependencies of a revision; None if its package has none, or they are unknown."""
+        candidate = self.published.revisions.get(PackageTree(package, tree))
+        if candidate is None and package in self.declaring:
             self.incomplete.add(view.cluster)
-        return found
+        return candidate
 
 
 def _inside(view: RepositoryView, path: str) -> str:
@@ -146,10 +146,10 @@ def _inside(view: RepositoryView, path: str) -> str:
 
 
 def _named(roots: Iterable[Root]) -> Iterator[tuple[RootKey, Root]]:
-    """Name roots by their packages, so that equal clusters ask the same; with the repository if two clash."""
-    several = sorted(roots, key=lambda root: root.key)
-    count = Counter((root.key.namespace, root.name) for root in several)
-    for root in several:
+    """Name roots by package, on a clash also by repository, so that equal clusters have equal names."""
+    ordered = sorted(roots, key=lambda root: root.key)
+    count = Counter((root.key.namespace, root.name) for root in ordered)
+    for root in ordered:
         clash = count[root.key.namespace, root.name] > 1
         name = f"{root.view.key.name}/{root.name}" if clash else root.name
         yield RootKey(root.key.namespace, name), root
@@ -170,7 +170,7 @@ def _install(key: RootKey, root: Root) -> Install:
 
 
 def _inherited(variant: DesiredVariant | None) -> Pairs:
-    """Return the settings that what a variant's package needs takes over."""
+    """Return the settings that the dependencies of a variant inherit."""
     if variant is None:
         return ()
     account = {**(variant.spec.annotations or {}), **variant.annotations}.get(SERVICE_ACCOUNT, "")

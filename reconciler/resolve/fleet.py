@@ -99,7 +99,7 @@ def resolve_fleet(
         dependencies.published,
         resolution,
         locks,
-        wanted=generated.undecided | {variant.key for variant in generated.variants},
+        needed=generated.undecided | {variant.key for variant in generated.variants},
         incomplete=clusters.incomplete if _is_readable(inventory) else frozenset({""}),
     )
     desired = _with_generated(desired, generated, leaving)
@@ -150,9 +150,9 @@ def find_dependent_clusters(
     dependencies: DependencyInputs,
     retained: Container[ObjectName] = frozenset(),
 ) -> frozenset[str]:
-    """Return the clusters that ask for packages, or whose manifests are not understood. Pure.
+    """Return the clusters with requests for packages or with manifests that are not understood. Pure.
 
-    "" stands for any cluster. The arguments are those of `resolve_fleet`.
+    "" means any cluster. The arguments are those of `resolve_fleet`.
     """
     inputs = _cluster_inputs(inventory, dependencies, Roots())
     resolution = extend_resolution(Resolution(), inventory, desired)

@@ -1,4 +1,4 @@
-"""Generated variants that may go: nobody needs them any more, and nothing that still stands does."""
+"""Garbage-collect generated variants that neither the locks nor the packages on main require."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from reconciler.state import PackageVariantRecord
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Which generated variants certainly nobody needs, and which are still needed, with the reasons."""
+    """Generated variants that are released, and those that are held although unneeded, with the reasons."""
 
     released: frozenset[ObjectName] = frozenset()
     held: Mapping[ObjectName, str] = field(default_factory=dict)
@@ -29,20 +29,20 @@ def find_leaving(
     resolution: Resolution,
     decision: LockUpdate,
     *,
-    wanted: frozenset[ObjectName],
+    needed: frozenset[ObjectName],
     incomplete: frozenset[str],
 ) -> Leaving:
-    """Sort the generated variants that nothing needs according to the locks. Order-free.
+    """Classify the generated variants that the locks do not need. Order-free.
 
-    One goes only if its cluster was decided whole. It waits while a package on main was made from a
-    revision that needs it: a person may never merge the deletion or the new revision of that one.
+    A variant is released only if its cluster was resolved completely. It is held while a package on main
+    was made from a revision that needs it: a person may never merge the deletion or update of that one.
 
     Args:
-        inventory: The world.
-        published: What revisions need.
-        resolution: The variants that nobody generated.
-        decision: What is locked.
-        wanted: The generated variants that are needed, or of which nothing was decided.
+        inventory: Everything that was read.
+        published: The published packages with their dependencies.
+        resolution: The variants that are not generated.
+        decision: The locks.
+        needed: The generated variants that are needed, or of which nothing was decided.
         incomplete: Clusters of which something is not known; "" means that it may be any.
     """
     unsure = {scope.cluster for scope in decision.scopes if not scope.finished} | incomplete
@@ -50,7 +50,7 @@ def find_leaving(
     idle = {
         key: record
         for key, record in sorted(inventory.records.items())
-        if record.requested_by and key not in wanted and search.cluster(record) not in {"", *unsure}
+        if record.requested_by and key not in needed and search.cluster(record) not in {"", *unsure}
     }
     if not idle or "" in unsure:
         return Leaving()
@@ -60,10 +60,10 @@ def find_leaving(
 
 
 def _unused(decision: LockUpdate) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the packages that each lock keeps although nobody needs them."""
+    """Yield the packages that each lock retains although they are unneeded."""
     for scope in decision.scopes:
         if scope.after is not None:
-            yield scope.cluster, frozenset(one.name for one in scope.after.resolution.unused)
+            yield scope.cluster, frozenset(package.name for package in scope.after.resolution.unused)
 
 
 @dataclass(slots=True)
@@ -80,9 +80,9 @@ class _Search:
         return view.cluster if view is not None else ""
 
     def upstream(self, record: PackageVariantRecord) -> PackageKey | None:
-        said = record.spec.get("upstream") or {}
-        view = self.inventory.repositories.get(ObjectName(record.namespace, said.get("repo") or ""))
-        return PackageKey(view.url, view.full_path(said.get("package") or "")) if view else None
+        upstream = record.spec.get("upstream") or {}
+        view = self.inventory.repositories.get(ObjectName(record.namespace, upstream.get("repo") or ""))
+        return PackageKey(view.url, view.full_path(upstream.get("package") or "")) if view else None
 
     def revision(self, record: PackageVariantRecord) -> Candidate | None:
         package = self.upstream(record)
@@ -99,30 +99,30 @@ class _Search:
     def held(
         self, idle: Mapping[ObjectName, PackageVariantRecord], resolution: Resolution
     ) -> Iterator[tuple[ObjectName, str]]:
-        """Yield what packages on main need, and what that needs, with who it is that stands there."""
-        names = {name: one.id for one in self.published.candidates for name in one.names}
-        found: set[ObjectName] = set()
-        queue = list(self.standing(resolution))
+        """Yield the idle variants that packages on main need, directly or not, with the reason."""
+        names = {name: candidate.id for candidate in self.published.candidates for name in candidate.names}
+        held: set[ObjectName] = set()
+        queue = list(self.installed(resolution))
         for cluster, candidate, asker in queue:
             needs = [need for requirement in candidate.requires for need in requirement.alternatives]
             for key, record in idle.items():
                 own = self.revision(record)
-                if key in found or own is None or self.cluster(record) != cluster:
+                if key in held or own is None or self.cluster(record) != cluster:
                     continue
                 if any(_meets(own, need, names) for need in needs):
-                    found.add(key)
+                    held.add(key)
                     queue.append((cluster, own, asker))
                     yield key, f"What {VARIANT_KIND} {asker} has on main needs it"
 
-    def standing(self, resolution: Resolution) -> Iterator[tuple[str, Candidate, ObjectName]]:
-        """Yield the revisions that packages on main were made from, where nobody asks for them any more."""
-        pinned = {one.variant.key for one in resolution.variants}
-        for one in resolution.variants:
-            base = one.base
-            if one.local is not None and base is not None and base.tree != one.pin.tree:
+    def installed(self, resolution: Resolution) -> Iterator[tuple[str, Candidate, ObjectName]]:
+        """Yield the revisions of packages on main that no variant is pinned to any more."""
+        pinned = {resolved.variant.key for resolved in resolution.variants}
+        for resolved in resolution.variants:
+            base = resolved.base
+            if resolved.local is not None and base is not None and base.tree != resolved.pin.tree:
                 candidate = self.published.revisions.get(PackageTree(base.package, base.tree))
                 if candidate is not None:
-                    yield self.inventory.repositories[one.view].cluster, candidate, one.variant.key
+                    yield self.inventory.repositories[resolved.view].cluster, candidate, resolved.variant.key
         for key, record in sorted(self.inventory.records.items()):
             if key not in pinned and not record.requested_by and self.is_on_main(record):
                 candidate = self.revision(record)

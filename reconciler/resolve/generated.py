@@ -1,4 +1,4 @@
-"""Variants that nobody wrote: one for each package that the variants of a cluster need and it lacks."""
+"""Generated variants: one for each package that the variants of a cluster need and no manifest declares."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,12 +24,12 @@ from reconciler.resolve.resolution import Downstreams
 
 _NAME = "requires"
 _SHOWN = 5
-"""How many of those that ask are named."""
+"""Number of dependents that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The variants to add, the variants whose needs have no place, and what is left as it was for that."""
+    """The generated variants, the problems of variants with unmet needs, and the undecided variants."""
 
     variants: tuple[DesiredVariant, ...] = ()
     unmet: Mapping[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Generated:
 def generate(
     inventory: Inventory, desired: Desired, downstreams: Downstreams, locks: LockUpdate, roots: Roots
 ) -> Generated:
-    """Return the variants that the packages of others need, as the locks of their clusters say.
+    """Generate the variants that the packages of others need according to the locks of their clusters.
 
     Each goes to the repository that it is in already, else to the first one, by name, of those that
     need it. It never takes the place or the name of another variant: one with the same downstream and
@@ -49,14 +49,14 @@ def generate(
         inventory,
         _sources(inventory),
         downstreams,
-        {one.key: one for one in desired.variants},
+        {variant.key: variant for variant in desired.variants},
     )
     for scope in locks.scopes:
-        known = roots.by_cluster.get(scope.cluster, {})
+        cluster_roots = roots.by_cluster.get(scope.cluster, {})
         for needed in needed_packages(scope.after.resolution) if scope.after else ():
-            askers = [known[key] for key in map(_key, needed.roots) if key in known]
+            askers = [cluster_roots[key] for key in map(_key, needed.roots) if key in cluster_roots]
             if askers:
-                maker.add(needed, askers, known)
+                maker.add(needed, askers, cluster_roots)
     variants = sorted(maker.made.values(), key=lambda variant: variant.key)
     return Generated(tuple(variants), maker.unmet, frozenset(maker.undecided))
 
@@ -68,10 +68,10 @@ def _key(instance: LockedInstance) -> RootKey:
 def _sources(inventory: Inventory) -> Mapping[tuple[str, str], list[RepositoryView]]:
     """Return the views of each repository by namespace and by how locks call it, the most specific first."""
     names = repository_names(inventory.repositories.values())
-    found: dict[tuple[str, str], list[RepositoryView]] = {}
+    sources: dict[tuple[str, str], list[RepositoryView]] = {}
     for view in sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key)):
-        found.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
-    return found
+        sources.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
+    return sources
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class _Maker:
     unmet: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
     undecided: set[ObjectName] = field(default_factory=set)
 
-    def add(self, needed: NeededPackage, askers: list[Root], known: Mapping[RootKey, Root]) -> None:
+    def add(self, needed: NeededPackage, askers: list[Root], roots: Mapping[RootKey, Root]) -> None:
         askers.sort(key=lambda root: root.key)
         near = needed.package.instance.slot.namespace
         there = any(root.key.namespace == near for root in askers)
@@ -117,7 +117,7 @@ class _Maker:
             source=first.source,
             paused=all(root.variant is not None and root.variant.paused for root in askers),
             times=first.variant.times if first.variant else (),
-            requested_by=tuple(_shown(needed.paths, known)),
+            requested_by=tuple(_shown(needed.paths, roots)),
         )
 
     def upstream(self, package: LockedPackage, namespace: str) -> RepositoryView | None:
@@ -127,11 +127,11 @@ class _Maker:
         return next((view for view in views if is_within(path, view.directory)), None)
 
     def downstream(self, askers: list[Root], namespace: str, name: str) -> RepositoryView:
-        """Return where a package goes: where it is, as long as somebody there needs it, else to the first."""
+        """Return the repository of a package: its present one while a root there needs it, else the first."""
         views = {root.view.key: root.view for root in askers if root.view.key.namespace == namespace}
-        several = [views[key] for key in sorted(views)] or [askers[0].view]
-        held = (view for view in several if self.is_there(view, namespace, name))
-        return next(held, several[0])
+        candidates = [views[key] for key in sorted(views)] or [askers[0].view]
+        held = (view for view in candidates if self.is_there(view, namespace, name))
+        return next(held, candidates[0])
 
     def is_there(self, view: RepositoryView, namespace: str, name: str) -> bool:
         record = self.inventory.records.get(ObjectName(namespace, _object_name(view, name)))
@@ -139,8 +139,8 @@ class _Maker:
 
     def rival(self, place: PackageKey, key: ObjectName) -> DesiredVariant | None:
         """Return another variant with the same place or the same name, if there is one."""
-        several = [*self.taken.get(place, ()), self.named.get(key), self.made.get(place)]
-        return next((one for one in several if one is not None), None)
+        variants = [*self.taken.get(place, ()), self.named.get(key), self.made.get(place)]
+        return next((variant for variant in variants if variant is not None), None)
 
     def refuse(self, askers: Iterable[Root], message: str, hint: str) -> None:
         for root in askers:
@@ -152,7 +152,7 @@ class _Maker:
 
 
 def _object_name(view: RepositoryView, package: str) -> str:
-    """Return the name of a generated variant: the same whoever needs it, and whatever revision it has."""
+    """Return the name of a generated variant: independent of its dependents and its revision."""
     identifier = variant_identifier(_NAME, view.key.name, package.replace("/", "-"))
     if "/" in package:
         identifier += f"-{hashlib.sha256(package.encode()).hexdigest()[:8]}"
@@ -189,15 +189,15 @@ def _contested(
     return message, "Give one of the two another downstream package, or a revision that both can use."
 
 
-def _shown(trails: Iterable[RequirementPath], known: Mapping[RootKey, Root]) -> Iterator[str]:
-    """Yield who asks, each with the way from its variant: `default/web > app`."""
-    several = sorted({tuple(_steps(trail, known)) for trail in trails})
-    yield from (" > ".join(steps) for steps in several[:_SHOWN])
-    if len(several) > _SHOWN:
-        yield f"{len(several) - _SHOWN} more"
+def _shown(trails: Iterable[RequirementPath], roots: Mapping[RootKey, Root]) -> Iterator[str]:
+    """Yield the dependents, each with the path from its variant: `default/web > app`."""
+    chains = sorted({tuple(_steps(trail, roots)) for trail in trails})
+    yield from (" > ".join(steps) for steps in chains[:_SHOWN])
+    if len(chains) > _SHOWN:
+        yield f"{len(chains) - _SHOWN} more"
 
 
-def _steps(trail: RequirementPath, known: Mapping[RootKey, Root]) -> Iterator[str]:
-    root = known.get(_key(trail[0].instance))
+def _steps(trail: RequirementPath, roots: Mapping[RootKey, Root]) -> Iterator[str]:
+    root = roots.get(_key(trail[0].instance))
     yield str(root.key) if root else trail[0].name
     yield from (step.instance.name.rpartition("//")[2] for step in trail[1:])

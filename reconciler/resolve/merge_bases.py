@@ -1,4 +1,4 @@
-"""What a downstream was last made from: its upstreamLock, found again by commit."""
+"""Merge bases: the upstream revisions that downstreams were made from, by the commit of upstreamLock."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from reconciler.resolve.upstreams import pin_at
 from reconciler.state import PackageVariantRecord
 
 _UNNUMBERED = -1
-"""Of a base whose tag has moved on: it is called by the name that it was taken under, and its commit."""
+"""Revision of a base after its tag moved: it keeps its former name, and its commit."""
 
 
 Sources = Mapping[str, tuple[RepositoryView, ...]]
@@ -21,11 +21,11 @@ Sources = Mapping[str, tuple[RepositoryView, ...]]
 
 def index_sources(inventory: Inventory) -> Sources:
     """Return where to look for an upstreamLock's repository: made once, asked for every package."""
-    found: dict[str, list[RepositoryView]] = {}
+    sources: dict[str, list[RepositoryView]] = {}
     for view in sorted(inventory.repositories.values(), key=lambda v: (-len(v.directory), v.key)):
         for name in source_names(view) if view.is_available else ():
-            found.setdefault(name, []).append(view)
-    return {name: tuple(views) for name, views in found.items()}
+            sources.setdefault(name, []).append(view)
+    return {name: tuple(views) for name, views in sources.items()}
 
 
 def find_base(
@@ -49,8 +49,8 @@ def find_base(
         return pin, ""
     for view in sources.get(url, ()):
         for path in dict.fromkeys((directory, view.full_path(directory))):
-            if found := find_commit(view, path, commit, lock.ref, inventory):
-                return found, ""
+            if base := find_commit(view, path, commit, lock.ref, inventory):
+                return base, ""
     if record is not None and record.upstream_commit == commit and record.upstream_tree:
         return _recorded(pin, lock, record), ""
     return None, f"commit {commit} of {lock.repo}, which upstreamLock names, cannot be found"
@@ -67,7 +67,7 @@ def _identities(pin: Pin) -> set[str]:
 
 
 def find_commit(view: RepositoryView, path: str, commit: Oid, name: str, inventory: Inventory) -> Pin | None:
-    """Return the pin of a package at a commit that was taken under `name`, None if nobody has it any more."""
+    """Return the pin of a package at a commit that was taken under `name`, None if it cannot be found."""
     package = view.packages.get(path, PackageState(path))
     states = sorted(_states(view, package), key=lambda s: s[0] != name)
     for ref, revision, at, tree in states:

@@ -27,11 +27,11 @@ def package_name(view: RepositoryView, path: str) -> str:
 
 
 def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inventory) -> ObjectName | None:
-    """Return the variant of this instance that owns a package; None if nobody of ours does.
+    """Return the variant of this instance that owns a package; None if it has another owner or none.
 
-    A location that is not where the package stands marks a copy, which nobody owns. The location's
+    A location other than the package's own path marks a copy, which has no owner. The location's
     Repository is one of the owner's namespace. Repositories may be renamed, and their directories may
-    move: a package that stands where the owner's record says is no copy, whatever its location is called
+    move: a package at the recorded path of its owner is no copy, whatever its location is called
     now, because a repository's identity is its URL (D19).
     """
     if header is None or header.error:
@@ -52,7 +52,7 @@ def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inv
 def may_stand_behind(
     owner: ObjectName, desired: Container[ObjectName], stalled: Container[ObjectKey], inventory: Inventory
 ) -> bool:
-    """Whether an owner that nobody understands or reads now may still want its package (law 4)."""
+    """Tell whether an owner that is not understood or not readable may still want its package (law 4)."""
     if ObjectKey(GROUP, "PackageVariant", *owner) in stalled:
         return True
     record = inventory.records.get(owner)
@@ -63,9 +63,9 @@ def may_stand_behind(
 
 
 def is_foreign(header: KptfileHeader | None, path: str, instance: str) -> bool:
-    """Whether the package is another instance's: its annotations name one, and this very path.
+    """Tell whether another instance owns the package: its annotations name one, and this path.
 
-    Under which name the other instance knows the repository cannot be told from here.
+    The name that the other instance has for the repository is not known here.
     """
     if header is None or not header.owner or header.owner.startswith(f"{instance}/"):
         return False
@@ -92,7 +92,7 @@ def our_drafts(package: PackageState, view: RepositoryView, inventory: Inventory
 
 
 def is_merged(draft: Draft, package: PackageState, pulls: Iterable[PullRequest]) -> bool:
-    """Whether main has the draft: the forge says so, or main's package has its tree since the draft left it.
+    """Tell whether main has the draft: the forge merged it, or main had its tree since the draft began.
 
     Total: true for merge, squash and rebase alike, because content is compared, not commits.
     """

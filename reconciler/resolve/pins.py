@@ -20,9 +20,9 @@ from reconciler.resolve.upstreams import find_repository, find_upstream, subject
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The pin to make a package from, and what its upstream `offers`: None where it names one revision.
+    """The pin of a variant, and the revision that its floating upstream `offers` (None if it is exact).
 
-    Without a `pin` the variant waits for its lock, and `waits` says why.
+    Without a `pin` the variant waits for its lock, for the reason in `waits`.
     """
 
     pin: Pin | None
@@ -31,27 +31,27 @@ class Choice:
 
 
 def choose_pin(variant: DesiredVariant, inventory: Inventory) -> Choice | Problem:
-    """Return the commit that a variant's upstream means in this run, or what is wrong with it.
+    """Return the pin of a variant's upstream in this run, or its problem.
 
     An exact upstream means what it names. A floating one follows its selector, unless a person holds
-    it. Where pins are reviewed it stays at what main's lock says; without an answer there it stays at
+    it. Where pins are reviewed it stays at main's lock; without an answer there it stays at
     what was applied last, and a new one, or one that asks for something else, takes what its selector
     finds, or waits where even the first pin is reviewed.
     """
-    found = find_upstream(variant, inventory)
-    if isinstance(found, Problem):
-        return found
+    selected = find_upstream(variant, inventory)
+    if isinstance(selected, Problem):
+        return selected
     upstream = upstream_data(variant)
     if not is_floating(upstream):
-        return Choice(found)
+        return Choice(selected)
     lock = _merged(variant.key, upstream, inventory)
     if lock is None and (why := _waits(variant.key, inventory)):
-        return Choice(None, found, why)
+        return Choice(None, selected, why)
     lock = lock or _applied(variant.key, upstream, inventory)
     if lock is None:
-        return Choice(found, found)
-    pin = _locked(lock, variant, found, inventory)
-    return pin if isinstance(pin, Problem) else Choice(pin, _steady(found, pin, variant))
+        return Choice(selected, selected)
+    pin = _locked(lock, variant, selected, inventory)
+    return pin if isinstance(pin, Problem) else Choice(pin, _steady(selected, pin, variant))
 
 
 def upstream_data(variant: DesiredVariant) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def upstream_data(variant: DesiredVariant) -> dict[str, Any]:
 def lock_pin(
     variant: ObjectName, upstream: Mapping[str, Any], pin: Pin, *, held: bool = False
 ) -> UpstreamLock | None:
-    """Return the lock that says what a `spec.upstream` means; None where it says so itself."""
+    """Return the lock of a `spec.upstream`; None if that is exact."""
     return lock_upstream(variant, upstream, commit=pin.commit.oid, tree=pin.tree, ref=pin.ref, held=held)
 
 
@@ -89,22 +89,26 @@ def _applied(key: ObjectName, upstream: Mapping[str, Any], inventory: Inventory)
     return lock if lock and decides and lock.answers(upstream) else None
 
 
-def _locked(lock: UpstreamLock, variant: DesiredVariant, found: Pin, inventory: Inventory) -> Pin | Problem:
+def _locked(
+    lock: UpstreamLock, variant: DesiredVariant, selected: Pin, inventory: Inventory
+) -> Pin | Problem:
     """Return the pin of a lock's commit, with the tree that its repository has there."""
-    if lock.commit == found.commit.oid:
-        return found
+    if lock.commit == selected.commit.oid:
+        return selected
     view = find_repository(variant, lock.repository, inventory, field="upstream")
     if isinstance(view, Problem):
         return view
     commit = Oid(lock.commit)
-    path = found.package.path
+    path = selected.package.path
     pin = find_commit(view, path, commit, _taken_under(lock, view, path), inventory)
     if pin is not None:
         return pin
     record, applied = inventory.records.get(variant.key), inventory.locks.get(variant.key)
     if record is not None and applied is not None and record.upstream_commit == applied.commit == commit:
-        known = replace(found.commit, oid=commit, time=0)
-        return replace(found, ref=applied.ref, revision=-1, commit=known, tree=Oid(record.upstream_tree))
+        recorded = replace(selected.commit, oid=commit, time=0)
+        return replace(
+            selected, ref=applied.ref, revision=-1, commit=recorded, tree=Oid(record.upstream_tree)
+        )
     message = f"The lock names commit {commit} of {lock.package}, which repository {view.key.name} has not"
     hint = f"Take another with `reconciler lock --upgrade {variant.key}`, or correct the file."
     return Problem(Location(lock_path(lock)), Reason.UPSTREAM_NOT_FOUND, message, hint, subject_of(variant))
@@ -124,12 +128,12 @@ def _taken_under(lock: UpstreamLock, view: RepositoryView, path: str) -> str:
     return short_tag(max(named, key=lambda r: (r.revision, r.ref)).ref)
 
 
-def _steady(found: Pin, pin: Pin, variant: DesiredVariant) -> Pin:
-    """Return what is offered; of a branch whose package did not change that is what is locked."""
+def _steady(selected: Pin, pin: Pin, variant: DesiredVariant) -> Pin:
+    """Return the offered pin: the locked one for a branch on which the package did not change."""
     upstream = variant.spec.upstream
     of_branch = upstream is not None and upstream.branch is not None
-    same = (found.package, found.tree, found.ref) == (pin.package, pin.tree, pin.ref)
-    return pin if of_branch and same else found
+    same = (selected.package, selected.tree, selected.ref) == (pin.package, pin.tree, pin.ref)
+    return pin if of_branch and same else selected
 
 
 FOLLOW = "reconciler.dev/follow-moved-tag"
@@ -139,10 +143,10 @@ _SHORTEST = 7
 
 
 def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: DesiredVariant) -> str:
-    """Return how the pinned tag moved since the package was made from it, empty if it did not.
+    """Return the message about a pinned tag that moved since the package was made from it, "" if it did not.
 
     A published number promises one content for good; a floating tag promises nothing. The first of
-    `headers` whose upstreamLock has the pin's very ref tells, the draft's before main's. Moved is
+    `headers` whose upstreamLock has the ref of the pin decides, first the draft's, then main's. Moved is
     what that lock contradicts, unless the variant names the new commit.
     """
     if pin.revision <= 0:
@@ -175,8 +179,8 @@ def find_floating(variants: Iterable[DesiredVariant], name: str) -> DesiredVaria
     """
     named = [v for v in variants if name in (str(v.key), v.key.name) and is_floating(upstream_data(v))]
     if len(named) > 1:
-        several = ", ".join(sorted(str(variant.key) for variant in named))
-        raise UsageError(f"{name} is ambiguous: {several}", hint="Name the namespace too.")
+        names = ", ".join(sorted(str(variant.key) for variant in named))
+        raise UsageError(f"{name} is ambiguous: {names}", hint="Name the namespace too.")
     return named[0] if named else None
 
 
@@ -214,8 +218,8 @@ def _lock_at(variant: DesiredVariant, pin: Pin, *, held: bool) -> UpstreamLock:
 
 def _find(variant: DesiredVariant, what: str, inventory: Inventory) -> Pin | Problem:
     """Return what a name means, tried as a manifest could ask for it, or why it means nothing."""
-    found = [find_upstream(_asking(variant, selector), inventory) for selector in _selectors(what)]
-    return next((pin for pin in found if isinstance(pin, Pin)), found[0])
+    pins = [find_upstream(_asking(variant, selector), inventory) for selector in _selectors(what)]
+    return next((pin for pin in pins if isinstance(pin, Pin)), pins[0])
 
 
 def _selectors(what: str) -> Iterator[dict[str, Any]]:
@@ -228,6 +232,6 @@ def _selectors(what: str) -> Iterator[dict[str, Any]]:
 
 
 def _asking(variant: DesiredVariant, selector: dict[str, Any]) -> DesiredVariant:
-    asked = variant.spec.upstream or Upstream()
-    upstream = Upstream(repo=asked.repo, package=asked.package, **selector)
+    upstream_spec = variant.spec.upstream or Upstream()
+    upstream = Upstream(repo=upstream_spec.repo, package=upstream_spec.package, **selector)
     return replace(variant, spec=variant.spec.model_copy(update={"upstream": upstream}))

@@ -13,10 +13,10 @@ from reconciler.resolve.resolution import Downstreams, Publications
 
 
 def find_publications(downstreams: Downstreams, desired: Desired, inventory: Inventory) -> Publications:
-    """Return the revisions `F/vN` that this plan publishes: untagged states of main, in first-parent order.
+    """Return the revisions `F/vN` that this plan tags: untagged states of main, in first-parent order.
 
     A person's hotfix is published as it is; states from before the package was ours are not. Pure, and
-    computed before upstreams are resolved, so that a variant whose upstream is such a package gets the
+    computed before upstreams are resolved, so that a variant with such an upstream gets the
     new revision in the same run (law 1). It does not depend on whether the next content can be rendered.
     """
     if not inventory.policy.publish.tags:

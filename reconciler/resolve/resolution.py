@@ -1,4 +1,4 @@
-"""What resolution decides: every desired variant pinned to one upstream commit."""
+"""Values of resolution: pins, resolved variants, and the trees that rendering them reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -43,17 +43,17 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedVariant:
-    """A desired variant whose upstream and downstream are known.
+    """A desired variant with its upstream and downstream.
 
     `base` is the pin that the downstream was last made from (its upstreamLock), None if it
-    was never made or its lock names a commit that cannot be found (then `lost_base` says why).
+    was never made or its lock names a commit that cannot be found (then `lost_base` has the reason).
     `local` is the package on main, `draft` our open draft of it and `draft_base` what that one
     was made from. `inputs` is the digest of everything that rendering reads; `settled` is the
     result where a record already tells it, and then no tree is needed. `facts` are the inputs that a
-    record keeps to say later which of them changed, `objects` are digests of the
+    record keeps to report later which of them changed, `objects` are digests of the
     cluster objects that its injectors may name. `asked_from` is the upstream tree that the conflicts
     come from which wait in a draft with a person's commits: what a policy answers later is merged from
-    there. `moved` says how its numbered
+    there. `moved` describes how its numbered
     upstream tag moved without a person's consent, empty if it did not. `offers` is what a floating
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
     `candidates` are the revisions that a package without upstreamLock may have been made from.

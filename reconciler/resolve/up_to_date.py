@@ -1,4 +1,4 @@
-"""What needs no rendering: a digest of all inputs, compared with what a record says (D15)."""
+"""Up-to-date packages: compare the digest of all inputs with the record, to skip rendering (D15)."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ ENGINE = 2
 
 
 _TOLD = ("engine", "instance", "repository", "deployment", "policies", "functions")
-"""The facts that a record keeps beside the digest of all: to say later which of them changed."""
+"""The inputs that a record keeps beside the digest, to report later which of them changed."""
 
 
 def input_facts(
@@ -80,10 +80,10 @@ def told_facts(facts: Mapping[str, Any], inputs: str, record: PackageVariantReco
 
 
 def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None) -> Oid | None:
-    """Return the output tree that a record tells, if it still holds and stands where it belongs.
+    """Return the recorded output tree, if its inputs are unchanged and the output is on main or in the draft.
 
     It holds if the inputs are the recorded ones, and the package on main is the recorded one or
-    the output itself. Where the output stands nowhere, it must be rendered to be written.
+    the output itself. An output that is in neither place must be rendered to be written.
     """
     if record is None or not record.output_tree or record.inputs != resolved.inputs:
         return None
@@ -101,24 +101,24 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
 
 
 def index_objects(snapshot: Snapshot) -> ObjectIndex:
-    """Return the objects of a snapshot by namespace and name, of any kind: what injectors can name.
+    """Return the objects of a snapshot by namespace and name, of any kind, for injectors.
 
-    Under the empty name stands one object of each kind that the namespace has.
+    The empty name has one object of each kind that the namespace has.
     """
-    found: dict[ObjectName, list[SnapshotObject]] = {}
+    index: dict[ObjectName, list[SnapshotObject]] = {}
     for _, objects in sorted(snapshot.objects.items()):
-        kinds = {one.namespace: one for one in objects}
+        kinds = {obj.namespace: obj for obj in objects}
         for namespace in sorted(kinds):
-            found.setdefault(ObjectName(namespace, ""), []).append(kinds[namespace])
-        for one in objects:
-            found.setdefault(ObjectName(one.namespace, one.name), []).append(one)
-    return found
+            index.setdefault(ObjectName(namespace, ""), []).append(kinds[namespace])
+        for obj in objects:
+            index.setdefault(ObjectName(obj.namespace, obj.name), []).append(obj)
+    return index
 
 
 def named_objects(variant: DesiredVariant, objects: ObjectIndex) -> dict[str, str]:
     """Return a short digest of every object that an injector of the variant may name, by kind and name."""
-    found = _named(variant, objects)
-    return {f"{o.kind} {o.name}": _digest(o.body)[:_SHORT] for o in found}
+    named = _named(variant, objects)
+    return {f"{o.kind} {o.name}": _digest(o.body)[:_SHORT] for o in named}
 
 
 def _named(variant: DesiredVariant, objects: ObjectIndex) -> list[SnapshotObject]:
@@ -133,10 +133,10 @@ def _injected(variant: DesiredVariant, snapshot: Snapshot, objects: ObjectIndex)
     if not snapshot.present and snapshot.cluster:
         return [snapshot.path]
     namespace = variant.key.namespace
-    found = _named(variant, objects)
+    named = _named(variant, objects)
     kinds = [[o.api_version, o.kind] for o in objects.get(ObjectName(namespace, ""), ())]
     served = None if snapshot.served is None else sorted(snapshot.served)
-    return [kinds, served, [[o.api_version, o.kind, o.name, _digest(o.body)] for o in found]]
+    return [kinds, served, [[o.api_version, o.kind, o.name, _digest(o.body)] for o in named]]
 
 
 def _told(fact: object) -> str:

@@ -23,12 +23,12 @@ from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Pin
 
 NOT_FOUND = "could not find upstream package revision"
-"""How Porch begins to say that an upstream is not there; what is missing, and where, follows."""
+"""Porch's prefix of messages about missing upstreams."""
 
 _ZERO = "upstream cannot be published with revision number 0"
 _SHOWN = 5
 _PLACEHOLDER = -1
-"""The revision that Porch gives to a package as it stands on the repository's branch."""
+"""Porch's revision number of a package on the branch of its repository."""
 
 
 def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
@@ -202,8 +202,10 @@ class _Lookup:
         )
 
     def _own_tag(self, tag: str) -> Pin | None:
-        wanted = f"{self.package.path}/{tag}"
-        return next((self._published(r) for r in self.package.published if short_tag(r.ref) == wanted), None)
+        full_tag = f"{self.package.path}/{tag}"
+        return next(
+            (self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None
+        )
 
     def _repository_tag(self, tag: str) -> Pin | None:
         commit = self.view.tags.get(tag)
@@ -238,12 +240,12 @@ def _packages(view: RepositoryView) -> list[str]:
 
 def _near(name: str, names: list[str]) -> str:
     """Return a hint that lists what exists: names like this one first, else some of all."""
-    known = sorted(set(names))
-    near = get_close_matches(name, known, n=_SHOWN, cutoff=0.5)
+    existing = sorted(set(names))
+    near = get_close_matches(name, existing, n=_SHOWN, cutoff=0.5)
     if near:
         return f"Did you mean {' or '.join(near)}?"
-    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    return f"There is {', '.join(known[:_SHOWN])}{more}." if known else "There is none."
+    more = f" and {len(existing) - _SHOWN} more" if len(existing) > _SHOWN else ""
+    return f"There is {', '.join(existing[:_SHOWN])}{more}." if existing else "There is none."
 
 
 def _field(variant: DesiredVariant, *path: str) -> Location:

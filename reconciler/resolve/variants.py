@@ -211,7 +211,7 @@ ORPHAN = "orphan"
 def find_releases(
     downstreams: Container[PackageKey], desired: Desired, inventory: Inventory
 ) -> Iterator[Release]:
-    """Yield the owned packages that no desired variant targets and whose deletion policy is `orphan`.
+    """Yield the owned packages that no desired variant targets and that have the deletion policy `orphan`.
 
     Order-free. The plan decides whether there is evidence enough to release them; this lists what it
     would have to read.
