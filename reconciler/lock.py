@@ -21,7 +21,7 @@ EXACT = ("revision", "workspaceName")
 """The selectors that name one revision for good; every other one floats."""
 
 
-class Request(NamedTuple):
+class UpstreamRequest(NamedTuple):
     """What a manifest asks for: a package of a repository, and how to choose among its commits."""
 
     repository: str
@@ -57,9 +57,9 @@ class UpstreamLock(BaseModel):
         return ObjectName(self.namespace, self.name)
 
     @property
-    def request(self) -> Request:
+    def request(self) -> UpstreamRequest:
         """What the manifest asked for."""
-        return Request(self.repository, self.package, self.selector)
+        return UpstreamRequest(self.repository, self.package, self.selector)
 
     def answers(self, upstream: Mapping[str, Any]) -> bool:
         """Tell whether this is the answer to what a manifest's `spec.upstream` asks for now."""
@@ -80,10 +80,10 @@ class ImagesLock(BaseModel):
         return self.model_copy(update={"images": dict(sorted({**self.images, **images}.items()))})
 
 
-def request_of(upstream: Mapping[str, Any]) -> Request:
+def request_of(upstream: Mapping[str, Any]) -> UpstreamRequest:
     """Return what a manifest's `spec.upstream` asks for."""
     selector = {field: value for field, value in upstream.items() if field not in ("repo", "package")}
-    return Request(upstream.get("repo", ""), upstream.get("package", ""), selector)
+    return UpstreamRequest(upstream.get("repo", ""), upstream.get("package", ""), selector)
 
 
 def is_floating(upstream: Mapping[str, Any]) -> bool:

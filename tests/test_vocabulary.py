@@ -28,7 +28,6 @@ PENDING = frozenset(
         "apply",
         "cli",
         "lock.py",
-        "plan",
         "report",
         "state.py",
     }
@@ -37,7 +36,6 @@ PENDING = frozenset(
 SHARED_NAMES = frozenset(
     {
         "Pin",
-        "Request",
         "Resolution",
         "Target",
     }

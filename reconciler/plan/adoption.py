@@ -79,7 +79,7 @@ def _foreign_draft(target: PlanTarget) -> Draft | None:
 
 
 def is_uncertain(owner: ObjectName, context: PlanContext) -> bool:
-    """Whether the owner may still stand behind its package although nobody desires it now (law 4)."""
+    """Tell whether the owner may still want its package although no manifest declares it now (law 4)."""
     return may_stand_behind(owner, context.variants, context.stalled, context.inventory)
 
 

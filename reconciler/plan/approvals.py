@@ -18,7 +18,7 @@ Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
 
 
 def find_rules(policy: Policy) -> Finder:
-    """Return what tells which rules are for a repository: those whose selector its labels match."""
+    """Return a function from a repository to its rules: those with a selector that matches its labels."""
     compiled = [(compile_selector(LabelSelector.model_validate(r.selector)), r) for r in policy.approval.auto]
 
     def rules(view: RepositoryView) -> tuple[ApprovalRule, ...]:
@@ -29,7 +29,7 @@ def find_rules(policy: Policy) -> Finder:
 
 
 def approve_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Return the changes, those approved whose draft stands as it should and whom a rule lets pass (D14).
+    """Return the changes, approved where the draft is up to date and a rule allows it (D14).
 
     A draft is approved by a later run than the one that wrote it. What shares a pull request is
     approved together, or not at all. Never with an unmet gate, an open conflict or a failed function.
@@ -58,9 +58,9 @@ def _approval(
     changes: Sequence[Change], targets: Mapping[PackageKey, PlanTarget], rules: Finder, context: PlanContext
 ) -> Approval | None:
     """Return the merge of the one pull request of some changes, None if any of them forbids it."""
-    found = [_find_pull(change, targets[change.package], rules, context) for change in changes]
-    first = found[0]
-    if first is None or any(pull is None for pull in found):
+    pulls = [_find_pull(change, targets[change.package], rules, context) for change in changes]
+    first = pulls[0]
+    if first is None or any(pull is None for pull in pulls):
         return None
     return Approval(first.number, first.head, first.head_oid)
 
@@ -80,11 +80,11 @@ def _find_pull(change: Change, target: PlanTarget, rules: Finder, context: PlanC
 
 
 def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
-    """Whether the draft is what it should be, and nothing stands against it: gates count everywhere."""
+    """Tell whether the draft is up to date and ready; readiness gates count in every repository."""
     rendered = context.rendered.variants.get(change.variant) if change.variant else None
     if rendered is None:
         return False
-    if target.key not in context.wanted or change.reason not in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED}:
+    if target.key not in context.downstreams or change.reason not in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED}:
         return False
     fresh, merged = rendered.fresh, rendered.merged
     if merged is None:
@@ -97,7 +97,7 @@ def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
 def wanted_checks(
     views: Sequence[RepositoryView], pulls: Sequence[PullRequest], policy: Policy
 ) -> Iterator[str]:
-    """Yield the commits whose checks a rule asks for: heads of the open pull requests of a repository."""
+    """Yield the commits for which rules require checks: the heads of open pull requests."""
     rules = find_rules(policy)
     if any(rule.checks for view in views for rule in rules(view)):
         yield from (pull.head_oid for pull in pulls if pull.state is PullState.OPEN and pull.head_oid)

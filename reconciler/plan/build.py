@@ -44,7 +44,7 @@ def build_plan(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, s
     conditions = plan_conditions(context, decided.changes)
     locks, lock = fleet.locks, plan_lock(inventory, fleet)
     owners = {**record_owners(context, decided.changes), **lock.record_owners}
-    told = status_owners(context, decided.changes)
+    reported = status_owners(context, decided.changes)
     # A reviewed lock is recorded by merging its pull request, any other by this run.
     lock_files = {} if inventory.reviewed is not None else locks.files
     records = {**plan_records(context, decided.changes, decided.waiting), **lock_files, **lock.records}
@@ -61,12 +61,12 @@ def build_plan(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, s
         records=dict(sorted(records.items())),
         record_owners=dict(sorted(owners.items())),
         status={**plan_status(context, conditions), **lock_status},
-        status_owners=told,
+        status_owners=reported,
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, inventory)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,
         moves=version_changes(locks),
-        elsewhere=files_of_other_shards(shard, {**owners, **told}),
+        elsewhere=files_of_other_shards(shard, {**owners, **reported}),
         context=context,
     )
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))

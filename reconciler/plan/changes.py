@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Op(StrEnum):
-    """What happens to one package; `keep` and `block` are results, not absences."""
+    """Operation on one package; every package has one, also if it is kept or blocked."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -70,7 +70,7 @@ class GroupPart:
 class WriteGroup:
     """One commit on a group's branch: the tree of `onto` with every part replaced (D4).
 
-    Every package whose draft it changes holds the same value; it is made once.
+    The changes of all its packages hold the same value; it is written once.
     """
 
     ref: str
@@ -104,7 +104,7 @@ class MoveRef:
 
 @dataclass(frozen=True, slots=True)
 class StartBranch:
-    """The first commit of an empty repository, which drafts of the same push stand on.
+    """The first commit of an empty repository, the parent of drafts in the same push.
 
     Every package of the repository that is new asks for the same one; it is made once. `oid` is
     its id, computed from the rest: `onto` of a draft on it.
@@ -135,12 +135,12 @@ class ClosePull:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What the pull request of one package proposes, from what main has to what the draft brings.
+class PullRequestContent:
+    """Content of the pull request of one package: the difference between main and the draft.
 
-    `kind` says it as an operation, whatever the last run did. `edited` tells that a person committed to
-    the draft, `is_back` that the upstream revision is an older one, `requested_by` who needs a package
-    that nobody declared.
+    `kind` is the operation as a whole, whatever the last run did. `edited` tells that a person committed to
+    the draft, `is_back` that the upstream revision is an older one, `requested_by` the dependents of
+    a package that no manifest declares.
     """
 
     kind: Op
@@ -176,7 +176,7 @@ class ConflictNote(NamedTuple):
 
 
 class AnswerNote(NamedTuple):
-    """A conflict that was answered: what the draft has, and whether an edit, a policy or `Keep:` said so.
+    """A conflict that was answered: what the draft has, and whether an edit, a policy or `Keep:` answered it.
 
     `policy` is the policy, as it is written, and `source` where it is written.
     """
@@ -200,7 +200,7 @@ class AnswerNote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one package sees, with the reason and the exact writes.
+    """Change of one package, with the reason and the exact writes.
 
     `repository` is the view it is shown under. `after` is the package tree that the change
     results in. `writes` go in one atomic push per repository, `pull` and `close` follow.
@@ -209,10 +209,10 @@ class Change:
     where gates hold: unmet readiness gates, a failed pipeline. `warnings` are those of the functions that
     made it in this run. `group` is the head, short, of the group that its draft is in after the change,
     "" for a draft of its own; `pull` is the group's then. `approve` merges its pull request by policy.
-    `request` is what its pull request proposes as a whole, None where it has none or nothing can be said
-    of it. `repair` says what is put right in the pull request alone; it is gone with the run, so
-    conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster whose
-    generated manifests it holds.
+    `request` is what its pull request proposes as a whole, None where it has none or its content is
+    unknown. `repair` describes a correction of the pull request alone; it is gone with the run, so
+    conditions and statuses do not repeat it. `pins` are those that move in this run for the cluster of
+    its generated manifests.
     """
 
     package: PackageKey
@@ -238,12 +238,12 @@ class Change:
     group: str = ""
     approve: Approval | None = None
     pins: tuple[VersionChange, ...] = ()
-    request: Request | None = None
+    request: PullRequestContent | None = None
     repair: str = ""
 
     @property
     def detail(self) -> str:
-        """Why the package changes or stays, and what is put right in its pull request."""
+        """The message, and the correction of the pull request."""
         return "; ".join(part for part in (self.message, self.repair) if part)
 
     @property
@@ -275,7 +275,7 @@ class PinChange(NamedTuple):
 class LockProposal:
     """Another lock for main of the control repository, as a pull request (`lock.mode: reviewed`).
 
-    `change` says what happens to its branch and pull request, `pins` what merging it decides. `edited`
+    `change` is that of its branch and pull request, `pins` are the pins that merging it changes. `edited`
     are the files that people wrote on the branch; they stay as they are.
     """
 
@@ -356,7 +356,7 @@ class Unfinished(NamedTuple):
 class Effect:
     """One thing that apply did or could not do, in order.
 
-    `error` says why it was not done and `hint` what to do next; `left` tells that nothing failed: a
+    `error` is the reason why it was not done and `hint` the next step; `left` tells that nothing failed: a
     budget was spent or the run was asked to end, and the next run goes on.
     """
 
@@ -371,7 +371,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened: the effects in order, and the exit classes they add to the plan's."""
+    """Result of applying a plan: the effects in order, and further classes of exit."""
 
     effects: tuple[Effect, ...] = ()
     exits: frozenset[Exit] = frozenset()

@@ -15,7 +15,7 @@ from reconciler.plan.commits import repository_commits
 from reconciler.policy import CommitPolicy
 
 CONTROL_ADDRESS = "control"
-"""What stands for the control repository: where a run reads it from is no part of an effect."""
+"""Name of the control repository in effects: its address differs from run to run."""
 
 
 def with_checksum(plan: Plan, inventory: Inventory, decision: LockUpdate) -> Plan:
@@ -52,7 +52,7 @@ def plan_effects(plan: Plan, inventory: Inventory, decision: LockUpdate) -> dict
 
 
 def registered_addresses(inventory: Inventory) -> dict[str, str]:
-    """Return how each repository is registered, by its URL: that does not depend on where a clone stands."""
+    """Return the registered address of each repository by its URL: it does not depend on the clone."""
     addresses = {inventory.control.url: CONTROL_ADDRESS}
     for _, view in sorted(inventory.repositories.items(), reverse=True):
         git = view.manifest.spec.git

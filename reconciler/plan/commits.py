@@ -90,7 +90,7 @@ def upstream_label(pin: Pin) -> str:
 
 
 _UNSAFE = re.compile(r"[<>\x00-\x1f\x7f]")
-"""What would end the name or email in a commit."""
+"""Characters that end the name or email in a commit object."""
 
 
 def repository_commits(views: Iterable[RepositoryView], commits: CommitPolicy) -> CommitPolicy:
@@ -117,7 +117,7 @@ _README = {"README.md": File.of(b"Created by reconciler\n")}
 
 
 def start_branch(view: RepositoryView, inventory: Inventory) -> Iterator[StartBranch]:
-    """Yield the commit that begins an empty repository whose registration says `createBranch`.
+    """Yield the commit that begins an empty repository that is registered with `createBranch`.
 
     A repository that has branches, and not this one, is more likely misspelt than empty. As old as
     the oldest registration that asks for it, so that every package asks for the same commit.

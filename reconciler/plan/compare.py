@@ -48,15 +48,15 @@ def compare_locks(before: LockFiles, after: LockFiles) -> tuple[PinChange, ...]:
 
 def _pins(files: LockFiles) -> dict[str, UpstreamLock]:
     """Return the pins of upstreams by variant; one that cannot be read is a problem of its own elsewhere."""
-    found = {}
+    pins = {}
     for path, data in files.items():
         if path.startswith(f"{UPSTREAMS_DIRECTORY}/"):
             try:
                 lock = UpstreamLock.model_validate_json(data)
             except ValidationError:
                 continue
-            found[str(lock.key)] = lock
-    return found
+            pins[str(lock.key)] = lock
+    return pins
 
 
 def _upstreams(before: Mapping[str, UpstreamLock], after: Mapping[str, UpstreamLock]) -> Iterator[PinChange]:
@@ -84,7 +84,7 @@ def _dependencies(before: LockFiles, after: LockFiles) -> Iterator[PinChange]:
     old, new = read_locks(before).by_cluster, read_locks(after).by_cluster
     nothing = DependencyResolution()
     for cluster in sorted(old.keys() | new.keys()):
-        sides = (found[cluster].resolution if cluster in found else nothing for found in (old, new))
+        sides = (locks[cluster].resolution if cluster in locks else nothing for locks in (old, new))
         for change in lock_changes(*sides):
             what = f"cluster {cluster}: {change.instance}"
             yield PinChange(what, change.before, change.after, _WHY[change.op])
@@ -95,7 +95,7 @@ WITHDRAW = "withdraw"
 
 
 class Fate(StrEnum):
-    """What merging does to one PackageVariant."""
+    """Effect of merging on one PackageVariant."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -109,7 +109,7 @@ class Fate(StrEnum):
 class Side:
     """One side of a change: what its manifests ask for, how that differs from what was applied, its plan.
 
-    `plan` is None where no repository was read; then nothing is said about packages. `locks` are the
+    `plan` is None where no repository was read; then packages are not compared. `locks` are the
     files of the locks that count there, `unread` the problems of what could not be read.
     """
 
@@ -227,7 +227,7 @@ def _targets(before: Mapping[ObjectName, int], after: Mapping[ObjectName, int]) 
 
 
 class _State(NamedTuple):
-    """What one side would do to one PackageVariant."""
+    """Effect of one side on one PackageVariant."""
 
     fate: Fate
     spec: Any
@@ -271,8 +271,8 @@ def _packages(base: Plan, head: Plan) -> Iterable[PackageDifference]:
     before = {change.package: change for change in base.changes}
     after = {change.package: change for change in head.changes}
     for key in sorted(before.keys() | after.keys()):
-        if found := _difference(key, before, after):
-            yield found
+        if difference := _difference(key, before, after):
+            yield difference
 
 
 def _difference(

@@ -53,12 +53,12 @@ def plan_conditions(
     """
     missing = unfinished or {}
     drafted = _drafted(context)
-    conditions = {key: _complete(key, found, drafted) for key, found in context.desired.conditions.items()}
-    wanted = {(v.key, package) for package, variants in context.wanted.items() for v in variants}
+    conditions = {key: _complete(key, own, drafted) for key, own in context.desired.conditions.items()}
+    downstreams = {(v.key, package) for package, variants in context.downstreams.items() for v in variants}
     changes = tuple(changes)
     by_package = {change.package: change for change in changes}
     # Variants that contest a package share its one change.
-    by_variant = {key: by_package[package] for key, package in wanted if package in by_package}
+    by_variant = {key: by_package[package] for key, package in downstreams if package in by_package}
     problems = {problem.subject: problem for problem in reversed(context.resolution.problems)}
     for variant in context.desired.variants:
         key = ObjectKey(GROUP, "PackageVariant", *variant.key)
@@ -66,31 +66,31 @@ def plan_conditions(
         change = by_variant.get(variant.key)
         if problem is not None or change is None:
             reason, message = (problem.reason, problem.message) if problem else ("Error", _UNREAD)
-            found = _stalled(reason, message, has_draft=variant.key in drafted)
+            own = _stalled(reason, message, has_draft=variant.key in drafted)
         else:
-            found = _variant(variant, change, context, missing.get(change.package))
-        conditions[key] = tuple(sorted(found, key=lambda c: c.type))
+            own = _variant(variant, change, context, missing.get(change.package))
+        conditions[key] = tuple(sorted(own, key=lambda c: c.type))
     return dict(sorted(conditions.items()))
 
 
 def _drafted(context: PlanContext) -> set[ObjectName | None]:
-    """Return the variants whose package has a draft: its owner, and those whose manifests name it."""
+    """Return the variants of packages with a draft: the owner, and those with manifests that name it."""
     claims = claimed_packages(context.stalled, context.inventory)
-    found: set[ObjectName | None] = set()
+    drafted: set[ObjectName | None] = set()
     for target in context.targets:
         if target.draft is not None:
-            wanting = (variant.key for variant in context.wanted.get(target.key, ()))
-            found |= {target.owner, claims.get(target.key), *wanting}
-    return found
+            wanting = (variant.key for variant in context.downstreams.get(target.key, ()))
+            drafted |= {target.owner, claims.get(target.key), *wanting}
+    return drafted
 
 
 def _complete(
-    owner: ObjectKey, found: tuple[Condition, ...], drafted: Container[ObjectName | None]
+    owner: ObjectKey, conditions: tuple[Condition, ...], drafted: Container[ObjectName | None]
 ) -> tuple[Condition, ...]:
-    """Add the seed's conditions to a variant whose manifest is not valid."""
-    stalled = next((c for c in found if c.type == "Stalled" and c.status == "True"), None)
+    """Add the seed's conditions to a variant with an invalid manifest."""
+    stalled = next((c for c in conditions if c.type == "Stalled" and c.status == "True"), None)
     if owner.kind != "PackageVariant" or stalled is None:
-        return found
+        return conditions
     has_draft = ObjectName(owner.namespace, owner.name) in drafted
     every = _stalled(stalled.reason, stalled.message, has_draft=has_draft)
     return tuple(sorted(every, key=lambda c: c.type))
@@ -161,9 +161,9 @@ def _ensured(change: Change, error: str, injection: str | None, unwritten: Unfin
 
 def _ready(change: Change, error: str) -> Condition:
     """Say why the package may not be approved as it is, in words that stay while the draft does."""
-    asked = asked_text(change.conflicts) if change.conflicts else ""
+    question = asked_text(change.conflicts) if change.conflicts else ""
     waiting = (change.message or str(change.reason)) if change.waits else ""
-    message = error or "; ".join(change.unready) or asked or waiting
+    message = error or "; ".join(change.unready) or question or waiting
     return _condition("Ready", not message, "Error" if message else "NoErrors", message or _ENSURED)
 
 
@@ -196,8 +196,8 @@ def _draft(exists: object) -> Condition:
 
 def _context(variant: DesiredVariant, error: str, context: PlanContext) -> Condition:
     """Say whether what the variant asks of the package context is there."""
-    asked = variant.spec.package_context
-    if asked is None or not (asked.data or asked.remove_keys):
+    requested = variant.spec.package_context
+    if requested is None or not (requested.data or requested.remove_keys):
         return _condition("ContextInjected", False, "NotRequested", "spec.packageContext is empty")
     rendered = context.rendered.variants.get(variant.key)
     done = rendered is not None and isinstance(rendered.fresh, Package) and not error

@@ -60,7 +60,7 @@ class PlanContext:
     rendered: Rendered
     diff: SetDiff
     targets: tuple[PlanTarget, ...]
-    wanted: Downstreams
+    downstreams: Downstreams
     resolved: Mapping[ObjectName, ResolvedVariant]
     variants: Mapping[ObjectName, DesiredVariant]
     stalled: frozenset[ObjectKey]
@@ -73,7 +73,7 @@ class PlanContext:
 def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered) -> PlanContext:
     """Bring the values of the stages together, package by package. Order-free."""
     desired, resolution = fleet.desired, fleet.resolution
-    wanted = resolution.downstreams
+    downstreams = resolution.downstreams
     # What is generated for the clusters of other shards is not among the desired variants.
     diff = diff_variants(desired, without_generated(inventory) if inventory.is_partial else inventory)
     deletions = _proposed_deletions(inventory)
@@ -83,19 +83,19 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
         resolution=resolution,
         rendered=rendered,
         diff=diff,
-        targets=tuple(_targets(wanted, deletions, desired, inventory)),
-        wanted=wanted,
+        targets=tuple(_targets(downstreams, deletions, desired, inventory)),
+        downstreams=downstreams,
         resolved={r.variant.key: r for r in resolution.variants},
         variants={v.key: v for v in desired.variants},
         stalled=inventory.stalled | desired.stalled,
-        waiting={one.variant.key: one.why for one in resolution.waiting},
+        waiting={waiting.variant.key: waiting.why for waiting in resolution.waiting},
         gone={change.key: change for change in (*diff.delete, *diff.keep, *diff.transfer)},
         proposed_deletions=deletions,
     )
 
 
 def _targets(
-    wanted: Downstreams,
+    downstreams: Downstreams,
     deletions: ProposedDeletions,
     desired: Desired,
     inventory: Inventory,
@@ -109,12 +109,12 @@ def _targets(
             if key in scope or not package.exists:
                 continue
             target = make_target(view, package, inventory)
-            if view.key in views or target.owner or key in wanted or _is_annotated(target, inventory):
+            if view.key in views or target.owner or key in downstreams or _is_annotated(target, inventory):
                 scope[key] = target
     for key, view in _deleted(deletions, inventory):
         if key not in scope:
             scope[key] = make_target(view, view.packages.get(key.path, PackageState(key.path)), inventory)
-    for key, variants in wanted.items():
+    for key, variants in downstreams.items():
         own = find_view(variants[0], inventory)
         if key not in scope and own is not None and own.is_planned:
             package = own.packages.get(key.path, PackageState(key.path))
@@ -125,7 +125,7 @@ def _targets(
 def _proposed_deletions(inventory: Inventory) -> ProposedDeletions:
     """Return the branches that propose deletions, by package; every branch is looked at once."""
     ours = short_branch(deletion_ref(inventory.policy.instance, ""))
-    found: dict[PackageKey, list[tuple[str, Oid]]] = {}
+    deletions: dict[PackageKey, list[tuple[str, Oid]]] = {}
     for url, view in {v.url: v for v in inventory.repositories.values() if v.is_planned}.items():
         for name in sorted(view.branches):
             path = ""
@@ -134,16 +134,16 @@ def _proposed_deletions(inventory: Inventory) -> ProposedDeletions:
             elif name.startswith(DELETION_PROPOSED):
                 path = name.removeprefix(DELETION_PROPOSED).rpartition("/")[0]
             if path:
-                found.setdefault(PackageKey(url, path), []).append(
+                deletions.setdefault(PackageKey(url, path), []).append(
                     (f"{HEADS}{name}", view.branches[name].oid)
                 )
-    return {key: tuple(refs) for key, refs in found.items()}
+    return {key: tuple(refs) for key, refs in deletions.items()}
 
 
 def _deleted(
     deletions: ProposedDeletions, inventory: Inventory
 ) -> Iterator[tuple[PackageKey, RepositoryView]]:
-    """Yield the packages whose deletion we once proposed, in the view that each belongs to."""
+    """Yield the packages with our proposals of deletion, each with its view."""
     views: dict[str, tuple[RepositoryView, ...]] = {}
     for key, refs in deletions.items():
         if deletion_ref(inventory.policy.instance, key.path) not in dict(refs):
@@ -156,7 +156,7 @@ def _deleted(
 
 
 def make_target(view: RepositoryView, package: PackageState, inventory: Inventory) -> PlanTarget:
-    """Return what is known of one package: whose it is, and which drafts of it are ours."""
+    """Return the target of one package: its owner, and our drafts of it."""
     key = PackageKey(view.url, package.path)
     pulls = inventory.pulls.get(view.url, ())
     drafts = our_drafts(package, view, inventory)
@@ -196,14 +196,14 @@ def by_weight(pull: PullRequest) -> tuple[bool, int]:
 
 
 def _as_proposed(draft: Draft, pulls: Iterable[PullRequest]) -> Draft:
-    """Return a draft as its pull request shows it: one that somebody marked as ready is proposed (D4)."""
+    """Return a draft with the lifecycle of its pull request: one that is marked as ready is proposed (D4)."""
     newest = newest_pull(pulls, draft.ref)
     is_ready = newest is not None and newest.state is PullState.OPEN and not newest.draft
     return replace(draft, lifecycle=Lifecycle.PROPOSED) if is_ready else draft
 
 
 def _is_annotated(target: PlanTarget, inventory: Inventory) -> bool:
-    """Whether our annotation stands on the package at all, a copy's included."""
+    """Tell whether the package has our annotation, also as a copy."""
     prefix = f"{inventory.policy.instance}/"
     headers = [target.package.main_header, *(d.header for d in target.package.drafts)]
     return any(header is not None and header.owner.startswith(prefix) for header in headers)

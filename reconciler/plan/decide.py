@@ -20,45 +20,45 @@ from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.upstreams import subject_of
 
 _FAULTS = frozenset({Reason.BASE_NOT_FOUND, Reason.PROTECTED_FIELD})
-"""Reasons to block a package that are told at its variant, with a hint."""
+"""Reasons to block a package that are reported at its variant, with a hint."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PackageDecision:
     """One package's change, and the problems that its manifests have with it."""
 
     change: Change
     problems: tuple[Problem, ...] = ()
 
 
-def decide(target: PlanTarget, context: PlanContext) -> Decision:
+def decide(target: PlanTarget, context: PlanContext) -> PackageDecision:
     """Decide about one package. Total: what nothing is known about is kept."""
-    wanted = context.wanted.get(target.key, ())
-    if not wanted:
-        return Decision(decide_unwanted(target, context))
-    if len(wanted) > 1:
-        return _contested(target, wanted)
-    return _wanted(target, wanted[0], context)
+    variants = context.downstreams.get(target.key, ())
+    if not variants:
+        return PackageDecision(decide_unwanted(target, context))
+    if len(variants) > 1:
+        return _contested(target, variants)
+    return _decide_wanted(target, variants[0], context)
 
 
-def _wanted(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Decision:
+def _decide_wanted(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> PackageDecision:
     change = _blank(target, variant)
     resolved = context.resolved.get(variant.key)
     if is_paused(target.view, variant, context.inventory):
-        return Decision(replace(change, reason=Reason.PAUSED, message="Paused by annotation"))
+        return PackageDecision(replace(change, reason=Reason.PAUSED, message="Paused by annotation"))
     if resolved is None:
-        return Decision(_publishing(_unresolved(change, target, variant, context), target, context))
+        return PackageDecision(_publishing(_unresolved(change, target, variant, context), target, context))
     claim = find_obstacle(target, variant, context) or claim_package(target, variant, context)
     if isinstance(claim, Denied):
         problems = (claim.problem,) if claim.problem else ()
         op = Op.KEEP if target.package.exists else Op.BLOCK
-        told = replace(change, op=op, reason=claim.reason, message=claim.message, waits=claim.waits)
-        return Decision(told, problems)
+        denied = replace(change, op=op, reason=claim.reason, message=claim.message, waits=claim.waits)
+        return PackageDecision(denied, problems)
     old, new = upstream_labels(resolved)
     change = replace(change, upstream_from=old, upstream_to=new)
     case = Case(target, resolved, context.rendered.variants[variant.key], context, claim)
     change = _with_housekeeping(decide_output(case, change), target, context)
-    return Decision(_explained(change, resolved), tuple(_faults(case, change)))
+    return PackageDecision(_explained(change, resolved), tuple(_faults(case, change)))
 
 
 def _faults(case: Case, change: Change) -> Iterator[Problem]:
@@ -71,7 +71,7 @@ def _faults(case: Case, change: Change) -> Iterator[Problem]:
 
 
 def _explained(change: Change, resolved: ResolvedVariant) -> Change:
-    """Say who needs a package that nobody declared, when it comes to be, and what its lock keeps it from."""
+    """Add the dependents of a new generated package, or the revision that a lock holds back."""
     if change.message:
         return change
     if change.op is Op.CREATE and resolved.variant.requested_by:
@@ -133,7 +133,7 @@ def _blank(target: PlanTarget, variant: DesiredVariant) -> Change:
 
 
 def _unresolved(change: Change, target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Change:
-    """A variant without upstream, or without its pin: what stands is kept, what does not is blocked."""
+    """Keep the package of a variant without upstream or pin; block a new one."""
     if variant.key in context.waiting:
         return replace(change, reason=Reason.LOCK_PENDING, message=context.waiting[variant.key])
     subject = subject_of(variant)
@@ -144,17 +144,17 @@ def _unresolved(change: Change, target: PlanTarget, variant: DesiredVariant, con
     return replace(change, op=Op.BLOCK, reason=Reason(mine[0].reason), message=message)
 
 
-def _contested(target: PlanTarget, wanted: tuple[DesiredVariant, ...]) -> Decision:
-    """Two variants want one package: nothing happens to it, and each is told of the other."""
+def _contested(target: PlanTarget, variants: tuple[DesiredVariant, ...]) -> PackageDecision:
+    """Keep a package that several variants want, and report each of them at the others."""
     problems = []
-    for variant in wanted:
-        rivals = ", ".join(f"{v.key} ({v.source.location})" for v in wanted if v is not variant)
+    for variant in variants:
+        rivals = ", ".join(f"{v.key} ({v.source.location})" for v in variants if v is not variant)
         message = f"Package {target.package.path} is also the downstream of {rivals}"
         location = variant.source.at("spec", "downstream", "package")
         hint = "Give each PackageVariant its own downstream."
         problems.append(Problem(location, Reason.DUPLICATE_DOWNSTREAM, message, hint, subject_of(variant)))
-    names = " and ".join(str(v.key) for v in wanted)
+    names = " and ".join(str(v.key) for v in variants)
     change = replace(
-        _blank(target, wanted[0]), reason=Reason.DUPLICATE_DOWNSTREAM, message=f"Wanted by {names}"
+        _blank(target, variants[0]), reason=Reason.DUPLICATE_DOWNSTREAM, message=f"Wanted by {names}"
     )
-    return Decision(change, tuple(problems))
+    return PackageDecision(change, tuple(problems))

@@ -34,7 +34,7 @@ class SetDiff:
     """Every desired and every recorded variant, exactly once, sorted by identity.
 
     A `delete` is a proposal: the record leaves only when its effect is observed downstream (D3).
-    A `transfer` is a record whose downstream another desired variant takes over. `refused` are
+    A `transfer` is a record with a downstream that another desired variant takes over. `refused` are
     the deletions that the guard turned into `keep`. `waiting` are all refused deletions, of this run and
     earlier ones, each with the number of variants at the time of its first refusal.
     """
@@ -52,8 +52,8 @@ def diff_variants(desired: Desired, inventory: Inventory) -> SetDiff:
     """Compare the desired variants with the records of what was applied.
 
     Total: every key of either side appears exactly once. Order-free. Ignorance never deletes:
-    a record whose owner is stalled, whose manifest could not be read, or whose target could
-    not be looked for is kept. A deletion that was proposed already needs no new consent.
+    a record is kept if its owner is stalled, its manifest could not be read, or its target could
+    not be looked for. A deletion that was proposed already needs no new consent.
 
     Source: porch packagevariantset_controller.go, ensurePackageVariants.
     Differs: Porch deletes while it compares, in map order, and needs neither evidence nor consent.

@@ -103,7 +103,7 @@ def guard_deletions(
 
 
 def refused_variants(inventory: Inventory) -> Mapping[ObjectName, int]:
-    """Return the variants whose deletion was refused, each with the number of variants at that time.
+    """Return the variants with refused deletions, each with the number of variants at that time.
 
     These are all variants where the record of refusals cannot be read: damage lets no deletion pass.
     """

@@ -1,4 +1,4 @@
-"""What happens to a package of ours that no variant wants: proposed for deletion, released, or kept."""
+"""Decide about packages that no variant wants: propose their deletion, orphan or keep them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -126,7 +126,7 @@ def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change
     if pull is not None and pull.state is PullState.CLOSED and (standing or _was_proposed(change, context)):
         return _declined(target, context, change, pull)
     is_open = pull is not None and pull.state is PullState.OPEN
-    wanted = None if is_open else _deletion_pull(target, head)
+    request = None if is_open else _deletion_pull(target, head)
     if standing is not None and pull is not None and is_open and _is_split(target):
         message = (
             f"{path} changed on {view.branch} since its deletion was proposed, and a person committed to the "
@@ -135,8 +135,8 @@ def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change
         op = Op.DELETE if change.writes else Op.KEEP
         return replace(change, op=op, reason=Reason.DELETION_PROPOSED, message=message, waits=True)
     if standing is not None and not _is_outdated(target):
-        op = Op.DELETE if wanted or change.writes else Op.KEEP
-        return replace(change, op=op, reason=Reason.DELETION_PROPOSED, pull=wanted)
+        op = Op.DELETE if request or change.writes else Op.KEEP
+        return replace(change, op=op, reason=Reason.DELETION_PROPOSED, pull=request)
     if view.head is None:
         return change
     renewed = standing is not None
@@ -152,11 +152,11 @@ def _propose(target: PlanTarget, context: PlanContext, change: Change) -> Change
         message = f"{path} changed on {view.branch}: its deletion is proposed anew, with that change"
         change = replace(change, reason=Reason.DELETION_PROPOSED, message=message)
     writes = (*change.writes, removal, *_porch_marker(target))
-    return replace(change, op=Op.DELETE, after=None, writes=writes, pull=wanted)
+    return replace(change, op=Op.DELETE, after=None, writes=writes, pull=request)
 
 
 def _is_outdated(target: PlanTarget) -> bool:
-    """Whether the package changed on main since its deletion was proposed, and nobody else wrote there.
+    """Tell whether the package changed on main since its deletion was proposed, without foreign commits.
 
     Such a proposal cannot be approved: its pull request does not list what it would remove.
     """
@@ -179,7 +179,7 @@ def _is_split(target: PlanTarget) -> bool:
 
 
 def _declined(target: PlanTarget, context: PlanContext, change: Change, pull: PullRequest) -> Change:
-    """Keep a package whose deletion people declined; the branches of the proposal go."""
+    """Keep a package after people declined its deletion; the branches of the proposal go."""
     message = (
         f"The pull request #{pull.number} of its deletion was closed. "
         f"Remove {target.package.path} from {target.view.branch} "
@@ -304,11 +304,11 @@ class GuardedChanges(NamedTuple):
 
 
 def guard_changes(context: PlanContext, changes: Sequence[Change]) -> GuardedChanges:
-    """Keep the packages whose deletion is refused: too many, and without consent.
+    """Keep the packages with refused deletions: too many, and without consent.
 
     The set diff counts the variants that are gone, and their packages are kept already. This counts
-    the packages that variants left behind by moving elsewhere, and only those whose deletion this
-    plan begins. The other changes proceed. A refusal lasts until consent is given.
+    the packages that variants left behind by moving elsewhere, and only deletions that this plan
+    begins. The other changes proceed. A refusal lasts until consent is given.
 
     Source: octodns provider/plan.py, Plan.raise_if_unsafe.
     Differs: octodns refuses the whole plan.
@@ -353,7 +353,7 @@ def _refuse_moved(
 
 
 def _refused_before(context: PlanContext) -> Mapping[PackageKey, int]:
-    """Return the packages whose deletion was refused before; all owned ones if the record is unreadable."""
+    """Return the packages with refused deletions; all owned ones if the record is unreadable."""
     refused = context.inventory.refused
     if refused is not None:
         return {PackageKey(p.url, p.path): p.of for p in refused.packages}
@@ -367,7 +367,7 @@ def _still_waits(package: PackageKey, context: PlanContext) -> bool:
     if target is None:
         views = context.inventory.views_of(package.url)
         return any(not view.is_available for view in views)
-    return target.owner is not None and package not in context.wanted
+    return target.owner is not None and package not in context.downstreams
 
 
 def _keep_refused(change: Change, message: str) -> Change:

@@ -50,7 +50,7 @@ class Case:
 
     @property
     def record(self) -> PackageVariantRecord | None:
-        """What was last applied for the variant."""
+        """The record of the last run for the variant."""
         return self.context.inventory.records.get(self.resolved.variant.key)
 
     @property
@@ -164,10 +164,10 @@ def _unanswered(case: Case, change: Change, conflicts: tuple[Conflict, ...]) -> 
     """
     if not (conflicts and cluster_of(case.resolved.variant.key)):
         return change
-    single, several = "A generated value stays as people set it", "generated values stay as people set them"
-    message = single if len(conflicts) == 1 else f"{len(conflicts)} {several}"
-    asked = tuple(note._replace(name="") for note in _notes(conflicts))
-    return replace(change, reason=Reason.MERGE_CONFLICT, message=message, conflicts=asked, waits=True)
+    single, plural = "A generated value stays as people set it", "generated values stay as people set them"
+    message = single if len(conflicts) == 1 else f"{len(conflicts)} {plural}"
+    notes = tuple(note._replace(name="") for note in _notes(conflicts))
+    return replace(change, reason=Reason.MERGE_CONFLICT, message=message, conflicts=notes, waits=True)
 
 
 def _obsolete_draft(case: Case, change: Change, draft: Draft) -> Change:
@@ -208,7 +208,7 @@ def _touched_draft(case: Case, change: Change, draft: Draft, fresh: Package) -> 
 
 
 def _standing_or_renewed(case: Case, change: Change, draft: Draft, package: Package) -> Change:
-    """Keep a draft that says what it should; one that main left behind gets one more commit."""
+    """Keep a draft that is up to date; one that is behind main gets one more commit."""
     if package.conflicts or not _is_outdated(case, draft):
         return _standing_draft(case, change, draft, package)
     return _renewed(case, change, draft, replace(package, tree=draft.tree, files={}))
@@ -231,7 +231,7 @@ def _renewed(case: Case, change: Change, draft: Draft, package: Package) -> Chan
 
 
 def _standing_draft(case: Case, change: Change, draft: Draft, package: Package) -> Change:
-    """The draft says what it should: keep it, and see that its pull request is there."""
+    """Keep a draft that is up to date, and open its pull request if it is missing."""
     reason = Reason.DRAFT_EDITED if draft.is_edited else Reason.UP_TO_DATE
     reason = Reason.MERGE_CONFLICT if package.conflicts else reason
     change = _asking(replace(change, op=Op.KEEP, reason=reason, after=draft.tree), package)
@@ -240,10 +240,10 @@ def _standing_draft(case: Case, change: Change, draft: Draft, package: Package) 
         return change
     if is_rejected(case.target, draft) and not case.is_asked_again:
         return _rejected(case, change, closed_text(pull) if pull else "")
-    wanted = _pull(case, draft.ref, draft)
-    if wanted is None:
+    request = _pull(case, draft.ref, draft)
+    if request is None:
         return change
-    return replace(change, op=Op.UPDATE, reason=Reason.PULL_REQUEST_MISSING, pull=wanted)
+    return replace(change, op=Op.UPDATE, reason=Reason.PULL_REQUEST_MISSING, pull=request)
 
 
 def _recorded(record: PackageVariantRecord | None) -> tuple[Answer, ...]:
@@ -269,7 +269,7 @@ def _written(case: Case, change: Change, draft: Draft, package: Package) -> Chan
 
 
 def _explained(case: Case, change: Change, draft: Draft | None) -> Change:
-    """Add what the content changed for, as far as its reason and the revisions do not say it."""
+    """Add the causes of a change that its reason and the revisions do not show."""
     resolved, record = case.resolved, case.record
     if change.reason is Reason.CONTENT_CHANGED:
         return replace(change, message=content_causes(resolved, record, asked_again=case.is_asked_again))
@@ -323,17 +323,17 @@ def _asking(change: Change, package: Package) -> Change:
 
 
 def _notes(conflicts: tuple[Conflict, ...]) -> tuple[ConflictNote, ...]:
-    found = map(open_conflict, conflicts)
-    return tuple(ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name) for c in found)
+    recorded = map(open_conflict, conflicts)
+    return tuple(ConflictNote(c.path, c.field, c.upstream, c.local, c.resource, c.name) for c in recorded)
 
 
 def _answer_notes(answers: tuple[Answer, ...]) -> tuple[AnswerNote, ...]:
-    found = map(answered_conflict, answers)
+    recorded = map(answered_conflict, answers)
     return tuple(
         AnswerNote(
             c.path, c.field, c.upstream, c.local, c.resource, c.name, c.chosen, c.by, c.policy, c.source
         )
-        for c in found
+        for c in recorded
     )
 
 
@@ -366,7 +366,7 @@ _FACTS = {
     "repository": "the name of the Repository",
     "engine": "the version of this tool",
 }
-"""What people call the inputs that a record keeps, the last resort last."""
+"""Names of the recorded inputs in messages, the last resort last."""
 
 
 def content_causes(
@@ -374,8 +374,8 @@ def content_causes(
 ) -> str:
     """Return what changed since the variant was last applied. Total: never empty. Deterministic.
 
-    Named are the fields of its spec, the objects that its injectors may take, the package on main, the
-    configuration; what nothing explains is said to be so.
+    These are fields of its spec, objects that its injectors may take, the package on main, and the
+    configuration.
     """
     if record is None:
         return "Nothing was recorded of the last time; the package is not what it should be"
@@ -391,7 +391,7 @@ def content_causes(
 def upstream_causes(
     resolved: ResolvedVariant, record: PackageVariantRecord | None, before: Pin | None
 ) -> str:
-    """Return what else changed with the upstream, and which commits, where one name stands for both."""
+    """Return the other changes beside the upstream, and the commits if its name is the same."""
     pin = resolved.pin
     moved = ""
     if before is not None and before.package.url != pin.package.url:
@@ -419,7 +419,9 @@ def _causes(resolved: ResolvedVariant, record: PackageVariantRecord) -> Iterator
     for name in _SPEC:
         yield from _fields(f"spec.{name}", record.spec.get(name), now.get(name))
     objects = {**record.objects, **resolved.objects}
-    yield from (f"object {one}" for one in sorted(objects) if _differ(one, record.objects, resolved.objects))
+    yield from (
+        f"object {name}" for name in sorted(objects) if _differ(name, record.objects, resolved.objects)
+    )
     if resolved.local and resolved.local not in (record.local_tree, record.output_tree):
         yield "the package on main"
     if record.facts:
@@ -438,7 +440,7 @@ def _fields(path: str, old: Any, new: Any) -> Iterator[str]:
         for name in sorted({*old, *new}):
             yield from _fields(f"{path}.{name}", old.get(name), new.get(name))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from _fields(f"{path}[{index}]", one, other)
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _fields(f"{path}[{index}]", before, after)
     else:
         yield path

@@ -37,7 +37,7 @@ def next_workspace(target: PlanTarget) -> str:
     """Return `packagevariant-N` for a new draft: one more than any draft, revision or pull request has.
 
     Source: porch packagevariant_controller.go, newWorkspaceName.
-    Differs: published revisions whose workspace nobody recorded, and the heads of ended pull
+    Differs: published revisions without a recorded workspace, and the heads of ended pull
     requests, count too, so that no name comes back.
     """
     package = target.package
@@ -53,7 +53,7 @@ def next_workspace(target: PlanTarget) -> str:
 def write_draft(
     target: PlanTarget, package: Package, *, draft: Draft | None, onto: Oid, message: str, time: int
 ) -> WriteDraft:
-    """Return the write of one commit: of a new draft, or of `draft` if nobody moved it since (D21).
+    """Return the write of one commit: of a new draft, or of `draft` if it did not move since (D21).
 
     `onto` is main's head where our single commit is written or written anew, and the draft's own
     tip where one commit is appended to a person's. That commit merges main where the package changed
@@ -91,8 +91,8 @@ def draft_message(
 
     It names the conflicts of `package`: from then on a commit may answer them.
     """
-    found = conflict_choices(package.conflicts, package.answers) if package else {}
-    lines = [f"{CONFLICT}: {name} {choice}".rstrip() for name, choice in found.items() if name]
+    choices = conflict_choices(package.conflicts, package.answers) if package else {}
+    lines = [f"{CONFLICT}: {name} {choice}".rstrip() for name, choice in choices.items() if name]
     return with_lines(_task_message(target, resolved, workspace), lines)
 
 
@@ -110,7 +110,7 @@ def _task_message(target: PlanTarget, resolved: ResolvedVariant, workspace: str)
 
 
 def close_drafts(drafts: Iterable[Draft]) -> tuple[Write, ...]:
-    """Return the removal of branches that are obsolete, each only where it still stands as we saw it.
+    """Return the removal of branches that are obsolete, each only at the commit that was read.
 
     A group's branch holds other drafts too: it goes when all of them may.
     """
@@ -142,7 +142,7 @@ def is_rejected(target: PlanTarget, draft: Draft) -> bool:
 def wanted_pull(target: PlanTarget, ref: str, *, open_on: OpenOn, proposed: bool) -> PullRequest | None:
     """Return the pull request that a draft should have now, None where it should have none yet.
 
-    Its content is for `plan.requests` to say.
+    Its content is planned by `plan.requests`.
     """
     pull = latest_pull(target, ref)
     is_open = pull is not None and pull.state is PullState.OPEN
@@ -159,7 +159,7 @@ def wanted_pull(target: PlanTarget, ref: str, *, open_on: OpenOn, proposed: bool
 
 
 def is_proposed(draft: Draft | None) -> bool:
-    """Whether somebody proposed the draft for review."""
+    """Tell whether the draft is proposed for review."""
     return draft is not None and draft.lifecycle is Lifecycle.PROPOSED
 
 

@@ -25,7 +25,7 @@ from reconciler.render.rendered import Package
 from reconciler.trailers import CONFLICT, conflict_lines
 
 Scope = tuple[str, ...]
-"""What a group is a group of, as its branch is named."""
+"""The packages that a group may have, as its branch is named."""
 
 TAKEN_OUT = "A person took it out of its group; it is proposed again in the next one"
 HELD = "A person edited it and the same values changed upstream; it stays in its group as they left it"
@@ -35,8 +35,8 @@ ENDED = (
 )
 
 
-class Place(Enum):
-    """Where a change stands towards groups."""
+class Placement(Enum):
+    """Relation of a change to the groups of its repository."""
 
     APART = "apart"
     STAYS = "stays"
@@ -50,50 +50,54 @@ class Member:
 
     change: Change
     target: PlanTarget
-    place: Place
+    place: Placement
     group: GroupBranch | None = None
     scope: Scope = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The groups of one repository as they stand: which are open, and their newest pull requests."""
+class RepositoryGroups:
+    """The group branches of one repository, with their newest pull requests."""
 
     groups: Mapping[str, GroupBranch]
     pulls: Mapping[str, PullRequest]
 
     def is_open(self, ref: str) -> bool:
-        """Whether drafts may still be written to a group: it is not merged, and nobody closed it."""
+        """Tell whether drafts may still be written to a group: it is neither merged nor closed."""
         group, pull = self.groups.get(ref), self.pulls.get(short_branch(ref))
         return group is not None and not group.merged and (pull is None or pull.state is PullState.OPEN)
 
 
-def find_standing(url: str, context: PlanContext) -> Standing:
+def find_groups(url: str, context: PlanContext) -> RepositoryGroups:
     """Return the groups of a repository with the newest pull request of each."""
     groups = {g.ref: g for view in context.inventory.views_of(url) for g in view.groups}
     pulls: dict[str, PullRequest] = {}
     for pull in sorted(context.inventory.pulls.get(url, ()), key=by_weight):
         pulls[pull.head] = pull
-    return Standing(groups, {head: pull for head, pull in pulls.items() if f"{HEADS}{head}" in groups})
+    return RepositoryGroups(
+        groups, {head: pull for head, pull in pulls.items() if f"{HEADS}{head}" in groups}
+    )
 
 
-def place_change(change: Change, target: PlanTarget, standing: Standing, context: PlanContext) -> Member:
-    """Return where a change stands towards groups. Total.
+def place_change(
+    change: Change, target: PlanTarget, own_groups: RepositoryGroups, context: PlanContext
+) -> Member:
+    """Return the relation of a change to the groups. Total.
 
     A package that a person edited stays where they edited it. One that is not ready for review, or
     asks something, has a draft of its own, so that it holds back nothing but itself.
     """
     draft = target.draft
     scope = _scope(change, target, context)
-    if draft is not None and draft.is_grouped and standing.is_open(draft.ref):
-        return _on_branch(change, target, standing.groups[draft.ref], context)
+    if draft is not None and draft.is_grouped and own_groups.is_open(draft.ref):
+        return _on_branch(change, target, own_groups.groups[draft.ref], context)
     if draft is not None and not draft.is_grouped:
-        return Member(change, target, Place.APART)
+        return Member(change, target, Placement.APART)
     if draft is not None:
         change = _from_ended(change, target, context)
     if not scope or not isinstance(change.written, WriteDraft) or not _is_ready(change, target, context):
-        return Member(change, target, Place.APART)
-    return Member(change, target, Place.JOINS, scope=scope)
+        return Member(change, target, Placement.APART)
+    return Member(change, target, Placement.JOINS, scope=scope)
 
 
 def taken_out(member: Member) -> Change:
@@ -124,17 +128,17 @@ def _on_branch(change: Change, target: PlanTarget, group: GroupBranch, context: 
                 pull=None,
                 waits=True,
             )
-        return Member(change, target, Place.STAYS, group)
+        return Member(change, target, Placement.STAYS, group)
     if written is not None and (change.op is Op.ORPHAN or not _is_ready(change, target, context)):
-        return Member(_own_draft(change, target, context), target, Place.LEAVES, group)
+        return Member(_own_draft(change, target, context), target, Placement.LEAVES, group)
     obsolete = change.op is Op.CLOSE and change.after == target.package.main_tree
     if obsolete or _is_unwanted(change, target, context):
-        return Member(change, target, Place.LEAVES, group)
-    return Member(change, target, Place.STAYS, group)
+        return Member(change, target, Placement.LEAVES, group)
+    return Member(change, target, Placement.STAYS, group)
 
 
 def _from_ended(change: Change, target: PlanTarget, context: PlanContext) -> Change:
-    """Return the change of a package whose draft stands in a group that ended: nothing is written there."""
+    """Return the change of a package with a draft in a closed or merged group: nothing is written there."""
     if change.written is not None or change.pull is not None:
         return _own_draft(change, target, context)
     if change.op is Op.CLOSE and not change.pending:
@@ -143,14 +147,14 @@ def _from_ended(change: Change, target: PlanTarget, context: PlanContext) -> Cha
 
 
 def left_behind(change: Change) -> Change:
-    """Return the change of a package that nobody wants and whose draft is rejected with others: it stays."""
+    """Return the change of an undesired package with a draft that was rejected in a group: it stays."""
     if change.op is not Op.DELETE or change.pending:
         return change
     return replace(change, op=Op.KEEP, reason=Reason.REJECTED, message=ENDED)
 
 
 def _own_draft(change: Change, target: PlanTarget, context: PlanContext) -> Change:
-    """Return the change with a new branch of its own for what it writes, else for what stands."""
+    """Return the change with an own branch, for the new content or else for that of the draft."""
     written, head, draft = change.written, target.view.head, target.draft
     resolved = context.resolved.get(change.variant) if change.variant else None
     if head is None or draft is None:
@@ -191,9 +195,9 @@ def _is_ready(change: Change, target: PlanTarget, context: PlanContext) -> bool:
 
 
 def _is_unwanted(change: Change, target: PlanTarget, context: PlanContext) -> bool:
-    """Whether nobody wants the package, for certain: its draft has nothing to propose any more."""
+    """Tell whether no variant wants the package: its draft has nothing to propose any more."""
     proposed = {Reason.NOT_DESIRED, Reason.DELETION_PROPOSED, Reason.REJECTED}
-    return target.key not in context.wanted and change.reason in proposed
+    return target.key not in context.downstreams and change.reason in proposed
 
 
 def _scope(change: Change, target: PlanTarget, context: PlanContext) -> Scope:
@@ -214,8 +218,8 @@ EMPTY = "Nothing of this group is left to propose."
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """One group as it will be: its branch, where that stands now, and the packages on it."""
+class PlannedGroup:
+    """One group as planned: its branch, its present tip, and the packages on it."""
 
     ref: str
     view: RepositoryView
@@ -238,9 +242,9 @@ class Group:
 def group_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Change, ...]:
     """Put the drafts of packages that belong together on one branch with one pull request.
 
-    Total and order-free: every package keeps its one change, and only where its draft stands is
-    another. What is not grouped stays as it is; what stands in a group that nobody closed stays
-    there, also when the setting changes.
+    Total and order-free: every package keeps its one change, and only the branch of its draft is
+    another. Ungrouped drafts stay as they are; drafts in an open group stay there, also when the setting
+    changes.
     """
     policy, views = context.inventory.policy, context.inventory.repositories.values()
     if policy.pull_requests.group_by is GroupBy.PACKAGE and not any(view.groups for view in views):
@@ -251,40 +255,42 @@ def group_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
         by_url.setdefault(change.package.url, []).append(change)
     done: dict[object, Change] = {}
     for url, some in by_url.items():
-        standing = find_standing(url, context)
-        members = [place_change(change, targets[change.package], standing, context) for change in some]
-        done |= {change.package: change for change in _grouped(members, standing, context)}
+        own_groups = find_groups(url, context)
+        members = [place_change(change, targets[change.package], own_groups, context) for change in some]
+        done |= {change.package: change for change in _grouped(members, own_groups, context)}
     return tuple(done[change.package] for change in changes)
 
 
-def _grouped(members: Sequence[Member], standing: Standing, context: PlanContext) -> Iterator[Change]:
+def _grouped(
+    members: Sequence[Member], own_groups: RepositoryGroups, context: PlanContext
+) -> Iterator[Change]:
     """Yield every change of one repository, those of groups with what their groups write."""
     seats: dict[str, list[Member]] = {}
     done = {member.change.package: member.change for member in members}
     for member in members:
         if member.group is not None:
             seats.setdefault(member.group.ref, []).append(member)
-        elif member.place is Place.JOINS:
-            ref = _seat(member.scope, member.target.view, standing, context)
-            branch = standing.groups.get(ref)
+        elif member.place is Placement.JOINS:
+            ref = _seat(member.scope, member.target.view, own_groups, context)
+            branch = own_groups.groups.get(ref)
             if branch is not None and member.target.package.path in branch.dropped:
                 done[member.change.package] = taken_out(member)
             else:
                 seats.setdefault(ref, []).append(member)
     for ref, some in sorted(seats.items()):
-        done |= {change.package: change for change in _group(ref, some, standing, context)}
-    for change in _cleared(tuple(done.values()), members, seats, standing):
+        done |= {change.package: change for change in _group(ref, some, own_groups, context)}
+    for change in _cleared(tuple(done.values()), members, seats, own_groups):
         done[change.package] = change
     for member in members:
         change = done[member.change.package]
         yield left_behind(change) if member.target.draft and member.target.draft.is_grouped else change
 
 
-def _seat(scope: Scope, view: RepositoryView, standing: Standing, context: PlanContext) -> str:
+def _seat(scope: Scope, view: RepositoryView, own_groups: RepositoryGroups, context: PlanContext) -> str:
     """Return the open group of a scope, else the name of the next one; no name ever comes back."""
     instance = context.inventory.policy.instance
-    numbers = {ref: number for ref in standing.groups if (number := group_number(ref, instance, scope))}
-    opened = [ref for ref in numbers if standing.is_open(ref)]
+    numbers = {ref: number for ref in own_groups.groups if (number := group_number(ref, instance, scope))}
+    opened = [ref for ref in numbers if own_groups.is_open(ref)]
     if opened:
         return max(opened, key=lambda ref: numbers[ref])
     heads = (f"{HEADS}{pull.head}" for pull in context.inventory.pulls.get(view.url, ()))
@@ -292,15 +298,17 @@ def _seat(scope: Scope, view: RepositoryView, standing: Standing, context: PlanC
     return group_ref(instance, scope, 1 + max(used, default=0))
 
 
-def _group(ref: str, members: Sequence[Member], standing: Standing, context: PlanContext) -> Iterator[Change]:
+def _group(
+    ref: str, members: Sequence[Member], own_groups: RepositoryGroups, context: PlanContext
+) -> Iterator[Change]:
     """Yield the changes of one group with its one commit and its one pull request."""
-    group = Group(
+    group = PlannedGroup(
         ref=ref,
         view=members[0].target.view,
-        branch=standing.groups.get(ref),
-        pull=standing.pulls.get(short_branch(ref)),
-        members=tuple(m for m in members if m.place is not Place.LEAVES),
-        leaving=tuple(m for m in members if m.place is Place.LEAVES),
+        branch=own_groups.groups.get(ref),
+        pull=own_groups.pulls.get(short_branch(ref)),
+        members=tuple(m for m in members if m.place is not Placement.LEAVES),
+        leaving=tuple(m for m in members if m.place is Placement.LEAVES),
     )
     if not group.members and not group.is_kept:
         yield from (_with_removal(m.change, group.branch, group.pull) for m in group.leaving)
@@ -316,7 +324,9 @@ def _group(ref: str, members: Sequence[Member], standing: Standing, context: Pla
         yield replace(member.change, writes=(*member.change.writes, *([write] if write else [])))
 
 
-def _as_member(change: Change, group: Group, write: WriteGroup | None, pull: PullRequest | None) -> Change:
+def _as_member(
+    change: Change, group: PlannedGroup, write: WriteGroup | None, pull: PullRequest | None
+) -> Change:
     if pull is not None and change.op is Op.KEEP:
         reason = Reason.PULL_REQUEST_OUTDATED if change.reason is Reason.UP_TO_DATE else change.reason
         change = replace(change, op=Op.UPDATE, reason=reason)
@@ -324,7 +334,7 @@ def _as_member(change: Change, group: Group, write: WriteGroup | None, pull: Pul
     return replace(change, writes=writes, pull=pull, group=short_branch(group.ref))
 
 
-def _write(group: Group, context: PlanContext) -> WriteGroup | None:
+def _write(group: PlannedGroup, context: PlanContext) -> WriteGroup | None:
     """Return the group's commit: all of it anew on main's head, or what changes on a person's tip."""
     if not group.written and not group.leaving:
         return None
@@ -351,18 +361,18 @@ def _write(group: Group, context: PlanContext) -> WriteGroup | None:
 
 
 def _conflicts(members: Iterable[Member]) -> Iterator[str]:
-    """Yield the lines that name conflicts: of what is written now, and of what stands as we wrote it."""
+    """Yield the lines that name conflicts: of new content, and of drafts that stay as we wrote them."""
     for member in members:
         written, draft = member.change.written, member.target.draft
         if isinstance(written, WriteDraft):
             yield from conflict_lines(written.message)
         elif draft is not None:
-            found = draft.answers.named.items()
-            yield from (f"{CONFLICT}: {name} {choice}".rstrip() for name, choice in found)
+            conflicts = draft.answers.named.items()
+            yield from (f"{CONFLICT}: {name} {choice}".rstrip() for name, choice in conflicts)
 
 
 def _part(member: Member) -> GroupPart:
-    """Return what a member has on the branch: what is written now, else what stands."""
+    """Return the part of a member: its new content, else that of its draft."""
     path, written, draft = member.target.package.path, member.change.written, member.target.draft
     if written is not None:
         return GroupPart(path, written.tree, written.files)
@@ -390,14 +400,14 @@ def _time(member: Member, context: PlanContext) -> int:
     rendered = context.rendered.variants.get(member.change.variant) if member.change.variant else None
     if rendered is not None:
         return rendered.time
-    return context.inventory.control.commit.time if member.place is Place.LEAVES else 0
+    return context.inventory.control.commit.time if member.place is Placement.LEAVES else 0
 
 
-def _pull(group: Group, *, is_written: bool) -> PullRequest | None:
+def _pull(group: PlannedGroup, *, is_written: bool) -> PullRequest | None:
     """Return the group's one pull request, None where it needs none now."""
     open_pull = group.pull if group.pull is not None and group.pull.state is PullState.OPEN else None
-    asked = any(member.change.pull is not None for member in group.members)
-    if not group.members or not (asked or (is_written and open_pull)):
+    is_requested = any(member.change.pull is not None for member in group.members)
+    if not group.members or not (is_requested or (is_written and open_pull)):
         return None
     return PullRequest(
         head=short_branch(group.ref),
@@ -409,14 +419,17 @@ def _pull(group: Group, *, is_written: bool) -> PullRequest | None:
     )
 
 
-def _title(group: Group) -> str:
+def _title(group: PlannedGroup) -> str:
     count = len(group.members)
     is_new = all(member.target.package.main_tree is None for member in group.members)
     return f"{'Create' if is_new else 'Update'} {count} package{'' if count == 1 else 's'}"
 
 
 def _cleared(
-    changes: Sequence[Change], members: Sequence[Member], seats: Mapping[str, object], standing: Standing
+    changes: Sequence[Change],
+    members: Sequence[Member],
+    seats: Mapping[str, object],
+    own_groups: RepositoryGroups,
 ) -> Iterator[Change]:
     """Yield a change that removes each branch on which nothing of ours is left to propose.
 
@@ -424,11 +437,11 @@ def _cleared(
     remembered by its branch while something that was rejected with it is still wanted.
     """
     after = {change.package: change for change in changes}
-    for ref, branch in sorted(standing.groups.items()):
+    for ref, branch in sorted(own_groups.groups.items()):
         on_it = (m for m in members if m.target.draft is not None and m.target.draft.ref == ref)
         if ref in seats or any(_is_held(after[m.change.package], ref) for m in on_it):
             continue
-        pull = standing.pulls.get(short_branch(ref))
+        pull = own_groups.pulls.get(short_branch(ref))
         is_merged = pull is not None and pull.state is PullState.MERGED and pull.head_oid == branch.tip.oid
         carrier = _carrier(branch, changes)
         if carrier is not None and (branch.merged or is_merged or not branch.has_foreign_commits):
@@ -436,7 +449,7 @@ def _cleared(
 
 
 def _is_held(change: Change, ref: str) -> bool:
-    """Whether a package's draft stays on a group's branch: it goes nowhere else, and somebody wants it."""
+    """Tell whether a draft stays on a group's branch: it is wanted, and has no other branch."""
     stays = change.written is None and change.group in ("", short_branch(ref))
     return stays and change.op is not Op.DELETE
 

@@ -47,7 +47,7 @@ _WHY = {
 }
 
 
-class WantedLock(NamedTuple):
+class ComputedLock(NamedTuple):
     """A whole lock, by path below its directory, what it changes of main's, and its newest input's time."""
 
     files: Files
@@ -64,18 +64,17 @@ class MovedPin(NamedTuple):
     time: int
 
 
-def want_lock(
+def compute_lock(
     reviewed: ReviewedLock,
     inventory: Inventory,
     desired: Desired,
     resolution: Resolution,
     decision: LockUpdate,
-) -> WantedLock:
+) -> ComputedLock:
     """Return the lock that main should have. Pure and order-free.
 
-    A pin that is current stays byte for byte, and so does one that a person holds. One that nobody
-    asks for leaves after its package, and only where every manifest was understood; what is not a
-    lock is left alone.
+    A pin that is current stays byte for byte, and so does one that a person holds. One without a variant
+    leaves after its package, and only if every manifest was understood. Other files are left alone.
     """
     files = dict(reviewed.files)
     pins: list[PinChange] = []
@@ -89,16 +88,16 @@ def want_lock(
         _put(files, key, None)
     pins += _dependency_pins(decision)
     kept = {path: file for path, file in files.items() if not is_lock_file(f"{LOCKS_DIRECTORY}/{path}")}
-    return WantedLock(kept | _dependency_files(decision, reviewed), tuple(pins), time)
+    return ComputedLock(kept | _dependency_files(decision, reviewed), tuple(pins), time)
 
 
 def moved_pins(
     pins: Mapping[ObjectName, UpstreamLock], broken: Container[ObjectName], resolution: Resolution
 ) -> Iterator[MovedPin]:
     """Yield the pins that are not what their upstreams mean now, by variant; one that is held stays."""
-    asked = [(one.variant, one.offers) for one in resolution.variants]
-    asked += [(one.variant, one.offers) for one in resolution.waiting]
-    for variant, offers in sorted(asked, key=lambda one: one[0].key):
+    offered = [(resolved.variant, resolved.offers) for resolved in resolution.variants]
+    offered += [(resolved.variant, resolved.offers) for resolved in resolution.waiting]
+    for variant, offers in sorted(offered, key=lambda pair: pair[0].key):
         key = variant.key
         lock = lock_pin(key, upstream_data(variant), offers) if offers else None
         change = None if key in broken else _upstream_change(key, lock, pins.get(key))
@@ -106,14 +105,14 @@ def moved_pins(
             yield MovedPin(key, lock, change, offers.commit.time if offers else 0)
 
 
-def with_pins(wanted: WantedLock, chosen: Iterable[UpstreamLock], reviewed: ReviewedLock) -> WantedLock:
+def with_pins(lock: ComputedLock, chosen: Iterable[UpstreamLock], reviewed: ReviewedLock) -> ComputedLock:
     """Return the lock in which these pins are as a person chose them, whatever else they would be."""
-    files, pins = dict(wanted.files), {pin.what: pin for pin in wanted.pins}
+    files, pins = dict(lock.files), {pin.what: pin for pin in lock.pins}
     chosen = tuple(chosen)
-    for lock in chosen:
-        _put(files, lock.key, lock)
+    for choice in chosen:
+        _put(files, choice.key, choice)
     pins |= {pin.what: pin for pin in pin_changes(chosen, reviewed.pins)}
-    return wanted._replace(files=files, pins=tuple(pins[what] for what in sorted(pins)))
+    return lock._replace(files=files, pins=tuple(pins[what] for what in sorted(pins)))
 
 
 def pin_changes(
@@ -165,7 +164,7 @@ def _found_by(selector: Mapping[str, Any]) -> str:
 
 
 def _unasked(reviewed: ReviewedLock, inventory: Inventory, desired: Desired) -> Iterator[ObjectName]:
-    """Yield the variants that have a pin, are gone for certain, and whose package is settled (law 4)."""
+    """Yield the variants with a pin that are certainly gone, and their packages too (law 4)."""
     control = inventory.control
     if not control.readable or control.broken or inventory.stalled or desired.stalled:
         return
@@ -175,16 +174,16 @@ def _unasked(reviewed: ReviewedLock, inventory: Inventory, desired: Desired) -> 
 
 def _dependency_files(decision: LockUpdate, reviewed: ReviewedLock) -> dict[str, File]:
     """Return the locks of clusters: main's own bytes where no more changed than what they were made from."""
-    found: dict[str, File] = {}
+    files: dict[str, File] = {}
     for scope in decision.scopes:
-        one = _settled(scope)
-        if one is not None:
-            paths = (lock_path(one.lock), resolution_path(one.lock.resolution))
-            for full, record in zip(paths, (one.lock, one.resolution), strict=True):
+        settled = _settled(scope)
+        if settled is not None:
+            paths = (lock_path(settled.lock), resolution_path(settled.lock.resolution))
+            for full, record in zip(paths, (settled.lock, settled.resolution), strict=True):
                 path = full.removeprefix(f"{LOCKS_DIRECTORY}/")
-                mine = reviewed.files.get(path) if one is scope.before else None
-                found[path] = mine or File.of(lock_record_bytes(record))
-    return found
+                mine = reviewed.files.get(path) if settled is scope.before else None
+                files[path] = mine or File.of(lock_record_bytes(record))
+    return files
 
 
 def _settled(scope: ClusterUpdate) -> ClusterLock | None:
@@ -195,13 +194,13 @@ def _settled(scope: ClusterUpdate) -> ClusterLock | None:
 def _dependency_pins(decision: LockUpdate) -> Iterator[PinChange]:
     nothing = DependencyResolution()
     for scope in decision.scopes:
-        one = _settled(scope)
+        settled = _settled(scope)
         before = scope.before.resolution if scope.before else nothing
-        changes = lock_changes(before, one.resolution if one else nothing)
+        changes = lock_changes(before, settled.resolution if settled else nothing)
         for change in changes:
             what = f"cluster {scope.cluster}: {change.instance}"
             yield PinChange(what, change.before, change.after, _WHY[change.op])
-        if not changes and one != scope.before:
+        if not changes and settled != scope.before:
             yield PinChange(f"cluster {scope.cluster}", "", "", "how its needs are met")
 
 
@@ -220,31 +219,31 @@ class LockPlan(NamedTuple):
 def plan_lock(inventory: Inventory, fleet: ResolvedFleet) -> LockPlan:
     """Return the pull request of a reviewed lock; nothing where the lock is not reviewed.
 
-    The state records the lock that was proposed last: with it, a proposal that a person closed is told
-    from one that was never made.
+    The state records the lock that was proposed last: it distinguishes a proposal that a person
+    closed from one that was never made.
     """
     reviewed = inventory.reviewed
     if reviewed is None:
         return LockPlan()
-    wanted = want_lock(reviewed, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
-    tree = _tree(wanted.files) if reviewed.is_open else reviewed.computed_tree
+    lock = compute_lock(reviewed, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
+    tree = _tree(lock.files) if reviewed.is_open else reviewed.computed_tree
     records = {WANTED_LOCK: record_bytes(WantedLockRecord(tree=tree))} if tree else {}
-    proposal = propose_lock(wanted, reviewed, inventory)
+    proposal = propose_lock(lock, reviewed, inventory)
     return LockPlan(proposal, records, {WANTED_LOCK: lock_package(inventory)})
 
 
-def propose_lock(wanted: WantedLock, reviewed: ReviewedLock, inventory: Inventory) -> LockProposal | None:
+def propose_lock(lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory) -> LockProposal | None:
     """Return what happens to the branch and the pull request that propose another lock; None for nothing.
 
     A fixed point: what was proposed is recognised by its branch and pull request, without any state.
-    What people wrote on the branch stays, file by file. A proposal that a person closed, or whose
-    content they took back from main, is not made again until another lock is wanted.
+    People's changes on the branch stay, file by file. A proposal that a person closed, or reverted on
+    main, is not made again until another lock is computed.
     """
     if not reviewed.is_open:
         return None
     branch = reviewed.branch
     kept = branch.edited_files if branch else frozenset()
-    files = _with_edits(wanted.files, branch.files if branch else {}, kept)
+    files = _with_edits(lock.files, branch.files if branch else {}, kept)
     change = Change(
         package=lock_package(inventory),
         repository=CONTROL,
@@ -257,17 +256,17 @@ def propose_lock(wanted: WantedLock, reviewed: ReviewedLock, inventory: Inventor
     if _tree(files) == _tree(reviewed.files):
         done = _obsolete(change, reviewed, pulls, inventory)
         return LockProposal(done) if done else None
-    change = _proposed(change, files, wanted, reviewed, inventory)
-    return LockProposal(change, wanted.pins, tuple(sorted(kept)))
+    change = _proposed(change, files, lock, reviewed, inventory)
+    return LockProposal(change, lock.pins, tuple(sorted(kept)))
 
 
 def lock_package(inventory: Inventory) -> PackageKey:
-    """Return what stands for the lock where changes are told apart."""
+    """Return the key of the lock among packages."""
     return PackageKey(inventory.control.url, LOCKS_DIRECTORY)
 
 
-def _with_edits(wanted: Files, there: Files, edited: Iterable[str]) -> Files:
-    files = dict(wanted)
+def _with_edits(computed: Files, there: Files, edited: Iterable[str]) -> Files:
+    files = dict(computed)
     for path in edited:
         files.pop(path, None)
         if path in there:
@@ -318,14 +317,14 @@ def _refused_text(last: PullRequest) -> str:
 
 
 def _proposed(
-    change: Change, files: Files, wanted: WantedLock, reviewed: ReviewedLock, inventory: Inventory
+    change: Change, files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory
 ) -> Change:
-    """Another lock is wanted: see that one commit on its branch says so, and one open pull request."""
+    """Propose another lock: one commit on its branch, and one open pull request."""
     branch, pulls = reviewed.branch, _pulls(inventory)
     last = pulls[-1] if pulls else None
     opened = last if last and last.state is PullState.OPEN else None
     stands = branch is not None and _tree(branch.files) == _tree(files)
-    again = stands or (branch is None and reviewed.computed_tree == _tree(wanted.files))
+    again = stands or (branch is None and reviewed.computed_tree == _tree(lock.files))
     if last is not None and opened is None and again:
         message = _refused_text(last)
         return replace(change, reason=Reason.REJECTED, message=message, waits=True)
@@ -334,19 +333,19 @@ def _proposed(
         PullRequest(
             head=short_branch(lock_ref(inventory.policy.instance)),
             base=reviewed.base,
-            title=_title(wanted),
+            title=_title(lock),
             body="",
             draft=False,
             number=opened.number if opened else 0,
             labels=inventory.policy.pull_requests.labels,
         ),
-        wanted.pins,
+        lock.pins,
         branch.edited_files if branch else (),
     )
     doubles = close_duplicates(opened, pulls) if opened else ()
     if stands and opened and is_right(opened, pull) and not doubles:
         return replace(change, reason=reason, message=f"Pull request #{opened.number} waits for a review")
-    writes = () if stands else (_write(files, wanted, reviewed, inventory),)
+    writes = () if stands else (_write(files, lock, reviewed, inventory),)
     if stands and opened:
         reason = Reason.PULL_REQUEST_DUPLICATE if doubles else Reason.PULL_REQUEST_OUTDATED
     op = Op.UPDATE if opened else Op.CREATE
@@ -354,25 +353,25 @@ def _proposed(
 
 
 def _write(
-    files: Files, wanted: WantedLock, reviewed: ReviewedLock, inventory: Inventory
+    files: Files, lock: ComputedLock, reviewed: ReviewedLock, inventory: Inventory
 ) -> WriteDraft | WriteRemoval:
-    """Return the one commit, anew on main's head; appended where people's commits stand on the branch."""
+    """Return the one commit on main's head, or appended to people's commits on the branch."""
     branch = reviewed.branch
     appends = branch is not None and branch.has_foreign_commits
     onto = branch.tip.oid if branch and appends else inventory.control.commit.oid
     ref, expect = lock_ref(inventory.policy.instance), branch.tip.oid if branch else None
-    message = "\n".join([_title(wanted), "", *map(_line, wanted.pins), ""])
-    time = max(wanted.time, branch.foreign_commit_time if branch else 0)
+    message = "\n".join([_title(lock), "", *map(_line, lock.pins), ""])
+    time = max(lock.time, branch.foreign_commit_time if branch else 0)
     tree = _tree(files)
     if tree is None:
         return WriteRemoval(ref, expect, onto, LOCKS_DIRECTORY, message, time)
     return WriteDraft(ref, expect, onto, LOCKS_DIRECTORY, files, tree, message, time)
 
 
-def _title(wanted: WantedLock) -> str:
-    if len(wanted.pins) != 1:
-        return f"Lock {len(wanted.pins)} pins"
-    (pin,) = wanted.pins
+def _title(lock: ComputedLock) -> str:
+    if len(lock.pins) != 1:
+        return f"Lock {len(lock.pins)} pins"
+    (pin,) = lock.pins
     return f"Lock {pin.what} at {pin.after}" if pin.after else f"Drop the lock of {pin.what}"
 
 

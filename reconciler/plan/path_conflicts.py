@@ -29,7 +29,7 @@ from reconciler.resolve.upstreams import subject_of
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What one Git repository holds already, indexed for questions about new packages.
+    """Index of the packages and refs of one Git repository.
 
     `existing` are packages on main or in drafts, except those that leave with this plan; `planned`
     are those that variants want and that do not exist yet.
@@ -42,16 +42,18 @@ class Neighbours:
 
 def index_neighbours(context: PlanContext) -> Mapping[str, Neighbours]:
     """Return the neighbours of new packages by repository URL; a repository without new ones has none."""
-    urls = {target.key.url for target in context.targets if _is_new(target) and target.key in context.wanted}
+    urls = {
+        target.key.url for target in context.targets if _is_new(target) and target.key in context.downstreams
+    }
     return {url: _neighbours(url, context) for url in urls}
 
 
 def _neighbours(url: str, context: PlanContext) -> Neighbours:
     targets = [target for target in context.targets if target.key.url == url]
-    leaving = {t.key.path for t in targets if t.key not in context.wanted and _leaves(t, context)}
+    leaving = {t.key.path for t in targets if t.key not in context.downstreams and _leaves(t, context)}
     views = list(context.inventory.views_of(url))
     existing = {path for view in views for path, package in view.packages.items() if package.exists}
-    planned = {key.path for key in context.wanted if key.url == url} - existing
+    planned = {key.path for key in context.downstreams if key.url == url} - existing
     return Neighbours(PathIndex(existing - leaving), PathIndex(planned), index_refs(views))
 
 
@@ -85,7 +87,7 @@ def _is_new(target: PlanTarget) -> bool:
 
 
 def _leaves(target: PlanTarget, context: PlanContext) -> bool:
-    """Whether a package that nobody wants is gone once the plan is applied: untouched drafts, not on main."""
+    """Tell whether applying the plan removes an undesired package: it has only untouched drafts."""
     return _is_new(target) and target.owner is not None and decide_unwanted(target, context).op is Op.DELETE
 
 
@@ -119,7 +121,7 @@ def _nested(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -
         yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
     planned = neighbours.planned.find_nested(path) if path in neighbours.planned else None
     if planned is not None:
-        message = _rival_message(path, planned, context.wanted[PackageKey(target.key.url, planned)])
+        message = _rival_message(path, planned, context.downstreams[PackageKey(target.key.url, planned)])
         yield _denied(Reason.NESTED_PACKAGE, message, hint, variant)
 
 
@@ -128,21 +130,21 @@ def find_nested_downstreams(
 ) -> Iterator[Problem]:
     """Yield the nested packages that manifests and records tell of, in repositories that were not read.
 
-    What stands there besides is unknown, so this finds less than a plan, and nothing that a plan would not.
+    Other packages there are unknown: this finds a part of what a plan finds.
     """
-    wanted = downstream_packages(desired.variants, inventory)
+    downstreams = downstream_packages(desired.variants, inventory)
     for url in sorted(urls):
         applied = {record.path for record in inventory.records.values() if record.url == url}
-        new = {key.path for key in wanted if key.url == url} - applied
+        new = {key.path for key in downstreams if key.url == url} - applied
         existing, planned = PathIndex(applied), PathIndex(new)
         for path in sorted(new):
             inner = existing.find_nested(path)
             outer = planned.find_nested(path) if inner is None else None
-            for variant in wanted[PackageKey(url, path)]:
+            for variant in downstreams[PackageKey(url, path)]:
                 if inner is not None:
                     yield _nested_denied(nested_message(path, inner), variant)
                 elif outer is not None:
-                    rivals = wanted[PackageKey(url, outer)]
+                    rivals = downstreams[PackageKey(url, outer)]
                     yield _nested_denied(_rival_message(path, outer, rivals), variant)
 
 
@@ -172,7 +174,7 @@ def _files(target: PlanTarget, variant: DesiredVariant) -> Iterator[Denied]:
 
 
 def _tags(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Iterator[Denied]:
-    """Refuse a path whose revisions could never be tagged."""
+    """Refuse a path if a tag blocks the tags of its revisions."""
     neighbours = context.neighbours.get(target.key.url)
     number = next_revision(revision.revision for revision in target.package.published)
     blocker = neighbours.refs.find_blocker(tag_ref(target.key.path, number)) if neighbours else ""
@@ -206,12 +208,12 @@ def _denied(reason: Reason, message: str, hint: str, variant: DesiredVariant) ->
 def refuse_blocked_refs(
     changes: tuple[Change, ...], context: PlanContext
 ) -> tuple[tuple[Change, ...], list[Problem]]:
-    """Return the changes without those whose refs Git cannot create, and a problem for each blocking ref.
+    """Block changes with refs that Git cannot create; return them with a problem for each blocking ref.
 
     Git keeps refs as files: a branch called `drafts` makes every branch below `drafts/` impossible.
     """
     indexes: dict[str, RefIndex] = {}
-    found: list[Change] = []
+    kept: list[Change] = []
     problems: dict[tuple[str, str], Problem] = {}
     for change in changes:
         url = change.package.url
@@ -219,12 +221,12 @@ def refuse_blocked_refs(
             indexes[url] = index_refs(list(context.inventory.views_of(url)))
         blocker = _blocker(change, indexes[url]) if change.writes else ""
         if not blocker:
-            found.append(change)
+            kept.append(change)
             continue
         problem = _blocked_problem(context.inventory.repositories[change.repository], blocker)
         problems[url, blocker] = problem
-        found.append(_without_effects(change, problem.message))
-    return tuple(found), list(problems.values())
+        kept.append(_without_effects(change, problem.message))
+    return tuple(kept), list(problems.values())
 
 
 def _blocker(change: Change, index: RefIndex) -> str:

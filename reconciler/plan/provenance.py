@@ -21,10 +21,10 @@ from reconciler.resolve.resolution import ResolvedVariant
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One field of a package, what stands there, and who said so.
+    """Origin of one field of a package, with its value.
 
     `source` is a field of the manifest, an expression, an object of the cluster or a commit;
-    `location` is where it stands, as near as is known.
+    `location` is the nearest known location.
     """
 
     file: str
@@ -39,19 +39,25 @@ def find_origins(
 ) -> tuple[Origin, ...]:
     """Return the origin of every field that the variant gives its package, in the order of the steps.
 
-    `files` are the package's; `trace` says for a generated variant which literal or expression of
+    `files` are the package's; `trace` has for a generated variant the literal or expression of
     its set gave each field. What none of these names came with the upstream, or is a person's.
     """
-    story = _Story(resolved, files, inventory, trace)
+    fields = _Provenance(resolved, files, inventory, trace)
     if cluster := cluster_of(resolved.variant.key):
         made = f"the lock of cluster {cluster}, where no person says otherwise"
-        return (Origin("*", "", "", made), *story.ownership())
-    steps = (story.upstream, story.ownership, story.context, story.pipeline, story.injection)
+        return (Origin("*", "", "", made), *fields.ownership())
+    steps = (
+        fields.upstream,
+        fields.ownership,
+        fields.context,
+        fields.pipeline,
+        fields.injection,
+    )
     return tuple(origin for step in steps for origin in step())
 
 
 @dataclass(frozen=True, slots=True)
-class _Story:
+class _Provenance:
     resolved: ResolvedVariant
     files: Files
     inventory: Inventory
@@ -65,7 +71,7 @@ class _Story:
         resolved = self.resolved
         kept = resolved.draft_base or resolved.base if resolved.moved else None
         pin = kept or resolved.pin
-        source, at = self._said("upstream")
+        source, at = self._origin("upstream")
         commit = f"{pin.ref} at commit {pin.commit.oid}"
         yield Origin(KPTFILE, "upstream", f"{pin.address} {pin.package.path} {pin.ref}", source, at)
         yield Origin(KPTFILE, "upstreamLock", pin.commit.oid, f"upstream {commit}")
@@ -74,7 +80,7 @@ class _Story:
     def ownership(self) -> Iterator[Origin]:
         view = self.inventory.repositories[self.resolved.view]
         path = self.resolved.downstream.path
-        source, at = self._said("downstream", "package")
+        source, at = self._origin("downstream", "package")
         yield Origin(KPTFILE, "metadata.name", package_name(view, path).rpartition("/")[2], source, at)
         manifest = self.variant.source.location
         owner = owner_text(self.inventory.policy.instance, self.variant.key)
@@ -90,19 +96,19 @@ class _Story:
     def context(self) -> Iterator[Origin]:
         view = self.inventory.repositories[self.resolved.view]
         package = package_name(view, self.resolved.downstream.path)
-        asked = self.variant.spec.package_context
-        removed = set((asked.remove_keys if asked else None) or ())
+        requested = self.variant.spec.package_context
+        removed = set((requested.remove_keys if requested else None) or ())
         if view.deployment:
             where = f"Repository {view.key} is for deployment"
             for key, value in ((NAME, package.rpartition("/")[2]), (PACKAGE_PATH, package)):
                 if key not in removed:
                     yield Origin(PACKAGE_CONTEXT_FILE, f"data.{key}", value, where, view.source.location)
-        for key, value in sorted(((asked.data if asked else None) or {}).items()):
+        for key, value in sorted(((requested.data if requested else None) or {}).items()):
             if key not in removed:
-                source, at = self._said("packageContext", "data", key)
+                source, at = self._origin("packageContext", "data", key)
                 yield Origin(PACKAGE_CONTEXT_FILE, f"data.{key}", value, source, at)
         for key in sorted(removed):
-            source, at = self._said("packageContext", "removeKeys")
+            source, at = self._origin("packageContext", "removeKeys")
             yield Origin(PACKAGE_CONTEXT_FILE, f"data.{key}", "(removed)", source, at)
 
     def pipeline(self) -> Iterator[Origin]:
@@ -114,7 +120,7 @@ class _Story:
         }
         for path, functions in lists.items():
             for index, function in enumerate(functions):
-                source, at = self._said(*path, index)
+                source, at = self._origin(*path, index)
                 name = function_name(self.variant.key.name, function.name or "", index)
                 yield Origin(KPTFILE, f"pipeline.{path[-1]}[{name}]", function.image or "", source, at)
 
@@ -124,30 +130,30 @@ class _Story:
         for point in find_points(self.files):
             filling = choose_source(point, injectors, snapshot, namespace)
             name = f"{point.resource.get('kind')}/{point.resource['metadata'].get('name')}"
-            found = filling.source
-            if found is None:
+            obj = filling.source
+            if obj is None:
                 yield Origin(point.file, name, "(not injected)", filling.error)
                 continue
-            field = injected_field(found.api_version, found.kind)
-            source = f"object {found.kind} {found.namespace}/{found.name} of the snapshot"
-            yield Origin(point.file, f"{name} {field}", found.name, source, found.location)
+            field = injected_field(obj.api_version, obj.kind)
+            source = f"object {obj.kind} {obj.namespace}/{obj.name} of the snapshot"
+            yield Origin(point.file, f"{name} {field}", obj.name, source, obj.location)
 
-    def _said(self, *path: str | int) -> tuple[str, Location]:
-        """Return which words of which manifest gave a field of the variant's spec, and where they stand."""
+    def _origin(self, *path: str | int) -> tuple[str, Location]:
+        """Return the origin of a field of the variant's spec, and its location."""
         field = field_name(path)
         if self.variant.requested_by:
             return f"required by {self.variant.requested_by[0]}", self.variant.source.location
         if self.variant.set_key is None:
             return f"spec.{field}", self.variant.source.at("spec", *path)
         given = self.trace.get(field, "")
-        said = f"PackageVariantSet {self.variant.set_key}: {field}"
+        origin = f"PackageVariantSet {self.variant.set_key}: {field}"
         where = self.variant.source.at(*self._place_in_set(path, given))
-        return f"{said} = {given}" if given else said, where
+        return f"{origin} = {given}" if given else origin, where
 
     def _place_in_set(self, path: FieldPath, given: str) -> FieldPath:
         """Return the field of the set that gave a field; the target where that is a default.
 
-        An expression stands where its trace says, a literal under the same name in the template.
+        An expression has the location in its trace, a literal that of the same name in the template.
         """
         if path[0] == "upstream" or not self.variant.place:
             return ("spec", *path)

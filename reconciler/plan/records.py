@@ -49,7 +49,7 @@ def plan_records(
     """Return every record after the plan: new and changed ones, and old ones that must stay.
 
     A record leaves only when nothing that its variant owns is left; it stays while its package
-    cannot be looked at. `refused` are the packages whose deletion waits for consent.
+    cannot be looked at. `refused` are the packages with a deletion that waits for consent.
     """
     records = dict(context.inventory.records)
     locks: dict[ObjectName, UpstreamLock | None] = dict(context.inventory.locks)
@@ -60,9 +60,9 @@ def plan_records(
             locks[resolved.variant.key] = _lock(resolved, context)
         elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
             # What is not in a commit yet is asked all the same: an edit may answer it.
-            old, asked = records.get(resolved.variant.key), tuple(map(_open, change.conflicts))
+            old, conflicts = records.get(resolved.variant.key), tuple(map(_open, change.conflicts))
             if old is not None:
-                records[old.key] = old.model_copy(update={"conflicts": asked})
+                records[old.key] = old.model_copy(update={"conflicts": conflicts})
     for change in changes:
         old = records.get(change.variant) if change.variant else None
         if old is not None and _asks_to_delete(change, old):
@@ -103,7 +103,7 @@ def _has_lock(lock: UpstreamLock, context: PlanContext, records: Container[Objec
 def record_owners(context: PlanContext, changes: Iterable[Change]) -> dict[str, PackageKey]:
     """Return the package that each record, new, changed or leaving, waits for."""
     owners: dict[str, PackageKey] = {}
-    for package, variants in context.wanted.items():
+    for package, variants in context.downstreams.items():
         for variant in variants:
             owners.update(_owned_files(variant.key, package))
     for record in context.inventory.records.values():
@@ -201,7 +201,7 @@ def _answered(note: AnswerNote) -> AnsweredConflict:
 
 
 def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> Oid | None:
-    """Return the tree that we stand for: written now, or written before and still what we want."""
+    """Return the tree that we propose: written now, or before and still up to date."""
     if change.written is not None:
         return change.written.tree
     fresh = context.rendered.variants[resolved.variant.key].fresh

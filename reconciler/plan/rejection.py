@@ -23,8 +23,8 @@ def find_rejection(
     """Return why a package without a draft must not be proposed again as `tree`; empty if it may be.
 
     Only what was proposed for exactly these inputs can have been rejected. What main had once is
-    rejected if main went back to an older state of the package; a state that main never had, a
-    person's fix of a value that we manage say, rejects nothing. What main never had is rejected if its
+    rejected if main went back to an older state of the package; a state that main never had, for example a
+    person's fix of a value that we manage, rejects nothing. What main never had is rejected if its
     pull request was closed. What is generated for a cluster stays as people make it: there every other
     state on main is a rejection.
     """
@@ -119,7 +119,7 @@ def dashboard_key(instance: str) -> str:
 
 
 def ask_key(package: PackageKey, tree: Oid | None) -> str:
-    """Return what stands for exactly this content of a package, which is what a person rejects (D14)."""
+    """Return the key of exactly this content of a package, which a person may reject (D14)."""
     return hashlib.sha256("\0".join((*package, tree or "")).encode()).hexdigest()[:_DIGITS]
 
 
@@ -129,7 +129,7 @@ def ask_box(key: str) -> str:
 
 
 def asked_keys(text: str) -> frozenset[str]:
-    """Return what somebody ticked in a dashboard. Total: text that is no box asks for nothing."""
+    """Return the keys of ticked boxes in a dashboard. Total: other text is ignored."""
     lines = text.replace("\r\n", "\n")
     return frozenset(match["key"] for match in _BOX.finditer(lines) if match["mark"] != " ")
 

@@ -13,7 +13,7 @@ import orjson
 
 from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest, PullState
-from reconciler.plan.changes import Change, ClosePull, Op, PinChange, Request
+from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent
 from reconciler.plan.commits import upstream_label
 from reconciler.plan.context import PlanContext, PlanTarget, by_weight
 from reconciler.reasons import Reason
@@ -47,7 +47,7 @@ _DESCRIBED = frozenset(
 """Reasons under which it is known what a draft proposes; under every other one its text is left as it is."""
 
 _QUIET = frozenset({Reason.UP_TO_DATE, Reason.DRAFT_EDITED, Reason.DELETION_PROPOSED})
-"""Reasons that a repair of the pull request may stand in for; every other one says more than the repair."""
+"""Reasons that a repair of the pull request may replace; all others are more important."""
 
 _TITLES = {
     Op.CREATE: "Create {name} from {to}",
@@ -78,18 +78,18 @@ def plan_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
     return tuple(done.get(change.package, change) for change in described)
 
 
-def is_right(there: PullRequest, wanted: PullRequest) -> bool:
+def is_right(there: PullRequest, planned: PullRequest) -> bool:
     """Tell whether an open pull request is as it should be. A title that a person gave it stays."""
     # Forges differ in whether case distinguishes labels.
     labels = {label.casefold() for label in there.labels}
-    has_labels = all(label.casefold() in labels for label in wanted.labels)
-    return (there.digest, there.base) == (wanted.digest, wanted.base) and has_labels
+    has_labels = all(label.casefold() in labels for label in planned.labels)
+    return (there.digest, there.base) == (planned.digest, planned.base) and has_labels
 
 
-def lock_pull(wanted: PullRequest, pins: Iterable[PinChange], edited: Iterable[str]) -> PullRequest:
+def lock_pull(planned: PullRequest, pins: Iterable[PinChange], edited: Iterable[str]) -> PullRequest:
     """Return the pull request of another lock with the digest of its text."""
     facts = [[*pin] for pin in pins]
-    return replace(wanted, digest=_digest(wanted, [facts, sorted(edited)]))
+    return replace(planned, digest=_digest(planned, [facts, sorted(edited)]))
 
 
 def close_duplicates(first: PullRequest, pulls: Iterable[PullRequest]) -> tuple[ClosePull, ...]:
@@ -104,14 +104,14 @@ def close_duplicates(first: PullRequest, pulls: Iterable[PullRequest]) -> tuple[
     )
 
 
-def _describe(change: Change, target: PlanTarget, context: PlanContext) -> Request | None:
+def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullRequestContent | None:
     """Return what the package's pull request proposes as a whole; None where that is not known."""
     is_left = change.reason is Reason.DRAFT_EDITED and change.waits
     if change.op is Op.BLOCK or (change.pull is None and (change.reason not in _DESCRIBED or is_left)):
         return None
     before, draft = target.package.main_tree, target.draft
     if change.reason in {Reason.DELETION_PROPOSED, Reason.NOT_DESIRED}:
-        return Request(Op.DELETE, before=before) if target.main_owner is not None else None
+        return PullRequestContent(Op.DELETE, before=before) if target.main_owner is not None else None
     written = change.written
     stays = draft is not None and change.op is not Op.CLOSE and draft.ref not in _removed(change)
     after = written.tree if written is not None else draft.tree if draft is not None and stays else None
@@ -120,13 +120,13 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> Reque
     # On a group's branch our next commit hides whose the one before it was.
     edited = draft is not None and draft.append_only and not draft.is_grouped
     if change.reason is Reason.ORPHANED:
-        return Request(Op.ORPHAN, before=before, after=after, edited=edited)
+        return PullRequestContent(Op.ORPHAN, before=before, after=after, edited=edited)
     resolved = context.resolved.get(change.variant) if change.variant else None
     if resolved is None or resolved.downstream != change.package:
         return None
     base = resolved.base if before else None
     pin = _brought(resolved, is_written=written is not None)
-    return Request(
+    return PullRequestContent(
         kind=_kind(change, target, base, pin),
         upstream_from=upstream_label(base) if base is not None else "",
         upstream_to=upstream_label(pin),
@@ -139,7 +139,7 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> Reque
 
 
 def _brought(resolved: ResolvedVariant, *, is_written: bool) -> Pin:
-    """Return the upstream that a draft brings: one that stands may still have an older one."""
+    """Return the upstream of a draft: an unchanged draft may still have an older one."""
     held = resolved.draft_base
     if is_written or held is None or held.commit.oid == resolved.pin.commit.oid:
         return resolved.pin
@@ -185,16 +185,16 @@ def _with_pull(
     candidates = [pull for pull in pulls if pull.head == head and pull.number not in closing]
     there = max(candidates, key=by_weight, default=None)
     opened = there if there is not None and there.state is PullState.OPEN else None
-    asked = next((change.pull for change in members if change.pull is not None), None)
-    if (opened is None and asked is None) or any(change.approve for change in members):
+    requested = next((change.pull for change in members if change.pull is not None), None)
+    if (opened is None and requested is None) or any(change.approve for change in members):
         return members
     first = members[0]
-    wanted = _content(asked or opened or PullRequest(head, "", "", ""), members, targets, context)
-    wanted = replace(wanted, redraft=_asks_again(members, opened, wanted))
-    if asked is None and opened is not None and not is_right(opened, wanted):
-        members = [_outdated(first, wanted, opened), *members[1:]]
-    elif asked is not None:
-        members = [replace(c, pull=wanted) if c.pull is not None else c for c in members]
+    planned = _content(requested or opened or PullRequest(head, "", "", ""), members, targets, context)
+    planned = replace(planned, redraft=_asks_again(members, opened, planned))
+    if requested is None and opened is not None and not is_right(opened, planned):
+        members = [_outdated(first, planned, opened), *members[1:]]
+    elif requested is not None:
+        members = [replace(c, pull=planned) if c.pull is not None else c for c in members]
     doubles = close_duplicates(opened, pulls) if opened is not None else ()
     return [_with_doubles(members[0], doubles), *members[1:]] if doubles else members
 
@@ -208,14 +208,14 @@ def _content(
     """Return a pull request with the title, base, labels and digest that it should have."""
     view = targets[members[0].package].view
     title = _title(members, targets) or pull.title
-    wanted = replace(
+    planned = replace(
         pull,
         title=title,
         body="",
         base=view.branch,
         labels=tuple(sorted(context.inventory.policy.pull_requests.labels)),
     )
-    return replace(wanted, digest=_digest(wanted, [_facts(change) for change in members]))
+    return replace(planned, digest=_digest(planned, [_facts(change) for change in members]))
 
 
 def _title(members: Sequence[Change], targets: Mapping[PackageKey, PlanTarget]) -> str:
@@ -253,26 +253,26 @@ def _facts(change: Change) -> list[Any]:
     ]
 
 
-def _digest(wanted: PullRequest, facts: Sequence[Any]) -> str:
-    value = [_TEXT_VERSION, wanted.title, sorted(wanted.labels), facts]
+def _digest(planned: PullRequest, facts: Sequence[Any]) -> str:
+    value = [_TEXT_VERSION, planned.title, sorted(planned.labels), facts]
     return hashlib.sha256(orjson.dumps(value)).hexdigest()[:_DIGITS]
 
 
-def _asks_again(members: Sequence[Change], opened: PullRequest | None, wanted: PullRequest) -> bool:
-    """Whether a pull request that somebody marked as ready asks something that they have not seen."""
+def _asks_again(members: Sequence[Change], opened: PullRequest | None, planned: PullRequest) -> bool:
+    """Tell whether a ready pull request gets conflicts or unmet gates that its reviewers have not seen."""
     if opened is None or opened.draft or not any(c.conflicts or c.unready for c in members):
         return False
     is_written = any(change.written is not None for change in members)
-    return is_written or opened.digest not in {"", wanted.digest}
+    return is_written or opened.digest not in {"", planned.digest}
 
 
-def _outdated(change: Change, wanted: PullRequest, opened: PullRequest) -> Change:
-    """Return the change that repairs a pull request, and says so where nothing else happens."""
-    change = replace(change, pull=wanted)
+def _outdated(change: Change, planned: PullRequest, opened: PullRequest) -> Change:
+    """Return the change that also repairs a pull request, with a message if it does nothing else."""
+    change = replace(change, pull=planned)
     if change.op is not Op.KEEP:
         return change
-    parts = ["text"] if opened.digest != wanted.digest else []
-    parts += ["base"] if opened.base != wanted.base else []
+    parts = ["text"] if opened.digest != planned.digest else []
+    parts += ["base"] if opened.base != planned.base else []
     parts = parts or ["labels"]
     repair = f"Pull request #{opened.number} gets its {' and '.join(parts)}"
     reason = Reason.PULL_REQUEST_OUTDATED if change.reason in _QUIET else change.reason

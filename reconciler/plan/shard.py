@@ -37,7 +37,7 @@ WHOLE = Shard()
 
 
 def dashboard_file(shard: Shard) -> str:
-    """Return where a shard's part of the dashboard stands on the status branch."""
+    """Return the path of a shard's part of the dashboard on the status branch."""
     return f"dashboard-{shard.part}-of-{shard.parts}.md" if shard.parts > 1 else "dashboard.md"
 
 
@@ -45,10 +45,10 @@ def statuses_of(
     shard: Shard, statuses: Iterable[PackageStatus], context: PlanContext
 ) -> tuple[PackageStatus, ...]:
     """Return the statuses that a shard tells of: those of its packages; the first one also what has none."""
-    wanted = {v.key: package for package, variants in context.wanted.items() for v in variants}
+    packages = {v.key: package for package, variants in context.downstreams.items() for v in variants}
 
     def is_own(status: PackageStatus) -> bool:
-        package = status.package or (wanted.get(status.variant) if status.variant else None)
+        package = status.package or (packages.get(status.variant) if status.variant else None)
         return shard.holds(package.url) if package else shard.part == 0
 
     return tuple(filter(is_own, statuses))
@@ -59,7 +59,7 @@ def problems_of(shard: Shard, plan: Plan) -> tuple[Problem, ...]:
     context = plan.context
     if context is None:
         return plan.problems
-    urls = {f"PackageVariant {v.key}": p.url for p, variants in context.wanted.items() for v in variants}
+    urls = {f"PackageVariant {v.key}": p.url for p, variants in context.downstreams.items() for v in variants}
     claims = claimed_packages(context.stalled, context.inventory)
     urls |= {f"PackageVariant {key}": package.url for package, key in claims.items()}
     urls |= {f"Repository {key}": view.url for key, view in context.inventory.repositories.items()}

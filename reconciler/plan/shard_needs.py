@@ -48,7 +48,7 @@ def every_url(inventory: Inventory) -> frozenset[str]:
 
 
 def static_needs(inventory: Inventory, shard: Shard) -> frozenset[str]:
-    """Return the URLs that the registrations and the sets alone say are needed.
+    """Return the URLs that registrations and sets need.
 
     The upstream of every set is among them: whether a set expands decides which of its variants are
     gone, and the deletion guard counts those of the whole fleet.
@@ -125,7 +125,7 @@ def why_dependencies(
         inventory: What was read.
         shard: The shard that reads.
         locked: The paths of lock files.
-        dependent: The clusters that ask for packages; "" stands for a cluster that nobody knows.
+        dependent: The clusters with requests for packages; "" is an unknown cluster.
     """
     clusters = planned_clusters(inventory, shard)
     planned = {view.url for view in inventory.repositories.values() if view.cluster in clusters}
@@ -198,9 +198,9 @@ def _may_stall(view: RepositoryView, package: str, inventory: Inventory) -> bool
 def _base_urls(inventory: Inventory) -> Iterator[str]:
     """Yield the URLs that the upstreamLocks of planned packages name: there is the base of an update."""
     views = inventory.repositories.values()
-    known = {name: view.url for view in views for name in source_names(view)}
+    urls = {name: view.url for view in views for name in source_names(view)}
     packages = (package for view in views if view.is_planned for package in view.packages.values())
     locks = (header.upstream_lock for package in packages for header in _headers(package))
     for repo in {lock.repo for lock in locks if lock is not None}:
-        if url := known.get(normalise_url(repo)):
+        if url := urls.get(normalise_url(repo)):
             yield url

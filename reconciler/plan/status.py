@@ -37,7 +37,7 @@ Opened = Mapping[tuple[str, str], PullRequest]
 
 
 class Phase(StrEnum):
-    """Where a package stands, as reports say it; docs/reasons.md has the table."""
+    """Phase of a package in reports; docs/reasons.md has the table."""
 
     PUBLISHED = "published"
     IN_REVIEW = "in review"
@@ -86,12 +86,12 @@ _BY_REASON = {
 
 @dataclass(frozen=True, slots=True)
 class PackageStatus:
-    """Where one package stands.
+    """Status of one package.
 
     `since` is a committer time in seconds, never the clock: that of the commit that brought the
     package there, or what the last run recorded for the same phase and branch; 0 is unknown. `head`
     is the branch that waits, `revision` the PackageRevision as Porch calls it, "" for none. `is_dated`
-    tells that the forge says since when: a recorded time does not count then.
+    tells that the forge has the time: a recorded time does not count then.
     """
 
     phase: Phase
@@ -121,9 +121,9 @@ def package_statuses(
     unfinished: Mapping[PackageKey, Unfinished],
     opened: Opened | None = None,
 ) -> Iterator[PackageStatus]:
-    """Yield where every package of ours stands after the effects, and every variant without a package.
+    """Yield the status of every owned package after the effects, and of every variant without a package.
 
-    Pure and order-free. A package that is gone, or that nobody of this instance owns, has no status.
+    Pure and order-free. A package that is gone, or that this instance does not own, has no status.
 
     Args:
         context: Input of planning.
@@ -132,17 +132,17 @@ def package_statuses(
         opened: The pull requests that the run opened.
     """
     targets = {target.key: target for target in context.targets}
-    told: set[ObjectName] = set()
+    listed: set[ObjectName] = set()
     for change in changes:
         status = _status(
             change, targets[change.package], context, unfinished.get(change.package), opened or {}
         )
         if status is not None:
-            told |= {status.variant} if status.variant else set()
+            listed |= {status.variant} if status.variant else set()
             yield _with_record(status, context)
-    placed = {v.key for variants in context.wanted.values() for v in variants}
+    placed = {v.key for variants in context.downstreams.values() for v in variants}
     for variant in context.desired.variants:
-        if variant.key not in told:
+        if variant.key not in listed:
             yield _with_record(_unplaced(variant, context, placed=variant.key in placed), context)
 
 
@@ -216,8 +216,8 @@ def _obstructed(change: Change, context: PlanContext) -> _Word | None:
         return _Word(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(change.conflicts))
     if change.unready:
         failed = any(map(is_failure, change.unready))
-        known = Reason.PIPELINE_FAILED if failed else Reason.NOT_READY
-        return _Word(Phase.NOT_READY, str(known), "; ".join(change.unready))
+        cause = Reason.PIPELINE_FAILED if failed else Reason.NOT_READY
+        return _Word(Phase.NOT_READY, str(cause), "; ".join(change.unready))
     return _Word(Phase.HELD_BACK, reason, change.message) if change.waits else None
 
 
@@ -245,7 +245,7 @@ def _settled(change: Change, target: PlanTarget, context: PlanContext, head: str
 
 def _review(change: Change, target: PlanTarget, context: PlanContext) -> tuple[str, str]:
     """Return what is reviewed where it is no content: a deletion, or a package that is let go."""
-    if target.key in context.wanted:
+    if target.key in context.downstreams:
         return "", ""
     if change.reason is Reason.ORPHANED:
         return str(Reason.ORPHANED), change.message
@@ -257,7 +257,7 @@ def _head(change: Change, target: PlanTarget, context: PlanContext, missing: Unf
     branch = _draft(change, target)
     draft = short_branch(branch.ref) if branch else ""
     proposal = short_branch(deletion_ref(context.inventory.policy.instance, target.package.path))
-    standing = proposal if proposal in target.view.branches and target.key not in context.wanted else ""
+    standing = proposal if proposal in target.view.branches and target.key not in context.downstreams else ""
     if missing is not None and not missing.pushed:
         return draft or standing
     if change.approve is not None and missing is None:
@@ -338,7 +338,7 @@ def _revision(
 
 
 def _with_record(status: PackageStatus, context: PlanContext) -> PackageStatus:
-    """Keep the recorded time where the package stands as it did, on the same branch."""
+    """Keep the recorded time if the phase and the branch are the same."""
     recorded = context.inventory.statuses.get(status.variant) if status.variant else None
     if recorded is None or (recorded.phase, recorded.head) != (status.phase, status.head):
         return status
@@ -370,11 +370,11 @@ def status_after(
 def statuses_after(
     plan: Plan, unfinished: Mapping[PackageKey, Unfinished], opened: Opened | None = None
 ) -> tuple[PackageStatus, ...]:
-    """Return where every package of ours stands as a run leaves it, sorted. Pure."""
+    """Return the status of every owned package after a run, sorted. Pure."""
     if plan.context is None:
         return ()
-    found = package_statuses(plan.context, plan.changes, unfinished, opened)
-    return tuple(sorted(found, key=lambda s: (s.variant or ("", ""), s.package or ("", ""))))
+    statuses = package_statuses(plan.context, plan.changes, unfinished, opened)
+    return tuple(sorted(statuses, key=lambda s: (s.variant or ("", ""), s.package or ("", ""))))
 
 
 def current_status(plan: Plan) -> dict[str, bytes]:
@@ -386,19 +386,19 @@ def current_status(plan: Plan) -> dict[str, bytes]:
 
 
 def current_statuses(plan: Plan) -> tuple[PackageStatus, ...]:
-    """Return where every package of ours stands now, before any effect of the plan; sorted."""
+    """Return the status of every owned package before any effect of the plan, sorted."""
     return statuses_after(plan, _nothing_done(plan))
 
 
 def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:
     recorded = plan.context.inventory.statuses if plan.context else {}
-    found = {}
+    unfinished = {}
     for change in plan.changes:
         if change.pending:
             last = recorded.get(change.variant) if change.variant else None
             was_pending = last is not None and last.phase == Phase.PENDING
-            found[change.package] = Unfinished(last.message if last and was_pending else "", left=True)
-    return found
+            unfinished[change.package] = Unfinished(last.message if last and was_pending else "", left=True)
+    return unfinished
 
 
 def plan_status(
@@ -412,16 +412,16 @@ def plan_status(
     """
     variants = {v.key: v for v in context.desired.variants}
     # A variant that moved has a package where it leaves, too: that of its downstream comes last.
-    ordered = sorted(statuses, key=lambda s: s.package in context.wanted)
+    ordered = sorted(statuses, key=lambda s: s.package in context.downstreams)
     packages = {ObjectKey(GROUP, "PackageVariant", *s.variant): s for s in ordered if s.variant}
     files = {}
     for key in sorted({*conditions, *packages}):
-        found = conditions.get(key, ())
+        own_conditions = conditions.get(key, ())
         value: dict[str, Any] = {
             "kind": key.kind,
             "namespace": key.namespace,
             "name": key.name,
-            "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in found],
+            "conditions": [c.model_dump(by_alias=True, exclude_none=True) for c in own_conditions],
         }
         variant = variants.get(ObjectName(key.namespace, key.name))
         if key.kind == "PackageVariant" and variant is not None:
@@ -436,7 +436,7 @@ def plan_status(
 
 
 def status_value(status: PackageStatus) -> dict[str, Any]:
-    """Return where a package stands as a JSON value."""
+    """Return the status of a package as a JSON value."""
     since = datetime.fromtimestamp(status.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if status.since else None
     return {
         "phase": str(status.phase),
@@ -451,7 +451,7 @@ def status_value(status: PackageStatus) -> dict[str, Any]:
 
 
 def status_owners(context: PlanContext, changes: Iterable[Change]) -> dict[str, PackageKey]:
-    """Return the package that each file about a variant tells of, or told of before the variant left."""
+    """Return the package that each file about a variant is about, also after the variant left."""
     return dict(_owners(context, changes))
 
 
@@ -468,7 +468,7 @@ def _owners(context: PlanContext, changes: Iterable[Change]) -> Iterator[tuple[s
         if change.variant is not None:
             yield _path(ObjectKey(GROUP, "PackageVariant", *change.variant)), change.package
     # Last: a variant that moved is told of where it goes, not where it leaves.
-    for package, variants in context.wanted.items():
+    for package, variants in context.downstreams.items():
         yield from ((_path(ObjectKey(GROUP, "PackageVariant", *v.key)), package) for v in variants)
 
 

@@ -16,24 +16,24 @@ _OWNERS = ("PackageVariant ", "PackageVariantSet ")
 
 
 def with_unread_repositories(problems: Iterable[Problem], inventory: Inventory) -> tuple[Problem, ...]:
-    """Return the problems with one for every repository that could not be read, whoever uses it.
+    """Return the problems with one for every repository that could not be read.
 
-    An owner that needs such a repository is counted there, not told again: of one dead repository
-    with a thousand variants a person reads one line.
+    An owner that needs such a repository is counted there: one dead repository with a thousand variants
+    gives one line.
     """
     unread = {view.problem.message: view for view in inventory.repositories.values() if view.problem}
     if not unread:
         return tuple(problems)
-    told: list[Problem] = []
+    reported: list[Problem] = []
     owners: dict[str, set[str]] = {}
     for problem in problems:
         message = next((m for m in unread if problem.message.endswith(m)), None)
         if message is not None and _is_consequence(problem):
             owners.setdefault(message, set()).add(problem.subject)
         else:
-            told.append(problem)
+            reported.append(problem)
     every = (view for view in inventory.repositories.values() if view.problem)
-    return (*told, *(_problem(view, owners) for view in every))
+    return (*reported, *(_problem(view, owners) for view in every))
 
 
 def find_unread(inventory: Inventory) -> Mapping[Problem, OnUnavailable]:
@@ -46,7 +46,7 @@ def find_unread(inventory: Inventory) -> Mapping[Problem, OnUnavailable]:
 
 
 def is_unavailable(view: RepositoryView) -> bool:
-    """Tell whether a repository could not be read whose absence is a failure of the run."""
+    """Tell whether a repository could not be read, and that is a failure of the run."""
     problem = view.problem
     is_unread = problem is not None and problem.reason == Reason.REPOSITORY_UNAVAILABLE
     return is_unread and view.unavailable is OnUnavailable.FAIL
@@ -67,10 +67,10 @@ def _problem(view: RepositoryView, owners: dict[str, set[str]]) -> Problem:
 def keep_unreadable_pulls(
     changes: Sequence[Change], context: PlanContext
 ) -> tuple[tuple[Change, ...], tuple[Problem, ...]]:
-    """Return the changes without those of packages whose pull request cannot be read, and its problem.
+    """Keep packages with a pull request that cannot be read; return all changes with its problem.
 
-    Nobody knows what people said there, so nothing of such a package is written but the tags of what main
-    has. The other packages of the repository proceed, also where not even the branch is legible.
+    People's answers there are unknown, so nothing of such a package is written but the tags of main's
+    revisions. The other packages of the repository proceed, also where not even the branch is legible.
     """
     unreadable = context.inventory.unreadable_pulls
     drafted = {t.key: short_branch(t.draft.ref) for t in context.targets if t.draft is not None}

@@ -19,7 +19,7 @@ from reconciler.resolve.upstreams import find_repository, find_upstream, subject
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PinChoice:
     """The pin of a variant, and the revision that its floating upstream `offers` (None if it is exact).
 
     Without a `pin` the variant waits for its lock, for the reason in `waits`.
@@ -30,7 +30,7 @@ class Choice:
     waits: str = ""
 
 
-def choose_pin(variant: DesiredVariant, inventory: Inventory) -> Choice | Problem:
+def choose_pin(variant: DesiredVariant, inventory: Inventory) -> PinChoice | Problem:
     """Return the pin of a variant's upstream in this run, or its problem.
 
     An exact upstream means what it names. A floating one follows its selector, unless a person holds
@@ -43,15 +43,15 @@ def choose_pin(variant: DesiredVariant, inventory: Inventory) -> Choice | Proble
         return selected
     upstream = upstream_data(variant)
     if not is_floating(upstream):
-        return Choice(selected)
+        return PinChoice(selected)
     lock = _merged(variant.key, upstream, inventory)
     if lock is None and (why := _waits(variant.key, inventory)):
-        return Choice(None, selected, why)
+        return PinChoice(None, selected, why)
     lock = lock or _applied(variant.key, upstream, inventory)
     if lock is None:
-        return Choice(selected, selected)
+        return PinChoice(selected, selected)
     pin = _locked(lock, variant, selected, inventory)
-    return pin if isinstance(pin, Problem) else Choice(pin, _steady(selected, pin, variant))
+    return pin if isinstance(pin, Problem) else PinChoice(pin, _steady(selected, pin, variant))
 
 
 def upstream_data(variant: DesiredVariant) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: D
     """Return the message about a pinned tag that moved since the package was made from it, "" if it did not.
 
     A published number promises one content for good; a floating tag promises nothing. The first of
-    `headers` whose upstreamLock has the ref of the pin decides, first the draft's, then main's. Moved is
-    what that lock contradicts, unless the variant names the new commit.
+    `headers` (the draft's, then main's) with the ref of the pin in its upstreamLock decides: the tag moved if
+    that lock has another commit, unless the variant names the new one.
     """
     if pin.revision <= 0:
         return ""

@@ -19,11 +19,11 @@ from reconciler.inventory import Inventory
 from reconciler.lock import LOCKS_DIRECTORY, UpstreamLock
 from reconciler.plan.changes import Outcome, PinChange
 from reconciler.plan.lock_pull_request import (
-    WantedLock,
+    ComputedLock,
+    compute_lock,
     moved_pins,
     pin_changes,
     propose_lock,
-    want_lock,
     with_pins,
 )
 from reconciler.plan.unread import find_unread
@@ -67,7 +67,7 @@ class LockResult:
     decision: LockUpdate
     pins: tuple[PinChange, ...] = ()
     chosen: tuple[UpstreamLock, ...] = ()
-    reviewed: WantedLock | None = None
+    reviewed: ComputedLock | None = None
     written: tuple[str, ...] = ()
     outcome: Outcome = field(default_factory=Outcome)
     unread: Mapping[Problem, OnUnavailable] = field(default_factory=dict)
@@ -124,7 +124,7 @@ def decide_lock(
         }
         changes |= {change.what: change for change in pin_changes(chosen, inventory.locks)}
         return replace(result, pins=tuple(sorted(changes.values())))
-    lock = want_lock(inventory.reviewed, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
+    lock = compute_lock(inventory.reviewed, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
     lock = with_pins(lock, chosen, inventory.reviewed)
     pins = tuple(pin for pin in lock.pins if pin.what.startswith("PackageVariant "))
     return replace(result, pins=pins, reviewed=lock)
@@ -202,7 +202,7 @@ def _working_copy(options: RunOptions) -> WorkingCopy | None:
     return find_working_copy(path) if path else None
 
 
-def _write(copy: WorkingCopy, lock: WantedLock, inventory: Inventory) -> Iterator[str]:
+def _write(copy: WorkingCopy, lock: ComputedLock, inventory: Inventory) -> Iterator[str]:
     """Write the lock into a working copy, completely or not at all; yield the files that changed."""
     before = inventory.reviewed.files if inventory.reviewed else {}
     paths = sorted(before.keys() | lock.files.keys())
@@ -213,7 +213,7 @@ def _write(copy: WorkingCopy, lock: WantedLock, inventory: Inventory) -> Iterato
     yield from (f"{LOCKS_DIRECTORY}/{path}" for path in changed)
 
 
-def _propose(inputs: RunInputs, lock: WantedLock) -> Outcome:
+def _propose(inputs: RunInputs, lock: ComputedLock) -> Outcome:
     """Open or update the pull request that `apply` would open, and nothing else."""
     inventory = inputs.inventory
     proposal = propose_lock(lock, inventory.reviewed, inventory) if inventory.reviewed else None

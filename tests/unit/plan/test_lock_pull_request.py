@@ -21,7 +21,7 @@ from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import ReviewedLock
 from reconciler.lock import UpstreamLock, lock_bytes, lock_upstream
 from reconciler.objects import File
-from reconciler.plan.lock_pull_request import WantedLock, propose_lock, want_lock
+from reconciler.plan.lock_pull_request import ComputedLock, compute_lock, propose_lock
 from reconciler.policy import LockMode, LockPolicy
 from reconciler.resolve import resolve
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
@@ -76,14 +76,14 @@ def merge(world: ModelWorld, *pins: UpstreamLock, **more: bytes) -> None:
     world.reviewed = ReviewedLock(base="main", files=files, pins={lock.key: lock for lock in pins})
 
 
-def wanted(world: ModelWorld, *, stalled: bool = False) -> WantedLock:
+def wanted(world: ModelWorld, *, stalled: bool = False) -> ComputedLock:
     inventory = world.inventory()
     desired = expand(inventory)
     if stalled:
         desired = replace(desired, stalled=frozenset({ObjectKey("g", "PackageVariantSet", NAMESPACE, "s")}))
     assert inventory.reviewed is not None
     resolution = resolve(inventory, expand(inventory))
-    return want_lock(inventory.reviewed, inventory, desired, resolution, LockUpdate())
+    return compute_lock(inventory.reviewed, inventory, desired, resolution, LockUpdate())
 
 
 def test_every_floating_upstream_has_a_pin(world: ModelWorld) -> None:
