@@ -32,7 +32,7 @@ from reconciler.inventory import (
 )
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
-from reconciler.read.files import GitObjects, fetch_files
+from reconciler.read.files import fetch_files
 from reconciler.reasons import Reason
 
 MANIFESTS = ("package.yaml", "package.yml")
@@ -77,7 +77,7 @@ def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyInput
     return DependencyInputs(read_published(inventory, mirrors), locks)
 
 
-def read_lock_files(objects: GitObjects, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
+def read_lock_files(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[str, bytes]:
     """Return the lock files of a commit of the state branch, except those beyond the size limit.
 
     Raises:
@@ -245,7 +245,7 @@ class IndexFolders:
     problems: tuple[Problem, ...] = ()
 
 
-def read_index_folders(objects: GitObjects, commit: Oid, limits: Limits) -> IndexFolders:
+def read_index_folders(objects: Mirror, commit: Oid, limits: Limits) -> IndexFolders:
     """Return the documents below `index/` of a commit. Isolated: an unreadable file is a problem.
 
     Raises:

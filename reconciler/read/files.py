@@ -2,51 +2,20 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.errors import ConfigurationError, Location, UsageError
+from reconciler.git.repository import Mirror
 from reconciler.git.trees import UnsafeEntry
 from reconciler.ids import Oid
 from reconciler.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
 
 REGULAR = frozenset({Mode.REGULAR, Mode.EXECUTABLE})
-
-
-class GitObjects(Protocol):
-    """Git objects of a repository, for reading; `git.repository.Mirror` implements it."""
-
-    def subtree(self, commit_or_tree: Oid, path: str) -> Oid | None:
-        """Return the tree at `path`, None if there is no directory."""
-        ...
-
-    def blob_at(self, commit_or_tree: Oid, path: str) -> Oid | None:
-        """Return the blob at `path`, None if there is no regular file."""
-        ...
-
-    def checked_entries(self, tree: Oid) -> tuple[TreeEntry | UnsafeEntry, ...]:
-        """Return the entries of a tree, unsafe ones with their reason."""
-        ...
-
-    def ensure(self, oids: Iterable[Oid]) -> None:
-        """Fetch missing objects in one batch."""
-        ...
-
-    def blob(self, oid: Oid, max_bytes: int) -> bytes:
-        """Return a blob's bytes, checking its size first."""
-        ...
-
-    def last_touching(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, Oid]:
-        """Return for each path the commit that last touched it."""
-        ...
-
-    def last_touched(self, commit: Oid, paths: Iterable[str]) -> Mapping[str, int]:
-        """Return for each path the committer time of the commit that last touched it."""
-        ...
 
 
 class FileEntry(NamedTuple):
@@ -72,12 +41,12 @@ class Walk:
     skipped: frozenset[str] = frozenset()
     depth: int = 50
 
-    def below(self, objects: GitObjects, tree: Oid, path: str) -> Iterator[FileEntry | UnreadPath]:
+    def below(self, objects: Mirror, tree: Oid, path: str) -> Iterator[FileEntry | UnreadPath]:
         """Yield the files below the directory `path` with this tree. Links are never followed."""
         yield from self._below(objects, tree, path, None)
 
     def _below(
-        self, objects: GitObjects, tree: Oid, path: str, package: str | None
+        self, objects: Mirror, tree: Oid, path: str, package: str | None
     ) -> Iterator[FileEntry | UnreadPath]:
         entries = [e for e in objects.checked_entries(tree) if not e.name.startswith(".")]
         if package is None and any(isinstance(e, TreeEntry) and _is_kptfile(e) for e in entries):
@@ -98,7 +67,7 @@ class Walk:
 
 
 def fetch_files(
-    objects: GitObjects, commit: Oid | None, directory: str, suffixes: tuple[str, ...] = (".json",)
+    objects: Mirror, commit: Oid | None, directory: str, suffixes: tuple[str, ...] = (".json",)
 ) -> list[FileEntry]:
     """Return the files below a directory of a commit, fetched; unread paths are skipped."""
     tree = objects.subtree(commit, directory) if commit else None

@@ -24,8 +24,8 @@ from reconciler.lock import (
 from reconciler.objects import Files
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl
-from reconciler.read.files import GitObjects, read_directory
-from reconciler.read.repositories.drafts import is_ours
+from reconciler.read.files import read_directory
+from reconciler.read.repositories.drafts import newest_time, split_by_author
 from reconciler.read.state import check_schema
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref
@@ -128,11 +128,10 @@ def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) ->
         return None
     base = refs.get(f"{HEADS}{into}")
     merged = mirror.ancestry(base) if base else frozenset()
-    commits = [mirror.commit(oid) for oid in mirror.walk(tip, merged)]
-    foreign = [commit for commit in commits if not is_ours(commit, policy.commits)]
-    ours = next((commit for commit in commits if is_ours(commit, policy.commits)), None)
+    ours, foreign = split_by_author(map(mirror.commit, mirror.walk(tip, merged)), policy.commits)
     files = _files(mirror, tip, policy.limits)
-    written = _files(mirror, ours.oid, policy.limits) if foreign and ours else {}
+    # A file that people removed is only in the lock that we wrote.
+    written = _files(mirror, ours[0].oid, policy.limits) if foreign and ours else {}
     paths = {f"{LOCKS_DIRECTORY}/{path}" for path in (*main, *files, *written)}
     edited = {path for commit in foreign for path in _changed(mirror, commit, paths)}
     return LockBranch(
@@ -140,7 +139,7 @@ def _read_branch(opened: OpenControl, policy: Policy, main: Files, into: str) ->
         files=files,
         edited_files=frozenset(path.removeprefix(f"{LOCKS_DIRECTORY}/") for path in edited),
         has_foreign_commits=bool(foreign),
-        foreign_commit_time=max((commit.committer.time for commit in foreign), default=0),
+        foreign_commit_time=newest_time(foreign),
     )
 
 
@@ -160,7 +159,7 @@ class ImageDigests(NamedTuple):
     problem: Problem | None = None
 
 
-def read_image_digests(objects: GitObjects, commit: Oid | None, limit: int) -> ImageDigests:
+def read_image_digests(objects: Mirror, commit: Oid | None, limit: int) -> ImageDigests:
     """Return the image digests that a commit locks.
 
     An unreadable lock pins nothing: packages that need it stall.

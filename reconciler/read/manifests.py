@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from reconciler.api.meta import Manifest
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.errors import Location, Problem
+from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import Source, Sourced, SourcedDocument
@@ -15,7 +16,7 @@ from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
-from reconciler.read.files import FileEntry, GitObjects, UnreadPath, Walk, is_below
+from reconciler.read.files import FileEntry, UnreadPath, Walk, is_below
 from reconciler.reasons import Reason
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -64,7 +65,7 @@ class _Contents:
 
 
 def read_manifests(
-    objects: GitObjects,
+    objects: Mirror,
     commit: Oid,
     policy: Policy,
     *,
@@ -108,7 +109,7 @@ def read_manifests(
     return replace(manifests, files=frozenset(kept), unread=found_files.unread, missing=found_files.missing)
 
 
-def _list_files(objects: GitObjects, commit: Oid, policy: Policy) -> _Files:
+def _list_files(objects: Mirror, commit: Oid, policy: Policy) -> _Files:
     """Return every file that may hold manifests, each below its most specific manifest path."""
     locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()
     walk = Walk(SUFFIXES, frozenset({policy.snapshot.path, *locks}), policy.limits.path_depth)
@@ -132,7 +133,7 @@ def _list_files(objects: GitObjects, commit: Oid, policy: Policy) -> _Files:
     return _Files(files, tuple(sorted(unread)), tuple(sorted(missing)))
 
 
-def _parse(files: Iterable[FileEntry], objects: GitObjects, policy: Policy, contents: _Contents) -> None:
+def _parse(files: Iterable[FileEntry], objects: Mirror, policy: Policy, contents: _Contents) -> None:
     batch = sorted(files)
     objects.ensure(file.oid for file in batch)
     limits = yaml_limits(policy.limits)

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from reconciler.errors import ConfigurationError, Location, Problem
-from reconciler.git.commits import CommitData
+from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
 from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.policy import Limits
-from reconciler.read.files import GitObjects, fetch_files
+from reconciler.read.files import fetch_files
 from reconciler.reasons import Reason
 from reconciler.state import (
     NOTHING_REFUSED,
@@ -32,14 +32,6 @@ from reconciler.state import (
 
 R = TypeVar("R", PackageVariantRecord, SetRecord, UpstreamLock)
 M = TypeVar("M", bound=BaseModel)
-
-
-class StateObjects(GitObjects, Protocol):
-    """Git objects and commits, for reading the state branch."""
-
-    def find_commit(self, oid: Oid) -> CommitData | None:
-        """Return a commit, None if it is not here."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +61,7 @@ def status_ref(instance: str) -> str:
     return f"refs/heads/reconciler/{instance}/status"
 
 
-def read_state(objects: StateObjects, commit: Oid | None, limits: Limits) -> State:
+def read_state(objects: Mirror, commit: Oid | None, limits: Limits) -> State:
     """Return the records at a commit of the state branch; none without a commit.
 
     A record that cannot be read is a problem, and its last readable version counts. Damage lets nothing
@@ -96,7 +88,7 @@ def read_state(objects: StateObjects, commit: Oid | None, limits: Limits) -> Sta
 class _Reader:
     """Reads the records of one commit and collects their problems."""
 
-    objects: StateObjects
+    objects: Mirror
     commit: Oid
     limits: Limits
     problems: list[Problem] = field(default_factory=list)
@@ -200,9 +192,7 @@ def check_schema(path: str, data: bytes) -> None:
 STATUS_DIRECTORY = "conditions/packagevariants"
 
 
-def read_statuses(
-    objects: GitObjects, commit: Oid | None, limits: Limits
-) -> dict[ObjectName, RecordedStatus]:
+def read_statuses(objects: Mirror, commit: Oid | None, limits: Limits) -> dict[ObjectName, RecordedStatus]:
     """Return the statuses at a commit of the status branch; unreadable files are skipped."""
     statuses = {}
     for file in fetch_files(objects, commit, STATUS_DIRECTORY):

@@ -16,20 +16,34 @@ from reconciler.refs import RevisionRef, group_refs, is_group
 from reconciler.trailers import read_answers
 
 
+def split_by_author(
+    commits: Iterable[CommitData], policy: CommitPolicy
+) -> tuple[list[CommitData], list[CommitData]]:
+    """Return our commits, which have the configured committer, and foreign ones, in the order given."""
+    commits = tuple(commits)
+    return [c for c in commits if is_ours(c, policy)], [c for c in commits if not is_ours(c, policy)]
+
+
+def newest_time(commits: Iterable[CommitData]) -> int:
+    """Return the time of the newest commit, in seconds; 0 for none."""
+    # Clocks of people may be wrong: the tip is not always the newest.
+    return max((commit.committer.time for commit in commits), default=0)
+
+
 def read_draft(
     mirror: Mirror, branch: PackageAtRef, main: Oid | None, header: KptfileHeader, policy: CommitPolicy
 ) -> Draft:
     """Return a draft, with the authorship of its commits above main.
 
-    Our commits have the committer of `policy`. A branch that main contains has no commits of its own: then
-    its tip alone counts.
+    A branch that main contains has no commits of its own: then its tip alone counts.
     """
     ref, named, tip, package = branch
     merged = mirror.ancestry(main) if main else frozenset()
     base = mirror.merge_base(main, tip.oid) if main else None
-    commits = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
-    foreign = [c for c in commits if not is_ours(c, policy)] if base != tip.oid else []
-    ours = [c for c in commits if is_ours(c, policy)]
+    own = [mirror.commit(oid) for oid in mirror.walk(tip.oid, merged)] or [tip]
+    ours, foreign = split_by_author(own, policy)
+    if base == tip.oid:
+        foreign = []
     # A commit that only merges main into the branch does not write the package.
     newest = next((c for c in ours if _touches(mirror, c, named.path)), ours[0] if ours else None)
     base_tree = mirror.subtree(base, named.path) if base else None
@@ -45,8 +59,8 @@ def read_draft(
         base_tree=base_tree,
         written=mirror.subtree(newest.oid, named.path) if newest else None,
         has_foreign_commits=bool(foreign),
-        foreign_commit_time=max((c.committer.time for c in foreign), default=0),
-        answers=read_answers((c.message for c in reversed(commits)), named.path, alone=not is_group(ref)),
+        foreign_commit_time=newest_time(foreign),
+        answers=read_answers((c.message for c in reversed(own)), named.path, alone=not is_group(ref)),
         has_more=bool(foreign and base and find_outside(mirror, base, tip.oid, named.path)),
         behind=main is not None and mirror.subtree(main, named.path) != base_tree,
     )
@@ -113,14 +127,13 @@ def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterato
 def _read_group(
     mirror: Mirror, ref: str, tip: CommitData, hidden: frozenset[Oid], policy: Policy
 ) -> GroupDrafts:
-    commits = [mirror.commit(oid) for oid in mirror.walk(tip.oid, hidden)]
+    ours, foreign = split_by_author(map(mirror.commit, mirror.walk(tip.oid, hidden)), policy.commits)
     at = Commit(tip.oid, tip.committer.time)
-    if not commits:
+    if not ours and not foreign:
         below = islice(mirror.first_parents(tip.oid), _MAX_COMMITS)
         last = next((commit for commit in below if is_ours(commit, policy.commits)), None)
         return GroupDrafts(GroupBranch(ref, at, tuple(_named([last] if last else [])), merged=True), ())
-    foreign = [commit for commit in commits if not is_ours(commit, policy.commits)]
-    named = _named(commit for commit in commits if is_ours(commit, policy.commits))
+    named = _named(ours)
     base = mirror.merge_base_with(hidden, tip.oid)
     drafts: list[PackageAtRef] = []
     dropped: set[str] = set()
@@ -129,7 +142,8 @@ def _read_group(
         package = find_package(mirror, tip.tree, path)
         if package is not None and proposed != before:
             drafts.append(PackageAtRef(ref, RevisionRef(path, workspace, 0, Lifecycle.DRAFT), tip, package))
-        elif _last_written(mirror, commits, path, policy) != before:
+        elif _last_written(mirror, ours, path) != before:
+            # We proposed a change of this package, and the branch has none any more.
             dropped.add(path)
     branch = GroupBranch(
         ref,
@@ -137,7 +151,7 @@ def _read_group(
         tuple(named),
         dropped=frozenset(dropped),
         has_foreign_commits=bool(foreign),
-        foreign_commit_time=max((commit.committer.time for commit in foreign), default=0),
+        foreign_commit_time=newest_time(foreign),
     )
     return GroupDrafts(branch, tuple(drafts))
 
@@ -151,8 +165,7 @@ def _named(commits: Iterable[CommitData]) -> Mapping[str, str]:
     return {path: workspaces[path] for path in sorted(workspaces) if path}
 
 
-def _last_written(mirror: Mirror, commits: Iterable[CommitData], path: str, policy: Policy) -> Oid | None:
+def _last_written(mirror: Mirror, ours: Iterable[CommitData], path: str) -> Oid | None:
     """Return the package tree of our newest commit that names it."""
-    ours = (commit for commit in commits if is_ours(commit, policy.commits))
     newest = next((commit for commit in ours if path in _named([commit])), None)
     return mirror.subtree(newest.oid, path) if newest else None

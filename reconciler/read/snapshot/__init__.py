@@ -12,11 +12,12 @@ from typing import NamedTuple
 from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
 from reconciler.api.validation import parse_model
 from reconciler.errors import Location, Problem
+from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import GroupKind, Oid, group_of
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, load_documents
 from reconciler.policy import Limits, Policy
-from reconciler.read.files import FileEntry, GitObjects, UnreadPath, Walk
+from reconciler.read.files import FileEntry, UnreadPath, Walk
 from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file
 from reconciler.reasons import Reason
 from reconciler.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
@@ -57,7 +58,7 @@ class _Objects:
         return {kind: tuple(objects) for kind, objects in kinds.items()}
 
 
-def read_snapshot(objects: GitObjects, commit: Oid, policy: Policy) -> Snapshot:
+def read_snapshot(objects: Mirror, commit: Oid, policy: Policy) -> Snapshot:
     """Return the snapshot below the policy's path, without `present` if there is none.
 
     A directory with a snapshot.yaml is the snapshot of the cluster of that name. A single one without files
@@ -67,24 +68,22 @@ def read_snapshot(objects: GitObjects, commit: Oid, policy: Policy) -> Snapshot:
     Raises:
         UnavailableError: The control repository is unreadable.
     """
-    path = policy.snapshot.path
+    path, limits = policy.snapshot.path, policy.limits
     tree = objects.subtree(commit, path) if path else None
     if tree is None:
         return Snapshot(path=path)
-    walked = list(Walk(SUFFIXES, depth=policy.limits.path_depth).below(objects, tree, path))
+    walked = list(Walk(SUFFIXES, depth=limits.path_depth).below(objects, tree, path))
     objects.ensure(file.oid for file in walked if isinstance(file, FileEntry))
-    homes = {directory: _inside(walked, directory) for directory in _cluster_directories(walked, path)}
-    beside = [file for file in walked if not any(file in inside for inside in homes.values())]
-    times = objects.last_touched(commit, [path, *homes])
+    inside = {directory: _inside(walked, directory) for directory in _cluster_directories(walked, path)}
+    beside = [file for file in walked if not any(file in files for files in inside.values())]
+    times = objects.last_touched(commit, [path, *inside])
     with _no_collection():
-        clusters = {
-            directory.rpartition("/")[2]: _read_cluster(objects, inside, directory, policy, times)
-            for directory, inside in homes.items()
-        }
+        read = (_read_cluster(objects, files, directory, limits) for directory, files in inside.items())
+        clusters = {each.cluster: replace(each, time=times.get(each.path, 0)) for each in read}
         if not beside and len(clusters) == 1:
             root = next(iter(clusters.values()))
         elif beside or not clusters:
-            root = _read_one(objects, beside, path, policy, times)
+            root = replace(_read_one(objects, beside, path, limits), time=times.get(path, 0))
         else:
             root = Snapshot(path=path)
     problems = {*root.problems, *(problem for each in clusters.values() for problem in each.problems)}
@@ -105,14 +104,10 @@ def _inside(walked: Iterable[FileEntry | UnreadPath], directory: str) -> list[Fi
 
 
 def _read_cluster(
-    objects: GitObjects,
-    walked: Iterable[FileEntry | UnreadPath],
-    path: str,
-    policy: Policy,
-    times: Mapping[str, int],
+    objects: Mirror, walked: Iterable[FileEntry | UnreadPath], path: str, limits: Limits
 ) -> Snapshot:
     """Return the snapshot in a cluster's directory; that of another cluster is unreadable."""
-    snapshot = _read_one(objects, walked, path, policy, times)
+    snapshot = _read_one(objects, walked, path, limits)
     name = path.rpartition("/")[2]
     if snapshot.cluster in ("", name):
         return replace(snapshot, cluster=name)
@@ -123,13 +118,9 @@ def _read_cluster(
 
 
 def _read_one(
-    objects: GitObjects,
-    walked: Iterable[FileEntry | UnreadPath],
-    path: str,
-    policy: Policy,
-    times: Mapping[str, int],
+    objects: Mirror, walked: Iterable[FileEntry | UnreadPath], path: str, limits: Limits
 ) -> Snapshot:
-    items, header = _read_files(objects, walked, path, policy)
+    items, header = _read_files(objects, walked, path, limits)
     kinds = items.by_kind()
     complete, miscounts = _complete(header, kinds)
     return Snapshot(
@@ -138,7 +129,6 @@ def _read_one(
         complete=complete,
         served=header.served,
         taken=_oldest(header),
-        time=times.get(path, 0),
         unreadable=bool(items.problems),
         cluster=header.cluster,
         versions=header.versions,
@@ -148,9 +138,8 @@ def _read_one(
 
 
 def _read_files(
-    objects: GitObjects, walked: Iterable[FileEntry | UnreadPath], path: str, policy: Policy
+    objects: Mirror, walked: Iterable[FileEntry | UnreadPath], path: str, limits: Limits
 ) -> tuple[_Objects, Header]:
-    limits = policy.limits
     walked = tuple(walked)
     files = sorted(f for f in walked if isinstance(f, FileEntry))
     items, header = _Objects(), Header()
