@@ -10,7 +10,6 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository, Upstream
 from reconciler.errors import Location, Problem
 from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid
-from reconciler.lock import UpstreamLock
 from reconciler.objects import Files
 from reconciler.policy import OnUnavailable, Policy
 from reconciler.reasons import Reason
@@ -18,6 +17,7 @@ from reconciler.refs import is_group
 from reconciler.snapshot import Snapshot
 from reconciler.state import NOTHING_REFUSED, PackageVariantRecord, RefusedDeletionsRecord, SetRecord
 from reconciler.trailers import NO_ANSWERS, Answers
+from reconciler.upstream_lock import UpstreamLock
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]

@@ -1,4 +1,4 @@
-"""What was applied: the records of the state branch, as schemas with stable bytes."""
+"""File format of the records on the state branch: what was applied last, in stable bytes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ SCHEMA = "reconciler.dev/v1alpha1"
 VARIANTS_DIRECTORY = "packagevariants"
 SETS_DIRECTORY = "packagevariantsets"
 WANTED_LOCK = "lock.json"
-"""The path of the record of the lock that was wanted last, where locks are reviewed."""
+"""The path of the record of the lock that was computed last, if locks are reviewed."""
 REFUSED_DELETIONS = "deletions.json"
 """The path of the record of deletions that were refused and wait for consent."""
 
@@ -22,12 +22,12 @@ FUNCTIONS = "Functions"
 
 
 def is_failure(reason: str) -> bool:
-    """Whether a package is not ready for this reason because a function failed, or nobody can run it."""
+    """Tell whether the reason is a function that failed or cannot run."""
     return reason.startswith(FUNCTIONS)
 
 
 def functions_failed(unready: Iterable[str]) -> bool:
-    """Whether a package is as it was made before its functions: one of them failed or cannot run."""
+    """Tell whether the functions of a package did not run: one of them failed or cannot run."""
     return any(map(is_failure, unready))
 
 
@@ -71,13 +71,13 @@ class PackageVariantRecord(_Record):
     main that it was rendered onto ("" for none) and `output_tree` the result: where all three
     still hold, nothing needs to be read again (D15). `retry` is the last request to propose again
     what was rejected; `deletion_proposed` tells that people were asked to delete the package.
-    `facts` are inputs by name, to say later which of them changed.
-    `injection` says which required injection points are empty, None if the package has no points;
+    `facts` are inputs by name, to report later which of them changed.
+    `injection` are the required injection points that are empty, None if the package has no points;
     `objects` are digests of the cluster objects that its injectors may name, by kind and name;
     `group` is the head of the group that its draft was last in;
     `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
-    upstream tree before the one that they came with, and `unready` says what else keeps the package
-    from being approved. `requested_by` says which variants need one that nobody declared; it is empty
+    upstream tree before the one that they came with, and `unready` are the other reasons against the
+    approval of the package. `requested_by` are the dependents of a generated variant; it is empty
     for every other.
     """
 
@@ -135,7 +135,7 @@ class SetRecord(_Record):
 
 
 class WantedLockRecord(_Record):
-    """The reviewed lock that was wanted last, as a tree: what a person refused is known by it."""
+    """The tree of the reviewed lock that was computed last, to recognise a proposal that a person closed."""
 
     api_version: str = SCHEMA
     kind: str = "WantedLockRecord"
@@ -143,7 +143,7 @@ class WantedLockRecord(_Record):
 
 
 class RefusedPackage(_Record):
-    """A package whose deletion was refused after its variant moved; there were `of` owned packages then."""
+    """A package with a refused deletion after its variant moved; `of` counts the owned packages then."""
 
     url: str
     path: str
@@ -151,7 +151,7 @@ class RefusedPackage(_Record):
 
 
 class RefusedVariant(_Record):
-    """A variant whose deletion was refused; there were `of` variants then."""
+    """A variant with a refused deletion; `of` is the number of variants then."""
 
     namespace: str
     name: str
@@ -171,7 +171,7 @@ class RefusedDeletionsRecord(_Record):
 
 
 NOTHING_REFUSED = RefusedDeletionsRecord()
-"""What is assumed where there is no such record."""
+"""The default without a record."""
 
 
 def record_bytes(

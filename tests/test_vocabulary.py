@@ -27,9 +27,7 @@ PENDING = frozenset(
     {
         "apply",
         "cli",
-        "lock.py",
         "report",
-        "state.py",
     }
 )
 

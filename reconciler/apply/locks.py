@@ -8,7 +8,7 @@ from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.errors import Exit
 from reconciler.git.repository import Mirror
 from reconciler.inventory import Inventory
-from reconciler.lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 
 
 def write_locks(

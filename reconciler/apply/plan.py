@@ -26,7 +26,6 @@ from reconciler.git.effects import StoppedError
 from reconciler.git.repository import Mirror
 from reconciler.ids import PackageKey
 from reconciler.inventory import Inventory
-from reconciler.lock import lock_bytes, lock_path
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.status import status_after, statuses_after
 from reconciler.report.dashboard import Dashboard
@@ -42,6 +41,7 @@ from reconciler.state import (
     record_bytes,
     record_path,
 )
+from reconciler.upstream_lock import lock_bytes, lock_path
 
 AT_ONCE = 4
 Narrate = Callable[[Effect], None]

@@ -13,11 +13,11 @@ from reconciler.forge.local_store import head_branches
 from reconciler.forge.local_transaction import missing_branch_hint
 from reconciler.ids import ObjectName
 from reconciler.inventory import Draft, PullRequest, PullState, RepositoryView, Source
-from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.changes import Change, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.refs import HEADS, short_branch
 from reconciler.run.inputs import RunInputs
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 
 class Found(NamedTuple):

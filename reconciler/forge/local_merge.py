@@ -12,9 +12,9 @@ from reconciler.errors import RefusedError
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
 from reconciler.ids import Lifecycle, Oid
-from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.objects import file_name_error
 from reconciler.refs import nested_message
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
 _LOCK = re.compile(r"reconciler/[^/]+/lock")

@@ -15,9 +15,9 @@ from reconciler.errors import Problem
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import Inventory
-from reconciler.lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal
 from reconciler.plan.deletion_diff import SetDiff, VariantChange
+from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 
 LockFiles = Mapping[str, bytes]
 

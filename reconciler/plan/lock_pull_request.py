@@ -18,7 +18,6 @@ from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Inventory, PullRequest, PullState, ReviewedLock
-from reconciler.lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
 from reconciler.objects import File, Files, tree_id
 from reconciler.plan.changes import (
     Change,
@@ -38,6 +37,7 @@ from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
+from reconciler.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
 
 _SHORT = 8
 _WHY = {

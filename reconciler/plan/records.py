@@ -6,7 +6,6 @@ from types import MappingProxyType
 from reconciler.api.porch import GROUP
 from reconciler.expand.names import stable_uid
 from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.lock import IMAGES_PATH, UPSTREAMS_DIRECTORY, ImagesLock, UpstreamLock, lock_bytes, lock_path
 from reconciler.plan.changes import AnswerNote, Change, ConflictNote, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.rejection import RETRY
@@ -27,6 +26,14 @@ from reconciler.state import (
     SetRecord,
     record_bytes,
     record_path,
+)
+from reconciler.upstream_lock import (
+    IMAGES_PATH,
+    UPSTREAMS_DIRECTORY,
+    ImagesLock,
+    UpstreamLock,
+    lock_bytes,
+    lock_path,
 )
 
 _UNDECIDED = frozenset(

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import REPOSITORY
-from reconciler.dependencies.lock.format import LOCKS_DIRECTORY
 from reconciler.expand import Desired
 from reconciler.expand.own_checks import check_downstream
 from reconciler.ids import ObjectName, PackageKey, normalise_url
@@ -17,6 +16,7 @@ from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.ownership import downstream_packages, find_owner, find_view
 from reconciler.state import PackageVariantRecord
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 _COLLISIONS = frozenset({Reason.DUPLICATE_DOWNSTREAM, Reason.AMBIGUOUS_IDENTIFIER})
 

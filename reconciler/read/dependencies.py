@@ -14,7 +14,7 @@ from reconciler.dependencies.catalog.published import (
     repository_names,
 )
 from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kpt, version_of
-from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, is_lock_file
+from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.model.packages import Candidate
 from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.errors import Location, Problem, UnavailableError
@@ -34,6 +34,7 @@ from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import fetch_files
 from reconciler.reasons import Reason
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 MANIFESTS = ("package.yaml", "package.yml")
 """Files of a kpt package that declare its dependencies."""

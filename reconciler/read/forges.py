@@ -17,12 +17,12 @@ from reconciler.inventory import (
     available_by_url,
     unreadable_problem,
 )
-from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key
 from reconciler.policy import Policy
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref, short_branch
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 Pulls = Mapping[str, tuple[PullRequest, ...]]
 """Pull requests by normalized URL; repositories that were not listed are missing."""

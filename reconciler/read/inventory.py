@@ -21,7 +21,6 @@ from reconciler.inventory import (
     Source,
     Sourced,
 )
-from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.control import OpenControl, absolute_remote, open_control
 from reconciler.read.credentials import commit_signing, find_credentials
@@ -38,6 +37,7 @@ from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import State, read_state, read_statuses, state_ref, status_ref
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 _SHORT = 12
 _SHOWN = 3

@@ -13,14 +13,6 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import Commit, LockBranch, ReviewedLock
-from reconciler.lock import (
-    IMAGES_PATH,
-    LOCKS_DIRECTORY,
-    UPSTREAMS_DIRECTORY,
-    ImagesLock,
-    UpstreamLock,
-    lock_path,
-)
 from reconciler.objects import Files
 from reconciler.policy import Limits, Policy
 from reconciler.read.control import OpenControl
@@ -29,6 +21,14 @@ from reconciler.read.repositories.drafts import newest_time, split_by_author
 from reconciler.read.state import check_schema
 from reconciler.reasons import Reason
 from reconciler.refs import HEADS, lock_ref
+from reconciler.upstream_lock import (
+    IMAGES_PATH,
+    LOCKS_DIRECTORY,
+    UPSTREAMS_DIRECTORY,
+    ImagesLock,
+    UpstreamLock,
+    lock_path,
+)
 
 MAX_LOCK_BYTES = 1 << 30
 MAX_LOCK_FILES = 1_000_000

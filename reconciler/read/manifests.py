@@ -12,12 +12,12 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import Source, Sourced, SourcedDocument
-from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.policy import Policy
 from reconciler.read.classify import Classification, classify_broken, classify_object
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
 from reconciler.read.files import FileEntry, UnreadPath, Walk, is_below
 from reconciler.reasons import Reason
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

@@ -13,7 +13,6 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import RecordedStatus
-from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.policy import Limits
 from reconciler.read.files import fetch_files
 from reconciler.reasons import Reason
@@ -29,6 +28,7 @@ from reconciler.state import (
     SetRecord,
     WantedLockRecord,
 )
+from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 
 R = TypeVar("R", PackageVariantRecord, SetRecord, UpstreamLock)
 M = TypeVar("M", bound=BaseModel)

@@ -8,7 +8,6 @@ from itertools import islice
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 
 from reconciler.ids import PackageKey
-from reconciler.lock import LOCKS_DIRECTORY
 from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan
 from reconciler.plan.compare import Comparison
 from reconciler.reasons import Reason
@@ -28,6 +27,7 @@ from reconciler.report.summary import (
     summary_line,
     upstream_text,
 )
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 ROWS = 1000
 """A job summary holds at most a mebibyte; more rows than this are counted, not shown."""

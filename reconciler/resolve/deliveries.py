@@ -10,7 +10,7 @@ import orjson
 from reconciler.api.porch import Downstream, PackageVariantSpec
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.emit import FORMAT_VERSION, has_generated
-from reconciler.dependencies.lock.format import LOCKS_DIRECTORY, ClusterLock
+from reconciler.dependencies.lock.format import ClusterLock
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem
@@ -24,6 +24,7 @@ from reconciler.reasons import Reason
 from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import ENGINE, find_settled
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 TARGET_ANNOTATION = "reconciler.dev/dependencies"
 """On a Repository: the path of the package in it; it also chooses among several of one cluster."""

@@ -10,12 +10,12 @@ from reconciler.errors import Location, Problem, UsageError
 from reconciler.expand.variants import DesiredVariant
 from reconciler.ids import ObjectName, Oid, normalise_url
 from reconciler.inventory import Inventory, PackageState, RepositoryView
-from reconciler.lock import UpstreamLock, is_floating, lock_path, lock_upstream
 from reconciler.reasons import Reason
 from reconciler.refs import short_tag
 from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream, subject_of
+from reconciler.upstream_lock import UpstreamLock, is_floating, lock_path, lock_upstream
 
 
 @dataclass(frozen=True, slots=True)

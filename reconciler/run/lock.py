@@ -16,7 +16,6 @@ from reconciler.expand import DesiredVariant, expand
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.inventory import Inventory
-from reconciler.lock import LOCKS_DIRECTORY, UpstreamLock
 from reconciler.plan.changes import Outcome, PinChange
 from reconciler.plan.lock_pull_request import (
     ComputedLock,
@@ -33,6 +32,7 @@ from reconciler.reasons import Reason
 from reconciler.resolve.pins import find_floating, follow, hold
 from reconciler.run.inputs import RunInputs, RunOptions, read_inputs
 from reconciler.run.plan import resolve_inputs
+from reconciler.upstream_lock import LOCKS_DIRECTORY, UpstreamLock
 from reconciler.workdir.directory import write_directory
 
 

@@ -27,7 +27,6 @@ from reconciler.krm.yaml import (
     emit,
     load_documents,
 )
-from reconciler.lock import UpstreamLock, lock_bytes
 from reconciler.objects import File, Signature, commit_bytes, file_path_error
 from reconciler.plan.changes import Plan  # noqa: F401 - the packages below import each other in this order
 from reconciler.refs import parse_ref, ref_error
@@ -35,6 +34,7 @@ from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import UpdateRefused, update_package
 from reconciler.state import PackageVariantRecord, SetRecord, record_bytes
+from reconciler.upstream_lock import UpstreamLock, lock_bytes
 
 Target = Callable[[bytes], None]
 SEPARATOR = b"\n=====\n"

@@ -21,11 +21,11 @@ from reconciler.api.porch import (
 from reconciler.expand import expand
 from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import PullState, ReviewedLock
-from reconciler.lock import UpstreamLock
 from reconciler.plan.changes import Op, Plan, WriteDraft
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.resolve import resolve
 from reconciler.resolve.ownership import find_owner
+from reconciler.upstream_lock import UpstreamLock
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package
 
 CLUSTERS = ("cluster-a", "cluster-b")

@@ -37,7 +37,6 @@ from reconciler.inventory import (
     TreeAt,
     UnpublishedRevision,
 )
-from reconciler.lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.objects import File, Files, object_id, tree_id
 from reconciler.plan import build_plan
 from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval
@@ -54,6 +53,7 @@ from reconciler.state import (
     SetRecord,
 )
 from reconciler.trailers import read_answers
+from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 
 MAIN = "refs/heads/main"
 NAMESPACE = "default"

@@ -12,14 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 SCHEMA = "reconciler.dev/v1alpha1"
 
 
 LOCK_VERSION = 1
-
-
-LOCKS_DIRECTORY = "locks"
 
 
 RESOLUTIONS_DIRECTORY = f"{LOCKS_DIRECTORY}/resolutions"

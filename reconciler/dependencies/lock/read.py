@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pydantic import ValidationError
 
 from reconciler.dependencies.lock.format import (
-    LOCKS_DIRECTORY,
     ClusterLock,
     LockedDependency,
     LockedInstance,
@@ -46,6 +45,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
 from reconciler.errors import Location, Problem
 from reconciler.reasons import Reason
+from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 
 def with_lock(inputs: ClusterInputs, resolution: Resolution) -> ClusterInputs:

@@ -14,7 +14,6 @@ from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Location
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Control, Inventory, PullRequest, RepositoryView, Source
-from reconciler.lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -31,6 +30,7 @@ from reconciler.plan.changes import (
 from reconciler.plan.checksum import plan_checksum, plan_effects
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.reasons import Reason
+from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 
 EDGE = ObjectName("default", "edge")
 WEB = PackageKey("/home/somebody/edge", "web")

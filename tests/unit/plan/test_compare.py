@@ -10,7 +10,6 @@ from reconciler.errors import Location, Problem
 from reconciler.expand import Desired
 from reconciler.ids import ObjectName, Oid, PackageKey
 from reconciler.inventory import Commit, Control, Inventory, ReviewedLock
-from reconciler.lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.objects import File
 from reconciler.plan.changes import Change, MoveRef, Op, PinChange, Plan, Refusal
 from reconciler.plan.compare import ALTER, WITHDRAW, LockFiles, Side, compare, compare_locks, lock_files
@@ -18,6 +17,7 @@ from reconciler.plan.deletion_diff import SetDiff
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, FunctionPolicy, Limits, Policy, govern
 from reconciler.reasons import Reason
 from reconciler.report.comparison import problem_sentence, sentence
+from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 
 WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
 

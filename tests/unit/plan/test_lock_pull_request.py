@@ -19,11 +19,11 @@ from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate, effe
 from reconciler.expand import expand
 from reconciler.ids import ObjectKey, ObjectName, Oid
 from reconciler.inventory import ReviewedLock
-from reconciler.lock import UpstreamLock, lock_bytes, lock_upstream
 from reconciler.objects import File
 from reconciler.plan.lock_pull_request import ComputedLock, compute_lock, propose_lock
 from reconciler.policy import LockMode, LockPolicy
 from reconciler.resolve import resolve
+from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 
 NAMES = ("a", "b", "c", "d")

@@ -8,11 +8,11 @@ import pytest
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.ids import ObjectName, Oid
 from reconciler.inventory import ReviewedLock
-from reconciler.lock import UpstreamLock, lock_upstream
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.reasons import Reason
 from reconciler.state import WANTED_LOCK
+from reconciler.upstream_lock import UpstreamLock, lock_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 
 WEB = ObjectName(NAMESPACE, "web")

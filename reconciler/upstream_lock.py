@@ -1,4 +1,4 @@
-"""What was decided: the pins of floating upstreams, as schemas with stable bytes (D3)."""
+"""File format of upstream locks: the pins of floating upstreams and of function images (D3)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
@@ -11,7 +11,7 @@ from reconciler.ids import ObjectName
 
 LOCK_SCHEMA = "reconciler.dev/v1alpha1"
 LOCKS_DIRECTORY = "locks"
-"""Where locks stand: on the state branch, and on main where they change by pull request."""
+"""Directory of all locks: on the state branch, and on main if locks are reviewed."""
 
 UPSTREAMS_DIRECTORY = f"{LOCKS_DIRECTORY}/upstreams"
 IMAGES_PATH = f"{LOCKS_DIRECTORY}/functions/images.json"
@@ -22,7 +22,7 @@ EXACT = ("revision", "workspaceName")
 
 
 class UpstreamRequest(NamedTuple):
-    """What a manifest asks for: a package of a repository, and how to choose among its commits."""
+    """Upstream in a manifest: a package of a repository, and the selector of its revision."""
 
     repository: str
     package: str
@@ -33,7 +33,7 @@ class UpstreamLock(BaseModel):
     """One floating upstream and the commit that it means, until it is decided anew.
 
     `selector` is how the manifest asks for it; empty means the latest published revision. `commit`
-    decides; `ref` is the name under which it was found, `tree` the package in it. `held` says that
+    decides; `ref` is the name that selected it, `tree` the package in it. `held` tells that
     a person chose it: it stays whatever the selector would choose.
     """
 
@@ -53,21 +53,21 @@ class UpstreamLock(BaseModel):
 
     @property
     def key(self) -> ObjectName:
-        """The variant whose upstream it is."""
+        """The variant with this upstream."""
         return ObjectName(self.namespace, self.name)
 
     @property
     def request(self) -> UpstreamRequest:
-        """What the manifest asked for."""
+        """The upstream in the manifest."""
         return UpstreamRequest(self.repository, self.package, self.selector)
 
     def answers(self, upstream: Mapping[str, Any]) -> bool:
-        """Tell whether this is the answer to what a manifest's `spec.upstream` asks for now."""
+        """Tell whether the lock is of the `spec.upstream` that the manifest has now."""
         return self.request == request_of(upstream)
 
 
 class ImagesLock(BaseModel):
-    """What the tags of function images stand for: digests by name and tag; `id:` is a local image's."""
+    """Digests of function images by name and tag; `id:` marks the digest of a local image."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True)
 
@@ -81,20 +81,20 @@ class ImagesLock(BaseModel):
 
 
 def request_of(upstream: Mapping[str, Any]) -> UpstreamRequest:
-    """Return what a manifest's `spec.upstream` asks for."""
+    """Return the package and selector of a manifest's `spec.upstream`."""
     selector = {field: value for field, value in upstream.items() if field not in ("repo", "package")}
     return UpstreamRequest(upstream.get("repo", ""), upstream.get("package", ""), selector)
 
 
 def is_floating(upstream: Mapping[str, Any]) -> bool:
-    """Tell whether a `spec.upstream` may mean another commit tomorrow; one that is empty means none."""
+    """Tell whether a `spec.upstream` may select another commit later; an empty one selects none."""
     return bool(upstream) and not any(field in upstream for field in EXACT)
 
 
 def lock_upstream(
     variant: ObjectName, upstream: Mapping[str, Any], *, commit: str, tree: str, ref: str, held: bool = False
 ) -> UpstreamLock | None:
-    """Return the lock of a variant's upstream; None where it names one revision by itself.
+    """Return the lock of a variant's upstream; None if that is exact.
 
     `upstream` is the manifest's `spec.upstream`.
     """
