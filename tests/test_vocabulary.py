@@ -1,8 +1,4 @@
-"""The words of the code: names and docstrings that a maintainer from outside understands.
-
-`PENDING` lists the folders that still have private words. It may only shrink: a folder without a violation
-must leave the list.
-"""
+"""The words of the code: names and docstrings that a maintainer from outside understands."""
 
 import ast
 import re
@@ -22,14 +18,6 @@ RIDDLES = re.compile(
     r"^(What|Who|Whom|Whose)\b|\b(nobody|somebody|anybody|whose|whoever|says?|said|told|stands?)\b"
 )
 """Words on which docstrings must not be built: name the thing and the verb instead."""
-
-PENDING = frozenset(
-    {
-        "apply",
-        "cli",
-        "report",
-    }
-)
 
 SHARED_NAMES = frozenset(
     {
@@ -83,14 +71,9 @@ def folder_violations(folder: str) -> list[str]:
     return [f"{file.relative_to(PACKAGE)}:{text}" for file in files for text in violations(file.read_text())]
 
 
-@pytest.mark.parametrize("folder", [folder for folder in FOLDERS if folder not in PENDING])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_names_and_docstrings_have_no_private_words(folder: str) -> None:
     assert folder_violations(folder) == []
-
-
-@pytest.mark.parametrize("folder", sorted(PENDING))
-def test_pending_folder_still_has_private_words(folder: str) -> None:
-    assert folder_violations(folder), f"{folder} is done: take it from PENDING"
 
 
 def test_public_class_names_have_one_meaning() -> None:

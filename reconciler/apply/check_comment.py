@@ -13,7 +13,7 @@ from reconciler.read.credentials import control_credential, find_credentials
 KEY = "check"
 
 
-def write_remark(
+def write_check_comment(
     control: Mirror, trusted: Policy, environment: Mapping[str, str], number: int, body: str
 ) -> str:
     """Write or update the comment; return why it is not there, empty if it is. Safe to repeat.
@@ -43,10 +43,10 @@ class _Find:
 
 
 def _with_runner(control: Mirror, policy: Policy, environment: Mapping[str, str]) -> Policy:
-    """Return the policy that knows the forge whose runner this is, if the control repository is there."""
+    """Return the policy with the forge of this runner, if it hosts the control repository."""
     server, api = environment.get("GITHUB_SERVER_URL", ""), environment.get("GITHUB_API_URL", "")
-    found = find_rule(policy.forges, control.remote)
-    if found or not server or not api or control.is_local:
+    rule = find_rule(policy.forges, control.remote)
+    if rule or not server or not api or control.is_local:
         return policy
     gitea = "true" in (environment.get("GITEA_ACTIONS"), environment.get("FORGEJO_ACTIONS"))
     rule = ForgeRule(server, ForgeKind.GITEA if gitea else ForgeKind.GITHUB, api)

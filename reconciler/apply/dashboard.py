@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.apply.outcome import Did, Result, Target, failure
+from reconciler.apply.outcome import EffectKind, Result, Target, failed_result
 from reconciler.apply.state import MOST_TRIES
 from reconciler.errors import ReconcilerError
 from reconciler.forge.api_errors import duration_text
@@ -21,7 +21,7 @@ EMPTY = "There is no package."
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class DashboardWriter:
     """Where the dashboard of an instance is kept, and what packages are called there.
 
     Each shard writes its part: a section of the one issue, or a file of its own.
@@ -38,7 +38,7 @@ class Board:
         results: Mapping[str, Result],
         targets: Mapping[str, Target],
     ) -> Dashboard:
-        """Return what the dashboard should say after these results."""
+        """Return the dashboard after these results."""
         if self.shard.parts > 1 and plan.context is not None:
             statuses = statuses_of(self.shard, statuses, plan.context)
             refusals = plan.refusals if self.shard.part == 0 else ()
@@ -57,10 +57,10 @@ class Board:
         return self.shard.parts > 1
 
     def write(self, dashboard: Dashboard, read_parts: Callable[[], Mapping[int, str]] = dict) -> Result:
-        """Bring the issue up to date; one is opened only if it calls for somebody. Its failure is its own.
+        """Update the issue; one is opened only if something needs attention. A failure stops nothing else.
 
         Args:
-            dashboard: What this run has to say.
+            dashboard: The part of this run.
             read_parts: Returns the parts of all shards, as the status branch has them now.
         """
         if not isinstance(self.forge, ApiForge):
@@ -76,8 +76,10 @@ class Board:
             else:
                 issue = forge.write_issue(key, title, dashboard.text or EMPTY)
         except ReconcilerError as error:
-            return failure(forge.dialect.name, error, (), title, did=Did.UPDATED)
-        effects = (Effect(forge.dialect.name, Did.UPDATED, f"#{issue.number} {title}"),) if issue else ()
+            return failed_result(forge.dialect.name, error, (), title, kind=EffectKind.UPDATED)
+        effects = (
+            (Effect(forge.dialect.name, EffectKind.UPDATED, f"#{issue.number} {title}"),) if issue else ()
+        )
         return Result(effects)
 
     def _write_parts(
@@ -87,14 +89,14 @@ class Board:
 
         An issue has no compare-and-swap: of two writers side by side the second replaces what the first
         wrote. The status branch has it, and every shard moves that first. Who writes last and then finds
-        the parts unchanged has written all of them; anybody else writes again.
+        the parts unchanged has written all of them; any other writer writes again.
         """
         key, title = dashboard_key(self.names.instance), f"Dashboard of {self.names.instance}"
         written, parts = None, read_parts()
         for _ in range(MOST_TRIES):
-            found = forge.find_issue(key)
+            issue = forge.find_issue(key)
             texts = {**parts, self.shard.part: dashboard.text}
-            text = merge_parts(found.body if found else "", texts, self.shard.part, self.shard.parts)
+            text = merge_parts(issue.body if issue else "", texts, self.shard.part, self.shard.parts)
             written = forge.write_issue(key, title, text or EMPTY) or written
             before, parts = parts, read_parts()
             if parts == before:
@@ -102,7 +104,7 @@ class Board:
         return written
 
 
-def hold_back(forges: Iterable[Forge]) -> None:
+def reserve_dashboard_write(forges: Iterable[Forge]) -> None:
     """Keep one write of each forge for the dashboard, which matters most where a limit ends a run."""
     for forge in forges:
         if isinstance(forge, ApiForge):
@@ -115,7 +117,7 @@ def _eta(results: Mapping[str, Result], targets: Mapping[str, Target]) -> str:
     for url, result in results.items():
         forge = targets[url].forge
         if isinstance(forge, ApiForge) and result.left:
-            known = next((one for one in counts if one.transport is forge.transport), forge)
-            counts[known] = counts.get(known, 0) + result.left
+            same = next((other for other in counts if other.transport is forge.transport), forge)
+            counts[same] = counts.get(same, 0) + result.left
     waits = [forge.transport.budget.eta_s(count) for forge, count in counts.items()]
     return duration_text(max(waits)) if waits else ""

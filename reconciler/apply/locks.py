@@ -21,13 +21,13 @@ def write_locks(
     Raises:
         UnavailableError: The state branch cannot be read.
     """
-    policy, known = inventory.policy, inventory.control
-    before = read_branch(control, known.state, policy.limits)
+    policy, recorded = inventory.policy, inventory.control
+    before = read_branch(control, recorded.state, policy.limits)
     kept = {path: data for path, data in before.items() if not is_lock_file(path)}
     chosen = {lock_path(lock): lock_bytes(lock) for lock in pins}
     there = kept | dict(files) | chosen
-    branch = Branch(state_ref(policy.instance), known.state, there, "Record locks\n")
-    return write_branch(control, branch, policy.commits, known.commit.time)
+    branch = Branch(state_ref(policy.instance), recorded.state, there, "Record locks\n")
+    return write_branch(control, branch, policy.commits, recorded.commit.time)
 
 
 def is_overtaken(inventory: Inventory, control: Mirror, result: Result) -> bool:

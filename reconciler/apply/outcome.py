@@ -16,8 +16,8 @@ from reconciler.policy import CommitPolicy
 from reconciler.report.summary import Names
 
 
-class Did(StrEnum):
-    """What one effect did, as reports say it."""
+class EffectKind(StrEnum):
+    """Kind of an effect, as reports name it."""
 
     PUSHED = "pushed"
     DELETED = "deleted"
@@ -29,7 +29,7 @@ class Did(StrEnum):
 
 
 class Result(NamedTuple):
-    """What came of one repository: effects in order, packages with effects missing, classes of exit.
+    """Result for one repository: effects in order, packages with missing effects, classes of exit.
 
     `left` counts the pull requests that a budget left to the next run, `opened` are those that were
     opened or updated, by URL and head.
@@ -52,7 +52,7 @@ class Result(NamedTuple):
         return frozenset(package for package, why in self.unfinished.items() if why.left)
 
 
-def joined(results: Iterable[Result]) -> Result:
+def merge_results(results: Iterable[Result]) -> Result:
     """Return the sum of results, their effects in the same order."""
     every = list(results)
     return Result(
@@ -64,13 +64,13 @@ def joined(results: Iterable[Result]) -> Result:
     )
 
 
-def failure(
+def failed_result(
     repository: str,
     error: ReconcilerError,
     packages: Iterable[PackageKey],
     ref: str = "",
     *,
-    did: Did = Did.PUSHED,
+    kind: EffectKind = EffectKind.PUSHED,
     pushed: bool = False,
 ) -> Result:
     """Return the result of something that could not be done: named, so that the rest can proceed.
@@ -80,10 +80,10 @@ def failure(
         error: What is wrong.
         packages: The packages that lack an effect.
         ref: What the effect is about.
-        did: Which effect could not be done.
+        kind: The effect that failed.
         pushed: Whether the refs of these packages moved as planned.
     """
-    effect = Effect(repository, did, ref, error=str(error), hint=error.hint)
+    effect = Effect(repository, kind, ref, error=str(error), hint=error.hint)
     why = Unfinished(str(error), error.hint, pushed=pushed)
     return Result((effect,), dict.fromkeys(packages, why), frozenset({error.exit_code}))
 

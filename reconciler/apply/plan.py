@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from reconciler.apply.dashboard import Board, hold_back
-from reconciler.apply.outcome import Did, Result, Target, joined
-from reconciler.apply.pulls import lock_change, tell_left
+from reconciler.apply.dashboard import DashboardWriter, reserve_dashboard_write
+from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
+from reconciler.apply.pulls import lock_change, remaining_effects
 from reconciler.apply.repository import apply_repository
 from reconciler.apply.state import (
     Branch,
@@ -44,7 +44,7 @@ from reconciler.state import (
 from reconciler.upstream_lock import lock_bytes, lock_path
 
 AT_ONCE = 4
-Narrate = Callable[[Effect], None]
+OnEffect = Callable[[Effect], None]
 
 
 def apply_changes(
@@ -52,22 +52,22 @@ def apply_changes(
     inventory: Inventory,
     targets: Mapping[str, Target],
     control: Mirror,
-    narrate: Narrate = lambda _: None,
+    on_effect: OnEffect = lambda _: None,
     *,
-    board: Board | None = None,
+    board: DashboardWriter | None = None,
 ) -> Outcome:
     """Write everything once: each repository on its own, then state and status.
 
     Isolated: a repository that fails is named, its records stay as they were, the others proceed.
     Complete: what a killed run left undone is what the next plan still holds. Asked to end, it ends
-    between two effects, says what is left, and records what was done.
+    between two effects, reports what is left, and records what was done.
 
     Args:
         plan: What to do.
         inventory: The world that it was made from.
         targets: The repository of every change that writes, by normalised URL.
         control: The control repository's mirror.
-        narrate: Told every effect, in the order of the outcome.
+        on_effect: Called with every effect, in the order of the outcome.
         board: The dashboard, if one is kept.
 
     Raises:
@@ -75,14 +75,14 @@ def apply_changes(
     """
     effects.check_shutdown()
     results: dict[str, Result] = {}
-    hold_back(target.forge for target in targets.values() if board)
+    reserve_dashboard_write(target.forge for target in targets.values() if board)
     pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
     for url, result in zip(pending, _repositories(pending, targets), strict=True):
-        _tell(result.effects, narrate)
+        _tell(result.effects, on_effect)
         results[url] = result
-    left = Result((*tell_left(results, targets), *_tell_unbegun(results, pending)))
-    _tell(left.effects, narrate)
-    done = joined([*results.values(), left])
+    left = Result((*remaining_effects(results, targets), *_tell_unbegun(results, pending)))
+    _tell(left.effects, on_effect)
+    done = merge_results([*results.values(), left])
     with effects.recording():
         unfinished = _redacted(done.unfinished)
         status = status_after(plan, unfinished, done.opened)
@@ -90,18 +90,20 @@ def apply_changes(
             last = _branches(replace(plan, status=status), inventory, control, done)
         else:
             dashboard = board.make(plan, statuses_after(plan, unfinished, done.opened), results, targets)
-            told = Result() if board.is_shared else board.write(dashboard)
+            reported = Result() if board.is_shared else board.write(dashboard)
             status |= board.files(dashboard)
             branches = _branches(replace(plan, status=status), inventory, control, done)
             if board.is_shared:
-                told = _write_shared(board, dashboard, inventory, control)
-            last = joined([told, branches])
-    _tell(last.effects, narrate)
-    everything = joined([done, last])
+                reported = _write_shared(board, dashboard, inventory, control)
+            last = merge_results([reported, branches])
+    _tell(last.effects, on_effect)
+    everything = merge_results([done, last])
     return Outcome(everything.effects, everything.exits)
 
 
-def _write_shared(board: Board, dashboard: Dashboard, inventory: Inventory, control: Mirror) -> Result:
+def _write_shared(
+    board: DashboardWriter, dashboard: Dashboard, inventory: Inventory, control: Mirror
+) -> Result:
     ref, parts = status_ref(inventory.policy.instance), board.shard.parts
     return board.write(dashboard, lambda: read_dashboards(control, ref, parts))
 
@@ -116,7 +118,7 @@ def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, U
 
 
 def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target]) -> Iterator[Result]:
-    jobs = [partial(_begin, targets[url], found) for url, found in changes.items()]
+    jobs = [partial(_begin, targets[url], repository_changes) for url, repository_changes in changes.items()]
     if len(jobs) <= 1:
         yield from (job() for job in jobs)
         return
@@ -140,39 +142,39 @@ def _tell_unbegun(results: Mapping[str, Result], pending: Mapping[str, Sequence[
     if left:
         where = "1 repository" if len(left) == 1 else f"{len(left)} repositories"
         count = sum(change.pending for url in left for change in pending[url])
-        said = f"{count} change{'' if count == 1 else 's'} left: {StoppedError()}"
-        yield Effect(where, Did.PUSHED, error=said, hint=StoppedError().hint, left=True)
+        message = f"{count} change{'' if count == 1 else 's'} left: {StoppedError()}"
+        yield Effect(where, EffectKind.PUSHED, error=message, hint=StoppedError().hint, left=True)
 
 
 def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
     """Write what was decided and what was observed, last: neither is needed to recognise an effect."""
     if plan.elsewhere is not None:
         return _shared_branches(plan, inventory, control, done.failed)
-    policy, known = inventory.policy, inventory.control
+    policy, source = inventory.policy, inventory.control
     old = _recorded(inventory) if done.failed else {}
     records = surviving_records(old, plan.records, plan.record_owners, done.failed)
-    state = Branch(state_ref(policy.instance), known.state, records, "Record what was applied\n")
-    status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
-    time = known.commit.time
-    return joined(write_branch(control, branch, policy.commits, time) for branch in (state, status))
+    state = Branch(state_ref(policy.instance), source.state, records, "Record what was applied\n")
+    status = Branch(status_ref(policy.instance), source.status, plan.status, "Record conditions\n")
+    time = source.commit.time
+    return merge_results(write_branch(control, branch, policy.commits, time) for branch in (state, status))
 
 
 def _recorded(inventory: Inventory) -> dict[str, bytes]:
     """Return the files of the state branch that wait for a package, as they were read."""
     records: list[PackageVariantRecord | SetRecord] = [*inventory.records.values()]
     records += inventory.set_records.values()
-    found = {record_path(record): record_bytes(record) for record in records}
-    found |= {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
+    files = {record_path(record): record_bytes(record) for record in records}
+    files |= {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
     if inventory.reviewed and inventory.reviewed.computed_tree:
-        found[WANTED_LOCK] = record_bytes(WantedLockRecord(tree=inventory.reviewed.computed_tree))
-    return found
+        files[WANTED_LOCK] = record_bytes(WantedLockRecord(tree=inventory.reviewed.computed_tree))
+    return files
 
 
 def _shared_branches(
     plan: Plan, inventory: Inventory, control: Mirror, failed: frozenset[PackageKey]
 ) -> Result:
     """Write a shard's part of both branches: the files of other shards stay as those leave them."""
-    policy, known = inventory.policy, inventory.control
+    policy, source = inventory.policy, inventory.control
     elsewhere = plan.elsewhere or frozenset()
     # Locks, and what waits for consent, are decided by the shards that read the whole fleet.
     is_whole = not inventory.is_partial
@@ -187,10 +189,10 @@ def _shared_branches(
     def is_observed_here(path: str) -> bool:
         return path not in elsewhere and (is_whole or not path.startswith(f"{PACKAGES_DIRECTORY}/"))
 
-    state = Branch(state_ref(policy.instance), known.state, plan.records, "Record what was applied\n")
-    status = Branch(status_ref(policy.instance), known.status, plan.status, "Record conditions\n")
-    time = known.commit.time
-    return joined(
+    state = Branch(state_ref(policy.instance), source.state, plan.records, "Record what was applied\n")
+    status = Branch(status_ref(policy.instance), source.status, plan.status, "Record conditions\n")
+    time = source.commit.time
+    return merge_results(
         [
             share_branch(
                 control,
@@ -207,12 +209,12 @@ def _shared_branches(
 
 def _by_url(changes: Iterable[Change]) -> dict[str, list[Change]]:
     """Return the changes of every repository that something is to be written to."""
-    found: dict[str, list[Change]] = {}
+    by_url: dict[str, list[Change]] = {}
     for change in changes:
-        found.setdefault(change.package.url, []).append(change)
-    return {url: found[url] for url in sorted(found) if any(change.pending for change in found[url])}
+        by_url.setdefault(change.package.url, []).append(change)
+    return {url: by_url[url] for url in sorted(by_url) if any(change.pending for change in by_url[url])}
 
 
-def _tell(effects: Iterable[Effect], narrate: Narrate) -> None:
+def _tell(effects: Iterable[Effect], on_effect: OnEffect) -> None:
     for effect in effects:
-        narrate(effect)
+        on_effect(effect)

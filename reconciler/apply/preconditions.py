@@ -23,7 +23,7 @@ def check_applicable(plan: Plan, *, checksum: str, control: Control, default_bra
 
 
 class Checkout(NamedTuple):
-    """What of the control repository a run reads; `published` tells whether others have the commit."""
+    """The commit of the control repository that a run reads; `published` if its remote has it."""
 
     remote: str
     commit: Oid

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.apply.outcome import Did, Result, Target, failure, joined
+from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.errors import ReconcilerError, UnavailableError
 from reconciler.forge.api_errors import LimitedError, duration_text
 from reconciler.forge.api_forge import ApiForge
@@ -48,7 +48,7 @@ class Requests:
         if not change.group:
             return pull_body(change, target.names, file_changes(*_sides(target.mirror, change, pull)))
         members = self._groups[change.group]
-        files = {one.package: file_changes(*_sides(target.mirror, one, pull)) for one in members}
+        files = {member.package: file_changes(*_sides(target.mirror, member, pull)) for member in members}
         return group_body(members, target.names, files)
 
 
@@ -67,36 +67,38 @@ def call_forge(target: Target, changes: Sequence[Change], requests: Requests) ->
             yield _limited(once[index:], error)
             return
         except ReconcilerError as error:
-            did, ref = done.trying
+            kind, ref = done.trying
             name, packages = change.repository.name, requests.sharing(change)
-            yield joined([done.result, failure(name, error, packages, ref, did=did, pushed=True)])
+            yield merge_results(
+                [done.result, failed_result(name, error, packages, ref, kind=kind, pushed=True)]
+            )
         else:
             yield done.result
 
 
 def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]:
     """Merge what a policy approves: each pull request once, and only while its head is what was judged."""
-    asked = {change.approve: change for change in changes if change.approve}
-    for index, (approval, change) in enumerate(asked.items()):
+    approvals = {change.approve: change for change in changes if change.approve}
+    for index, (approval, change) in enumerate(approvals.items()):
         name = change.repository.name
         try:
             target.forge.approve(approval.number, expect=approval.expect)
-            yield Result((Effect(name, Did.MERGED, f"#{approval.number} {approval.head}"),))
+            yield Result((Effect(name, EffectKind.MERGED, f"#{approval.number} {approval.head}"),))
         except (LimitedError, StoppedError) as error:
-            yield _limited(list(asked.values())[index:], error)
+            yield _limited(list(approvals.values())[index:], error)
             return
         except ReconcilerError as error:
-            sharing = {one.package for one in changes if one.approve == approval}
+            sharing = {other.package for other in changes if other.approve == approval}
             ref = f"#{approval.number} {approval.head}"
-            yield failure(name, error, sharing, ref, did=Did.MERGED, pushed=True)
+            yield failed_result(name, error, sharing, ref, kind=EffectKind.MERGED, pushed=True)
 
 
 def _once(changes: Iterable[Change]) -> Iterator[Change]:
     """Yield the changes, each pull request with the first of those that share it."""
-    asked: set[str] = set()
+    heads: set[str] = set()
     for change in changes:
-        pull = change.pull if change.pull and change.pull.head not in asked else None
-        asked |= {pull.head} if pull else set()
+        pull = change.pull if change.pull and change.pull.head not in heads else None
+        heads |= {pull.head} if pull else set()
         yield replace(change, pull=pull)
 
 
@@ -104,14 +106,14 @@ def _limited(changes: Sequence[Change], error: LimitedError | StoppedError) -> R
     """Return what a limit, or the end of the run, leaves to the next one."""
     left = [change for change in changes if change.pull or change.close or change.approve]
     count = f"{len(left)} pull request{' is' if len(left) == 1 else 's are'} left"
-    said = f"{count}: {error}"
-    effect = Effect(changes[0].repository.name, Did.OPENED, error=said, hint=error.hint, left=True)
+    message = f"{count}: {error}"
+    effect = Effect(changes[0].repository.name, EffectKind.OPENED, error=message, hint=error.hint, left=True)
     why = Unfinished(str(error), error.hint, pushed=True, left=True)
     packages = {change.package: why for change in left}
     return Result((effect,), packages, frozenset({error.exit_code}), left=len(left))
 
 
-def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> Iterator[Effect]:
+def remaining_effects(results: Mapping[str, Result], targets: Mapping[str, Target]) -> Iterator[Effect]:
     """Yield, for each budget that ran out, how much is left and how long that will take."""
     left = Counter[Transport]()
     for url, result in results.items():
@@ -121,8 +123,8 @@ def tell_left(results: Mapping[str, Result], targets: Mapping[str, Target]) -> I
     for transport, count in left.items():
         if count:
             eta = duration_text(transport.budget.eta_s(count))
-            said = f"{count} pull request{' is' if count == 1 else 's are'} left in all; about {eta} to go"
-            yield Effect(transport.base, Did.OPENED, error=said, left=True)
+            message = f"{count} pull request{' is' if count == 1 else 's are'} left in all; about {eta} to go"
+            yield Effect(transport.base, EffectKind.OPENED, error=message, left=True)
 
 
 def _sides(mirror: Mirror, change: Change, pull: PullRequest) -> tuple[Files, Files]:
@@ -151,22 +153,22 @@ def _call(target: Target, change: Change, requests: Requests, done: "_Done") -> 
     """Make the calls of one change, each noted in `done` before it is made and after."""
     name = change.repository.name
     if change.pull:
-        did = Did.UPDATED if change.pull.number else Did.OPENED
-        done.trying = (did, change.pull.title)
+        kind = EffectKind.UPDATED if change.pull.number else EffectKind.OPENED
+        done.trying = (kind, change.pull.title)
         pull = target.forge.ensure(requests.wanted(target, change, change.pull))
         done.opened[change.package.url, pull.head] = pull
-        done.effects.append(Effect(name, did, f"#{pull.number} {pull.title}"))
+        done.effects.append(Effect(name, kind, f"#{pull.number} {pull.title}"))
     for close in change.close:
-        done.trying = (Did.CLOSED, f"#{close.number}")
+        done.trying = (EffectKind.CLOSED, f"#{close.number}")
         target.forge.close(close.number, comment=close.comment, duplicate_of=close.duplicate_of)
-        done.effects.append(Effect(name, Did.CLOSED, f"#{close.number}"))
+        done.effects.append(Effect(name, EffectKind.CLOSED, f"#{close.number}"))
 
 
 @dataclass(slots=True)
 class _Done:
     """The calls of one change: the one that is being made, and what came of those before it."""
 
-    trying: tuple[Did, str] = (Did.OPENED, "")
+    trying: tuple[EffectKind, str] = (EffectKind.OPENED, "")
     effects: list[Effect] = field(default_factory=list)
     opened: dict[tuple[str, str], PullRequest] = field(default_factory=dict)
 

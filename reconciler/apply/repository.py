@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from reconciler.apply.outcome import Did, Result, Target, failure, joined
+from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.apply.pulls import Requests, approve_pulls, call_forge
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local import LocalForge
@@ -78,9 +78,9 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
         try:
             results.append(_apply_batch(target, batch, requests))
         except (ReconcilerError, PackageRefusedError) as error:
-            known = error if isinstance(error, ReconcilerError) else RefusedError(str(error))
-            results.append(failure(_name(batch[0]), known, {change.package for change in batch}))
-    return joined(results)
+            refusal = error if isinstance(error, ReconcilerError) else RefusedError(str(error))
+            results.append(failed_result(_name(batch[0]), refusal, {change.package for change in batch}))
+    return merge_results(results)
 
 
 def _apply_batch(target: Target, changes: Sequence[Change], requests: Requests) -> Result:
@@ -93,14 +93,14 @@ def _apply_batch(target: Target, changes: Sequence[Change], requests: Requests) 
             after = () if pushed.staged else call_forge(target, changes, requests)
             approved = approve_pulls(target, changes)
             done = Result(tuple(pushed.effects), opened=pushed.opened)
-            return joined([*failures, done, *after, *approved])
+            return merge_results([*failures, done, *after, *approved])
         target.mirror.fetch()
         blamed = _blame(pushed, refused, target.mirror)
-        failures += [failure(_name(c), error, {c.package}, ref) for c, ref, error in blamed]
+        failures += [failed_result(_name(c), error, {c.package}, ref) for c, ref, error in blamed]
         lost = {change.package for change, _, _ in blamed}
         changes = [change for change in changes if change.package not in lost]
     error = ConflictError(f"Others keep writing to {target.mirror.remote}")
-    return joined([*failures, *(failure(_name(c), error, {c.package}) for c in changes)])
+    return merge_results([*failures, *(failed_result(_name(c), error, {c.package}) for c in changes)])
 
 
 def _compose(target: Target, changes: Sequence[Change], requests: Requests) -> _Push:
@@ -108,7 +108,7 @@ def _compose(target: Target, changes: Sequence[Change], requests: Requests) -> _
     staged = target.forge.begin(pack) if isinstance(target.forge, LocalForge) else None
     pushed = _Push(pack, staged, [], [])
     made: dict[int, Composed | None] = {}
-    told: set[Composed] = set()
+    reported: set[Composed] = set()
     for change in changes:
         for write in change.writes:
             if id(write) not in made:
@@ -117,8 +117,8 @@ def _compose(target: Target, changes: Sequence[Change], requests: Requests) -> _
             if composed is None:
                 continue
             pushed.composed.append((change, composed))
-            if composed not in told:
-                told.add(composed)
+            if composed not in reported:
+                reported.add(composed)
                 pushed.effects.append(_moved(change, composed))
                 if staged and not isinstance(write, StartBranch):
                     staged.move(write.ref, composed.update.new, composed.time)
@@ -139,7 +139,7 @@ def _push(mirror: Mirror, pushed: _Push) -> Sequence[PushResult]:
 
 
 def _refused(results: Iterable[PushResult]) -> dict[str, PushResult]:
-    """Return the refs that did not move; those that only fell with the others come last, or not at all."""
+    """Return the refs that did not move; refs that an atomic push skipped only if there are no others."""
     failed = {result.update.ref: result for result in results if not result.ok}
     guilty = {ref: r for ref, r in failed.items() if r.status is not PushStatus.SKIPPED}
     return guilty or failed
@@ -151,7 +151,7 @@ def _blame(
     """Return the changes that cannot be done as planned, one reason each.
 
     A ref that another run moved where we would have moved it is done, not lost: the same inputs make
-    the same commits. A pull request that somebody moved is staged again from what it is now.
+    the same commits. A pull request that another writer moved is staged again from its current state.
     """
     blamed: dict[str, tuple[Change, str, ReconcilerError]] = {}
     for change, composed in pushed.composed:
@@ -168,7 +168,7 @@ def _blame(
 
 
 def _blocked(ref: str, refs: Iterable[str]) -> RefusedError | None:
-    """Return why a ref can never be made: Git keeps refs like files, and another stands in its way."""
+    """Return why a ref cannot be created: another ref is a prefix of its path, or below it."""
     for other in sorted(refs):
         if ref.startswith(f"{other}/") or other.startswith(f"{ref}/"):
             name = other.removeprefix(HEADS)
@@ -187,7 +187,7 @@ def _error(result: PushResult) -> ReconcilerError:
 def _refusal_hint(message: str) -> str:
     """Return what to do about a refusal of git itself; "" for one of a hook, which has its own words.
 
-    Every commit stands on the tree of its branch: while a part of that is malformed nobody can push.
+    Every commit contains the tree of its branch: while a part of that is malformed, every push fails.
     """
     if "missing necessary objects" not in message:
         return ""
@@ -201,11 +201,11 @@ def _stage_pulls(
         before = staged.find_open(change.pull.head)
         record = staged.ensure(requests.wanted(target, change, change.pull))
         if record != before:
-            yield _about(change, Did.UPDATED if before else Did.OPENED, record)
+            yield _about(change, EffectKind.UPDATED if before else EffectKind.OPENED, record)
     for close in change.close:
         before = staged.find(close.number)
         if staged.close(close.number, close.comment, withdrawn=True) != before:
-            yield _about(change, Did.CLOSED, before)
+            yield _about(change, EffectKind.CLOSED, before)
 
 
 def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
@@ -230,11 +230,13 @@ def _new_tags(change: Change) -> int:
 
 def _moved(change: Change, composed: Composed) -> Effect:
     ref, _, new = composed.update
-    return Effect(_name(change), Did.PUSHED if new else Did.DELETED, ref.removeprefix(HEADS), new or "")
+    return Effect(
+        _name(change), EffectKind.PUSHED if new else EffectKind.DELETED, ref.removeprefix(HEADS), new or ""
+    )
 
 
-def _about(change: Change, did: Did, pull: PullRequest | PullRecord) -> Effect:
-    return Effect(_name(change), did, f"#{pull.number} {pull.title}")
+def _about(change: Change, kind: EffectKind, pull: PullRequest | PullRecord) -> Effect:
+    return Effect(_name(change), kind, f"#{pull.number} {pull.title}")
 
 
 def _name(change: Change) -> str:
@@ -310,5 +312,5 @@ def _commit(
 
 
 def _people(policy: CommitPolicy, path: str, time: int) -> tuple[Signature, Signature]:
-    """Return the author and the committer of a commit to what stands at `path`."""
+    """Return the author and the committer of a commit to the package at `path`."""
     return Signature(*policy.author(path), time), Signature(policy.name, policy.email, time)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from reconciler.apply.outcome import Did, Result, failure, joined
+from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_results
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
@@ -26,7 +26,7 @@ MOST_TRIES = 50
 """Writers of one branch side by side, about: each try that fails let another one through."""
 
 CONTROL = "control"
-"""What reports call the control repository."""
+"""Name of the control repository in reports."""
 
 
 class Branch(NamedTuple):
@@ -54,7 +54,7 @@ def surviving_records(
     owners: Mapping[str, PackageKey],
     failed: frozenset[PackageKey],
 ) -> dict[str, bytes]:
-    """Return the records to write: those whose package could not be written stay as they were. Pure."""
+    """Return the records to write; records of packages that failed stay as they were. Pure."""
     kept = {path for path in old.keys() | new.keys() if owners.get(path) in failed}
     fresh = {path: data for path, data in new.items() if path not in kept}
     return fresh | {path: old[path] for path in kept if path in old}
@@ -108,13 +108,15 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
         pack.save()
         (answer,) = push(mirror, [RefUpdate(branch.ref, branch.expect, commit)])
     except ReconcilerError as error:
-        return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
+        return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
     if not answer.ok:
         mirror.fetch()
         if _holds(mirror, mirror.refs().get(branch.ref), tree):
             return Result()
-        return failure(CONTROL, _error(answer), (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
-    return Result((Effect(CONTROL, Did.RECORDED, branch.ref.removeprefix(HEADS), commit),))
+        return failed_result(
+            CONTROL, _error(answer), (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED
+        )
+    return Result((Effect(CONTROL, EffectKind.RECORDED, branch.ref.removeprefix(HEADS), commit),))
 
 
 def share_branch(
@@ -129,7 +131,7 @@ def share_branch(
     """Move a branch that several shards write: our files replace ours, what others wrote stays.
 
     A file that came after the commit that we decided on, and that we know nothing of, stays too.
-    By compare-and-swap on what the branch holds now; whoever is slower looks again.
+    By compare-and-swap on what the branch holds now; a slower writer reads it again.
 
     Args:
         mirror: The repository of the branch.
@@ -138,7 +140,7 @@ def share_branch(
         policy: Limits, and how commits are made.
         time: The time of the commit, in seconds.
         common: Tells which of them every shard decides alike. If they are neither what we decided on
-            nor what we decided, a newer decision stands there: it stays, and the next run decides again.
+            nor what we decided, it is a newer decision: it stays, and the next run decides again.
     """
     result = Result()
     for _ in range(MOST_TRIES):
@@ -148,7 +150,7 @@ def share_branch(
             there = read_branch(mirror, tip, policy.limits)
             before = there if tip == branch.expect else read_branch(mirror, branch.expect, policy.limits)
         except UnavailableError as error:
-            return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
+            return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
         overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
         unseen = there.keys() - before.keys() - branch.files.keys()
         kept = {path for path in there if not mine(path) or path in unseen or (overtaken and common(path))}
@@ -156,7 +158,7 @@ def share_branch(
         files = {path: there[path] for path in kept} | ours
         result = write_branch(mirror, branch._replace(expect=tip, files=files), policy.commits, time)
         if Exit.UNAVAILABLE not in result.exits:
-            return joined([result, _newer(branch)]) if overtaken else result
+            return merge_results([result, _newer(branch)]) if overtaken else result
     return result
 
 
@@ -166,7 +168,7 @@ def _only(files: Mapping[str, bytes], which: Callable[[str], bool]) -> dict[str,
 
 def _newer(branch: Branch) -> Result:
     error = ConflictError("Another run decided the locks first; what it wrote stays")
-    return failure(CONTROL, error, (), branch.ref.removeprefix(HEADS), did=Did.RECORDED)
+    return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
 
 
 def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: int) -> Oid:
@@ -176,8 +178,8 @@ def _commit(pack: Pack, tree: Oid, branch: Branch, policy: CommitPolicy, time: i
 
 
 def _holds(mirror: Mirror, commit: Oid | None, tree: Oid) -> bool:
-    found = mirror.find_commit(commit) if commit else None
-    return found is not None and found.tree == tree
+    existing = mirror.find_commit(commit) if commit else None
+    return existing is not None and existing.tree == tree
 
 
 def _error(answer: PushResult) -> ReconcilerError:

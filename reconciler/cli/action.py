@@ -65,7 +65,7 @@ class Inputs:
         return self._environment.get(f"INPUT_{name.upper().replace('-', '_')}", "").strip()
 
     def flag(self, name: str) -> bool:
-        """Return whether an input says yes."""
+        """Return the value of a boolean input."""
         return self.text(name).lower() in _TRUE
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
@@ -74,10 +74,10 @@ class Inputs:
         Raises:
             UsageError: It is another word.
         """
-        found = self.text(name) or allowed[0]
-        if found not in allowed:
-            raise UsageError(f"Input {name} is {found!r}", hint=f"Use one of: {', '.join(allowed)}.")
-        return found
+        value = self.text(name) or allowed[0]
+        if value not in allowed:
+            raise UsageError(f"Input {name} is {value!r}", hint=f"Use one of: {', '.join(allowed)}.")
+        return value
 
     def number(self, name: str) -> int:
         """Return an input that counts, zero if it was not given.
@@ -136,7 +136,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool) -> Exit:
     if apply:
         check_event(os.environ)
     detailed = inputs.flag("detailed-exitcode")
-    printer = make_printer(colour=False)
+    printer = make_printer(color=False)
     planned = plan_run(_settings(inputs), to_apply=apply)
     show_plan(printer, planned, Output.TEXT)
     outcome = None
@@ -160,7 +160,7 @@ def _settings(inputs: Inputs) -> "RunOptions":
 def _tell(
     runner: Runner, inputs: Inputs, planned: "PlannedRun", outcome: "Outcome | None", code: Exit
 ) -> None:
-    """Give the runner everything that a plan, or its outcome, has to say."""
+    """Give the runner the annotations, summary and outputs of a plan or its outcome."""
     import orjson
 
     from reconciler.cli.workflow import annotate_problem, annotate_refusal

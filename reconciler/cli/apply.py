@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.options import control_options, shard_option, with_consent
-from reconciler.cli.output import Output, Printer, listing_options, make_printer, output_options, wants_colour
+from reconciler.cli.output import Output, Printer, listing_options, make_printer, output_options, wants_color
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.errors import Exit, RefusedError
@@ -61,14 +61,14 @@ def apply(
     from reconciler.run.plan import plan_run
 
     check_event(os.environ)
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     planned = plan_run(with_consent(settings, allow_deletes, shard), to_apply=True)
     form = Output(output)
     if form is Output.TEXT:
         show_plan(printer, planned, form, quiet=quiet, unchanged=unchanged)
     try:
-        with _progress(printer, planned, shown=form is Output.TEXT and not quiet) as narrate:
-            outcome = apply_plan(planned, checksum=checksum, on_effect=narrate)
+        with _progress(printer, planned, shown=form is Output.TEXT and not quiet) as on_effect:
+            outcome = apply_plan(planned, checksum=checksum, on_effect=on_effect)
     except RefusedError:
         if form is not Output.TEXT:
             show_plan(printer, planned, form)
@@ -97,7 +97,7 @@ def _progress(
 
     if not shown:
         yield lambda _: None
-    elif not wants_colour() or printer.paint is not ansi:
+    elif not wants_color() or printer.paint is not ansi:
         yield lambda effect: None if effect.error else printer.lines([effect_line(effect)])
     else:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

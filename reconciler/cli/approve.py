@@ -12,11 +12,11 @@ from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, w
 from reconciler.report.escape import terminal
 
 if TYPE_CHECKING:
-    from reconciler.cli.pull_requests import Found
+    from reconciler.cli.pull_requests import ListedPull
     from reconciler.plan.changes import Plan
     from reconciler.run.inputs import RunInputs, RunOptions
 from reconciler.api.kptfile import KPTFILE
-from reconciler.cli.pull_requests import Found
+from reconciler.cli.pull_requests import ListedPull
 from reconciler.ids import PackageKey
 from reconciler.inventory import Draft, Inventory
 from reconciler.plan.changes import ConflictNote, Plan
@@ -29,9 +29,9 @@ from reconciler.state import functions_failed
 
 
 class Approved(NamedTuple):
-    """What became of one approval."""
+    """Result of one approval."""
 
-    found: "Found"
+    listed: "ListedPull"
     commit: str = ""
     revision: str = ""
     error: ReconcilerError | None = None
@@ -40,7 +40,7 @@ class Approved(NamedTuple):
 
     @property
     def result(self) -> str:
-        """What became of it in one word, as JSON says it."""
+        """The result in a word or two, as in JSON."""
         if self.error:
             return "refused"
         return f"already {self.already}" if self.already else "approved" if self.commit else "proposed"
@@ -65,9 +65,9 @@ def approve(
 
     A draft is published as Porch does it: a commit with two parents on the main branch, the tag
     PACKAGE/vN, and no draft any more, in one push. A proposed deletion removes the package from the
-    main branch; its tags stay as history. A draft whose readiness gates are not met is refused where
-    packages are deployed, and one with a conflict that nobody answered everywhere. A closed pull
-    request is refused until somebody opens it again; of a merged one nothing is left to be done.
+    main branch; its tags stay as history. Drafts with unmet readiness gates are refused where packages
+    are deployed, drafts with unresolved conflicts everywhere. A closed pull request is refused until it
+    is opened again; a merged one needs nothing.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def approve(
       reconciler approve --all                     everything that is open
       reconciler approve --propose-only edge-east/nginx
     """
-    from reconciler.cli.pull_requests import find_or_open, list_found
+    from reconciler.cli.pull_requests import find_or_open_pulls, list_pulls
     from reconciler.inventory import PullState
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
@@ -87,15 +87,15 @@ def approve(
         raise UsageError("Name packages, or pass --all", hint="`reconciler pr list` shows what is open.")
     world = read_inputs(settings, writes=True)
     require_readable(world.inventory, names)
-    found = list_found(world)
-    chosen = [f for name in names for f in find_or_open(world, found, name)]
+    listed = list_pulls(world)
+    chosen = [f for name in names for f in find_or_open_pulls(world, listed, name)]
     if every:
-        chosen = [f for f in found if f.pull.state is PullState.OPEN]
-    once = {one.name: one for one in chosen}.values()
+        chosen = [f for f in listed if f.pull.state is PullState.OPEN]
+    once = {pull.name: pull for pull in chosen}.values()
     plan = cache(lambda: plan_fleet(world).plan)
-    results = [_propose(one) if propose_only else _approve(one, world, plan) for one in once]
+    results = [_propose(pull) if propose_only else _approve(pull, world, plan) for pull in once]
     unread = find_unread(world.inventory) if every else {}
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     if output == Output.JSON:
         printer.value(listing("Approval", (_value(result) for result in results)))
     else:
@@ -105,59 +105,58 @@ def approve(
     )
 
 
-def _approve(found: "Found", world: "RunInputs", plan: "Callable[[], Plan]") -> Approved:
-    from reconciler.cli.approve import find_readiness
+def _approve(listed: "ListedPull", world: "RunInputs", plan: "Callable[[], Plan]") -> Approved:
     from reconciler.cli.pull_requests import closed_error, is_merged, outdated_error
     from reconciler.forge.local_merge import OutdatedError
 
-    if is_merged(found):
-        return Approved(found, already="merged")
-    if closed := closed_error(found):
-        return Approved(found, error=closed)
-    readiness = find_readiness(world, found, plan)
+    if is_merged(listed):
+        return Approved(listed, already="merged")
+    if closed := closed_error(listed):
+        return Approved(listed, error=closed)
+    readiness = find_readiness(world, listed, plan)
     if readiness.against:
-        hint = f"{readiness.hint} `reconciler explain {found.package}` says where each comes from."
+        hint = f"{readiness.hint} `reconciler explain {listed.package}` says where each comes from."
         error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
-        return Approved(found, error=error)
+        return Approved(listed, error=error)
     try:
-        commit = found.forge.approve(found.pull.number, expect=found.pull.head_oid)
+        commit = listed.forge.approve(listed.pull.number, expect=listed.pull.head_oid)
     except OutdatedError as error:
-        return Approved(found, error=outdated_error(error, found, plan))
+        return Approved(listed, error=outdated_error(error, listed, plan))
     except ReconcilerError as error:
-        return Approved(found, error=error)
-    refs = found.forge.mirror.refs()
+        return Approved(listed, error=error)
+    refs = listed.forge.mirror.refs()
     tags = (ref for ref, oid in refs.items() if oid == commit and ref.startswith("refs/tags/"))
-    return Approved(found, commit, min(tags, default="").removeprefix("refs/tags/"), notes=readiness.shown)
+    return Approved(listed, commit, min(tags, default="").removeprefix("refs/tags/"), notes=readiness.shown)
 
 
-def _propose(found: "Found") -> Approved:
+def _propose(listed: "ListedPull") -> Approved:
     from reconciler.cli.pull_requests import closed_error, is_merged
 
-    if is_merged(found):
-        return Approved(found, already="merged")
-    if closed := closed_error(found):
-        return Approved(found, error=closed)
-    if not found.pull.draft:
-        return Approved(found, already="proposed")
+    if is_merged(listed):
+        return Approved(listed, already="merged")
+    if closed := closed_error(listed):
+        return Approved(listed, error=closed)
+    if not listed.pull.draft:
+        return Approved(listed, already="proposed")
     try:
-        found.forge.mark_ready(found.pull.number)
+        listed.forge.mark_ready(listed.pull.number)
     except ReconcilerError as error:
-        return Approved(found, error=error)
-    return Approved(found)
+        return Approved(listed, error=error)
+    return Approved(listed)
 
 
 def _lines(results: Sequence[Approved], *, propose_only: bool, is_whole: bool) -> Iterator[str]:
     if not results:
         yield "Nothing is open." if is_whole else "Nothing is open in the repositories that were read."
     for result in results:
-        name = terminal(result.found.package)
+        name = terminal(result.listed.package)
         if result.error:
             word = "refused" if result.error.exit_code is Exit.REFUSED else "not approved"
             yield f"{word}: {name}: {terminal(str(result.error))}"
             if result.error.hint:
                 yield f"  hint: {terminal(result.error.hint)}"
         elif result.already:
-            yield f"already {result.already}: {name} in {terminal(result.found.name)}"
+            yield f"already {result.already}: {name} in {terminal(result.listed.name)}"
         elif propose_only:
             yield f"proposed {name}"
         else:
@@ -170,18 +169,18 @@ def _became(result: Approved) -> str:
     from reconciler.forge.local_merge import DeletionHead, parse_head
     from reconciler.ids import Oid
 
-    about = parse_head(result.found.pull.head)
+    about = parse_head(result.listed.pull.head)
     if not isinstance(about, DeletionHead):
         return "merged"
-    if result.found.forge.mirror.subtree(Oid(result.commit), about.path) is None:
+    if result.listed.forge.mirror.subtree(Oid(result.commit), about.path) is None:
         return "removed"
     return "merged; the files that its branch keeps are still there"
 
 
 def _value(result: Approved) -> dict[str, str | list[str]]:
     return {
-        "package": result.found.package,
-        "pullRequest": result.found.name,
+        "package": result.listed.package,
+        "pullRequest": result.listed.name,
         "result": result.result,
         "commit": result.commit,
         "revision": result.revision,
@@ -202,7 +201,7 @@ class Readiness(NamedTuple):
 
     @property
     def hint(self) -> str:
-        """What a person can do about what forbids approval."""
+        """The next steps of a person that make approval possible."""
         conflicts = [text for text in self.against if text.startswith(_CONFLICT)]
         answer = "Answer the conflicts in the draft, as its pull request says." if conflicts else ""
         meet = "Meet each condition: it is read from status.conditions of the draft's Kptfile."
@@ -213,43 +212,44 @@ class Readiness(NamedTuple):
         return " ".join(filter(None, (answer, meet)))
 
 
-def find_readiness(world: RunInputs, found: Found, plan: Callable[[], Plan]) -> Readiness:
-    """Return what is known against a pull request's head as it is now; a deletion is always ready.
+def find_readiness(world: RunInputs, listed: ListedPull, plan: Callable[[], Plan]) -> Readiness:
+    """Return the unmet conditions of a pull request's head; a deletion is always ready.
 
-    Gates hold where packages are deployed and are shown elsewhere. A conflict that nobody answered
-    holds everywhere: approving it would choose without saying so. What a record does not tell of exactly
-    this draft, a plan tells: `plan` makes it, once.
+    Unmet gates forbid approval where packages are deployed, and are shown elsewhere. Open conflicts forbid
+    it everywhere: approving one would choose a side silently. If the record is not about exactly this
+    draft, `plan` is called, once.
 
     Source: porch pkg/cli/commands/rpkg/approve, which asks the same of every repository.
     """
     drafts = {
         draft.path: draft
-        for view in world.inventory.views_of(found.view.url)
+        for view in world.inventory.views_of(listed.view.url)
         for package in view.packages.values()
         for draft in package.drafts
-        if short_branch(draft.ref) == found.pull.head
+        if short_branch(draft.ref) == listed.pull.head
     }
-    each = [_readiness(drafts[path], found, world.inventory, plan) for path in sorted(drafts)]
+    each = [_readiness(drafts[path], listed, world.inventory, plan) for path in sorted(drafts)]
     return Readiness(
-        tuple(text for one in each for text in one.against), tuple(text for one in each for text in one.shown)
+        tuple(text for draft_readiness in each for text in draft_readiness.against),
+        tuple(text for draft_readiness in each for text in draft_readiness.shown),
     )
 
 
-def _readiness(draft: Draft, found: Found, inventory: Inventory, plan: Callable[[], Plan]) -> Readiness:
-    conflicts, unready = _known(draft, found, inventory, plan)
-    gates = tuple(dict.fromkeys(_gates(draft, found) + unready))
-    if found.view.deployment:
+def _readiness(draft: Draft, listed: ListedPull, inventory: Inventory, plan: Callable[[], Plan]) -> Readiness:
+    conflicts, unready = _known(draft, listed, inventory, plan)
+    gates = tuple(dict.fromkeys(_gates(draft, listed) + unready))
+    if listed.view.deployment:
         return Readiness(conflicts + gates)
     return Readiness(conflicts, gates)
 
 
 def _known(
-    draft: Draft, found: Found, inventory: Inventory, plan: Callable[[], Plan]
+    draft: Draft, listed: ListedPull, inventory: Inventory, plan: Callable[[], Plan]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the open conflicts of a draft, and what else it is not ready for."""
-    package = PackageKey(found.view.url, draft.path)
-    several = (r for r in inventory.records.values() if (r.url, r.path) == package)
-    record = next(several, None)
+    package = PackageKey(listed.view.url, draft.path)
+    records = (r for r in inventory.records.values() if (r.url, r.path) == package)
+    record = next(records, None)
     if (
         record is not None
         and record.output_tree == draft.tree
@@ -260,16 +260,16 @@ def _known(
     if change is None:
         return (), ()
     # What is held back conflicts with an update that is not in the draft: the draft asks nothing.
-    asked = () if change.reason is Reason.HELD_BACK else change.conflicts
-    return tuple(map(_conflict, asked)), change.unready
+    conflicts = () if change.reason is Reason.HELD_BACK else change.conflicts
+    return tuple(map(_conflict, conflicts)), change.unready
 
 
 def _conflict(note: ConflictNote) -> str:
     return f"{_CONFLICT}{note.path}{f' at {note.field}' if note.field else ''}"
 
 
-def _gates(draft: Draft, found: Found) -> tuple[str, ...]:
-    mirror = found.forge.mirror
+def _gates(draft: Draft, listed: ListedPull) -> tuple[str, ...]:
+    mirror = listed.forge.mirror
     blob = mirror.blob_at(draft.tip.oid, f"{draft.path}/{KPTFILE}")
     if blob is None:
         return ()

@@ -48,7 +48,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     "--comment-on",
     type=click.IntRange(1),
     metavar="NUMBER",
-    help="Also say it in one comment on this pull request, where the token may write.",
+    help="Also write the report as one comment on this pull request, if the token may write.",
 )
 @click.option("--strict", is_flag=True, help="Problems that were there before count too.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when merging changes something.")
@@ -70,7 +70,7 @@ def check(
 ) -> Exit:
     r"""Check a change of the control repository before it is merged. Writes nothing.
 
-    Reads the proposed commit and the one it starts from, plans both, and says what merging adds:
+    Reads the proposed commit and the one it starts from, plans both, and lists what merging adds:
     which PackageVariants, which packages, which problems. Credentials, what is executed and limits
     come from the default branch. What a shallow checkout lacks is fetched. In a GitHub workflow it annotates
     files, writes the job summary and sets outputs. See docs/check.md.
@@ -80,7 +80,7 @@ def check(
       reconciler check                          HEAD against the default branch
       reconciler check --base release-1         against another branch
       reconciler check --level manifests        without reading any other repository
-      reconciler check --comment-on 7           and say it on pull request 7, in place
+      reconciler check --comment-on 7           and comment on pull request 7
       reconciler check --control https://git.example/acme/control.git --head my-branch
     """
     from reconciler.run.check import Level, check_proposal
@@ -92,7 +92,7 @@ def check(
         _say_unusable(runner, error)
         raise
     code = _exit_of(checked, level, strict=strict, detailed=detailed_exitcode)
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     printer.lines((f"note: {terminal(note)}" for note in checked.notes), err=True)
     _show(printer, checked, Output(output))
     _tell(runner, checked, code, json_file, sarif_file)
@@ -159,15 +159,15 @@ def _changed(comparison: "Comparison") -> str:
 
 
 def _comment(printer: "Printer", checked: "CheckResult", number: int) -> None:
-    """Say it on the pull request; where that cannot be, say why and leave it at that."""
-    from reconciler.apply.check_comment import write_remark
+    """Comment on the pull request; a comment that cannot be written is a note."""
+    from reconciler.apply.check_comment import write_check_comment
     from reconciler.report.markdown import comparison_markdown
 
     why = "the merged configuration cannot be read"
     if checked.trusted is not None and checked.control is not None:
         body = comparison_markdown(checked.comparison, checked.names)
         text = printer.redactor.text(body)
-        why = write_remark(checked.control, checked.trusted, os.environ, number, text)
+        why = write_check_comment(checked.control, checked.trusted, os.environ, number, text)
     if why:
         printer.lines([f"note: no comment on pull request {number}: {terminal(why)}"], err=True)
 
@@ -187,7 +187,7 @@ def _exit_of(checked: "CheckResult", level: str, *, strict: bool, detailed: bool
 
 
 def _say_unusable(runner: Runner, error: ConfigurationError) -> None:
-    """Annotate a configuration that cannot be read: nothing else can be said about the change."""
+    """Annotate a configuration that cannot be read; nothing else is known about the change."""
     from reconciler.cli.workflow import annotate_problem
 
     if error.location is not None:

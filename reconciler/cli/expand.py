@@ -30,7 +30,7 @@ def expand(
 ) -> Exit:
     r"""Print the PackageVariants that the PackageVariantSets expand to. Writes nothing.
 
-    Without a name also those that others need and nobody declared, each with the annotation
+    Without a name also those that others need and no manifest declares, each with the annotation
     `reconciler.dev/requested-by`. A set with anything wrong in it expands to nothing; what is wrong
     is printed with file and line, and the exit code is 3.
 
@@ -46,13 +46,13 @@ def expand(
 
     world = read_inputs(settings)
     inventory = world.inventory
-    wanted = _wanted(sets, inventory)
+    selected = _wanted(sets, inventory)
     desired = resolve_inputs(world, trace=trace).desired
     variants = [
         variant
         for variant in desired.variants
-        if (variant.set_key is not None and (not wanted or variant.set_key in wanted))
-        or (variant.requested_by and not wanted)
+        if (variant.set_key is not None and (not selected or variant.set_key in selected))
+        or (variant.requested_by and not selected)
         or (variant.set_key is None and not variant.requested_by and authored)
     ]
     exits = show_unread(make_printer(), find_unread(inventory))
@@ -61,13 +61,13 @@ def expand(
 
 
 def _wanted(sets: "Sequence[str]", inventory: "Inventory") -> set[tuple[str, str]]:
-    known = {tuple(pvs.key) for pvs in inventory.sets}
+    keys = {tuple(pvs.key) for pvs in inventory.sets}
     default = inventory.policy.default_namespace
-    wanted = {(namespace or default, name) for namespace, _, name in (text.rpartition("/") for text in sets)}
-    for namespace, name in sorted(wanted - known):
-        listed = ", ".join(sorted("/".join(one) for one in known)) or "none"
+    names = {(namespace or default, name) for namespace, _, name in (text.rpartition("/") for text in sets)}
+    for namespace, name in sorted(names - keys):
+        listed = ", ".join(sorted("/".join(key) for key in keys)) or "none"
         raise UsageError(f"There is no PackageVariantSet {namespace}/{name}", hint=f"There is: {listed}.")
-    return wanted
+    return names
 
 
 def _show(

@@ -42,7 +42,7 @@ def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool
     view = planned.inputs.inventory.repositories.get(change.repository)
     address = view.remote if view else ""
     problems = _owner_problems(planned, change)
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     if output == Output.JSON:
         trace = dict(_trace(variant))
         fields = [_value(origin) for origin in origins]
@@ -59,8 +59,10 @@ def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool
     else:
         printer.lines(change_lines(change, planned.names, address=address, paint=printer.paint))
         printer.lines(problem_lines(problems, paint=printer.paint))
-        told = [origin.source for origin in origins]
-        others = ((n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in told))
+        sources = [origin.source for origin in origins]
+        others = (
+            (n, v) for n, v in _trace(variant) if not any(f": {n} = {v}" in source for source in sources)
+        )
         printer.lines(f"  {name}: {terminal(value)}" for name, value in others)
         printer.lines(_lines(origins))
     return Exit.DONE
@@ -74,8 +76,8 @@ def _find(planned: "PlannedRun", package: str) -> "Change":
         if package in (names.of(change), f"{change.repository.name}/{change.package.path}"):
             return change
     require_readable(planned.inputs.inventory, [package])
-    known = [names.of(change) for change in planned.plan.changes]
-    hint = suggest(package, known)
+    names_in_plan = [names.of(change) for change in planned.plan.changes]
+    hint = suggest(package, names_in_plan)
     if problem := next(iter(planned.plan.problems), None):
         # A manifest that nobody can parse names no package: it may be this one's.
         hint += f" Or mend its manifest: {problem}."

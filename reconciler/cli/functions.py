@@ -1,4 +1,4 @@
-"""The `functions` commands: which functions run here, and what their images' tags stand for."""
+"""`functions`: list the functions that run here, and pin the images of the others."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,16 +35,16 @@ def list_functions(config: Path | None, output_format: str) -> int:
     from reconciler.functions.catalog import CLAIMS, PSEUDO
 
     policy = read_function_policy(config)
-    known = [
+    builtins = [
         {"name": name, "from": _dotted(claims[0].low), "below": _dotted(claims[-1].high)}
         for name, claims in sorted(CLAIMS.items())
     ]
     if output_format == "json":
         _printer().value(
-            {"builtin": known, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
+            {"builtin": builtins, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
         )
         return Exit.DONE
-    lines = [f"builtin  {each['name']:30} {each['from']} to below {each['below']}" for each in known]
+    lines = [f"builtin  {each['name']:30} {each['from']} to below {each['below']}" for each in builtins]
     lines += [f"builtin  {name}" for name in sorted(PSEUDO)]
     lines += [f"exec     {name:30} {path}" for name, path in sorted(policy.exec.items())]
     engine = policy.runtime or "containers are off"
@@ -90,12 +90,12 @@ def pull(
     config: Path | None,
     output_format: str,
 ) -> int:
-    r"""Pull images and pin what their tags stand for now.
+    r"""Pull images and pin the digests that their tags have now.
 
     With --config the pins are written to spec.functions.images of that file, to be reviewed and
     committed; nothing else in it changes. With --control they go into the lock: to the state branch,
     or where lock.mode is reviewed to locks/functions/images.json of the working copy, to be committed.
-    What the configuration pins comes before what the lock does.
+    Pins of the configuration take precedence over those of the lock.
 
     \b
     Exit codes: 0 done, 5 an image could not be pulled.
@@ -111,28 +111,26 @@ def pull(
     engine = runtime or policy.runtime
     if not engine:
         raise UsageError("No engine is named", hint="Pass --runtime, or set spec.functions.runtime.")
-    wanted = sorted(
-        {_tagged(image) for image in images} | {i for p in packages for i in _named_by(p, policy)}
-    )
-    if not wanted:
+    names = sorted({_tagged(image) for image in images} | {i for p in packages for i in _named_by(p, policy)})
+    if not names:
         raise UsageError("No image is named", hint="Name images, or a package that needs some.")
     container = ContainerRuntime(replace(policy, runtime=cast("Engine", engine)))
-    found = {image: (container.digest(image) if local else container.pull(image)) for image in wanted}
-    pins = {image: digest for image, (digest, _) in found.items() if digest}
+    results = {image: (container.digest(image) if local else container.pull(image)) for image in names}
+    pins = {image: digest for image, (digest, _) in results.items() if digest}
     if config is not None and pins:
         _write_pins(config, pins)
     if lock is not None and pins:
         lock.write(pins)
-    _print_pins(found, output_format)
-    if len(pins) < len(wanted):
-        failed = ", ".join(image for image in wanted if image not in pins)
+    _print_pins(results, output_format)
+    if len(pins) < len(names):
+        failed = ", ".join(image for image in names if image not in pins)
         raise UnavailableError(f"Not pinned: {failed}", hint="Check the names and the registry.")
     return Exit.DONE
 
 
 @dataclass(frozen=True, slots=True)
 class _Lock:
-    """The lock of a control repository, and the policy that stands there."""
+    """The lock of a control repository, and its policy."""
 
     control: str
     opened: "OpenControl"
@@ -189,7 +187,7 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
     from reconciler.read.files import read_directory
     from reconciler.runtime.pipelines import open_runtimes
 
-    found = set()
+    images = set()
     with open_runtimes(replace(policy, images={})) as runtimes:
         try:
             steps = declared_steps(read_directory(directory))
@@ -198,8 +196,8 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
         for step in steps:
             image = parse_image(step.image, step.tag)
             if image is not None and isinstance(find_engine(step, runtimes, policy), Unrunnable):
-                found.add(image.tagged)
-    return found
+                images.add(image.tagged)
+    return images
 
 
 def _write_pins(config: Path, pins: dict[str, str]) -> None:
@@ -209,13 +207,13 @@ def _write_pins(config: Path, pins: dict[str, str]) -> None:
     config.write_text(apply_edits(config.read_text(encoding="utf-8"), edits).text, encoding="utf-8")
 
 
-def _print_pins(found: dict[str, tuple[str, str]], output_format: str) -> None:
+def _print_pins(results: dict[str, tuple[str, str]], output_format: str) -> None:
     if output_format == "json":
         _printer().value(
-            {image: {"digest": digest, "error": error} for image, (digest, error) in found.items()}
+            {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
         )
         return
-    _printer().lines(f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in found.items())
+    _printer().lines(f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in results.items())
 
 
 def _dotted(version: tuple[int, int, int]) -> str:
@@ -225,4 +223,4 @@ def _dotted(version: tuple[int, int, int]) -> str:
 def _printer() -> "Printer":
     from reconciler.cli.output import make_printer
 
-    return make_printer(colour=False)
+    return make_printer(color=False)

@@ -58,24 +58,24 @@ def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
     from reconciler.dependencies.model.cluster import build_catalogue
     from reconciler.report.json import listing
 
-    found = _read(_root(control))
+    index = _read(_root(control))
     key, equals, value = words["label"].partition("=")
     if words["label"] and not equals:
         raise UsageError(f"{words['label']} is not KEY=VALUE")
-    environment = words["environment"] or found.environment_of(words["cluster"])
+    environment = words["environment"] or index.environment_of(words["cluster"])
     listed = list_packages(
-        build_catalogue(found.candidates),
-        found.defaults_of(words["cluster"], environment).effective(),
+        build_catalogue(index.candidates),
+        index.defaults_of(words["cluster"], environment).effective(),
         name=words["name"],
         label=(key, value) if equals else None,
         interface=words["interface"],
         keyword=words["keyword"],
     )
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     if output == Output.JSON:
         printer.value(listing("IndexPackage", map(_value, listed)))
     else:
-        printer.lines([_line(one) for one in listed] or ["No package of the index is like that."])
+        printer.lines([_line(entry) for entry in listed] or ["No package in the index matches."])
     return Exit.DONE
 
 
@@ -83,14 +83,14 @@ def list_(control: str, output: str, *, no_color: bool, **words: str) -> Exit:
 @_control
 @click.argument("package")
 def show(control: str, package: str) -> Exit:
-    """Show every version of a package: what it needs, what it provides, and where it stands."""
+    """Show every version of a package: its needs, its APIs, and its file."""
     lines = []
-    for one in _candidates(_read(_root(control)), package):
-        withdrawn = f" (withdrawn: {one.withdrawn})" if one.withdrawn else ""
-        lines.append(f"{one.id} {one.version}{withdrawn}  {one.location}")
-        lines += [f"  needs {need}{' (optional)' if need.optional else ''}" for need in one.requires]
-        lines += [f"  provides {gvk}" for gvk in one.provides]
-        lines += [f"  implements {each.id} {each.version or ''}".rstrip() for each in one.interfaces]
+    for candidate in _candidates(_read(_root(control)), package):
+        withdrawn = f" (withdrawn: {candidate.withdrawn})" if candidate.withdrawn else ""
+        lines.append(f"{candidate.id} {candidate.version}{withdrawn}  {candidate.location}")
+        lines += [f"  needs {need}{' (optional)' if need.optional else ''}" for need in candidate.requires]
+        lines += [f"  provides {gvk}" for gvk in candidate.provides]
+        lines += [f"  implements {each.id} {each.version or ''}".rstrip() for each in candidate.interfaces]
     make_printer().lines(lines)
     return Exit.DONE
 
@@ -106,23 +106,23 @@ def show(control: str, package: str) -> Exit:
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE")
 @click.option("--keyword", "keywords", multiple=True)
 @click.option("--interface", default="", help="Make it the default of this interface.")
-def add(control: str, environment: str, cluster: str, interface: str, **said: Any) -> Exit:
+def add(control: str, environment: str, cluster: str, interface: str, **options: Any) -> Exit:
     """Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it."""
     from reconciler.read.dependencies import parse_version
     from reconciler.workdir.index import HEADER, add_version, version_folder
 
     root = _root(control)
-    folder = version_folder(said["source"], said["version"])
-    files = {path.name: path.read_bytes() for path in said["manifests"]}
+    folder = version_folder(options["source"], options["version"])
+    files = {path.name: path.read_bytes() for path in options["manifests"]}
     if HEADER in files:
         raise UsageError(f"{HEADER} is the name of the header that this command writes")
-    files[HEADER] = _header(said)
+    files[HEADER] = _header(options)
     reading = parse_version({f"{folder}/{name}": data for name, data in files.items()})
     if reading.problems:
         problem = reading.problems[0]
         raise ConfigurationError(problem.message, location=problem.location, hint=problem.hint)
     add_version(root, folder, files)
-    make_printer().lines([f"added {reading.candidates[0].id} {said['version']} as {folder}"])
+    make_printer().lines([f"added {reading.candidates[0].id} {options['version']} as {folder}"])
     if interface:
         _choose(root, interface, reading.candidates[0].id, environment, cluster)
     return Exit.DONE
@@ -138,16 +138,16 @@ def remove(control: str, package: str, version: str) -> Exit:
     from reconciler.workdir.index import remove_folders, write_layer
 
     root = _root(control)
-    found = _read(root)
-    several = _candidates(found, package)
-    gone = [one for one in several if version in ("", one.version.text)]
+    index = _read(root)
+    versions = _candidates(index, package)
+    gone = [candidate for candidate in versions if version in ("", candidate.version.text)]
     if not gone:
         raise UsageError(f"{package} has no version {version}")
-    folders = sorted({one.location.path.rpartition("/")[0] for one in gone})
+    folders = sorted({candidate.location.path.rpartition("/")[0] for candidate in gone})
     remove_folders(root, folders)
     lines = [f"removed {folder}" for folder in folders]
-    if len(gone) == len(several):
-        for path, layer in sorted(found.layers.items()):
+    if len(gone) == len(versions):
+        for path, layer in sorted(index.layers.items()):
             left = remove_package(IndexLayer(defaults=layer.defaults), gone[0].id).defaults
             if left != layer.defaults:
                 write_layer(root, path, layer._replace(defaults=left))
@@ -201,19 +201,19 @@ def _root(control: str) -> Path:
 
 
 def _read(root: Path) -> "IndexContents":
-    """Return the index of a working copy; what is wrong with single files is said on standard error."""
+    """Return the index of a working copy; print problems of single files to standard error."""
     from reconciler.dependencies.catalog.index import read_index
     from reconciler.policy import Limits
     from reconciler.read.dependencies import read_index_directory
     from reconciler.report.text import problem_lines
 
     folders = read_index_directory(root, Limits())
-    found = read_index(folders.documents)
-    make_printer().lines(problem_lines((*folders.problems, *found.problems)), err=True)
-    return found
+    contents = read_index(folders.documents)
+    make_printer().lines(problem_lines((*folders.problems, *contents.problems)), err=True)
+    return contents
 
 
-def _candidates(found: "IndexContents", package: str) -> "list[Candidate]":
+def _candidates(contents: "IndexContents", package: str) -> "list[Candidate]":
     """Return the versions of a package, lowest first, by its name or `ECOSYSTEM:NAME`.
 
     Raises:
@@ -221,46 +221,46 @@ def _candidates(found: "IndexContents", package: str) -> "list[Candidate]":
     """
     from reconciler.dependencies.model.cluster import build_catalogue
 
-    known = build_catalogue(found.candidates)
-    named = [id_ for id_ in known.packages if package in (id_.name, str(id_))]
+    catalogue = build_catalogue(contents.candidates)
+    named = [id_ for id_ in catalogue.packages if package in (id_.name, str(id_))]
     if len(named) != 1:
-        several = ", ".join(map(str, named))
-        message = f"{package} may be {several}" if named else f"The index has no package {package}"
+        names = ", ".join(map(str, named))
+        message = f"{package} may be {names}" if named else f"The index has no package {package}"
         raise UsageError(message, hint="`reconciler index list` lists them.")
-    return list(known.candidates(named[0]))
+    return list(catalogue.candidates(named[0]))
 
 
-def _header(said: dict[str, Any]) -> bytes:
+def _header(options: dict[str, Any]) -> bytes:
     from reconciler.dependencies.catalog.index import INDEX_API_VERSION
     from reconciler.dependencies.catalog.published import VERSION_KIND
     from reconciler.krm.yaml import emit
 
-    labels = dict(label.partition("=")[::2] for label in said["labels"])
+    labels = dict(label.partition("=")[::2] for label in options["labels"])
     optional = {
-        "digest": said["digest"],
-        "provides": sorted(said["provides"]),
+        "digest": options["digest"],
+        "provides": sorted(options["provides"]),
         "labels": dict(sorted(labels.items())),
-        "keywords": sorted(said["keywords"]),
+        "keywords": sorted(options["keywords"]),
     }
     head = {
         "apiVersion": INDEX_API_VERSION,
         "kind": VERSION_KIND,
-        "source": said["source"],
-        "version": said["version"],
+        "source": options["source"],
+        "version": options["version"],
     }
     return f"{emit(head | {name: value for name, value in optional.items() if value})}\n".encode()
 
 
-def _line(one: "IndexEntry") -> str:
-    mark = "*" if one.is_default else " "
-    implements = f"  implements {', '.join(one.interfaces)}" if one.interfaces else ""
-    return f"{mark} {one.package}  {', '.join(one.versions)}{implements}"
+def _line(entry: "IndexEntry") -> str:
+    mark = "*" if entry.is_default else " "
+    implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
+    return f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}"
 
 
-def _value(one: "IndexEntry") -> dict[str, Any]:
+def _value(entry: "IndexEntry") -> dict[str, Any]:
     return {
-        "package": str(one.package),
-        "versions": list(one.versions),
-        "interfaces": list(one.interfaces),
-        "default": one.is_default,
+        "package": str(entry.package),
+        "versions": list(entry.versions),
+        "interfaces": list(entry.interfaces),
+        "default": entry.is_default,
     }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--frozen", is_flag=True, help="Write nothing; exit 4 if a pin would have to change.")
 @click.option("--upgrade", multiple=True, metavar="NAME", help="Let this package move; repeatable.")
 @click.option("--no-dependencies", is_flag=True, help="Leave what is installed for others as it is.")
-@click.option("--prune", is_flag=True, help="Remove what nobody needs any more and would be kept.")
+@click.option("--prune", is_flag=True, help="Also remove unneeded packages that are retained by default.")
 @click.pass_context
 def lock(
     context: click.Context,
@@ -36,21 +36,21 @@ def lock(
     prune: bool,
     no_color: bool,
 ) -> Exit:
-    r"""Decide which version of every package each cluster gets, and lock it.
+    r"""Choose the version of every package for each cluster, and lock it.
 
-    The lock stands on the state branch; where `lock.mode` is `reviewed` it stands in `locks/` of the
-    control repository: a working copy gets the files, to be committed, else a pull request is opened.
+    The lock is on the state branch; with `lock.mode: reviewed` it is in `locks/` of the control
+    repository: a working copy gets the files, to be committed, else a pull request is opened.
 
-    What is locked stays as long as it fits; clusters whose inputs did not change are not resolved
-    again. What has no answer is explained with file and line, keeps its lock, and touches nothing
-    else: exit 3. `apply` decides the same and writes it with everything else.
+    Locked versions stay while they fit; clusters with unchanged inputs are not resolved again. A
+    conflict is explained with file and line, keeps the old lock, and affects nothing else: exit 3.
+    `apply` chooses the same versions and writes the lock with everything else.
 
     \b
     Examples:
       reconciler lock                      decide, and lock
       reconciler lock --check              is the lock up to date, upstreams too? for pipelines
       reconciler lock --upgrade db.io      take the best version of db.io that fits
-      reconciler lock --prune              remove what nobody needs any more
+      reconciler lock --prune              remove unneeded packages
       reconciler lock what-if db.io@2.0.0  who could move to it if it were published, who blocks?
     """
     from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
@@ -69,7 +69,7 @@ def lock(
     else:
         locking = lock_fleet(settings, wishes)
         exits = set(locking.outcome.exits)
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     exits |= show_unread(printer, locking.unread)
     show_locking(printer, locking, Output(output))
     if frozen:
@@ -138,7 +138,7 @@ def _lock(settings: "RunOptions", pinning: "PinRequest", output: str, *, no_colo
     from reconciler.run.lock import lock_fleet
 
     locking = lock_fleet(settings, DEFAULT_OPTIONS, pinning)
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     exits = show_unread(printer, locking.unread) | locking.outcome.exits
     show_locking(printer, locking, Output(output))
     return worst(exits | ({Exit.INVALID_INPUT} if locking.problems else set()))
@@ -156,8 +156,8 @@ def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> N
         printer.lines(problem_lines(locking.invalid, paint=printer.paint))
         printer.lines(lock_lines(locking.decision, paint=printer.paint))
         printer.lines(f"wrote {path}" for path in locking.written)
-        told = [effect for effect in locking.outcome.effects if effect.error or locking.reviewed]
-        printer.lines(effect_line(effect, paint=printer.paint) for effect in told)
+        effects = [effect for effect in locking.outcome.effects if effect.error or locking.reviewed]
+        printer.lines(effect_line(effect, paint=printer.paint) for effect in effects)
     else:
         problems = [problem_value(problem) for problem in locking.problems]
         upstreams = [pin._asdict() for pin in locking.pins]

@@ -34,7 +34,7 @@ COMMANDS = {
     "plan": Command("plan", "Show what `apply` would do to every package, and why. Writes nothing."),
     "apply": Command("apply", "Plan, then do it: drafts, pull requests, publications, deletions."),
     "check": Command("check", "Check a change of the control repository before it is merged."),
-    "lock": Command("lock", "Decide which version of every package each cluster gets, and lock it."),
+    "lock": Command("lock", "Choose the version of every package for each cluster, and lock it."),
     "index": Command("index", "List and change the packages and defaults of the index."),
     "approve": Command("approve", "Approve a package's draft or deletion on the local forge."),
     "pr": Command("pr", "List, show, merge and close pull requests of the local forge."),
@@ -71,7 +71,7 @@ class LazyGroup(click.Group):
     """A group that imports a command when it is called, so that `--help` is instant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands whose module exists."""
+        """Return the commands that have a module."""
         del ctx
         return [name for name, command in COMMANDS.items() if find_spec(f"reconciler.cli.{command.module}")]
 
@@ -91,7 +91,7 @@ class LazyGroup(click.Group):
         """Return the command that is called.
 
         Raises:
-            UsageError: There is none of this name; it says which one is nearest.
+            UsageError: No command has this name; the message suggests the nearest.
         """
         name = args[0]
         if name.startswith("-") or name in self.list_commands(ctx):

@@ -61,15 +61,15 @@ class Printer:
         click.echo(dump(value, self.redactor), nl=False)
 
 
-def make_printer(*, colour: bool = True) -> Printer:
-    """Return the printer for this process: its environment says what is secret and whether to colour."""
-    coloured = colour and wants_colour()
+def make_printer(*, color: bool = True) -> Printer:
+    """Return the printer for this process; the environment gives secrets to mask and turns colors off."""
+    colored = color and wants_color()
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return Printer(Redactor.of_environment(os.environ), ansi if coloured else plain, width)
+    return Printer(Redactor.of_environment(os.environ), ansi if colored else plain, width)
 
 
-def wants_colour() -> bool:
-    """Tell whether colours are wanted: on a terminal, and unless NO_COLOR says otherwise."""
+def wants_color() -> bool:
+    """Return whether to use colors: on a terminal, unless NO_COLOR is set."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
 
 

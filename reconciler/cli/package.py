@@ -72,13 +72,13 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output_format
 @click.argument("one", type=EXISTING)
 @click.argument("other", type=EXISTING)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when the packages differ.")
-def diff(one: Path, other: Path, *, detailed_exitcode: bool) -> int:
+def diff(first: Path, second: Path, *, detailed_exitcode: bool) -> int:
     """Show what differs between two packages, as a unified diff."""
     from difflib import unified_diff
 
     from reconciler.read.files import read_directory
 
-    before, after = read_directory(one), read_directory(other)
+    before, after = read_directory(first), read_directory(second)
     lines: list[str] = []
     for path in sorted(before.keys() | after.keys()):
         old, new = before.get(path), after.get(path)
@@ -134,8 +134,8 @@ def _print_update(updated: "Updated", sides: tuple["Files", ...], output_format:
     changes = _changes(sides[2], updated.files)
     conflicts = [_conflict_value(conflict, sides) for conflict in updated.conflicts]
     if output_format == "json":
-        told = {"notes": list(updated.notes), "fallbacks": updated.fallbacks}
-        _print_json({"updated": True, "changes": changes, "conflicts": conflicts, **told})
+        details = {"notes": list(updated.notes), "fallbacks": updated.fallbacks}
+        _print_json({"updated": True, "changes": changes, "conflicts": conflicts, **details})
         return
     lines = [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
     _print([*lines, *updated.notes, *_conflict_lines(conflicts)] or ["Nothing changed"])
@@ -200,7 +200,7 @@ def _print(lines: list[str]) -> None:
     from reconciler.cli.output import make_printer
     from reconciler.report.escape import terminal
 
-    make_printer(colour=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
+    make_printer(color=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
 
 
 def _print_json(value: Any) -> None:
@@ -208,7 +208,7 @@ def _print_json(value: Any) -> None:
 
     from reconciler.cli.output import make_printer
 
-    redacted = make_printer(colour=False).redactor.value(value)
+    redacted = make_printer(color=False).redactor.value(value)
     click.echo(orjson.dumps(redacted, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
 
 
@@ -244,7 +244,7 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     Nothing is written unless every function could run and none failed.
 
     \b
-    Exit codes: 0 done, 3 a function failed, 4 a function that nobody here can run.
+    Exit codes: 0 done, 3 a function failed, 4 a function that cannot run here.
     """
     from reconciler.functions.pipeline import run_pipeline
     from reconciler.read.files import read_directory
@@ -294,7 +294,7 @@ def _policy(
 
 
 def read_function_policy(config: Path | None) -> "FunctionPolicy":
-    """Return what a configuration file says of functions; the default without one.
+    """Return the function settings of a configuration file; the defaults without one.
 
     Raises:
         ConfigurationError: The file is no configuration.
@@ -332,7 +332,7 @@ def _print_result(result: "PipelineResult", before: "Files", output_format: str)
     from reconciler.cli.output import make_printer
     from reconciler.report.escape import terminal
 
-    printer = make_printer(colour=False)
+    printer = make_printer(color=False)
     if output_format == "json":
         printer.value(_rendered_value(result, before))
         return

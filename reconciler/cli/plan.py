@@ -52,7 +52,7 @@ def plan(
     from reconciler.run.plan import plan_run
 
     planned = plan_run(with_consent(settings, allow_deletes, shard))
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     show_plan(printer, planned, Output(output), quiet=quiet, unchanged=unchanged, detailed=detailed_exitcode)
     return exit_of(planned.plan, detailed=detailed_exitcode)
 

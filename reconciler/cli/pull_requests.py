@@ -20,7 +20,7 @@ from reconciler.run.inputs import RunInputs
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 
 
-class Found(NamedTuple):
+class ListedPull(NamedTuple):
     """A pull request, the repository it is shown under, and its forge."""
 
     view: RepositoryView
@@ -29,29 +29,31 @@ class Found(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What `pr show` takes."""
+        """The argument of `pr show`."""
         return f"{self.view.key.name}#{self.pull.number}"
 
     @property
     def package(self) -> str:
-        """What `approve` takes; the head where it is about no single package."""
+        """The argument of `approve`; the head of a pull request about several packages."""
         about = parse_head(self.pull.head)
         return f"{self.view.key.name}/{_below(self.view, about.path)}" if about else self.pull.head
 
 
-def list_found(world: RunInputs) -> list[Found]:
+def list_pulls(world: RunInputs) -> list[ListedPull]:
     """Return the pull requests of every repository of the local forge, by repository and number."""
-    found: list[Found] = []
+    listed: list[ListedPull] = []
     for url in sorted({view.url for view in world.inventory.repositories.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
         forge = world.forges.of(world.mirrors.open(views[0].remote))
         if isinstance(forge, LocalForge):
-            found += (Found(_view_of(views, p), p, forge) for p in forge.list_pulls() if not p.unreadable)
-    found += _of_lock(world, {one.view.url for one in found})
-    return sorted(found, key=lambda f: (f.view.key, f.pull.number))
+            listed += (
+                ListedPull(_view_of(views, p), p, forge) for p in forge.list_pulls() if not p.unreadable
+            )
+    listed += _of_lock(world, {each.view.url for each in listed})
+    return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
 
 
-def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[Found]:
+def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull]:
     """Yield the pull requests of a reviewed lock, where the control repository is not listed anyway."""
     control = world.inventory.control
     if world.inventory.reviewed is None or control.url in listed:
@@ -63,10 +65,10 @@ def _of_lock(world: RunInputs, listed: Container[str]) -> Iterator[Found]:
         name, control.url, control.remote, control.branch, "", manifest, Source(Location(LOCKS_DIRECTORY))
     )
     if isinstance(forge, LocalForge):
-        yield from (Found(view, pull, forge) for pull in forge.list_pulls() if not pull.unreadable)
+        yield from (ListedPull(view, pull, forge) for pull in forge.list_pulls() if not pull.unreadable)
 
 
-def find_pulls(found: Sequence[Found], text: str) -> list[Found]:
+def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     """Return the pull requests that `text` names.
 
     `REPO#3` or `3` name one whatever its state; `REPO/PACKAGE` the open ones, else the newest.
@@ -76,23 +78,23 @@ def find_pulls(found: Sequence[Found], text: str) -> list[Found]:
     """
     if text.isdecimal() or "#" in text:
         repository, _, number = text.rpartition("#")
-        named = [f for f in found if str(f.pull.number) == number and repository in ("", f.view.key.name)]
+        named = [f for f in listed if str(f.pull.number) == number and repository in ("", f.view.key.name)]
         if len(named) > 1:
             raise UsageError(
                 f"{text} is ambiguous: {', '.join(f.name for f in named)}", hint="Name the repository too."
             )
-        return _some(named, text, (f.name for f in found))
-    named = [f for f in found if text in _names(f)]
+        return _some(named, text, (f.name for f in listed))
+    named = [f for f in listed if text in _names(f)]
     return [f for f in named if f.pull.state is PullState.OPEN] or _some(
-        named[-1:], text, (f.package for f in found)
+        named[-1:], text, (f.package for f in listed)
     )
 
 
-def find_or_open(world: RunInputs, found: Sequence[Found], text: str) -> list[Found]:
+def find_or_open_pulls(world: RunInputs, listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     """Return the open pull requests that `text` names; a draft that has none yet gets one.
 
-    With `pullRequests.openOn: propose` a draft has no pull request until somebody proposes it. A draft
-    whose pull request was closed as it is now keeps that one: nothing is opened in its place.
+    With `pullRequests.openOn: propose` a draft has no pull request until a person proposes it. If the
+    pull request of a draft was closed in its current state, no other is opened.
 
     Raises:
         UsageError: It names nothing that could be approved.
@@ -102,16 +104,16 @@ def find_or_open(world: RunInputs, found: Sequence[Found], text: str) -> list[Fo
             if text not in (f"{view.key.name}/{_below(view, path)}", f"{view.key.name}/{path}"):
                 continue
             drafts = package.drafts
-            if len(drafts) == 1 and not _is_proposed(drafts[0], view, found):
+            if len(drafts) == 1 and not _is_proposed(drafts[0], view, listed):
                 return [_opened(world, view, short_branch(drafts[0].ref), text)]
-    return find_pulls(found, text)
+    return find_pulls(listed, text)
 
 
-def _is_proposed(draft: Draft, view: RepositoryView, found: Sequence[Found]) -> bool:
+def _is_proposed(draft: Draft, view: RepositoryView, listed: Sequence[ListedPull]) -> bool:
     """Whether a draft has a pull request that is open, or that a person closed as the draft is now."""
     named = [
         f.pull
-        for f in found
+        for f in listed
         if f.view.url == view.url and short_branch(draft.ref) in head_branches(f.pull.head)
     ]
     newest = max(named, key=by_weight, default=None)
@@ -120,33 +122,33 @@ def _is_proposed(draft: Draft, view: RepositoryView, found: Sequence[Found]) -> 
     return newest.state is PullState.OPEN or newest.head_oid in ("", draft.tip.oid)
 
 
-def _opened(world: RunInputs, view: RepositoryView, head: str, text: str) -> Found:
+def _opened(world: RunInputs, view: RepositoryView, head: str, text: str) -> ListedPull:
     forge = world.forges.of(world.mirrors.open(view.remote))
     if not isinstance(forge, LocalForge):
         raise UsageError(f"{text} has no pull request", hint="Propose it on its forge.")
-    wanted = PullRequest(head, view.branch, f"Propose {text}", "Proposed by hand.\n")
-    return Found(view, forge.ensure(wanted), forge)
+    proposal = PullRequest(head, view.branch, f"Propose {text}", "Proposed by hand.\n")
+    return ListedPull(view, forge.ensure(proposal), forge)
 
 
-def _some(named: list[Found], text: str, known: Iterable[str]) -> list[Found]:
+def _some(named: list[ListedPull], text: str, candidates: Iterable[str]) -> list[ListedPull]:
     if named:
         return named
-    raise UsageError(f"There is no pull request {text}", hint=suggest(text, known))
+    raise UsageError(f"There is no pull request {text}", hint=suggest(text, candidates))
 
 
 def suggest(
-    text: str, known: Iterable[str], *, otherwise: str = "`reconciler pr list` shows what there is."
+    text: str, candidates: Iterable[str], *, otherwise: str = "`reconciler pr list` shows what there is."
 ) -> str:
     """Return a hint that names what comes closest, or else where to look."""
-    close = get_close_matches(text, sorted(set(known)), n=3)
+    close = get_close_matches(text, sorted(set(candidates)), n=3)
     return f"Did you mean {' or '.join(close)}?" if close else otherwise
 
 
-def _names(found: Found) -> Iterator[str]:
-    yield found.package
-    about = parse_head(found.pull.head)
+def _names(listed: ListedPull) -> Iterator[str]:
+    yield listed.package
+    about = parse_head(listed.pull.head)
     if about:
-        yield f"{found.view.key.name}/{about.path}"
+        yield f"{listed.view.key.name}/{about.path}"
 
 
 def _view_of(views: Sequence[RepositoryView], pull: PullRequest) -> RepositoryView:
@@ -161,27 +163,27 @@ def _below(view: RepositoryView, path: str) -> str:
     return path.removeprefix(f"{view.directory}/") if view.directory else path
 
 
-def is_merged(found: Found) -> bool:
+def is_merged(listed: ListedPull) -> bool:
     """Whether nothing is left to be done with a pull request because it was merged."""
-    return found.pull.state is PullState.MERGED
+    return listed.pull.state is PullState.MERGED
 
 
-def closed_error(found: Found) -> RefusedError | None:
+def closed_error(listed: ListedPull) -> RefusedError | None:
     """Return why a closed pull request is not merged, and how it is proposed again; None for others."""
-    if found.pull.state is not PullState.CLOSED:
+    if listed.pull.state is not PullState.CLOSED:
         return None
-    message = f"Pull request {found.name} was closed"
-    refs = found.forge.mirror.refs()
-    if any(f"{HEADS}{name}" in refs for name in head_branches(found.pull.head)):
-        hint = f"Open it again with `reconciler pr reopen {found.name}`, then approve it."
+    message = f"Pull request {listed.name} was closed"
+    refs = listed.forge.mirror.refs()
+    if any(f"{HEADS}{name}" in refs for name in head_branches(listed.pull.head)):
+        hint = f"Open it again with `reconciler pr reopen {listed.name}`, then approve it."
         return RefusedError(message, hint=hint)
-    return RefusedError(message, hint=missing_branch_hint(found.pull.head))
+    return RefusedError(message, hint=missing_branch_hint(listed.pull.head))
 
 
-def outdated_error(error: OutdatedError, found: Found, plan: Callable[[], Plan]) -> RefusedError:
+def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], Plan]) -> RefusedError:
     """Return the refusal with the step that helps: `apply` if it renews the branch, else git."""
-    changes = [change for change in plan().everything if change.package.url == found.view.url]
-    write = next((w for change in changes for w in change.writes if _renews(w, found)), None)
+    changes = [change for change in plan().everything if change.package.url == listed.view.url]
+    write = next((w for change in changes for w in change.writes if _renews(w, listed)), None)
     if write is not None:
         removes = isinstance(write, WriteRemoval)
         then = "proposes the deletion anew, with that change in it" if removes else "brings it into the draft"
@@ -191,13 +193,13 @@ def outdated_error(error: OutdatedError, found: Found, plan: Callable[[], Plan])
     return RefusedError(str(error), hint=f"{error.hint}{why}")
 
 
-def _renews(write: object, found: Found) -> bool:
+def _renews(write: object, listed: ListedPull) -> bool:
     """Whether a planned write makes the branch start at the base's head, or merges that."""
     if not isinstance(write, WriteDraft | WriteRemoval):
         return False
-    base = found.forge.mirror.refs().get(f"{HEADS}{found.pull.base}")
+    base = listed.forge.mirror.refs().get(f"{HEADS}{listed.pull.base}")
     renewed = {write.onto, write.merges} if isinstance(write, WriteDraft) else {write.onto}
-    return short_branch(write.ref) in head_branches(found.pull.head) and base in renewed
+    return short_branch(write.ref) in head_branches(listed.pull.head) and base in renewed
 
 
 def _reason(change: Change) -> str:

@@ -149,12 +149,14 @@ def kinds(settings: "RunOptions", output: str, *, no_color: bool) -> Exit:
     from reconciler.run.queries import find_needed_kinds
 
     needed = find_needed_kinds(settings)
-    found, is_whole = needed.kinds, not needed.problems and not needed.unread
-    printer = make_printer(colour=not no_color)
+    needed_kinds, is_whole = needed.kinds, not needed.problems and not needed.unread
+    printer = make_printer(color=not no_color)
     if output == Output.JSON:
-        printer.value(listing("SnapshotKind", ({"group": kind.group, "kind": kind.kind} for kind in found)))
-    elif found:
-        printer.lines([",".join(map(str, found))])
+        printer.value(
+            listing("SnapshotKind", ({"group": kind.group, "kind": kind.kind} for kind in needed_kinds))
+        )
+    elif needed_kinds:
+        printer.lines([",".join(map(str, needed_kinds))])
     elif is_whole:
         printer.lines(
             ["note: This fleet needs no snapshot: no set selects objects, and nothing is injected"], err=True
@@ -170,17 +172,17 @@ def _versions(platforms: tuple[str, ...]) -> dict[str, str]:
     from reconciler.dependencies.catalog.cluster_state import read_platforms
 
     versions = {name: version for name, _, version in (text.partition("=") for text in platforms)}
-    known = {str(name) for name in read_platforms(versions)}
-    if unknown := sorted(versions.keys() - known):
+    platforms_known = {str(name) for name in read_platforms(versions)}
+    if unknown := sorted(versions.keys() - platforms_known):
         hint = "Write kubernetes=v1.31.0, crossplane=v2.0.1 or kapp-controller=v0.55.0."
         raise UsageError(f"{unknown[0]}={versions[unknown[0]]} is no version of a platform", hint=hint)
     return versions
 
 
-def _line(one: "KindCount") -> str:
-    objects = "1 object" if one.now == 1 else f"{one.now} objects"
-    incomplete = "" if one.complete else ", incomplete"
-    return f"{one.kind}: {objects} (before: {one.before}){incomplete}"
+def _line(count: "KindCount") -> str:
+    objects = "1 object" if count.now == 1 else f"{count.now} objects"
+    incomplete = "" if count.complete else ", incomplete"
+    return f"{count.kind}: {objects} (before: {count.before}){incomplete}"
 
 
 def _seconds(text: str) -> int:

@@ -22,7 +22,7 @@ HEADS = ("KIND", "NAME", "STATUS", "SINCE", "PULL REQUEST", "STALLED", "READY", 
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def status(settings: "RunOptions", output: str, names: Sequence[str], *, no_color: bool) -> Exit:
-    r"""Show where every package stands, since when and in which pull request, and its conditions.
+    r"""Show the state of every package, since when and in which pull request, and its conditions.
 
     A package is published, in review, not ready, in conflict, rejected, paused, held back, pending or
     stalled; docs/reasons.md explains each.
@@ -45,7 +45,7 @@ def status(settings: "RunOptions", output: str, names: Sequence[str], *, no_colo
     owners = _chosen(observed.owners, names)
     stalled = any(_condition(owner, "Stalled").get("status") == "True" for owner in owners)
     exits = _exits(set(observed.exits), chosen=bool(names), stalled=stalled)
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     if output == Output.JSON:
         from reconciler.report.json import exits_value, problem_value
 
@@ -68,14 +68,14 @@ def _chosen(owners: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[M
     """Return the owners of these names, all without any.
 
     Raises:
-        UsageError: A name is nobody's.
+        UsageError: No owner or package has a name.
     """
     from reconciler.cli.pull_requests import suggest
 
-    known = {name for owner in owners for name in _names(owner)}
+    owner_names = {name for owner in owners for name in _names(owner)}
     for name in names:
-        if name not in known:
-            hint = suggest(name, known, otherwise="`reconciler status` shows every owner.")
+        if name not in owner_names:
+            hint = suggest(name, owner_names, otherwise="`reconciler status` shows every owner.")
             raise UsageError(f"There is no PackageVariant, set or package of a cluster {name}", hint=hint)
     return [owner for owner in owners if not names or not _names(owner).isdisjoint(names)]
 

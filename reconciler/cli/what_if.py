@@ -36,14 +36,14 @@ def what_if(
     r"""Say which clusters could move to a version if it were published, and who blocks the others.
 
     Nothing is written, and nothing moves by itself: `lock --upgrade` moves. Clusters that answer
-    alike are told together.
+    alike are listed together.
 
     \b
     Examples:
       reconciler lock what-if db.io@2.0.0
       reconciler lock what-if x.example.com/acme/aws@v3.0.0 --manifest crossplane.yaml
     """
-    from reconciler.cli.what_if import prospect_lines, prospect_values
+    from reconciler.cli.what_if import what_if_lines, what_if_values
     from reconciler.dependencies.what_if import what_if as ask
     from reconciler.plan.unread import find_unread
     from reconciler.report.json import listing
@@ -51,21 +51,26 @@ def what_if(
     from reconciler.run.plan import resolve_inputs
 
     world = read_inputs(settings)
-    printer = make_printer(colour=not no_color)
+    printer = make_printer(color=not no_color)
     exits = show_unread(printer, find_unread(world.inventory))
     closed = resolve_inputs(world)
     worlds = closed.clusters.worlds
-    known = {one for world in worlds for several in world.catalogue.packages.values() for one in several}
-    candidate = _candidate(package, manifest, known)
-    prospects = ask(worlds, closed.locks, candidate)
+    candidates = {
+        candidate
+        for world in worlds
+        for versions in world.catalogue.packages.values()
+        for candidate in versions
+    }
+    candidate = _candidate(package, manifest, candidates)
+    results = ask(worlds, closed.locks, candidate)
     if output == Output.JSON:
-        printer.value(listing("Prospect", prospect_values(prospects)))
+        printer.value(listing("Prospect", what_if_values(results)))
     else:
-        printer.lines(prospect_lines(candidate, prospects))
+        printer.lines(what_if_lines(candidate, results))
     return worst(exits)
 
 
-def _candidate(package: str, manifest: Path | None, known: set["Candidate"]) -> "Candidate":
+def _candidate(package: str, manifest: Path | None, candidates: set["Candidate"]) -> "Candidate":
     """Return the version that is asked about.
 
     Raises:
@@ -75,12 +80,16 @@ def _candidate(package: str, manifest: Path | None, known: set["Candidate"]) -> 
     from reconciler.dependencies.what_if import hypothetical_version
 
     name, at, version = package.rpartition("@")
-    several = [one for one in known if name in (one.id.name, str(one.id), *one.names)]
-    if not at or not several:
+    versions = [
+        candidate
+        for candidate in candidates
+        if name in (candidate.id.name, str(candidate.id), *candidate.names)
+    ]
+    if not at or not versions:
         hint = "Write PACKAGE@VERSION, the name as `reconciler lock` prints it, without ecosystem."
         raise UsageError(f"No package is called {name or package}", hint=hint)
     try:
-        imagined = hypothetical_version(several, version)
+        imagined = hypothetical_version(versions, version)
     except (VersionError, ValueError) as error:
         raise UsageError(f"{package} is not one version of one package: {error}") from error
     return _read(manifest, imagined) if manifest else imagined
@@ -93,10 +102,10 @@ def _read(manifest: Path, like: "Candidate") -> "Candidate":
     from reconciler.policy import Limits
     from reconciler.read.documents import parse_file, yaml_limits
 
-    found = parse_file(str(manifest), manifest.read_bytes(), yaml_limits(Limits()))
-    objects = ((value, Source(place.location, marks=place)) for value, place in found.objects)
+    parsed = parse_file(str(manifest), manifest.read_bytes(), yaml_limits(Limits()))
+    objects = ((value, Source(place.location, marks=place)) for value, place in parsed.objects)
     reading = read_hypothetical([*objects] or [({}, Source(Location(str(manifest))))], like)
-    wrong = [*(broken.problem for broken in found.broken), *reading.problems]
+    wrong = [*(broken.problem for broken in parsed.broken), *reading.problems]
     if wrong or not reading.candidates:
         message = wrong[0].message if wrong else "It describes no package"
         raise UsageError(f"{wrong[0].location if wrong else manifest}: {message}")
@@ -111,26 +120,26 @@ _MEANINGS = {
 }
 
 
-def prospect_lines(candidate: Candidate, prospects: Iterable[WhatIfResult]) -> Iterator[str]:
+def what_if_lines(candidate: Candidate, results: Iterable[WhatIfResult]) -> Iterator[str]:
     """Yield the prospects as text: a block for clusters that answer alike, with what moves or who blocks."""
     yield terminal(f"If {candidate.id} {candidate.version} were published:")
-    for one in prospects:
-        yield terminal(f"  {_MEANINGS[one.verdict]}: {', '.join(one.clusters)}")
-        for change in one.changes:
+    for result in results:
+        yield terminal(f"  {_MEANINGS[result.verdict]}: {', '.join(result.clusters)}")
+        for change in result.changes:
             versions = " -> ".join(text.partition("@")[0] for text in (change.before, change.after) if text)
             yield terminal(f"    {change.op} {change.instance} {versions}")
-        for explanation in one.explanations:
+        for explanation in result.explanations:
             yield from (terminal(f"    {line}") for line in str(explanation).splitlines())
 
 
-def prospect_values(prospects: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
+def what_if_values(results: Iterable[WhatIfResult]) -> list[dict[str, Any]]:
     """Return the prospects as JSON values."""
     return [
         {
-            "verdict": str(one.verdict),
-            "clusters": list(one.clusters),
-            "changes": [change._asdict() for change in one.changes],
-            "explanations": [explanation_value(explanation) for explanation in one.explanations],
+            "verdict": str(result.verdict),
+            "clusters": list(result.clusters),
+            "changes": [change._asdict() for change in result.changes],
+            "explanations": [explanation_value(explanation) for explanation in result.explanations],
         }
-        for one in prospects
+        for result in results
     ]

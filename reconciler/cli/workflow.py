@@ -64,7 +64,7 @@ class Runner:
                 file.write(fit_summary(self._redactor.text(text), taken))
 
     def tell(self, outputs: Mapping[str, str]) -> None:
-        """Append outputs, each behind a delimiter that nobody can guess."""
+        """Append outputs, each between random delimiters that no value can contain."""
         if self._outputs:
             blocks = (
                 output_block(name, self._redactor.text(value), f"end-{secrets.token_hex(16)}")
@@ -83,14 +83,14 @@ class Runner:
 
 
 def current_runner() -> Runner:
-    """Return the runner that this process runs under, as its environment says."""
+    """Return the workflow runner of this process, from its environment."""
     return Runner(os.environ)
 
 
 def pull_number(environment: Mapping[str, str]) -> int | None:
     """Return the number of the pull or merge request that this run is for, None if it is for none."""
-    found = _PULL_REF.fullmatch(environment.get("GITHUB_REF", ""))
-    text = found[1] if found else environment.get("CI_MERGE_REQUEST_IID", "")
+    match = _PULL_REF.fullmatch(environment.get("GITHUB_REF", ""))
+    text = match[1] if match else environment.get("CI_MERGE_REQUEST_IID", "")
     return int(text) if re.fullmatch(r"[1-9][0-9]{0,9}", text) else None
 
 
@@ -121,14 +121,14 @@ def annotate_refusal(refusal: Refusal) -> Annotation:
 
 
 def annotation_lines(annotations: Iterable[Annotation]) -> Iterator[str]:
-    """Return the commands that annotate: at most ten of each level, the last of them says how many more."""
+    """Yield the commands that annotate: at most ten of each level; the last one counts the rest."""
     by_level: dict[str, list[Annotation]] = {}
     for annotation in annotations:
         by_level.setdefault(annotation.level, []).append(annotation)
-    for level, found in by_level.items():
-        shown = found if len(found) <= SHOWN else found[: SHOWN - 1]
+    for level, group in by_level.items():
+        shown = group if len(group) <= SHOWN else group[: SHOWN - 1]
         yield from map(_line, shown)
-        if more := len(found) - len(shown):
+        if more := len(group) - len(shown):
             yield _line(Annotation(level, "More", f"{more} more in the job summary"))
 
 

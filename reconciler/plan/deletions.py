@@ -258,7 +258,7 @@ def _release_pull(target: PlanTarget, ref: str) -> PullRequest:
     return PullRequest(
         head=short_branch(ref),
         base=target.view.branch,
-        title=f"Release {name}",
+        title=f"Stop managing {name}",
         body="",
         draft=False,
         number=number,

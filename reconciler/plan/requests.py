@@ -55,7 +55,7 @@ _TITLES = {
     Op.EDIT: "Change {name}, from {to}",
     Op.TRANSFER: "Hand over {name}, from {to}",
     Op.DELETE: "Delete {name}",
-    Op.ORPHAN: "Release {name}",
+    Op.ORPHAN: "Stop managing {name}",
 }
 
 

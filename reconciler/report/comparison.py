@@ -1,4 +1,4 @@
-"""What merging a change would do, in words: one sentence, lines, and the JSON value."""
+"""Effect of merging a change: one sentence, lines of text, and the JSON value."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from reconciler.errors import Problem
 from reconciler.plan.changes import Op, Refusal
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
-from reconciler.report.console import Colour, Paint, plain
+from reconciler.report.console import Color, Paint, plain
 from reconciler.report.escape import terminal
 from reconciler.report.json import API_VERSION, change_value, problem_value
 from reconciler.report.proposal import MOST_PINS, pin_detail, pin_line
@@ -48,8 +48,8 @@ def sentence(comparison: Comparison) -> str:
     """Return what merging does, e.g. `Merging this creates 12 drafts in 4 repositories, updates 3`."""
     noun = "package" if comparison.deep else "PackageVariant"
     clauses = list(_packages(comparison) if comparison.deep else _variants(comparison))
-    told = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
-    done = f"Merging this {', '.join(told) or f'changes no {noun}'}"
+    parts = [_fill(clause, noun if index == 0 else "") for index, clause in enumerate(clauses)]
+    done = f"Merging this {', '.join(parts) or f'changes no {noun}'}"
     number = len(comparison.unread)
     unread = f": {number} {'repositories were' if number > 1 else 'repository was'} not read"
     if not comparison.deep:
@@ -60,8 +60,8 @@ def sentence(comparison: Comparison) -> str:
 def problem_sentence(comparison: Comparison) -> str:
     """Return how many problems the change brings and ends; empty if there are none at all."""
     counts = {"new": comparison.new, "fixed": comparison.fixed, "there before": comparison.old}
-    said = [f"{len(problems)} {name}" for name, problems in counts.items() if problems]
-    return f"Problems: {', '.join(said)}" if said else ""
+    parts = [f"{len(problems)} {name}" for name, problems in counts.items() if problems]
+    return f"Problems: {', '.join(parts)}" if parts else ""
 
 
 def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = plain) -> Iterator[str]:
@@ -79,17 +79,17 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
         yield f"lock      and {more} more"
     yield from _problem_lines(comparison, paint)
     for refusal in comparison.refusals:
-        yield f"{paint('refused:', Colour.RED)} {refusal.reason}: {terminal(refusal.message)}"
+        yield f"{paint('refused:', Color.RED)} {refusal.reason}: {terminal(refusal.message)}"
         if refusal.hint:
             yield f"  hint: {terminal(refusal.hint)}"
     yield sentence(comparison)
-    if said := problem_sentence(comparison):
-        yield said
+    if text := problem_sentence(comparison):
+        yield text
 
 
 def _unread_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
     for problem in comparison.unread:
-        yield f"{paint('not read:', Colour.YELLOW)} {terminal(str(problem))}"
+        yield f"{paint('not read:', Color.YELLOW)} {terminal(str(problem))}"
         if problem.hint:
             yield f"  hint: {terminal(problem.hint)}"
 
@@ -97,28 +97,28 @@ def _unread_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
 def _problem_lines(comparison: Comparison, paint: Paint) -> Iterator[str]:
     yield from problem_lines(comparison.new, paint=paint)
     for problem in comparison.fixed:
-        yield f"{paint('fixed:', Colour.GREEN)} {terminal(str(problem))}"
+        yield f"{paint('fixed:', Color.GREEN)} {terminal(str(problem))}"
     for problem in comparison.old:
-        yield f"{paint('was there before:', Colour.YELLOW)} {terminal(str(problem))}"
+        yield f"{paint('was there before:', Color.YELLOW)} {terminal(str(problem))}"
 
 
 def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
     """Return every difference as a row of a table: what happens, to what, and why."""
-    found = [
+    table = [
         {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": v.message}
         for v in comparison.variants
     ]
     for difference in comparison.packages:
         change = difference.change
-        found.append(
+        table.append(
             {
                 "what": str(difference.what),
                 "name": names.of(change),
                 "detail": "; ".join(filter(None, [str(change.reason), detail(change)])),
             }
         )
-    found += [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
-    return found
+    table += [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
+    return table
 
 
 def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:

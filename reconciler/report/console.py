@@ -63,7 +63,7 @@ def _lines(
     yield from (" " * indent + line for line in wrapped[1:])
 
 
-class Colour(StrEnum):
+class Color(StrEnum):
     """A colour as its SGR parameter."""
 
     GREEN = "32"
@@ -75,14 +75,14 @@ class Colour(StrEnum):
     DIM = "2"
 
 
-Paint = Callable[[str, Colour], str]
+Paint = Callable[[str, Color], str]
 
 
-def plain(text: str, _: Colour) -> str:
+def plain(text: str, _: Color) -> str:
     """Return `text` as it is: the paint of files and pipes."""
     return text
 
 
-def ansi(text: str, colour: Colour) -> str:
+def ansi(text: str, color: Color) -> str:
     """Return `text` in `colour` for a terminal that understands SGR."""
-    return f"\x1b[{colour}m{text}\x1b[0m"
+    return f"\x1b[{color}m{text}\x1b[0m"

@@ -1,4 +1,4 @@
-"""The dashboard: where packages stand, in the words of `status`, as Markdown."""
+"""The dashboard: states of packages, as `status` names them, in Markdown."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ _SECTIONS = {
     Phase.IN_REVIEW: "In review: waits for a person to merge it",
 }
 _QUIET = frozenset({Phase.PUBLISHED, Phase.PAUSED, Phase.IN_REVIEW})
-"""Where a package stands by itself or by somebody's wish: no reason to open a dashboard."""
+"""States that need no attention: they open no dashboard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Packages that stand alike."""
+    """Packages in one state."""
 
     title: str
     rows: tuple[Row, ...]
@@ -50,18 +50,18 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """The text, empty if nothing at all is to be told; `calls` tells that it is worth opening an issue."""
+    """The text, empty without packages and problems; `calls` is true if something needs attention."""
 
     text: str
     calls: bool
 
 
 def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, eta: str) -> Dashboard:
-    """Return the dashboard of one instance. Deterministic; its only times are since when packages stand so.
+    """Return the dashboard of one instance. Deterministic; its only times are those of states.
 
     Args:
         plan: What the run was to do.
-        statuses: Where every package stands after it, as the status branch records it.
+        statuses: State of every package after the run, as the status branch records it.
         names: How packages and the instance are called.
         eta: How long what a limit left takes, empty if nothing was left.
     """
@@ -85,10 +85,10 @@ def make_dashboard(plan: Plan, statuses: Sequence[PackageStatus], names: Names, 
 def _sections(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Section]:
     changes = {change.package: change for change in plan.changes}
     for phase, title in _SECTIONS.items():
-        found = sorted((s for s in statuses if s.phase is phase), key=_order)
-        if found:
-            rows = tuple(_row(status, changes) for status in found[:ROWS])
-            yield Section(title, rows, max(0, len(found) - ROWS))
+        listed = sorted((s for s in statuses if s.phase is phase), key=_order)
+        if listed:
+            rows = tuple(_row(status, changes) for status in listed[:ROWS])
+            yield Section(title, rows, max(0, len(listed) - ROWS))
 
 
 def _order(status: PackageStatus) -> tuple[str, ...]:
@@ -130,4 +130,4 @@ def merge_parts(body: str, texts: Mapping[int, str], own: int, parts: int) -> st
     ticked = asked_keys(lines)
     kept = {part: text if part == own else tick_boxes(text, ticked) for part, text in kept.items()}
     whole = ((index, kept[index]) for index in sorted(kept) if kept[index])
-    return "\n\n".join(f"{_MARK} {i}/{parts} -->\n{said}\n{_MARK} end -->" for i, said in whole)
+    return "\n\n".join(f"{_MARK} {i}/{parts} -->\n{text}\n{_MARK} end -->" for i, text in whole)

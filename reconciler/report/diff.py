@@ -1,4 +1,4 @@
-"""What a change does to the files of a package, as far as it fits a pull request. Pure."""
+"""Files of a package that a change adds, edits or removes, as far as they fit a pull request. Pure."""
 
 import difflib
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def file_changes(before: Files, after: Files) -> tuple[FileChange, ...]:
 
     Nothing of a Secret is shown, nor of what is no text. Total.
     """
-    found: list[FileChange] = []
+    changes: list[FileChange] = []
     room = MOST_TEXT
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) == after.get(path):
@@ -39,8 +39,8 @@ def file_changes(before: Files, after: Files) -> tuple[FileChange, ...]:
         if len(change.text) > room:
             change = change._replace(text="", note="does not fit here")
         room -= len(change.text)
-        found.append(change)
-    return tuple(found)
+        changes.append(change)
+    return tuple(changes)
 
 
 def _change(path: str, before: File | None, after: File | None) -> FileChange:

@@ -36,7 +36,7 @@ def lock_lines(decision: LockUpdate, *, paint: Paint = plain) -> Iterator[str]:
 
 
 def _is_explained(problem: Problem, decision: LockUpdate) -> bool:
-    """Whether a problem is told with its cluster already."""
+    """Return whether the block of its cluster explains a problem already."""
     losers = {explanation.preempted for scope in decision.scopes for explanation in scope.explanations}
     unmet = problem.reason in (Reason.DEPENDENCY_CONFLICT, Reason.DEPENDENCY_CYCLE)
     return unmet or (problem.reason == Reason.OWNERSHIP_CONFLICT and problem.subject in losers)
@@ -47,15 +47,15 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
     changes = {change.instance: change for change in scope.changes}
     packages = after.resolution.packages if after else ()
     yield f"{scope.cluster}: {_state(scope)}"
-    for one in packages:
-        if change := changes.get(one.instance.key):
-            yield f"  {_MARKS[change.op]} {_pin(one, change)}"
-            yield from (f"      {_met(dependency)}" for dependency in one.dependencies)
-    for one in before.resolution.packages if before else ():
-        change = changes.get(one.instance.key)
+    for package in packages:
+        if change := changes.get(package.instance.key):
+            yield f"  {_MARKS[change.op]} {_pin(package, change)}"
+            yield from (f"      {_met(dependency)}" for dependency in package.dependencies)
+    for package in before.resolution.packages if before else ():
+        change = changes.get(package.instance.key)
         if change and change.op is LockOp.REMOVE:
-            yield f"  - {one.instance} {one.version}"
-    same = sum(one.instance.key not in changes for one in packages)
+            yield f"  - {package.instance} {package.version}"
+    same = sum(package.instance.key not in changes for package in packages)
     if same:
         yield f"    {same} pin{'' if same == 1 else 's'} as before"
     for skipped in after.resolution.skipped if after else ():
@@ -80,13 +80,13 @@ def _state(scope: ClusterUpdate) -> str:
     return f"generation {was} -> {now}" if was != now else f"generation {now}"
 
 
-def _pin(one: LockedPackage, change: LockChange) -> str:
-    version = _version(one.version)
+def _pin(package: LockedPackage, change: LockChange) -> str:
+    version = _version(package.version)
     if change.op is LockOp.CHANGE:
         version = f"{_version(change.before)} -> {version}"
-    asked = ", ".join("a manifest" if who == "user" else who for who in one.requested_by) or "nobody"
-    gone = " (no longer published)" if one.unavailable else ""
-    return f"{one.instance} {version}{gone} for {asked}"
+    requesters = ", ".join("a manifest" if who == "user" else who for who in package.requested_by) or "nobody"
+    gone = " (no longer published)" if package.unavailable else ""
+    return f"{package.instance} {version}{gone} for {requesters}"
 
 
 def _met(dependency: LockedDependency) -> str:
@@ -104,8 +104,8 @@ def _sum(decision: LockUpdate) -> str:
     pins = sum(len(scope.changes) for scope in decision.scopes)
     wrong = len(decision.problems)
     clusters = f"{len(decision.scopes)} cluster{'' if len(decision.scopes) == 1 else 's'}"
-    said = f"{clusters}, {changed} changed, {pins} pin{'' if pins == 1 else 's'} changed"
-    return said + (f", {wrong} problem{'' if wrong == 1 else 's'}" if wrong else "")
+    text = f"{clusters}, {changed} changed, {pins} pin{'' if pins == 1 else 's'} changed"
+    return text + (f", {wrong} problem{'' if wrong == 1 else 's'}" if wrong else "")
 
 
 def lock_values(decision: LockUpdate) -> list[dict[str, Any]]:
@@ -122,30 +122,30 @@ def _scope_value(scope: ClusterUpdate) -> dict[str, Any]:
         "resolution": after.lock.resolution if after else "",
         "changed": scope.changed,
         "changes": [change._asdict() for change in scope.changes],
-        "packages": [_record(one) for one in resolution.packages],
-        "revisions": [_record(one) for one in after.lock.revisions] if after else [],
+        "packages": [_record(item) for item in resolution.packages],
+        "revisions": [_record(item) for item in after.lock.revisions] if after else [],
         "customResourceDefinitions": _records(resolution.custom_resource_definitions),
         "compositions": _records(resolution.compositions),
         "unused": [str(instance) for instance in resolution.unused],
-        "explanations": [explanation_value(one) for one in scope.explanations],
+        "explanations": [explanation_value(item) for item in scope.explanations],
     }
 
 
-def _record(one: BaseModel) -> dict[str, Any]:
-    return one.model_dump(mode="json", by_alias=True)
+def _record(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump(mode="json", by_alias=True)
 
 
-def _records(several: Mapping[str, BaseModel]) -> dict[str, Any]:
-    return {name: _record(one) for name, one in several.items()}
+def _records(models: Mapping[str, BaseModel]) -> dict[str, Any]:
+    return {name: _record(model) for name, model in models.items()}
 
 
-def explanation_value(one: Explanation) -> Mapping[str, Any]:
+def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
     """Return why something has no answer as a JSON value."""
     return {
-        "code": one.code,
-        "sentences": list(one.sentences),
-        "places": [str(place) for place in one.places],
-        "hints": list(one.hints),
-        "minimal": one.minimal,
-        "givesWay": one.preempted,
+        "code": explanation.code,
+        "sentences": list(explanation.sentences),
+        "places": [str(place) for place in explanation.places],
+        "hints": list(explanation.hints),
+        "minimal": explanation.minimal,
+        "givesWay": explanation.preempted,
     }

@@ -87,7 +87,7 @@ def plan_markdown(plan: Plan, names: Names, *, title: str = "Plan") -> str:
 
 def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "Check") -> str:
     """Return what merging a change would do as a job summary; the difference first, old problems last."""
-    found = rows(comparison, names)
+    table = rows(comparison, names)
     return fill(
         "check.md",
         title=title,
@@ -98,8 +98,8 @@ def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "C
         old=comparison.old[:ROWS],
         unread=comparison.unread[:ROWS],
         refusals=comparison.refusals,
-        rows=[{**row, "detail": row["detail"][:LONGEST]} for row in found[:ROWS]],
-        hidden=max(0, len(found) - ROWS),
+        rows=[{**row, "detail": row["detail"][:LONGEST]} for row in table[:ROWS]],
+        hidden=max(0, len(table) - ROWS),
     )
 
 
@@ -117,7 +117,7 @@ def pull_body(change: Change, names: Names, files: Sequence[FileChange] = ()) ->
         more_answers=max(0, len(change.answers) - MOST_CONFLICTS),
         pins=[(m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]],
         more_pins=max(0, len(change.pins) - ROWS),
-        files=[one._replace(path=_short(one.path)) for one in files[:MOST_FILES]],
+        files=[file._replace(path=_short(file.path)) for file in files[:MOST_FILES]],
         more_files=max(0, len(files) - MOST_FILES),
         warnings=list(_warnings([change], names)),
     )
@@ -128,7 +128,7 @@ def group_body(
 ) -> str:
     """Return the body of the pull request that proposes several packages; each is a row.
 
-    What was held back, because a person edited it, is listed with the rest and says so.
+    Packages that are held back, because a person edited them, are listed with their reason.
     """
     rows = [
         {
@@ -167,8 +167,8 @@ _WORDS = {
 
 def _warnings(changes: Iterable[Change], names: Names) -> Iterator[tuple[str, str]]:
     """Yield what the functions of each package warned of, as far as it fits."""
-    found = ((names.of(change), _short(text)) for change in changes for text in change.warnings)
-    yield from islice(found, MOST_WARNINGS)
+    warnings = ((names.of(change), _short(text)) for change in changes for text in change.warnings)
+    yield from islice(warnings, MOST_WARNINGS)
 
 
 def lock_body(proposal: LockProposal) -> str:

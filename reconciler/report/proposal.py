@@ -1,4 +1,4 @@
-"""What a plan does about a reviewed lock, in words and as data: its branch, its pull request, every pin."""
+"""The change of a reviewed lock as text and JSON: its branch, its pull request, every pin."""
 
 from collections.abc import Iterator
 from typing import Any

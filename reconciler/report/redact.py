@@ -36,7 +36,7 @@ _PASSWORD = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s@:]*:)[^/\s@]+@")
 class _Credentials:
     """Every credential that this process has in use; safe for several threads without a lock.
 
-    What is added is there for whoever looks afterwards; the order is computed again when it grew.
+    Later readers see every value that was added; the order is computed again after each.
     """
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ class _Credentials:
         """Every spelling of every credential, the longest first."""
         count, ordered = self._ordered
         if count != len(self._values):
-            known = list(self._values.values())
-            ordered = tuple(_longest_first({form for forms in known for form in forms}))
-            self._ordered = (len(known), ordered)
+            longest = list(self._values.values())
+            ordered = tuple(_longest_first({form for forms in longest for form in forms}))
+            self._ordered = (len(longest), ordered)
         return ordered
 
 
@@ -63,8 +63,8 @@ _IN_USE: Final = _Credentials()
 def learn_credential(value: str) -> None:
     """Mask a credential in everything that leaves this process from now on, in every spelling.
 
-    Whoever is about to authenticate calls it: git's door, the forges' door, whoever reads a key. Of a
-    key of several lines each line is masked too. Empty and very short values are not.
+    Call it before any authentication, with Git or a forge, and after reading a key. Of a key of several
+    lines each line is masked too. Empty and very short values are not.
     """
     _IN_USE.add(value, _spellings(value, SHORTEST_CREDENTIAL))
     lines = [line.strip() for line in value.splitlines()]
@@ -109,7 +109,7 @@ class Redactor:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> "Redactor":
-        """Return the redactor that knows every variable whose name says that its value is secret."""
+        """Return a redactor of the values of all variables with a name of a secret, such as TOKEN."""
         return cls(value for name, value in environment.items() if _NAMES.search(name))
 
     def text(self, text: str) -> str:
@@ -137,8 +137,8 @@ class Redactor:
 
 
 def _any_of(spellings: Iterable[str]) -> re.Pattern[str] | None:
-    known = _longest_first(spellings)
-    return re.compile("|".join(map(re.escape, known))) if known else None
+    ordered = _longest_first(spellings)
+    return re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
 
 def _longest_first(spellings: Iterable[str]) -> list[str]:

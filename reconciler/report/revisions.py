@@ -1,4 +1,4 @@
-"""What becomes of revisions and of what they bring, as lines: what runs now, what waits, what is kept."""
+"""Lines about revisions, owners and CRDs of one cluster that change or wait."""
 
 from collections.abc import Iterator, Mapping
 
@@ -24,68 +24,67 @@ def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
     yield from _revision_lines(before, after)
     yield from _owner_lines(before.resolution if before else Resolution(), after.resolution)
     yield from _kind_lines(before.resolution if before else Resolution(), after.resolution)
-    for one in after.resolution.packages:
-        if one.unavailable:
-            yield f"unavailable: {one.instance} {one.version} is no longer published; it stays"
+    for package in after.resolution.packages:
+        if package.unavailable:
+            yield f"unavailable: {package.instance} {package.version} is no longer published; it stays"
     for instance in after.resolution.unused:
-        yield f"unused: {instance} stays, though nobody needs it; `lock --prune` removes it"
+        yield f"unused: {instance} is no longer needed; `lock --prune` removes it"
 
 
 def _revision_lines(before: ClusterLock | None, after: ClusterLock) -> Iterator[str]:
-    known = _by_name(before)
-    now = _by_name(after)
-    for one in after.lock.revisions:
-        old = known.get((one.package, one.name))
-        if old is None or (old.revision, old.desired_state) != (one.revision, one.desired_state):
-            state = f"{one.desired_state}{f', was {old.desired_state}' if old else ''}"
-            yield f"revision {one.revision} of {one.package}: {one.name} {state}"
-        if one.awaits:
-            yield f"revision {one.revision} of {one.package} {_waiting(one)}"
-    there = {one.object for one in after.resolution.packages}
-    for key, gone in known.items():
-        if key not in now:
-            why = "beyond the history limit" if gone.package in there else "its package is gone"
+    old_revisions, revisions = _by_name(before), _by_name(after)
+    for key, revision in revisions.items():
+        old = old_revisions.get(key)
+        if old is None or (old.revision, old.desired_state) != (revision.revision, revision.desired_state):
+            state = f"{revision.desired_state}{f', was {old.desired_state}' if old else ''}"
+            yield f"revision {revision.revision} of {revision.package}: {revision.name} {state}"
+        if revision.awaits:
+            yield f"revision {revision.revision} of {revision.package} {_waiting(revision)}"
+    packages = {package.object for package in after.resolution.packages}
+    for key, gone in old_revisions.items():
+        if key not in revisions:
+            why = "beyond the history limit" if gone.package in packages else "its package is gone"
             yield f"revision {gone.revision} of {gone.package}: {gone.name} removed, {why}"
 
 
-def _waiting(one: LockedRevision) -> str:
-    match one.awaits:
+def _waiting(revision: LockedRevision) -> str:
+    match revision.awaits:
         case ActivationBlocker.PERSON:
-            kind = f"{one.package.partition('/')[0]}Revision"
-            return f"awaits activation: say desiredState: Active in a {kind} {one.name}"
+            kind = f"{revision.package.partition('/')[0]}Revision"
+            return f"awaits activation: set desiredState: Active in a {kind} {revision.name}"
         case ActivationBlocker.PARENTS:
-            return "waits until one of those who need it is activated"
+            return "waits until a package that needs it is activated"
         case _:
-            return "waits until what it brings is let go of"
+            return "waits until the current owner releases its CRDs"
 
 
 def _by_name(locked: ClusterLock | None) -> Mapping[tuple[str, str], LockedRevision]:
-    return {(one.package, one.name): one for one in (locked.lock.revisions if locked else ())}
+    return {(r.package, r.name): r for r in (locked.lock.revisions if locked else ())}
 
 
 def _owner_lines(before: Resolution, after: Resolution) -> Iterator[str]:
-    """Yield whose a package is now that was another's."""
-    known = {one.instance: one for one in before.packages}
-    for one in after.packages:
-        old = known.get(one.instance)
-        if old is not None and old.owner != one.owner and one.owner:
-            yield f"{one.instance} belongs to {_owner(one)} now, and not to {_owner(old)}"
+    """Yield the packages that another owner has now."""
+    old_packages = {package.instance: package for package in before.packages}
+    for package in after.packages:
+        old = old_packages.get(package.instance)
+        if old is not None and old.owner != package.owner and package.owner:
+            yield f"{package.instance} belongs to {_owner(package)} now, and not to {_owner(old)}"
 
 
-def _owner(one: LockedPackage) -> str:
-    return "a manifest" if one.owner == USER else one.owner or "nobody"
+def _owner(package: LockedPackage) -> str:
+    return "a manifest" if package.owner == USER else package.owner or "nobody"
 
 
 def _kind_lines(before: Resolution, after: Resolution) -> Iterator[str]:
-    """Yield which kinds change hands, and which lose who controls them."""
-    known, now = dict(ownership_entries(before)), dict(ownership_entries(after))
-    for name, entry in now.items():
-        old = known.get(name)
+    """Yield the CRDs that another package controls now, and those without a controller."""
+    old_entries, entries = dict(ownership_entries(before)), dict(ownership_entries(after))
+    for name, entry in entries.items():
+        old = old_entries.get(name)
         if old is None or (old.package, bool(old.controller)) == (entry.package, bool(entry.controller)):
             continue
         yield f"{name} {_fate(old, entry)}"
-    for name in sorted(known.keys() - now.keys()):
-        yield f"{name} goes: no revision has it any more"
+    for name in sorted(old_entries.keys() - entries.keys()):
+        yield f"{name} is removed: no revision has it any more"
 
 
 def _fate(old: OwnershipEntry, entry: OwnershipEntry) -> str:

@@ -70,7 +70,7 @@ def _rules(results: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _result(level: str, rule: str, message: str, location: Location | None) -> dict[str, Any]:
-    """Return one result; code scanning accepts none without a place, so the configuration stands in."""
+    """Return one result; code scanning needs a place, so the default is the configuration."""
     where = location if location and location.path else Location(FALLBACK)
     physical: dict[str, Any] = {"artifactLocation": {"uri": quote(where.path)}}
     if where.line:

@@ -1,4 +1,4 @@
-"""What one line says about a plan: how many packages see what."""
+"""Summary of a plan in one line: counts of operations and states; exit codes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -30,9 +30,9 @@ _VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How people call packages: the directory of each Repository is left out of the path.
+    """Display names of packages: the directory of each Repository is left out of the path.
 
-    `instance` is whose plan it is.
+    `instance` is the name of the instance.
     """
 
     instance: str = ""
@@ -80,12 +80,12 @@ def summary_line(plan: Plan) -> str:
 
 
 def statuses_of(plan: Plan) -> dict[PackageKey, PackageStatus]:
-    """Return where every package of ours stands before the plan is applied."""
+    """Return the state of every package of ours before the plan is applied."""
     return {status.package: status for status in current_statuses(plan) if status.package}
 
 
 def _kept(plan: Plan) -> list[str]:
-    """Return how many packages stay as they are and where they stand: `2 kept (1 in review, 1 published)`."""
+    """Return the number of kept packages with their states: `2 kept (1 in review, 1 published)`."""
     kept = [change.package for change in plan.changes if change.op is Op.KEEP]
     statuses = statuses_of(plan)
     phases = Counter(statuses[package].phase for package in kept if package in statuses)
@@ -94,20 +94,20 @@ def _kept(plan: Plan) -> list[str]:
 
 
 def status_text(status: PackageStatus) -> str:
-    """Return where a package stands in a few words: `in review since 2026-01-31, #3`; "" if published."""
+    """Return the state of a package in a few words: `in review since 2026-01-31, #3`; "" if published."""
     if status.phase is Phase.PUBLISHED:
         return ""
     return " ".join(filter(None, (status.phase, since_text(status))))
 
 
 def since_text(status: PackageStatus) -> str:
-    """Return since when a package stands where it does, and its pull request: `since 2026-01-31, #3`."""
+    """Return the date of a state and the pull request: `since 2026-01-31, #3`."""
     since = f"since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
     return ", ".join(filter(None, (since, f"#{status.pull}" if status.pull else "")))
 
 
 def detail(change: Change, status: PackageStatus | None = None) -> str:
-    """Return what else a row should say: upstream revisions, why, what is not ready, who has to act."""
+    """Return the details of a row: upstream revisions, cause, unmet conditions, required action."""
     unready = f"not ready: {'; '.join(change.unready)}" if change.unready else ""
     stands = status_text(status) if status and change.op is Op.KEEP else ""
     parts = [

@@ -6,7 +6,7 @@ from reconciler.errors import Exit, Problem
 from reconciler.plan.changes import Change, Effect, Op, Outcome, Plan
 from reconciler.reasons import Reason
 from reconciler.report.conflicts import conflict_lines
-from reconciler.report.console import Colour, Paint, plain, table_rows
+from reconciler.report.console import Color, Paint, plain, table_rows
 from reconciler.report.escape import terminal
 from reconciler.report.proposal import proposal_lines
 from reconciler.report.summary import (
@@ -22,18 +22,18 @@ from reconciler.report.summary import (
 )
 
 _COLOURS = {
-    Op.CREATE: Colour.GREEN,
-    Op.UPDATE: Colour.YELLOW,
-    Op.EDIT: Colour.YELLOW,
-    Op.ADOPT: Colour.CYAN,
-    Op.TRANSFER: Colour.CYAN,
-    Op.PUBLISH: Colour.GREEN,
-    Op.DELETE: Colour.RED,
-    Op.ORPHAN: Colour.MAGENTA,
-    Op.CLOSE: Colour.MAGENTA,
-    Op.APPROVE: Colour.GREEN,
-    Op.BLOCK: Colour.RED,
-    Op.KEEP: Colour.DIM,
+    Op.CREATE: Color.GREEN,
+    Op.UPDATE: Color.YELLOW,
+    Op.EDIT: Color.YELLOW,
+    Op.ADOPT: Color.CYAN,
+    Op.TRANSFER: Color.CYAN,
+    Op.PUBLISH: Color.GREEN,
+    Op.DELETE: Color.RED,
+    Op.ORPHAN: Color.MAGENTA,
+    Op.CLOSE: Color.MAGENTA,
+    Op.APPROVE: Color.GREEN,
+    Op.BLOCK: Color.RED,
+    Op.KEEP: Color.DIM,
 }
 
 
@@ -58,7 +58,7 @@ def plan_lines(
         unchanged: List also the packages that stay as they are.
         width: Characters of a line of the terminal; None for no limit.
     """
-    yield paint(summary_line(plan), Colour.BOLD)
+    yield paint(summary_line(plan), Color.BOLD)
     yield from _table(plan, names, paint, unchanged=unchanged, width=width)
     yield from (f"pin: {terminal(move_text(move))}" for move in plan.moves)
     yield from proposal_lines(plan.lock)
@@ -69,9 +69,9 @@ def plan_lines(
 
 
 def problem_lines(problems: Iterable[Problem], *, paint: Paint = plain) -> Iterator[str]:
-    """Return what is wrong, each with its place, its owner and a way out."""
+    """Yield each problem with its place, its owner and its hint."""
     for problem in problems:
-        head = paint("problem:", Colour.RED)
+        head = paint("problem:", Color.RED)
         yield f"{head} {terminal(str(problem.location))}: {problem.reason}: {terminal(problem.message)}"
         if problem.subject:
             yield f"  stalls: {terminal(problem.subject)}"
@@ -79,14 +79,14 @@ def problem_lines(problems: Iterable[Problem], *, paint: Paint = plain) -> Itera
 
 
 def refusal_lines(plan: Plan, *, paint: Paint = plain) -> Iterator[str]:
-    """Return why the plan may not be applied as it is."""
+    """Yield the refusals of a plan with their hints."""
     for refusal in plan.refusals:
-        yield f"{paint('refused:', Colour.RED)} {refusal.reason}: {terminal(refusal.message)}"
+        yield f"{paint('refused:', Color.RED)} {refusal.reason}: {terminal(refusal.message)}"
         yield from _hint_lines(refusal.hint)
 
 
 def _hint_lines(hint: str) -> Iterator[str]:
-    """Yield a hint; one of several lines, a manifest to write say, keeps them."""
+    """Yield a hint; line breaks, as in a manifest, are kept."""
     first, *rest = hint.splitlines() or [""]
     if first:
         yield f"  hint: {terminal(first)}"
@@ -166,9 +166,9 @@ def effect_line(effect: Effect, *, paint: Paint = plain) -> str:
     if not effect.error:
         return f"{effect.what:<8} {place}"
     if effect.left:
-        return f"{paint('left for the next run:', Colour.YELLOW)} {place}: {terminal(effect.error)}"
+        return f"{paint('left for the next run:', Color.YELLOW)} {place}: {terminal(effect.error)}"
     tried = _VERBS.get(effect.what, effect.what)
-    return f"{paint('failed:', Colour.RED)} {tried} {place}: {terminal(effect.error)}"
+    return f"{paint('failed:', Color.RED)} {tried} {place}: {terminal(effect.error)}"
 
 
 def _table(plan: Plan, names: Names, paint: Paint, *, unchanged: bool, width: int | None) -> Iterator[str]:
@@ -183,7 +183,7 @@ def _table(plan: Plan, names: Names, paint: Paint, *, unchanged: bool, width: in
     details = (terminal(detail(c, statuses.get(c.package))) for c in changes)
     cells = [(c.op, terminal(names.of(c)), c.reason, text) for c, text in zip(changes, details, strict=True)]
     heads, *rows = table_rows(("CHANGE", "PACKAGE", "REASON", "DETAIL"), cells, width)
-    yield from (paint(line, Colour.BOLD) for line in heads)
+    yield from (paint(line, Color.BOLD) for line in heads)
     for change, (first, *others) in zip(changes, rows, strict=True):
         if change.op is Op.KEEP and change.reason is not Reason.UP_TO_DATE:
             yield first

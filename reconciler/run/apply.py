@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from reconciler.apply.dashboard import Board
+from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.outcome import Target
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.preconditions import check_applicable
@@ -34,5 +34,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
         for url, mirror in mirrors.items()
     }
     forge = inputs.forges.of(control)
-    board = Board(forge, planned.names, inputs.forges.shard) if policy.pull_requests.dashboard else None
+    board = (
+        DashboardWriter(forge, planned.names, inputs.forges.shard) if policy.pull_requests.dashboard else None
+    )
     return apply_changes(planned.plan, inventory, targets, control, on_effect, board=board)

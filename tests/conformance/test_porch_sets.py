@@ -22,7 +22,7 @@ from reconciler.api.porch import (
 from reconciler.cel import Environment, Failure
 from reconciler.errors import Location
 from reconciler.expand.expansion import expand
-from reconciler.expand.findings import joined
+from reconciler.expand.findings import merge_results
 from reconciler.expand.names import variant_identifier, variant_name
 from reconciler.expand.porch_checks import validate_set, validate_upstream, validate_variant
 from reconciler.expand.selectors import SelectorError, compile_selector
@@ -104,7 +104,7 @@ def test_variant_validation(case: Case) -> None:
     findings = validate_variant(decode(PackageVariant, case["packageVariant"]).spec)
 
     assert [finding.message for finding in findings] == case["expectedErrors"]
-    assert joined(findings) == (case.get("expectedCombined") or "")
+    assert merge_results(findings) == (case.get("expectedCombined") or "")
 
 
 @pytest.mark.parametrize("case", vectors("porch", "PackageVariantUpstreamValidation"))

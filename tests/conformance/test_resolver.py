@@ -155,11 +155,11 @@ def flat(tree: list[dict[str, Any]]) -> dict[str, str]:
 
 def wishes(requested: dict[str, str]) -> dict[str, str]:
     """Join constraints on one package: a control character after a name makes it a second key."""
-    joined: dict[str, str] = {}
+    merge_results: dict[str, str] = {}
     for name, text in requested.items():
         plain = name.rstrip("\x01")
-        joined[plain] = ", ".join(filter(None, (joined.get(plain, ""), text)))
-    return joined
+        merge_results[plain] = ", ".join(filter(None, (merge_results.get(plain, ""), text)))
+    return merge_results
 
 
 def cases(part: str) -> list[Any]:

@@ -93,7 +93,7 @@ _CLUSTER = {
     "revisions": _list({"$ref": "#/$defs/revision"}),
     "customResourceDefinitions": _map("owned", "By kind and group."),
     "compositions": _map("owned", "By name."),
-    "unused": _list(_TEXT, "Packages that stay though nobody needs them."),
+    "unused": _list(_TEXT, "Packages that are kept and no longer needed."),
     "explanations": _list({"$ref": "#/$defs/explanation"}, "Why parts of the cluster have no answer."),
 }
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.apply.outcome import Did
+from reconciler.apply.outcome import EffectKind
 from reconciler.errors import Exit
 from reconciler.inventory import PullState
 from reconciler.plan.changes import ClosePull, MoveRef
@@ -29,7 +29,7 @@ def test_a_draft_is_one_commit_on_main_with_its_pull_request(edge: Edge) -> None
     assert (commit.committer.time, commit.author.time) == (TIME, TIME)
     assert edge.repo.read(DRAFT, "web/cm.yaml") == b"v1"
     assert edge.repo.tree(DRAFT, "db") == edge.repo.tree("main", "db")
-    assert [e.what for e in result.effects] == [Did.PUSHED, Did.OPENED]
+    assert [e.what for e in result.effects] == [EffectKind.PUSHED, EffectKind.OPENED]
     assert b'"title": "Create web"' in edge.repo.read(PULL, "pull.json")
     edge.repo.fsck()
 
@@ -183,7 +183,7 @@ def test_closing_deletes_the_branch_and_says_why(edge: Edge) -> None:
     assert pull.state is PullState.CLOSED
     assert b'"withdrawn": true' in edge.repo.read(PULL, "pull.json")
     assert b"Obsolete." in edge.repo.read(PULL, "pull.json")
-    assert [e.what for e in result.effects] == [Did.DELETED, Did.CLOSED]
+    assert [e.what for e in result.effects] == [EffectKind.DELETED, EffectKind.CLOSED]
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
@@ -203,7 +203,7 @@ def test_a_real_forge_is_called_after_the_push(edge: Edge) -> None:
 
     result = edge.apply(edge.created(), target=edge.target(forge=forge))
 
-    assert [e.what for e in result.effects] == [Did.PUSHED, Did.OPENED]
+    assert [e.what for e in result.effects] == [EffectKind.PUSHED, EffectKind.OPENED]
     assert [p.title for p in forge.list_pulls()] == ["Create web"]
     assert PULL not in edge.repo.refs()
 

@@ -80,7 +80,7 @@ def test_the_list_is_filtered_and_marks_the_default_of_its_layer(copy: Path) -> 
     assert run(copy, "list", "--keyword", "cloud") == ["  xpkg:x.io/aws  v1.2.0"]
     assert output_violations("IndexPackage", "\n".join(run(copy, "list", "--output", "json"))) == []
     assert run(copy, "list", "--name", "AZURE") == [f"  bundle:r.io/azure{tail}"]
-    assert run(copy, "list", "--label", "team=none") == ["No package of the index is like that."]
+    assert run(copy, "list", "--label", "team=none") == ["No package in the index matches."]
 
 
 def test_adding_with_an_interface_chooses_it_and_removing_forgets_it_everywhere(copy: Path) -> None:
