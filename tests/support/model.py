@@ -270,7 +270,9 @@ class ModelWorld:
 
     def plan_of(self, inventory: Inventory, desired: Desired, resolution: Resolution) -> Plan:
         rendered = render_packages(resolution, self.contents(resolution), inventory)
-        return build_plan(inventory, ResolvedFleet(desired, resolution), rendered)
+        plan = build_plan(inventory, ResolvedFleet(desired, resolution), rendered)
+        # The control repository of the model is no Git repository: nobody opens or merges its pull requests.
+        return replace(plan, lock=None)
 
     def contents(self, resolution: Resolution) -> dict[Oid, Files]:
         """Fetch exactly what was asked for, and no more: what is not needed must not be read."""

@@ -154,7 +154,7 @@ def test_reviewed_pins(world: ModelWorld, case: Reviewed) -> None:
     review(world, case.policy, *([lock(world, case.merged)] if case.merged else []))
 
     assert pinned(world) == case.want
-    assert not any(change.pending for change in world.plan().changes)
+    assert world.plan().is_empty
 
 
 def test_an_answer_to_another_request_is_none(world: ModelWorld) -> None:
