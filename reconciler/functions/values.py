@@ -8,6 +8,7 @@ import orjson
 from reconciler.krm.yaml import AddKey, DeleteItem, DeleteKey, Edit, InsertItem, Path, SetValue
 
 _SORTED: Final = orjson.OPT_SORT_KEYS
+_NAMED: Final = "name "
 
 
 def value_at(value: Any, *path: str, default: Any = None) -> Any:
@@ -29,18 +30,18 @@ def mappings_at(value: Any, *path: str) -> list[dict[str, Any]]:
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def differences(old: Any, new: Any, path: Path = ()) -> Iterator[Edit]:
+def differences(old: Any, new: Any, path: Path = (), *, key: str = "name") -> Iterator[Edit]:
     """Yield the edits that turn `old` into `new`, in the order of their application.
 
     The order of keys is no difference: existing keys keep their place, and a new key is inserted after
-    its predecessor in `new`.
+    its predecessor in `new`. `key` is the field that identifies the items of lists.
     """
     if is_same(old, new):
         return
     if isinstance(old, dict) and isinstance(new, dict) and (old or path):
-        yield from _of_mappings(old, new, path)
+        yield from _of_mappings(old, new, path, key)
     elif isinstance(old, list) and isinstance(new, list) and old and new:
-        yield from _of_lists(old, new, path)
+        yield from _of_lists(old, new, path, key)
     else:
         yield SetValue(path, new)
 
@@ -79,7 +80,7 @@ def copy_value(value: Any) -> Any:
         return [copy_value(child) for child in value]
 
 
-def _of_mappings(old: dict[str, Any], new: dict[str, Any], path: Path) -> Iterator[Edit]:
+def _of_mappings(old: dict[str, Any], new: dict[str, Any], path: Path, item_key: str) -> Iterator[Edit]:
     gone = [key for key in old if key not in new]
     # A block mapping without any key cannot be written: it is replaced.
     if gone and len(gone) == len(old):
@@ -92,17 +93,17 @@ def _of_mappings(old: dict[str, Any], new: dict[str, Any], path: Path) -> Iterat
         if key not in old:
             yield AddKey(path, key, value, after=before)
         elif not is_same(old[key], value):
-            yield from differences(old[key], value, (*path, key))
+            yield from differences(old[key], value, (*path, key), key=item_key)
         before = key
 
 
-def _of_lists(old: list[Any], new: list[Any], path: Path) -> Iterator[Edit]:
-    """Match items by name, else by value; a list with another order of items is replaced."""
-    if len(old) == len(new) and not _are_named(old, new):
+def _of_lists(old: list[Any], new: list[Any], path: Path, key: str) -> Iterator[Edit]:
+    """Match items by key, else by value; a list with another order of items is replaced."""
+    names, new_names = [_name(item, key) for item in old], [_name(item, key) for item in new]
+    if len(old) == len(new) and not all(name.startswith(_NAMED) for name in (*names, *new_names)):
         for index, (was, now) in enumerate(zip(old, new, strict=True)):
-            yield from differences(was, now, (*path, index))
+            yield from differences(was, now, (*path, index), key=key)
         return
-    names, new_names = [_name(item) for item in old], [_name(item) for item in new]
     kept = [name for name in names if name in new_names]
     is_ambiguous = len(set(names)) < len(names) or len(set(new_names)) < len(new_names)
     if is_ambiguous or not kept or kept != [name for name in new_names if name in names]:
@@ -114,15 +115,11 @@ def _of_lists(old: list[Any], new: list[Any], path: Path) -> Iterator[Edit]:
             yield DeleteItem((*path, index))
     for index, (name, item) in enumerate(zip(new_names, new, strict=True)):
         if name in names:
-            yield from differences(old[names.index(name)], item, (*path, index))
+            yield from differences(old[names.index(name)], item, (*path, index), key=key)
         else:
             yield InsertItem(path, index, item)
 
 
-def _are_named(old: list[Any], new: list[Any]) -> bool:
-    return all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in (*old, *new))
-
-
-def _name(item: Any) -> str:
-    name = item.get("name") if isinstance(item, dict) else None
-    return f"name {name}" if isinstance(name, str) else repr(item)
+def _name(item: Any, key: str) -> str:
+    name = item.get(key) if isinstance(item, dict) else None
+    return f"{_NAMED}{name}" if isinstance(name, str) else repr(item)

@@ -1,20 +1,18 @@
 """Config injection: fill the injection points of a package with objects of the cluster."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.api.kptfile import INJECTION_PREFIX as PREFIX
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.porch import InjectionSelector
-from reconciler.functions.values import mapping_at, mappings_at, value_at
+from reconciler.functions.values import differences, mapping_at, mappings_at, value_at
 from reconciler.ids import group_of
 from reconciler.krm.merge import identity_of, root_of
 from reconciler.krm.yaml import (
-    DeleteItem,
     DeleteKey,
     Edit,
-    InsertItem,
     SetValue,
     YamlError,
 )
@@ -218,8 +216,8 @@ def _with_conditions(files: Files, results: Sequence[InjectionResult]) -> Files 
         if not results and PREFIX not in f"{gates}{conditions}":
             return
         new_gates, new_conditions = merged_gates(gates, results), merged_conditions(conditions, results)
-        yield from _list_edits(("info", "readinessGates"), gates, new_gates, _gate_of)
-        yield from _list_edits(("status", "conditions"), conditions, new_conditions, _type_of)
+        yield from _list_edits(("info", "readinessGates"), gates, new_gates, "conditionType")
+        yield from _list_edits(("status", "conditions"), conditions, new_conditions, "type")
 
     return edit_kptfile(files, edits) if KPTFILE in files else files
 
@@ -255,30 +253,11 @@ def merged_gates(existing: Any, results: Sequence[InjectionResult]) -> list[Any]
     return [*kept, *({"conditionType": name} for name in new)]
 
 
-def _list_edits(
-    path: tuple[str, ...], old: Any, new: list[dict[str, Any]], name_of: Callable[[dict[str, Any]], str]
-) -> Iterator[Edit]:
-    """Yield the edits that turn one list into another: remaining items keep place, bytes and comments."""
-    if not new:
-        if old:
-            yield DeleteKey(path)
-        return
-    if not isinstance(old, list) or len(mappings_at(old)) < len(old):
-        if new != old:
-            yield SetValue(path, new)
-        return
-    by_name = {name_of(entry): entry for entry in new}
-    for index, entry in enumerate(old):
-        for key, value in by_name.get(name_of(entry), {}).items():
-            if entry.get(key) != value:
-                yield SetValue((*path, index, key), value)
-    removed = [index for index, entry in enumerate(old) if name_of(entry) not in by_name]
-    for index in reversed(removed):
-        yield DeleteItem((*path, index))
-    present = {name_of(entry) for entry in old}
-    added = [entry for entry in new if name_of(entry) not in present]
-    for index, entry in enumerate(added, len(old) - len(removed)):
-        yield InsertItem(path, index, entry)
+def _list_edits(path: tuple[str, ...], old: Any, new: list[Any], key: str) -> Iterator[Edit]:
+    if new:
+        yield from differences(old, new, path, key=key)
+    elif old:
+        yield DeleteKey(path)
 
 
 def _type_of(condition: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Add kpt's merge comments and upstream identifiers, which name the upstream resource of each resource."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -16,7 +17,7 @@ from reconciler.krm.merge import (
 )
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
 from reconciler.objects import File, Files
-from reconciler.render.update.documents import ResourceDocument, split_documents
+from reconciler.render.update.documents import ResourceDocument, documents_of, split_documents
 from reconciler.render.update.three_way import Sides
 
 _SUFFIXES: Final = (".yaml", ".yml")
@@ -62,26 +63,15 @@ def with_identifiers(original: Files, upstream: Files, local: Files, rendered: F
 def _with_comments_of(file: File, rendered: File | None) -> File:
     if rendered is None or b"kpt-merge" not in rendered.data:
         return file
-    ours, theirs = split_documents(file), split_documents(rendered)
-    if ours is None or theirs is None:
-        return file
-    comments = {_own_identity(d): d.comment for d in theirs.documents if has_merge_comment(d.comment)}
-    texts = [
-        marker
-        + (text if document is None else _with_comment(document, comments.get(_own_identity(document), "")))
-        for marker, text, document in ours.chunks
-    ]
-    data = (ours.byte_order_mark + "".join(texts)).encode()
-    return file if data == file.data else File.of(data, file.mode)
+    theirs = documents_of(rendered)
+    comments = {_own_identity(d): d.comment for d in theirs if has_merge_comment(d.comment)}
 
+    def edits(document: ResourceDocument) -> Iterator[Edit]:
+        comment = comments.get(_own_identity(document), "")
+        if comment and not document.comment:
+            yield SetLineComment(("metadata",), comment)
 
-def _with_comment(document: ResourceDocument, comment: str) -> str:
-    if not comment or document.comment:
-        return document.text
-    try:
-        return edit_tree(document.tree, (SetLineComment(("metadata",), comment),)).text
-    except YamlError:
-        return document.text
+    return _edit_documents(file, edits)
 
 
 def _own_identity(document: ResourceDocument) -> Identity:
@@ -91,29 +81,27 @@ def _own_identity(document: ResourceDocument) -> Identity:
 
 @lru_cache(maxsize=_CACHED_FILES)
 def _marked(file: File) -> File:
-    chunked = split_documents(file) if b"metadata" in file.data else None
-    if chunked is None:
+    return _edit_documents(file, _identifier_edits) if b"metadata" in file.data else file
+
+
+def _edit_documents(file: File, edits_of: Callable[[ResourceDocument], Iterable[Edit]]) -> File:
+    """Return a file with its documents edited; a document whose edits cannot be expressed is unchanged."""
+    split = split_documents(file)
+    if split is None:
         return file
-    texts = [
-        marker + (text if document is None else _with_identifier(document))
-        for marker, text, document in chunked.chunks
-    ]
-    data = (chunked.byte_order_mark + "".join(texts)).encode()
+    texts = [split.byte_order_mark]
+    for marker, text, document in split.chunks:
+        edits = tuple(edits_of(document)) if document is not None else ()
+        # Aliases, or annotations that are no mapping: such a resource is matched by its own name.
+        edited = text
+        with suppress(YamlError):
+            edited = edit_tree(document.tree, edits).text if document is not None and edits else text
+        texts.append(marker + edited)
+    data = "".join(texts).encode()
     return file if data == file.data else File.of(data, file.mode)
 
 
-def _with_identifier(document: ResourceDocument) -> str:
-    edits = tuple(_edits(document))
-    if not edits:
-        return document.text
-    try:
-        return edit_tree(document.tree, edits).text
-    except YamlError:
-        # Aliases, or annotations that are no mapping: the resource is matched by its own name.
-        return document.text
-
-
-def _edits(document: ResourceDocument) -> Iterator[Edit]:
+def _identifier_edits(document: ResourceDocument) -> Iterator[Edit]:
     metadata = child(root_of(document.tree), "metadata")
     if metadata is None or not metadata.is_mapping or not _is_named(metadata):
         return
