@@ -75,11 +75,6 @@ def draft_ref(path: str, workspace: str) -> str:
     return f"{HEADS}{DRAFTS}{path}/{workspace}"
 
 
-def proposed_ref(path: str, workspace: str) -> str:
-    """Return the branch of a proposal."""
-    return f"{HEADS}{PROPOSED}{path}/{workspace}"
-
-
 def tag_ref(path: str, revision: int) -> str:
     """Return the tag of a published revision."""
     return f"{TAGS}{path}/v{revision}"
@@ -303,10 +298,6 @@ class RefIndex:
             return above
         same = (other for other in self._folded.get(ref.casefold(), ()) if other != ref)
         return min((*same, *([self._below[ref]] if ref in self._below else ())), default="")
-
-    def find_blocked_directories(self) -> tuple[str, ...]:
-        """Return the branches that have the name of a directory of our branches, sorted."""
-        return tuple(sorted(HEADS + name for name in BRANCH_DIRECTORIES if HEADS + name in self._refs))
 
 
 def _segment(name: str) -> str:

@@ -13,11 +13,9 @@ from typing import Any, Final, NamedTuple, Self
 
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
-    Edit,
     Tree,
     YamlError,
     YamlLimits,
-    apply_edits,
     decode,
 )
 
@@ -31,47 +29,18 @@ class DocumentKind(StrEnum):
     OPAQUE = "opaque"
 
 
-class ResourceId(NamedTuple):
-    """Version, kind and name of a resource; empty strings for absent fields."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-
-    @property
-    def group(self) -> str:
-        """The API group, empty for the core group."""
-        return self.api_version.rpartition("/")[0]
-
-
 @dataclass(frozen=True, slots=True)
 class PackageDocument:
     """One document: its `---` line (or ""), its text, and its value.
 
-    `resource` is set if apiVersion and kind are; `line` is the line, from 1, where the text starts in
-    the file. `tree` has the nodes of the text, unless it is empty, opaque or has a byte order mark.
+    `tree` has the nodes of the text, unless it is empty, opaque or has a byte order mark.
     """
 
     marker: str
     text: str
     kind: DocumentKind
     value: Any = field(default=None, repr=False)
-    resource: ResourceId | None = None
-    line: int = 1
     tree: Tree | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def is_sops(self) -> bool:
-        """Whether the document is encrypted by SOPS: its MAC covers all fields, so it merges as a whole."""
-        sops = self.value.get("sops") if isinstance(self.value, dict) else None
-        return isinstance(sops, dict) and ("mac" in sops or "version" in sops)
-
-    @property
-    def is_sealed_secret(self) -> bool:
-        """Whether the document is a SealedSecret: its encryptedData is merged key by key."""
-        resource = self.resource
-        return resource is not None and (resource.group, resource.kind) == ("bitnami.com", "SealedSecret")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +62,6 @@ class PackageFile:
         """Return the file with other documents."""
         return replace(self, documents=tuple(documents))
 
-    def edit(self, index: int, edits: Iterable[Edit], path: str = "") -> tuple[Self, int]:
-        """Return the file with one edited document, and the number of fallbacks (0 or 1).
-
-        Raises:
-            YamlError: As `apply_edits`, or the document is opaque.
-        """
-        document = self.documents[index]
-        if document.kind is DocumentKind.OPAQUE:
-            raise YamlError("The file is not YAML and is kept as it is")
-        result = apply_edits(document.text, edits)
-        new = _document(document.marker, result.text, document.line, path, PACKAGE_LIMITS)
-        return self.with_documents(
-            (*self.documents[:index], new, *self.documents[index + 1 :])
-        ), result.fallbacks
-
 
 def split_file(data: bytes, path: str = "", limits: YamlLimits = PACKAGE_LIMITS) -> PackageFile:
     """Split a file into documents. Total: a file that is not YAML is one opaque document, with its error.
@@ -119,8 +73,7 @@ def split_file(data: bytes, path: str = "", limits: YamlLimits = PACKAGE_LIMITS)
     """
     try:
         text, encoding, bom = decode(data, limits)
-        chunks = _split(text)
-        documents = tuple(_document(chunk.marker, chunk.text, chunk.line, path, limits) for chunk in chunks)
+        documents = tuple(_document(chunk, path, limits) for chunk in _split(text))
     except YamlError as error:
         whole = PackageDocument("", data.decode("utf-8", "surrogateescape"), DocumentKind.OPAQUE)
         return PackageFile((whole,), problem=error)
@@ -158,32 +111,24 @@ def _split(text: str) -> list[_Chunk]:
     return chunks
 
 
-def _document(marker: str, text: str, line: int, path: str, limits: YamlLimits) -> PackageDocument:
+def _document(chunk: _Chunk, path: str, limits: YamlLimits) -> PackageDocument:
     try:
-        tree = Tree.parse(text, limits)
+        tree = Tree.parse(chunk.text, limits)
         value = tree.value
     except YamlError as error:
-        where = error.line + line - 1 if error.line else 0
-        raise YamlError(error.message, line=where, column=error.column, hint=error.hint) from error
+        line = error.line + chunk.line - 1 if error.line else 0
+        raise YamlError(error.message, line=line, column=error.column, hint=error.hint) from error
     if tree.raw is None:
-        return PackageDocument(marker, text, DocumentKind.EMPTY, line=line)
-    resource = _identify(value)
-    krm = (resource is not None and bool(resource.name)) or _is_kustomization(value, path)
-    nodes = tree if tree.text == text else None
-    return PackageDocument(
-        marker, text, DocumentKind.KRM if krm else DocumentKind.DATA, value, resource, line, nodes
-    )
+        return PackageDocument(chunk.marker, chunk.text, DocumentKind.EMPTY)
+    is_krm = isinstance(value, dict) and (_names_object(value) or _is_kustomization(value, path))
+    kind = DocumentKind.KRM if is_krm else DocumentKind.DATA
+    return PackageDocument(chunk.marker, chunk.text, kind, value, tree if tree.text == chunk.text else None)
 
 
-def _identify(value: Any) -> ResourceId | None:
-    if not isinstance(value, dict):
-        return None
-    api_version, kind = _text(value.get("apiVersion")), _text(value.get("kind"))
-    if not api_version or not kind:
-        return None
+def _names_object(value: dict[str, Any]) -> bool:
     metadata = value.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
-    return ResourceId(api_version, kind, _text(metadata.get("namespace")), _text(metadata.get("name")))
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return bool(_text(value.get("apiVersion")) and _text(value.get("kind")) and _text(name))
 
 
 def _text(value: Any) -> str:
@@ -193,9 +138,7 @@ def _text(value: Any) -> str:
 _KUSTOMIZATION_FILES: Final = frozenset(("kustomization.yaml", "kustomization.yml", "Kustomization"))
 
 
-def _is_kustomization(value: Any, path: str) -> bool:
-    if not isinstance(value, dict):
-        return False
+def _is_kustomization(value: dict[str, Any], path: str) -> bool:
     api_version = _text(value.get("apiVersion"))
     return (
         path.rpartition("/")[2] in _KUSTOMIZATION_FILES

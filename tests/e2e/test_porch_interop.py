@@ -14,7 +14,6 @@ from reconciler.refs import (
     deletion_proposed_ref,
     draft_ref,
     parse_ref,
-    proposed_ref,
     tag_ref,
 )
 from tests.support.conformance import root
@@ -24,6 +23,7 @@ from tests.support.small_world import manifest, repository, write_world
 from tests.support.world import World, git
 
 EDGE = "edge-1"
+PROPOSED = f"{HEADS}proposed/web/packagevariant-1"
 FIXTURE = root() / "porch" / "fixtures" / "drafts-repository.tar"
 
 
@@ -73,11 +73,11 @@ def test_a_proposal_is_the_same_commit_under_another_name(world: World, edge: Re
 
     assert world.run("approve", "--propose-only", f"{EDGE}/web").code == 0
 
-    assert edge.find(proposed_ref("web", "packagevariant-1")) == draft
+    assert edge.find(PROPOSED) == draft
     assert edge.find(draft_ref("web", "packagevariant-1")) is None
     assert ("web", "packagevariant-1", 0, Lifecycle.PROPOSED) in shown(edge)
     assert world.run("apply", "--quiet").code == 0
-    assert edge.find(proposed_ref("web", "packagevariant-1")) == draft
+    assert edge.find(PROPOSED) == draft
 
 
 def test_a_publication_has_two_parents_a_light_tag_and_no_draft(world: World, edge: Repo) -> None:

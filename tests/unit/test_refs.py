@@ -26,7 +26,7 @@ paths = st.lists(segments, min_size=1, max_size=4).map("/".join)
 @given(paths, segments)
 def test_drafts_and_proposals_read_back(path: str, workspace: str) -> None:
     draft = refs.parse_ref(refs.draft_ref(path, workspace))
-    proposal = refs.parse_ref(refs.proposed_ref(path, workspace))
+    proposal = refs.parse_ref(f"refs/heads/proposed/{path}/{workspace}")
 
     assert draft == RevisionRef(path, workspace, 0, Lifecycle.DRAFT)
     assert proposal == RevisionRef(path, workspace, 0, Lifecycle.PROPOSED)
@@ -112,14 +112,6 @@ def test_invalid_ref(case: Ref) -> None:
 )
 def test_existing_ref_blocks_a_new_one(ref: str, existing: set[str], want: str) -> None:
     assert RefIndex(existing).find_blocker(ref) == want
-
-
-def test_branch_with_the_name_of_our_directory_blocks_it() -> None:
-    blocked = RefIndex({"refs/heads/drafts", "refs/heads/main"})
-    free = RefIndex({"refs/heads/drafts/a/w", "refs/tags/drafts"})
-
-    assert blocked.find_blocked_directories() == ("refs/heads/drafts",)
-    assert free.find_blocked_directories() == ()
 
 
 def test_package_name_is_relative_to_the_directory() -> None:

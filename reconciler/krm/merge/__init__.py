@@ -119,6 +119,7 @@ def _written(
     edits = tuple(edits_of(root, merged))
     if not edits:
         return MergedDocument(local.text, conflicts)
+    # An edit inside an anchored value would also change its aliases, and the other way round.
     if any(root.is_tied(edit.path, whole=is_replacement(edit)) for edit in edits):
         raise YamlError("The edits would change aliased values")
     result = edit_tree(local, edits)

@@ -122,6 +122,7 @@ class Node:
             for key, value in self.raw.value if self.is_mapping else ():
                 name = key.value if not key.tag else typed_key(key)
                 self._children[name] = Node(self.tree, value, key.start_mark.index, in_flow=flow)
+            # Composing finds no duplicate keys, and a merge may not lose one of them.
             if self.is_mapping and len(self._children) < len(self.raw.value):
                 raise YamlError("A key is set twice in one mapping", line=self.raw.start_mark.line + 1)
         return self._children
@@ -221,7 +222,7 @@ class Node:
 
     def is_tied(self, path: Path, *, whole: bool) -> bool:
         """Tell whether the value at `path` or above it has an anchor or alias; with `whole`, also below."""
-        if "&" not in self.tree.text:
+        if "&" not in self.tree.text:  # without anchor there is no alias
             return False
         node = self
         for step in path:

@@ -222,6 +222,7 @@ def _value_in_place(local: Node, merged: Merged) -> Any:
     exact = isinstance(merged, FromUpstream) and merged.exact
     if node.is_plain and local.is_plain and str(node.typed) == node.text:
         return node.typed
+    # Text of upstream with an alias needs upstream's anchor; a new string takes the style of the old one.
     if node.has_alias() or (not exact and isinstance(node.typed, str)):
         return node.value
     if node.is_scalar and not exact and not local.is_plain and local.is_scalar:

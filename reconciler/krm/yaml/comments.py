@@ -140,7 +140,7 @@ class _SlotCollector:
     def _leaf(self, node: ExactNode) -> None:
         start = node.start_mark.index
         if isinstance(node, ScalarNode) and node.style in ("|", ">"):
-            start = self.text.find("\n", start)
+            start = self.text.find("\n", start)  # the line of its header may have a comment
         end = content_end(self.text, node)
         if start >= 0 and self.text.find("#", start, end) >= 0:
             self._leaves.append(Span(start, end))

@@ -40,6 +40,7 @@ class AliasNode:
 ExactNode = RawNode | AliasNode
 UNTAGGED: Final = "?"
 """Tag of an untagged plain scalar; untagged quoted scalars and collections have `""`."""
+# The mark of UTF-32 starts with that of UTF-16, so UTF-32 comes first.
 _ENCODINGS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -47,10 +48,12 @@ _ENCODINGS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# So many levels fit on the stack of every thread; texts that may be deeper are composed with a guard.
 _SAFE_OPENERS: Final = 1_000
 _SMALL: Final = 1_000
 _DEEP_LINE: Final = re.compile(r"\n[ \t?:-]{500}")
 _DEEP_FIRST_LINE: Final = re.compile(r"[ \t?:-]{500}")
+# The lookbehind follows the character, so that the search can skip to its next occurrence.
 _MAYBE_ANCHOR: Final = re.compile(r"&(?<![^\s\[{,]&)[A-Za-z0-9_-]")
 _NON_SPECIFIC: Final = re.compile(r"!(?<![^\s\[{,]!)(?=\s)")
 _ANCHOR_OF_NODE: Final = re.compile(r"(?:![^\s]*\s+)?&")
@@ -208,7 +211,7 @@ def properties_end(text: str, node: ExactNode) -> int:
 
 def _block_scalar_end(text: str, start: int, end: int) -> int:
     header = _BLOCK_HEADER.match(text, start)
-    if header is not None and "+" in header[1]:
+    if header is not None and "+" in header[1]:  # trailing blank lines belong to the value
         return end - 1 if text[end - 1 : end] == "\n" else end
     return start + len(text[start:end].rstrip(" \t\r\n"))
 
@@ -219,6 +222,7 @@ def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
 
 
 def _roots(text: str, limits: YamlLimits, *, large: bool) -> Iterator[RawNode]:
+    # Counting in Python makes composing several times slower.
     parser = _GuardedComposer(text, limits) if large or _may_be_deep(text) else _Composer(text)
     try:
         while parser.check_node():

@@ -25,6 +25,7 @@ _LEAD: Final = re.compile(r" *(?:- +)*")
 _REST: Final = re.compile(r"[ \t]*(?:(?<=[ \t])(#[^\r\n]*))?(?=\r?\n|\Z)")
 """The text behind a value on its line: spaces and a comment."""
 _COMMENT_BELOW: Final = re.compile(r"(?:\r?\n[ \t]*)+#")
+# Close to a limit of `PACKAGE_LIMITS` the whole text has to be checked.
 _LARGEST: Final = 1 << 20
 _DEEPEST: Final = 50
 
@@ -108,6 +109,7 @@ class _LineEdits:
         if "\n" in new:
             return False
         self._values[slot.start] = Replacement(start, end, new)
+        # As an item of a list, the line parses alone, whatever its indentation and its siblings.
         self._lines.append(f"- {self._tree.text[slot.start : start]}{new}\n")
         value = plain_value(value)
         self.expected.append({step: value} if isinstance(slot, Entry) else [value])
@@ -187,9 +189,9 @@ class _InsertionPoint(NamedTuple):
 def _insertion_point(tree: Tree, path: Path, after: str | None) -> _InsertionPoint | None:
     """Return the place for a key behind `after`, or for the last key; cached with the document."""
     query = (path, after)
-    if query not in tree.memo:
-        tree.memo[query] = _find_insertion_point(tree, path, after)
-    point: _InsertionPoint | None = tree.memo[query]
+    if query not in tree.cache:
+        tree.cache[query] = _find_insertion_point(tree, path, after)
+    point: _InsertionPoint | None = tree.cache[query]
     return point
 
 

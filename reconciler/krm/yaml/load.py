@@ -110,7 +110,7 @@ def load_documents(data: bytes, limits: YamlLimits = MANIFEST_LIMITS) -> tuple[D
     """
     if data[:1] == b"{" and data.rstrip()[-1:] == b"}":
         try:
-            return (load_json(data, limits),)
+            return (load_json(data, limits),)  # orjson is far faster than libyaml
         except YamlError:
             pass  # flow style, or JSON that only a YAML parser accepts
     text, _, _ = decode(data, limits)
@@ -181,6 +181,7 @@ def _mapping(node: MappingNode, depth: int) -> dict[str, Any]:  # noqa: C901, PL
         raise error_at(node.start_mark, "Collections are nested too deeply")
     result: dict[str, Any] = {}
     inherited: set[str] = set()
+    # Untagged strings, most keys and values, are typed here without a call.
     for key_node, value_node in node.value:
         key = key_node.value
         if key_node.tag:
@@ -189,7 +190,7 @@ def _mapping(node: MappingNode, depth: int) -> dict[str, Any]:  # noqa: C901, PL
                 continue
             if key_node.tag != UNTAGGED or key in WORDS or key[0] in NUMBER_STARTS:
                 key = typed_key(key_node)
-        if type(key_node) is not ScalarNode:
+        if type(key_node) is not ScalarNode:  # an alias, or a collection, which is an error
             key = typed_key(key_node)
         if key in result:
             if key not in inherited:
@@ -274,6 +275,7 @@ def typed_key(node: RawNode | AliasNode) -> str:
 def index_of(node: RawNode | AliasNode, step: str | int) -> int:
     """Return the index of the entry with key `step`, or of the item numbered `step`; -1 if there is none."""
     if isinstance(node, MappingNode) and isinstance(step, str):
+        # Most keys are strings; only if none fits, keys such as `on` or `0x1` are typed.
         for index, (key, _) in enumerate(node.value):
             if key.value == step and _is_key(key, step):
                 return index

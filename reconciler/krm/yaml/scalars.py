@@ -70,7 +70,7 @@ def type_number(text: str) -> Scalar:
         return _fit(int(text))
     if text in _INFINITE:
         raise ScalarError(f"{text} has no JSON form")
-    digits = text.replace("_", "")
+    digits = text.replace("_", "")  # YAML 1.1 allows underscores anywhere in a number
     number = _parse_radix(digits) if digits[:1] != "." else None
     if number is None and (_DECIMAL.match(digits) or _FLOAT.match(digits)):
         number = _parse_float(digits)
@@ -145,7 +145,7 @@ def _parse_float(digits: str) -> int | float | None:
     if math.isinf(value):
         return None
     if value.is_integer() and -_INT64_FLOAT <= value < _INT64_FLOAT:
-        return int(value)
+        return int(value)  # Go writes 1.0 as 1 in JSON, which reads back as an integer
     return value
 
 

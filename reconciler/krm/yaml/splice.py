@@ -230,7 +230,7 @@ def _replace_inline(tree: Tree, slot: Slot, text: str | None, value: Any) -> Rep
         text = _scalar_like(tree, slot, value)
     text = indent_lines(text, column) if slot.parent.style is Style.BLOCK else text
     start, end = old.span
-    if start == end or _is_block(old):
+    if start == end or _is_block(old):  # the old value is absent or on lines of its own
         start, end = tree.key_end(slot), tree.body_end(old) if start != end else tree.key_end(slot)
         text = f" {text}" if tree.text[start - 1] in ":-" else f": {text}"
     properties = _kept_properties(old, value)
@@ -394,7 +394,7 @@ def _delete_only_child(tree: Tree, path: Path, slot: Slot) -> Replacement:
 
 def _delete_from_flow(tree: Tree, siblings: tuple[Slot, ...], index: int) -> Replacement:
     """Delete up to the next sibling; the last one from the end of its predecessor."""
-    if "#" in siblings[0].parent.text:
+    if "#" in siblings[0].parent.text:  # a comment ends at its line break, which must stay
         raise CannotSpliceError
     if index == 0:
         return Replacement(siblings[0].start, siblings[1].start, "")

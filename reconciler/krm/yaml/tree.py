@@ -276,7 +276,7 @@ class Tree:
         return index_comments(self.text, self.raw)
 
     @cached_property
-    def memo(self) -> dict[Any, Any]:
+    def cache(self) -> dict[Any, Any]:
         """A cache of facts derived from the document, by query; trees of equal texts are shared."""
         return {}
 
