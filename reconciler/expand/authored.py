@@ -29,6 +29,7 @@ def expand_variant(
     repo, package = (downstream.repo or "", downstream.package or "") if downstream else ("", "")
     view = repositories.get(repo)
     if view is None:
+        # The manifest stays valid: the Repository may be registered later.
         return OwnerExpansion(owner, source, findings=(_missing_repository(repo),))
     if invalid := tuple(check_downstream(view, package, policy.instance)):
         return OwnerExpansion(owner, source, findings=invalid, valid=False)

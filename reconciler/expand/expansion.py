@@ -140,6 +140,7 @@ def find_conflicts(candidates: Sequence[VariantCandidate]) -> Mapping[ObjectKey,
     for group in _groups(candidates, attrgetter("package")):
         _report(group, Reason.DUPLICATE_DOWNSTREAM, _downstream_message, conflicts)
     for group in _groups(candidates, attrgetter("variant.key")):
+        # With one package it is a conflict of downstreams, which is reported already.
         if len({candidate.package for candidate in group}) > 1:
             _report(group, Reason.AMBIGUOUS_IDENTIFIER, _name_message, conflicts)
     return {owner: tuple(findings) for owner, findings in conflicts.items()}
@@ -160,6 +161,7 @@ def _report(
     describe_group: Callable[[Sequence[VariantCandidate]], str],
     conflicts: dict[ObjectKey, list[Finding]],
 ) -> None:
+    # Reversed, so that of equal keys the first candidate remains.
     first_of = {candidate.owner: candidate for candidate in reversed(group)}
     reported = [c for owner, c in first_of.items() if len(conflicts[owner]) < _MAX_CONFLICTS]
     # Locating every claim is slow: thousands of sets may generate the same names.

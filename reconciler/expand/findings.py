@@ -27,6 +27,14 @@ class Finding:
     offset: int | None = None
 
 
+class ExpansionError(Exception):
+    """A target or variant of a set has an error, so that the whole set stalls."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
 def joined(findings: Iterable[Finding]) -> str:
     """Return all messages as one, as Porch puts them into a condition."""
     return "; ".join(finding.message for finding in findings)

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from reconciler.api.porch import PackageVariantSet, PackageVariantSpec
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
-from reconciler.cel import Environment, Failure
+from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
-from reconciler.expand.findings import Finding
+from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.names import stable_uid, variant_identifier, variant_name
 from reconciler.expand.own_checks import check_downstream, check_name, check_set
 from reconciler.expand.porch_checks import validate_set, validate_variant
-from reconciler.expand.targets import Context, TargetScope, UnrollError, named_clusters, unroll
-from reconciler.expand.template import RenderedSpec, Renderer, RenderError, missing_repository
+from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
+from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
 from reconciler.expand.upstream import describe_missing, find_upstream
 from reconciler.expand.variants import (
     CEL_EXTENSIONS,
@@ -81,7 +81,7 @@ class _Set:
         scope = TargetScope(self.pvs.key.namespace, self.repositories, snapshot, clusters)
         try:
             contexts = unroll(self.spec, scope)
-        except UnrollError as error:
+        except ExpansionError as error:
             return self.stall(error.finding)
         if len(contexts) > (most := self.inventory.policy.limits.targets_per_set):
             message = f"the set has {len(contexts)} targets, more than {most}"
@@ -101,8 +101,8 @@ class _Set:
         for context in contexts:
             try:
                 candidates.append(self.candidate(context, renderer.render(context)))
-            except RenderError as error:
-                findings.append(self.with_target(error.finding, context, error.failure))
+            except ExpansionError as error:
+                findings.append(_with_target(error.finding, context))
         if findings:
             return self.stall(*findings[:_MAX_TARGETS], *_remaining(findings))
         return OwnerExpansion(self.owner, self.pvs.source, tuple(candidates))
@@ -114,11 +114,11 @@ class _Set:
         self.check(name, rendered.spec, context)
         view = self.repositories.get(repo)
         if view is None:
-            raise RenderError(missing_repository(repo, context))
+            raise ExpansionError(missing_repository(repo, context))
         for finding in check_downstream(
             view, package, self.inventory.policy.instance, _package_field(context)
         ):
-            raise RenderError(finding)
+            raise ExpansionError(finding)
         key = ObjectName(self.pvs.key.namespace, name)
         variant = DesiredVariant(
             key=key,
@@ -128,6 +128,7 @@ class _Set:
             set_key=self.pvs.key,
             target=self.target_object(context),
             paused=self.paused or is_paused(view.manifest.metadata),
+            # Commits of the variant are as old as its newest input: the set or the selected object.
             times=(*self.times, context.selected.time) if context.selected else self.times,
             annotations=self.inherited,
             trace=rendered.trace,
@@ -149,19 +150,15 @@ class _Set:
         """Refuse a variant that Porch would create and then stall.
 
         Raises:
-            RenderError: The spec or the name is invalid.
+            ExpansionError: The spec or the name is invalid.
         """
         has_functions = spec.pipeline is not None
+        # One finding per target is enough: any finding stalls the set.
         for finding in (*validate_variant(spec), *check_name(name, has_functions=has_functions)):
             path = ("spec", "targets", context.number)
-            raise RenderError(
+            raise ExpansionError(
                 replace(finding, path=path, message=f"the variant is invalid: {finding.message}")
             )
-
-    def with_target(self, finding: Finding, context: Context, failure: Failure | None) -> Finding:
-        """Return the finding with the target, and the file of its object, in the message."""
-        message = f"target {_describe(context)}: {finding.message}"
-        return replace(finding, message=message, offset=failure.offset if failure else None)
 
     def missing_upstream(self, view: RepositoryView | None) -> Finding:
         path = ("spec", "upstream")
@@ -196,6 +193,11 @@ def _remaining(findings: list[Finding]) -> Iterator[Finding]:
         yield replace(
             last, message=f"{len(findings) - _MAX_TARGETS} more targets fail; the last one: {last.message}"
         )
+
+
+def _with_target(finding: Finding, context: Context) -> Finding:
+    """Return the finding with the target, and the file of its object, in the message."""
+    return replace(finding, message=f"target {_describe(context)}: {finding.message}")
 
 
 def _package_field(context: Context) -> FieldPath:

@@ -129,6 +129,7 @@ def _upstream(old: Mapping[str, Any]) -> dict[str, Any]:
     for ours, theirs in (("repo", "repo"), ("package", "name")):
         if theirs in package:
             new[ours] = package[theirs]
+    # v1alpha1 has revisions and tags in one field: "v3" is a revision, "stable" a tag.
     revision = str(old.get("revision") or "")
     if revision.removeprefix("v").isdigit():
         new["revision"] = int(revision.removeprefix("v"))

@@ -5,6 +5,7 @@ import re
 import uuid
 
 MAX_NAME = 63
+# 54 bytes of the identifier, a dash and 8 digits of its SHA-1 are 63.
 _PREFIX = 54
 _DIGITS = 8
 

@@ -82,6 +82,7 @@ def _selectors(upstream: Upstream | None) -> Iterator[Finding]:
     given = [
         name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
     ]
+    # Revision and workspace together must name one revision, which is checked when it is resolved (D9).
     if len(given) > 1 and given != ["revision", "workspace_name"]:
         yield Finding(("spec", "upstream"), _ONE_SELECTOR)
 

@@ -63,6 +63,7 @@ def _target(target: Target, path: FieldPath) -> Iterator[Finding]:
     if target.object_selector is not None:
         yield from _object_selector(target.object_selector, path)
     given = (target.repositories, target.repository_selector, target.object_selector)
+    # An empty list is given too, so test for None.
     if sum(selector is not None for selector in given) != 1:
         yield Finding(path, f"{field_name(path)} {SELECTORS}")
     if target.template is not None:
@@ -83,11 +84,13 @@ def _repositories(repositories: Sequence[RepositoryTarget], path: FieldPath) -> 
 def _object_selector(selector: ObjectSelector, path: FieldPath) -> Iterator[Finding]:
     for name, value in (("apiVersion", selector.api_version), ("kind", selector.kind)):
         if not value:
+            # The lower case is Porch's.
             message = f"{field_name(path)}.objectselector.{name} cannot be empty"
             yield Finding((*path, "objectSelector", name), message)
 
 
 def _template(template: VariantTemplate, path: FieldPath) -> Iterator[Finding]:
+    # In Porch's order, because all messages are joined into one condition.
     if template.adoption_policy is not None and template.adoption_policy not in ADOPTION:
         yield _at((*path, "adoptionPolicy"), 'can only be "adoptNone" or "adoptExisting"')
     if template.deletion_policy is not None and template.deletion_policy not in DELETION:

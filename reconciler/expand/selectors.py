@@ -35,6 +35,7 @@ def compile_selector(selector: LabelSelector) -> Predicate:
     for key, value in match_labels.items():
         _check_key(key, ("matchLabels", key))
         _check_value(value, ("matchLabels", key))
+    # Compiled once per selector: a snapshot may have a hundred thousand objects to match.
     terms = [
         _compile_term(term, ("matchExpressions", index))
         for index, term in enumerate(selector.match_expressions or ())
@@ -66,6 +67,7 @@ def _in_term(term: LabelSelectorRequirement, field: tuple[str | int, ...]) -> Pr
         _check_value(value, (*field, "values", index))
     if term.operator == "In":
         return lambda labels: labels.get(key) in values
+    # Like Kubernetes, NotIn also selects objects without the label.
     return lambda labels: labels.get(key) not in values
 
 
@@ -92,4 +94,5 @@ def _check_value(value: str, field: tuple[str | int, ...]) -> None:
 
 
 def _quote(value: object) -> str:
+    # As Go prints values in the messages of apimachinery.
     return orjson.dumps(value).decode()

@@ -14,7 +14,7 @@ from reconciler.api.porch import (
     VariantTemplate,
 )
 from reconciler.errors import Location
-from reconciler.expand.findings import Finding
+from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.ids import GroupKind, group_of
 from reconciler.inventory import FieldPath, RepositoryView
@@ -95,21 +95,13 @@ def named_clusters(pvs: PackageVariantSet) -> tuple[str, ...]:
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
 
-class UnrollError(Exception):
-    """A target cannot be unrolled; the whole set stalls."""
-
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
-
-
 def unroll(spec: PackageVariantSetSpec, scope: TargetScope) -> tuple[Context, ...]:
     """Return a context per variant, in the order of the targets, selected objects by name.
 
     Deterministic: the order of the snapshot does not matter. Nothing is deduplicated here.
 
     Raises:
-        UnrollError: A selector is invalid, or its kind is not served by the cluster.
+        ExpansionError: A selector is invalid, or its kind is not served by the cluster.
 
     Source: porch packagevariantset_controller.go, unrollDownstreamTargets.
     Differs: `objectSelector.name` is honoured.
@@ -127,6 +119,7 @@ def _unroll_target(target: Target, number: int, package: str, scope: TargetScope
     if target.repositories:
         for index, repository in enumerate(target.repositories):
             base = (*path, "repositories", index)
+            # Without package names the downstream package is called like its upstream.
             names = repository.package_names
             for place, name in enumerate(names or (package,)):
                 where = (*base, "packageNames", place) if names else base
@@ -147,16 +140,16 @@ def _select(target: Target, path: FieldPath, scope: TargetScope) -> tuple[Select
 
 
 def _repositories(scope: TargetScope) -> Iterator[SelectedObject]:
-    for name, view in scope.repositories.items():
-        metadata = view.manifest.metadata
-        yield SelectedObject(
-            name,
-            scope.namespace,
-            metadata.labels or {},
-            metadata.annotations or {},
-            view.source.location,
-            view.source.time,
-        )
+    return map(selected_repository, scope.repositories.values())
+
+
+def selected_repository(view: RepositoryView) -> SelectedObject:
+    """Return a Repository as expressions see it."""
+    metadata, source = view.manifest.metadata, view.source
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    return SelectedObject(
+        view.key.name, view.key.namespace, labels, annotations, source.location, source.time
+    )
 
 
 def _objects(selector: ObjectSelector, path: FieldPath, scope: TargetScope) -> Iterator[SelectedObject]:
@@ -167,8 +160,9 @@ def _objects(selector: ObjectSelector, path: FieldPath, scope: TargetScope) -> I
     for cluster in scope.clusters or ("",):
         snapshot = scope.snapshot.exactly(cluster) if cluster else scope.snapshot
         if not is_served(snapshot, api_version, kind, scope.namespace):
-            raise UnrollError(_no_match(api_version, kind, path, snapshot))
+            raise ExpansionError(_no_match(api_version, kind, path, snapshot))
         objects = snapshot.of_kind(api_version, kind)
+        # Cluster-scoped objects have no namespace and are visible to every set.
         mine = (item for item in objects if item.namespace in {scope.namespace, ""})
         yield from _named((_as_selected(item, snapshot.time, cluster) for item in mine), selector.name)
 
@@ -189,7 +183,7 @@ def _filter(
     try:
         matches = compile_selector(selector)
     except SelectorError as error:
-        raise UnrollError(Finding((*path, *error.field), str(error))) from error
+        raise ExpansionError(Finding((*path, *error.field), str(error))) from error
     return tuple(sorted((item for item in objects if matches(item.labels)), key=lambda item: item.order))
 
 
@@ -201,6 +195,7 @@ def is_served(snapshot: Snapshot, api_version: str, kind: str, namespace: str) -
     """
     if not snapshot.present:
         return False
+    # A recorded list of served APIs is final, even where objects contradict it.
     if snapshot.served is not None:
         return (api_version, kind) in snapshot.served
     if snapshot.of_kind(api_version, kind):

@@ -23,8 +23,8 @@ from reconciler.api.porch import (
 from reconciler.cel import EXTENSIONS, Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
 from reconciler.cel.types import STRING_EXTENSION
-from reconciler.expand.findings import EXPRESSIONS, Finding, field_name
-from reconciler.expand.targets import Context
+from reconciler.expand.findings import EXPRESSIONS, ExpansionError, Finding, field_name
+from reconciler.expand.targets import Context, selected_repository
 from reconciler.expand.variants import CEL_EXTENSIONS
 from reconciler.inventory import FieldPath, RepositoryView
 from reconciler.reasons import Reason
@@ -234,6 +234,7 @@ class _Compiler:
 
         def render(scope: Scope) -> PackageContext:
             rendered = data.render(scope)
+            # Sorted and without duplicates, so that equal templates give equal specs.
             keys = sorted(literals.union(scope.evaluate(removal) for removal in removals))
             return PackageContext(data=rendered, remove_keys=keys or None)
 
@@ -286,15 +287,6 @@ class _Compiler:
         return lambda scope: Function(**given, config_map=overlay.render(scope))
 
 
-class RenderError(Exception):
-    """A context cannot be rendered; `finding` names the field, `failure` is the error of its expression."""
-
-    def __init__(self, finding: Finding, failure: Failure | None = None) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
-        self.failure = failure
-
-
 @dataclass(frozen=True, slots=True)
 class RenderedSpec:
     """The spec of one variant, not yet validated, and the origins of its fields."""
@@ -333,7 +325,7 @@ class Renderer:
         """Render one context.
 
         Raises:
-            RenderError: An expression fails, or the Repository is not registered.
+            ExpansionError: An expression fails, or the Repository is not registered.
         """
         trace: dict[str, str] = {}
         if context.template is None:
@@ -346,8 +338,8 @@ class Renderer:
         except TemplateError as error:
             message = f"{field_name(error.path)}: {error.failure.message}"
             path = ("spec", "targets", context.number, *error.path)
-            finding = Finding(path, message, Reason.INVALID_EXPRESSION, hint_for(error.failure))
-            raise RenderError(finding, error.failure) from error
+            hint, offset = hint_for(error.failure), error.failure.offset
+            raise ExpansionError(Finding(path, message, Reason.INVALID_EXPRESSION, hint, offset)) from error
 
     def _render(self, context: Context, template: Template, trace: dict[str, str]) -> RenderedSpec:
         inputs = {
@@ -357,8 +349,10 @@ class Renderer:
             "target": context.target_input(),
         }
         bind, origins = self._expressions.bind, trace if self._trace else None
+        # Binding variables is slow: skip it for a repository that is a literal.
         scope = Scope(self._expressions, None if template.repo.is_fixed else bind(inputs), origins)
         repo = template.repo.render(scope, context.repo_default)
+        # As in Porch, `repository` exists only from here on: its name is rendered first.
         scope.bound = bind({**inputs, "repository": self._repository(repo, context)})
         package = template.package.render(scope, context.package_default)
         fields = {name: render(scope) for name, render in template.fields}
@@ -378,20 +372,9 @@ class Renderer:
         if name not in self._inputs:
             view = self._repositories.get(name)
             if view is None:
-                raise RenderError(missing_repository(name, context))
-            self._inputs[name] = repository_input(view)
+                raise ExpansionError(missing_repository(name, context))
+            self._inputs[name] = selected_repository(view).as_input()
         return self._inputs[name]
-
-
-def repository_input(view: RepositoryView) -> Mapping[str, Any]:
-    """Return the CEL variable `repository`: metadata only."""
-    metadata = view.manifest.metadata
-    return {
-        "name": view.key.name,
-        "namespace": view.key.namespace,
-        "labels": metadata.labels or {},
-        "annotations": metadata.annotations or {},
-    }
 
 
 def missing_repository(name: str, context: Context) -> Finding:

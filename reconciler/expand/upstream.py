@@ -61,6 +61,7 @@ def _numbered(upstream: Upstream, view: RepositoryView, state: PackageState) -> 
         if _matches(upstream, revision):
             name = _object_name(view, package, revision.workspace)
             return _metadata(view, name, latest=revision == state.latest)
+    # Porch names the package revision of the main branch after that branch.
     if upstream.workspace_name and upstream.workspace_name == view.branch and not upstream.revision:
         return _metadata(view, _object_name(view, package, view.branch))
     return None
@@ -76,6 +77,7 @@ def _matches(upstream: Upstream, revision: PackageRevision | Draft) -> bool:
 
 
 def _has_tag(tag: str, view: RepositoryView, state: PackageState) -> bool:
+    # A tag of the package, as web/stable, or of the whole repository.
     own = any(
         revision.ref.removeprefix("refs/tags/") == f"{state.path}/{tag}" for revision in state.published
     )

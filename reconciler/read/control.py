@@ -14,6 +14,7 @@ from reconciler.ids import Oid
 from reconciler.inventory import Commit
 from reconciler.refs import HEADS
 
+# scheme://host/path, and user@host:path as in scp.
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")
 _SCP = re.compile(r"^([^/]*:)(.*)$")
 

@@ -117,6 +117,7 @@ def _parse_apart(path: str, data: bytes, limits: YamlLimits, error: YamlError) -
 
 
 def _chunks(data: bytes) -> Iterator[bytes]:
+    # A separator in the first line begins no second document.
     starts = [0, *(m.start() for m in _SEPARATOR.finditer(data) if m.start()), len(data)]
     yield from (data[a:b] for a, b in pairwise(starts))
 

@@ -48,6 +48,7 @@ class Walk:
     def _below(
         self, objects: Mirror, tree: Oid, path: str, package: str | None
     ) -> Iterator[FileEntry | UnreadPath]:
+        # Hidden files and directories, as .github, are never inputs.
         entries = [e for e in objects.checked_entries(tree) if not e.name.startswith(".")]
         if package is None and any(isinstance(e, TreeEntry) and _is_kptfile(e) for e in entries):
             package = path

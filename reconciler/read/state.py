@@ -184,6 +184,7 @@ def check_schema(path: str, data: bytes) -> None:
     Raises:
         ConfigurationError: The record has an unknown apiVersion.
     """
+    # Compare bytes: a record of a newer version may not match any model.
     if f'"{SCHEMA}"'.encode() not in data and b'"reconciler.dev/' in data:
         message = "The state was written by a newer version of reconciler"
         raise ConfigurationError(message, location=Location(path), hint="Use that version, or a newer one.")

@@ -22,12 +22,12 @@ from reconciler.api.porch import (
 from reconciler.cel import Environment, Failure
 from reconciler.errors import Location
 from reconciler.expand.expansion import expand
-from reconciler.expand.findings import merge_results
+from reconciler.expand.findings import ExpansionError, joined
 from reconciler.expand.names import variant_identifier, variant_name
 from reconciler.expand.porch_checks import validate_set, validate_upstream, validate_variant
 from reconciler.expand.selectors import SelectorError, compile_selector
 from reconciler.expand.targets import Context, SelectedObject, TargetScope, unroll
-from reconciler.expand.template import Renderer, RenderError, Scope, TemplateError, compile_template
+from reconciler.expand.template import Renderer, Scope, TemplateError, compile_template
 from reconciler.expand.upstream import describe_missing, find_upstream
 from reconciler.ids import Lifecycle, ObjectName, Oid
 from reconciler.inventory import (
@@ -104,7 +104,7 @@ def test_variant_validation(case: Case) -> None:
     findings = validate_variant(decode(PackageVariant, case["packageVariant"]).spec)
 
     assert [finding.message for finding in findings] == case["expectedErrors"]
-    assert merge_results(findings) == (case.get("expectedCombined") or "")
+    assert joined(findings) == (case.get("expectedCombined") or "")
 
 
 @pytest.mark.parametrize("case", vectors("porch", "PackageVariantUpstreamValidation"))
@@ -163,7 +163,7 @@ def test_rendering(case: Case) -> None:
     upstream = metadata(case["upstreamPackageRevision"]["metadata"])
     renderer = Renderer(spec.upstream, upstream, repositories, Environment(Limits()))
 
-    rendered, error = attempt(lambda: renderer.render(context), RenderError)
+    rendered, error = attempt(lambda: renderer.render(context), ExpansionError)
 
     if case["expectedError"] is not None:
         assert error is not None

@@ -75,6 +75,7 @@ class HeaderIndex:
         data = orjson.dumps({"reader": READER, "headers": self._headers})
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Write and rename: another run may read the file meanwhile.
             with NamedTemporaryFile(dir=self._path.parent, delete=False) as file:
                 file.write(with_digest(data))
             Path(file.name).replace(self._path)

@@ -93,5 +93,6 @@ def _locked(views: Mapping[ObjectName, RepositoryView]) -> Iterator[_Place]:
     for repo, commit, written in sorted(locks):
         directory = written.strip("/")
         for view in by_name.get(normalise_url(repo), ()) if commit else ():
+            # The directory is relative to the repository's root or to the registered directory: try both.
             yield _Place(view, Oid(commit), directory)
             yield _Place(view, Oid(commit), view.full_path(directory))

@@ -23,6 +23,7 @@ CLUSTER_SCOPED = "_cluster"
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
 _GROUP = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.|$))*")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+# Fields that every write of an object changes.
 _CHURN = ("resourceVersion", "selfLink")
 _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 

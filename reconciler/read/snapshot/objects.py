@@ -37,6 +37,7 @@ class FileObjects(NamedTuple):
     partial: bool = False
 
 
+# The collector need not track these: they have no cycles, and a snapshot has a hundred thousand of them.
 class _Metadata(Struct, gc=False):
     name: str | None = None
     namespace: str | None = None
@@ -64,6 +65,7 @@ class _List(Struct, gc=False, rename={"api_version": "apiVersion"}):
 _as_object = msgspec.json.Decoder(_Object).decode
 _as_list = msgspec.json.Decoder(_List).decode
 _as_value = msgspec.json.Decoder(float_hook=type_number).decode
+# Fewer digits always fit into an int64.
 _LONG_INTEGER = re.compile(rb"[0-9]{19}")
 
 
@@ -141,6 +143,7 @@ def _parse_json(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
     try:
         top = _as_list(data)
     except (msgspec.DecodeError, RecursionError) as error:
+        # One JSON value per line is no JSON document: recognize it by its first line.
         first, _, rest = data.lstrip().partition(b"\n")
         if rest.lstrip().startswith(b"{") and _is_json(first):
             return _parse_lines(path, data, limits)
@@ -200,6 +203,7 @@ def _object(
         return _problem(Location(path, line), str(error))
     except YamlError as error:
         return _problem(Location(path, line), error.message)
+    # Strip now: data of secrets must not stay in memory until the body is decoded.
     if header.kind == "Secret":
         raw = Raw(msgspec.json.encode(drop_private(_decode(raw))))
     return _snapshot_object(header, metadata, metadata.name, JsonBody(raw), Location(path, line))
