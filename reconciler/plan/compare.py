@@ -25,7 +25,7 @@ _SHORT = 12
 _WHY = {
     LockOp.ADD: "newly needed",
     LockOp.CHANGE: "another version is decided",
-    LockOp.REMOVE: "nobody needs it any more",
+    LockOp.REMOVE: "nothing requires it any more",
 }
 
 

@@ -62,9 +62,7 @@ class DeletionEvidence:
         if record.key in self._held:
             return Retention(Reason.STILL_NEEDED, self._held[record.key])
         dependents = ", ".join(record.requested_by)
-        return Retention(
-            Reason.DEPENDENTS_UNKNOWN, f"It is not certain that nobody needs it; {dependents} did"
-        )
+        return Retention(Reason.DEPENDENTS_UNKNOWN, f"It may still be required: {dependents} required it")
 
     def _unread_manifest(self, record: PackageVariantRecord) -> Retention | None:
         control = self._inventory.control

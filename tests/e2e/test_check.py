@@ -400,7 +400,7 @@ def test_what_a_change_does_to_the_locks_of_dependencies_is_told(tmp_path: Path)
 
     told = [line for line in said.out.splitlines() if line.startswith("lock ")]
     assert len(told) == 2, said
-    assert all(re.match(r"lock +- cluster dev: .*(web|base).* \(nobody needs it", line) for line in told), (
-        told
-    )
+    assert all(
+        re.match(r"lock +- cluster dev: .*(web|base).* \(nothing requires it", line) for line in told
+    ), told
     assert "lock " not in again.out

@@ -34,7 +34,7 @@ def emit_carvel(generated: GeneratedPackage, annotations: dict[str, str]) -> dic
     """
     settings = generated.settings
     if not ("serviceAccountName" in settings or "cluster" in settings):
-        return "Nobody who needs it names a service account that could install it"
+        return "No package that requires it names a service account that could install it"
     owner = owner_of(generated, CARVEL_KIND)
     owned = {CARVEL_OWNER: f"{CARVEL_KIND}/{owner.name}"} if owner else {}
     version = generated.package.version

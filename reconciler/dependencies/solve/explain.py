@@ -154,7 +154,7 @@ class _Explainer:
             install = demand.requirement.install
             return "nothing meets it" if install else "nothing there meets it, and nothing may be installed"
         if all(not node.candidates for node in nodes):
-            return f"nobody publishes {nodes[0].instance.package.name}"
+            return f"no version of {nodes[0].instance.package.name} is published"
         if all(not alternative.allowed for alternative in demand.alternatives):
             return f"no version of {nodes[0].instance.package.name} fits"
         if all(not alternative.active for alternative in demand.alternatives):

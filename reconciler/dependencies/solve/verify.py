@@ -219,7 +219,7 @@ def _unreachable(solution: Solution) -> Iterator[str]:
             edges = solution.resolved[instance].edges
             queue += [edge.target for edge in edges if edge.target is not None and edge.active]
     for instance in solution.resolved.keys() - reached:
-        yield f"nobody needs {instance}"
+        yield f"nothing requires {instance}"
 
 
 def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:

@@ -76,7 +76,7 @@ def _by_instance(resolution: Resolution) -> dict[str, LockedPackage]:
 
 def _why(op: LockOp, before: str, new: LockedPackage | None, resolution: Resolution) -> str:
     if new is None:
-        return "nobody needs it any more"
+        return "nothing requires it any more"
     if op is LockOp.ADD:
         parents = ["a manifest" if who == USER else who for who in new.requested_by]
         more = f" and {len(parents) - _SHOWN} more" if len(parents) > _SHOWN else ""

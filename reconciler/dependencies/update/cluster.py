@@ -186,7 +186,7 @@ def _problem(
     resolved: ResolvedInstance, requirement: Requirement, install: Install | None, missing: list[str]
 ) -> Problem:
     alias = requirement.alias or resolved.instance.package.name
-    message = f"{resolved.candidate} needs the {', the '.join(missing)}, which nobody gives it"
+    message = f"{resolved.candidate} needs the {', the '.join(missing)}, which no manifest gives it"
     names = [name.partition(" ")[2] for name in missing if name.startswith("parameter ")]
     hint = f"Bind {alias} to an installation that is there"
     if names:

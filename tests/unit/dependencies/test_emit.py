@@ -146,7 +146,7 @@ def test_without_an_account_to_install_with_nothing_is_generated() -> None:
 
     assert (found.files, found.kept) == ({}, {"packageinstalls/prod/db.io.yaml"})
     assert [problem.message for problem in found.problems] == [
-        "Nobody who needs it names a service account that could install it"
+        "No package that requires it names a service account that could install it"
     ]
 
 

@@ -65,10 +65,10 @@ def cluster(text: str) -> str:
 
 CASES = [
     Case(
-        "nobody publishes what is needed",
+        "needed package is not published",
         WEB + package("web.io", "1.0.0", needs("db.corp", ">=1.0.0")) + package("db.io", "1.0.0"),
         "E-NOCANDIDATE",
-        ("web.io 1.0.0 requires db.corp >=1.0.0", "nobody publishes db.corp"),
+        ("web.io 1.0.0 requires db.corp >=1.0.0", "no version of db.corp is published"),
         (2, 15),
         "Add db.corp to the index, or correct its name; similar names: db.io",
         "db.corp",

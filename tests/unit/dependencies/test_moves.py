@@ -38,7 +38,7 @@ def test_what_goes_is_needed_by_nobody() -> None:
     gone = install("shop", "web.io", "") + package("web.io", "1.0.0")
 
     assert_lines(
-        moved(OLD, gone), "remove carvel:db.io@namespace/prod 1.0.0: nobody needs it any more in dev"
+        moved(OLD, gone), "remove carvel:db.io@namespace/prod 1.0.0: nothing requires it any more in dev"
     )
 
 
@@ -82,5 +82,5 @@ def test_what_objects_have_is_compared_with_what_they_shall_have() -> None:
 
     assert told == [
         "change carvel:db.io@namespace/prod 1.0.0 -> 1.1.0: the version that fits best now",
-        "remove gone.yaml 3.0.0: nobody needs it any more",
+        "remove gone.yaml 3.0.0: nothing requires it any more",
     ]

@@ -17,7 +17,7 @@ ROWS = [
 ]
 
 
-ROOMS = (PROJECT / "reconciler/dependencies", PROJECT / "reconciler", PROJECT)
+FOLDERS = (PROJECT / "reconciler/dependencies", PROJECT / "reconciler", PROJECT)
 
 
 def test_every_requirement_has_its_row() -> None:
@@ -44,7 +44,7 @@ def test_what_has_no_place_in_git_is_exactly_what_was_agreed() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=[f"R{row[0]}" for row in ROWS])
 def test_the_modules_that_a_row_names_exist(row: tuple[str, str, str, str]) -> None:
     for name in re.findall(r"`([a-z_]+(?:/[a-z_]+)*)(?:\.[a-zA-Z_]+)?`", row[2]):
-        assert any((room / f"{name}.py").exists() or (room / name).is_dir() for room in ROOMS), name
+        assert any((folder / f"{name}.py").exists() or (folder / name).is_dir() for folder in FOLDERS), name
 
 
 def test_every_named_test_is_collected() -> None:
