@@ -2,7 +2,6 @@
 
 from reconciler.resolve.fleet import ResolvedFleet, resolve_fleet
 from reconciler.resolve.resolution import Needs, Pin, Release, Resolution, ResolvedVariant
-from reconciler.resolve.variants import resolve
 
 __all__ = [
     "Needs",
@@ -11,6 +10,5 @@ __all__ = [
     "Resolution",
     "ResolvedFleet",
     "ResolvedVariant",
-    "resolve",
     "resolve_fleet",
 ]

@@ -33,18 +33,12 @@ from reconciler.resolve.upstreams import find_repository, subject_of
 from reconciler.state import PackageVariantRecord
 
 
-def resolve(inventory: Inventory, desired: Desired) -> Resolution:
-    """Pin every desired variant to one upstream commit. Pure and order-free.
+def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
+    """Resolve the desired variants that the resolution does not have yet. Pure and order-free.
 
     Total: every desired variant is resolved, stalled with its problems, or waits, except those that other
     shards plan. Revisions that this plan will publish count as published: a chain of variants is at rest
     after one run (law 1).
-    """
-    return with_releases(extend_resolution(Resolution(), inventory, desired), inventory, desired)
-
-
-def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
-    """Resolve the desired variants that the resolution does not have yet.
 
     Variants that are generated for dependencies are known only after all others are pinned, so a second
     step is inherent. It resolves the generated variants, and those that read a repository where the

@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.api.porch import Repository
 from reconciler.errors import Location
+from reconciler.forge.local_store import head_branches
 from reconciler.git.repository import Mirrors
 from reconciler.ids import Lifecycle, ObjectName
 from reconciler.inventory import PackageState, RepositoryView, Source, Sourced
@@ -26,7 +27,6 @@ from reconciler.refs import (
     object_name,
     object_name_errors,
     parse_revision,
-    proposed_ref,
     relative_package,
     tag_ref,
 )
@@ -45,7 +45,11 @@ def reference_name(key: Mapping[str, Any]) -> str:
         return HEADS + key.get("branch", "")
     if revision > 0:
         return tag_ref(path, revision)
-    return (proposed_ref if key.get("lifecycle") == "Proposed" else draft_ref)(path, workspace)
+    draft = draft_ref(path, workspace)
+    if key.get("lifecycle") != "Proposed":
+        return draft
+    _, proposed = head_branches(draft.removeprefix(HEADS))
+    return HEADS + proposed
 
 
 def as_fetched(ref: str) -> str:

@@ -23,10 +23,9 @@ from reconciler.ids import ObjectName, PackageKey
 from reconciler.inventory import PullState, ReviewedLock
 from reconciler.plan.changes import Op, Plan, WriteDraft
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
-from reconciler.resolve import resolve
 from reconciler.resolve.ownership import find_owner
 from reconciler.upstream_lock import UpstreamLock
-from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package
+from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package, resolve
 
 CLUSTERS = ("cluster-a", "cluster-b")
 NAMES = ("one", "two", "three")

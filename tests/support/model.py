@@ -18,6 +18,7 @@ from reconciler.api.porch import (
     Repository,
     RepositorySpec,
 )
+from reconciler.dependencies.catalog.published import DependencyInputs
 from reconciler.errors import Location, Problem
 from reconciler.expand import Desired, expand
 from reconciler.ids import Lifecycle, ObjectName, Oid
@@ -43,7 +44,7 @@ from reconciler.plan.changes import MoveRef, Plan, WriteDraft, WriteRemoval
 from reconciler.policy import Policy
 from reconciler.read.repositories.kptfiles import read_header
 from reconciler.render import render_packages
-from reconciler.resolve import Resolution, ResolvedFleet, resolve
+from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.snapshot import Snapshot
 from reconciler.state import (
     NOTHING_REFUSED,
@@ -58,6 +59,11 @@ from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 MAIN = "refs/heads/main"
 NAMESPACE = "default"
 EPOCH = 1_700_000_000
+
+
+def resolve(inventory: Inventory, desired: Desired) -> Resolution:
+    """Resolve variants in a world whose packages need no others."""
+    return resolve_fleet(inventory, desired, DependencyInputs()).resolution
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,8 @@ from reconciler.plan.changes import Change, Op, WriteDraft
 from reconciler.plan.draft_decision import content_causes
 from reconciler.policy import FunctionPolicy
 from reconciler.reasons import Reason
-from reconciler.resolve import resolve
 from reconciler.snapshot import Snapshot, SnapshotObject
-from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
 from tests.support.points import team_point
 
 POINT = team_point("optional")

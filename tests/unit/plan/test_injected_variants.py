@@ -13,9 +13,9 @@ from reconciler.plan import build_plan
 from reconciler.plan.changes import Op, Plan
 from reconciler.reasons import Reason
 from reconciler.render import render_packages
-from reconciler.resolve import ResolvedFleet, resolve
+from reconciler.resolve import ResolvedFleet
 from reconciler.snapshot import Snapshot, SnapshotObject
-from tests.support.model import ModelWorld, blueprint
+from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.points import team_point
 
 POINT = team_point("required")

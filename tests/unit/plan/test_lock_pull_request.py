@@ -22,9 +22,8 @@ from reconciler.inventory import ReviewedLock
 from reconciler.objects import File
 from reconciler.plan.lock_pull_request import ComputedLock, compute_lock, propose_lock
 from reconciler.policy import LockMode, LockPolicy
-from reconciler.resolve import resolve
 from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
-from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
 
 NAMES = ("a", "b", "c", "d")
 

@@ -8,9 +8,8 @@ from reconciler.expand import expand
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.provenance import find_origins
 from reconciler.reasons import Reason
-from reconciler.resolve import resolve
 from reconciler.resolve.pins import FOLLOW
-from tests.support.model import ModelWorld, blueprint
+from tests.support.model import ModelWorld, blueprint, resolve
 
 V1, V2, STABLE = "refs/tags/web/v1", "refs/tags/web/v2", "refs/tags/web/stable"
 

@@ -5,8 +5,8 @@ import pytest
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.expand import expand
 from reconciler.inventory import Inventory
-from reconciler.resolve import Resolution, resolve
-from tests.support.model import MAIN, ModelWorld, blueprint
+from reconciler.resolve import Resolution
+from tests.support.model import MAIN, ModelWorld, blueprint, resolve
 
 
 @pytest.fixture
