@@ -233,6 +233,7 @@ def find_rule(rules: Iterable[R], remote: str) -> R | None:
     A prefix ends at a slash or at the end of the remote: `host/acme` is no prefix of `host/acme-evil`.
     Its scheme, if it has one, must be the remote's: a token for https is not sent over http.
     """
+    # The most specific rule wins, whatever the order in the file.
     fitting = (rule for rule in rules if is_prefix(rule.prefix, remote))
     return max(fitting, key=lambda rule: len(normalise_url(rule.prefix)), default=None)
 

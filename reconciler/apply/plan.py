@@ -54,7 +54,7 @@ def apply_changes(
     control: Mirror,
     on_effect: OnEffect = lambda _: None,
     *,
-    board: DashboardWriter | None = None,
+    dashboards: DashboardWriter | None = None,
 ) -> Outcome:
     """Write everything once: each repository on its own, then state and status.
 
@@ -68,44 +68,46 @@ def apply_changes(
         targets: The repository of every change that writes, by normalised URL.
         control: The control repository's mirror.
         on_effect: Called with every effect, in the order of the outcome.
-        board: The dashboard, if one is kept.
+        dashboards: Writer of the dashboard, if one is kept.
 
     Raises:
         StoppedError: The process was asked to end before anything was written.
     """
     effects.check_shutdown()
     results: dict[str, Result] = {}
-    reserve_dashboard_write(target.forge for target in targets.values() if board)
+    # One write is left for the dashboard, which matters most when a limit ends the run.
+    reserve_dashboard_write(target.forge for target in targets.values() if dashboards)
     pending = _by_url((*plan.changes, lock_change(plan.lock)) if plan.lock else plan.changes)
     for url, result in zip(pending, _repositories(pending, targets), strict=True):
-        _tell(result.effects, on_effect)
+        _report(result.effects, on_effect)
         results[url] = result
-    left = Result((*remaining_effects(results, targets), *_tell_unbegun(results, pending)))
-    _tell(left.effects, on_effect)
+    left = Result((*remaining_effects(results, targets), *_not_started(results, pending)))
+    _report(left.effects, on_effect)
     done = merge_results([*results.values(), left])
+    # Records come last: every effect is recognised without them, so a run killed before loses nothing.
     with effects.recording():
         unfinished = _redacted(done.unfinished)
         status = status_after(plan, unfinished, done.opened)
-        if board is None:
+        if dashboards is None:
             last = _branches(replace(plan, status=status), inventory, control, done)
         else:
-            dashboard = board.make(plan, statuses_after(plan, unfinished, done.opened), results, targets)
-            reported = Result() if board.is_shared else board.write(dashboard)
-            status |= board.files(dashboard)
+            dashboard = dashboards.make(plan, statuses_after(plan, unfinished, done.opened), results, targets)
+            reported = Result() if dashboards.is_shared else dashboards.write(dashboard)
+            status |= dashboards.files(dashboard)
             branches = _branches(replace(plan, status=status), inventory, control, done)
-            if board.is_shared:
-                reported = _write_shared(board, dashboard, inventory, control)
+            if dashboards.is_shared:
+                reported = _write_shared(dashboards, dashboard, inventory, control)
             last = merge_results([reported, branches])
-    _tell(last.effects, on_effect)
+    _report(last.effects, on_effect)
     everything = merge_results([done, last])
     return Outcome(everything.effects, everything.exits)
 
 
 def _write_shared(
-    board: DashboardWriter, dashboard: Dashboard, inventory: Inventory, control: Mirror
+    dashboards: DashboardWriter, dashboard: Dashboard, inventory: Inventory, control: Mirror
 ) -> Result:
-    ref, parts = status_ref(inventory.policy.instance), board.shard.parts
-    return board.write(dashboard, lambda: read_dashboards(control, ref, parts))
+    ref, parts = status_ref(inventory.policy.instance), dashboards.shard.parts
+    return dashboards.write(dashboard, lambda: read_dashboards(control, ref, parts))
 
 
 def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, Unfinished]:
@@ -118,15 +120,16 @@ def _redacted(unfinished: Mapping[PackageKey, Unfinished]) -> dict[PackageKey, U
 
 
 def _repositories(changes: Mapping[str, Sequence[Change]], targets: Mapping[str, Target]) -> Iterator[Result]:
-    jobs = [partial(_begin, targets[url], repository_changes) for url, repository_changes in changes.items()]
+    jobs = [partial(_apply_or_leave, targets[url], own) for url, own in changes.items()]
     if len(jobs) <= 1:
         yield from (job() for job in jobs)
         return
+    # `map` keeps the order of repositories, so that reports do not depend on threads.
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         yield from pool.map(lambda job: job(), jobs)
 
 
-def _begin(target: Target, changes: Sequence[Change]) -> Result:
+def _apply_or_leave(target: Target, changes: Sequence[Change]) -> Result:
     """Do the changes of one repository; asked to end, leave them to the next run."""
     if effects.is_shutting_down():
         error = StoppedError()
@@ -136,7 +139,7 @@ def _begin(target: Target, changes: Sequence[Change]) -> Result:
     return apply_repository(target, changes)
 
 
-def _tell_unbegun(results: Mapping[str, Result], pending: Mapping[str, Sequence[Change]]) -> Iterator[Effect]:
+def _not_started(results: Mapping[str, Result], pending: Mapping[str, Sequence[Change]]) -> Iterator[Effect]:
     """Yield, if the run was asked to end, how much of it was not begun."""
     left = [url for url, result in results.items() if result.failed and not result.effects]
     if left:
@@ -215,6 +218,6 @@ def _by_url(changes: Iterable[Change]) -> dict[str, list[Change]]:
     return {url: by_url[url] for url in sorted(by_url) if any(change.pending for change in by_url[url])}
 
 
-def _tell(effects: Iterable[Effect], on_effect: OnEffect) -> None:
+def _report(effects: Iterable[Effect], on_effect: OnEffect) -> None:
     for effect in effects:
         on_effect(effect)

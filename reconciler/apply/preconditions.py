@@ -44,6 +44,7 @@ def check_merged(checkout: Checkout, default_branch: str) -> None:
     Raises:
         RefusedError: Another branch is checked out, or a commit that was not pushed or not merged.
     """
+    # Build jobs check out a commit without a branch: then only the commit itself must be merged.
     if checkout.branch and default_branch and checkout.branch != default_branch:
         raise RefusedError(
             f"Branch {checkout.branch} is not the default branch {default_branch} of the control repository",

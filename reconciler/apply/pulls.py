@@ -21,7 +21,7 @@ from reconciler.refs import HEADS
 from reconciler.report.diff import file_changes
 
 
-class Requests:
+class PullRequestTexts:
     """The pull requests of one repository's changes: several changes may share one."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
@@ -52,7 +52,7 @@ class Requests:
         return group_body(members, target.names, files)
 
 
-def call_forge(target: Target, changes: Sequence[Change], requests: Requests) -> Iterator[Result]:
+def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Iterator[Result]:
     """Open, update and close pull requests, one change after the other; one that several share once.
 
     One that fails does not stop the others; a limit does, and a request to end: the rest is left to the
@@ -63,6 +63,7 @@ def call_forge(target: Target, changes: Sequence[Change], requests: Requests) ->
         try:
             _call(target, change, requests, done)
         except (LimitedError, StoppedError) as error:
+            # The budget of a forge is one for all repositories: further calls would fail as well.
             yield done.result
             yield _limited(once[index:], error)
             return
@@ -149,7 +150,7 @@ def _files(mirror: Mirror, commit: Oid | None, path: str) -> Files:
         return {}
 
 
-def _call(target: Target, change: Change, requests: Requests, done: "_Done") -> None:
+def _call(target: Target, change: Change, requests: PullRequestTexts, done: "_Done") -> None:
     """Make the calls of one change, each noted in `done` before it is made and after."""
     name = change.repository.name
     if change.pull:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
-from reconciler.apply.pulls import Requests, approve_pulls, call_forge
+from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge
 from reconciler.errors import ConflictError, ReconcilerError, RefusedError
 from reconciler.forge.local import LocalForge
 from reconciler.forge.local_store import PULLS, PullRecord
@@ -73,7 +73,7 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     Nothing is pushed that is there already. What another writer moved is left to the next run.
     """
     results = []
-    requests = Requests(changes)
+    requests = PullRequestTexts(changes)
     for batch in _batches([change for change in changes if change.pending]):
         try:
             results.append(_apply_batch(target, batch, requests))
@@ -83,17 +83,19 @@ def apply_repository(target: Target, changes: Sequence[Change]) -> Result:
     return merge_results(results)
 
 
-def _apply_batch(target: Target, changes: Sequence[Change], requests: Requests) -> Result:
+def _apply_batch(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> Result:
     """Push a batch; leave out what another writer moved or the repository refuses, and push the rest."""
     failures: list[Result] = []
     for _ in range(ATTEMPTS):
         pushed = _compose(target, changes, requests)
         refused = _refused(_push(target.mirror, pushed))
         if not refused:
+            # The local forge keeps pull requests in refs, which the push has moved.
             after = () if pushed.staged else call_forge(target, changes, requests)
             approved = approve_pulls(target, changes)
             done = Result(tuple(pushed.effects), opened=pushed.opened)
             return merge_results([*failures, done, *after, *approved])
+        # An atomic push that loses one ref moves none: leave out the changes that lost, and push the others.
         target.mirror.fetch()
         blamed = _blame(pushed, refused, target.mirror)
         failures += [failed_result(_name(c), error, {c.package}, ref) for c, ref, error in blamed]
@@ -103,7 +105,7 @@ def _apply_batch(target: Target, changes: Sequence[Change], requests: Requests) 
     return merge_results([*failures, *(failed_result(_name(c), error, {c.package}) for c in changes)])
 
 
-def _compose(target: Target, changes: Sequence[Change], requests: Requests) -> _Push:
+def _compose(target: Target, changes: Sequence[Change], requests: PullRequestTexts) -> _Push:
     pack = Pack(target.mirror)
     staged = target.forge.begin(pack) if isinstance(target.forge, LocalForge) else None
     pushed = _Push(pack, staged, [], [])
@@ -111,6 +113,7 @@ def _compose(target: Target, changes: Sequence[Change], requests: Requests) -> _
     reported: set[Composed] = set()
     for change in changes:
         for write in change.writes:
+            # Packages of one group share a write: it is composed and reported once.
             if id(write) not in made:
                 made[id(write)] = compose(write, target.mirror, pack, target.policy)
             composed = made[id(write)]
@@ -157,6 +160,7 @@ def _blame(
     for change, composed in pushed.composed:
         ref, _, new = composed.update
         result = refused.get(ref)
+        # The same inputs give the same commits: a ref that another run moved there is done.
         if result and mirror.refs().get(ref) != new:
             error = _blocked(ref, mirror.refs()) or _error(result)
             blamed.setdefault(str(change.package), (change, ref, error))
@@ -195,7 +199,7 @@ def _refusal_hint(message: str) -> str:
 
 
 def _stage_pulls(
-    target: Target, staged: LocalTransaction, change: Change, requests: Requests
+    target: Target, staged: LocalTransaction, change: Change, requests: PullRequestTexts
 ) -> Iterator[Effect]:
     if change.pull:
         before = staged.find_open(change.pull.head)
@@ -214,6 +218,7 @@ def _batches(changes: Sequence[Change]) -> Iterator[list[Change]]:
     tags = refs = 0
     for change in changes:
         new_tags, new_refs = _new_tags(change), len(change.writes) + 1
+        # GitHub creates no event for a push of more than three tags.
         if batch and (tags + new_tags > TAGS_PER_PUSH or refs + new_refs > _REFS):
             yield batch
             batch, tags, refs = [], 0, 0

@@ -100,6 +100,7 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
     if not branch.files and current is None:
         return Result()
     pack = Pack(mirror)
+    # Messages of remotes are recorded and may quote a credential.
     tree = pack.files({path: File.of(mask_credentials_in(data)) for path, data in branch.files.items()})
     if _holds(mirror, current, tree):
         return Result()
@@ -110,6 +111,7 @@ def write_branch(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int
     except ReconcilerError as error:
         return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
     if not answer.ok:
+        # Another run with the same inputs writes the same files in another commit: nothing is missing then.
         mirror.fetch()
         if _holds(mirror, mirror.refs().get(branch.ref), tree):
             return Result()
@@ -151,6 +153,7 @@ def share_branch(
             before = there if tip == branch.expect else read_branch(mirror, branch.expect, policy.limits)
         except UnavailableError as error:
             return failed_result(CONTROL, error, (), branch.ref.removeprefix(HEADS), kind=EffectKind.RECORDED)
+        # Locks are decided by every shard: a decision that is neither old nor ours is newer than ours.
         overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
         unseen = there.keys() - before.keys() - branch.files.keys()
         kept = {path for path in there if not mine(path) or path in unseen or (overtaken and common(path))}

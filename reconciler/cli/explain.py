@@ -91,6 +91,7 @@ def _owner_problems(planned: "PlannedRun", change: "Change") -> "list[Problem]":
     inventory = planned.inputs.inventory
     record = inventory.records.get(change.variant)
     subjects = {f"PackageVariant {change.variant}"}
+    # An unparsable file has no subject: the record tells which packages it declared.
     broken = ""
     if record is not None:
         subjects.add(f"PackageVariantSet {record.namespace}/{record.set_name}")

@@ -145,6 +145,7 @@ def entrypoint() -> None:
     SIGTERM, with which a cluster stops a pod, lets the effect under way finish (exit 6); a second one kills.
     """
     gc.set_threshold(*COLLECT)
+    # Before anything else may print: tracebacks and warnings of libraries are redacted too.
     redact_standard_streams()
     signal.signal(signal.SIGTERM, _stop)
     sys.exit(invoke(sys.argv[1:]))

@@ -64,6 +64,7 @@ class Printer:
 def make_printer(*, color: bool = True) -> Printer:
     """Return the printer for this process; the environment gives secrets to mask and turns colors off."""
     colored = color and wants_color()
+    # Pipes get whole rows: another program reads them.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     return Printer(Redactor.of_environment(os.environ), ansi if colored else plain, width)
 

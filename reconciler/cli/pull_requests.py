@@ -173,6 +173,7 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
     if listed.pull.state is not PullState.CLOSED:
         return None
     message = f"Pull request {listed.name} was closed"
+    # A pull request can only be opened again while its branch exists.
     refs = listed.forge.mirror.refs()
     if any(f"{HEADS}{name}" in refs for name in head_branches(listed.pull.head)):
         hint = f"Open it again with `reconciler pr reopen {listed.name}`, then approve it."

@@ -62,6 +62,7 @@ def _output_schema(kind: str) -> str:
     """Return the schema of an output, from the installed package or from the checkout around it."""
     package = Path(__file__).parents[1]
     name = f"{kind.lower()}.schema.json"
+    # A wheel has the schemas inside the package, a checkout beside it.
     folders = (package / "_schemas", package.parent / "docs/schemas")
     return next(path for folder in folders if (path := folder / name).is_file()).read_text()
 

@@ -35,6 +35,7 @@ def table_lines(
 
 def _fold(widths: Sequence[int], width: int) -> list[range]:
     """Return which columns share a line: as many as fit, in their order."""
+    # Free text wraps, so that it needs only some of its width to share a line.
     needs = [*widths[:-1], min(widths[-1], _LEAST)]
     groups, start, used = [], 0, 0
     for column, need in enumerate(needs):
@@ -58,6 +59,7 @@ def _lines(
         yield text
         return
     indent = len(text) - len(row[last].rstrip())
+    # A name in the text stays whole, even if its line is too long: people copy it.
     wrapped = textwrap.wrap(row[last], max(width - indent, 1), break_long_words=False, break_on_hyphens=False)
     yield text[:indent] + wrapped[0]
     yield from (" " * indent + line for line in wrapped[1:])

@@ -33,6 +33,7 @@ def terminal(text: str) -> str:
 
     Total and idempotent: printable text is returned unchanged.
     """
+    # Most texts are plain ASCII, with nothing to translate.
     if text.isascii() and text.isprintable():
         return text
     return text.translate(_VISIBLE)

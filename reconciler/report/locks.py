@@ -1,4 +1,4 @@
-"""The locks of a fleet for people and programs: every pin, what met each need, what has no answer."""
+"""Lock updates as text and JSON: pins, satisfied requirements, conflicts, revisions, owners and CRDs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,26 +6,32 @@ from typing import Any
 from pydantic import BaseModel
 
 from reconciler.dependencies.lock.format import (
+    ActivationBlocker,
+    ClusterLock,
     LockChange,
     LockedDependency,
     LockedPackage,
+    LockedRevision,
     LockOp,
+    OwnershipEntry,
     Resolution,
+    ownership_entries,
+    package_name,
 )
+from reconciler.dependencies.lock.write import USER
 from reconciler.dependencies.solve.solution import Explanation
 from reconciler.dependencies.update.fleet import ClusterUpdate, LockUpdate
 from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.report.console import Paint, plain
 from reconciler.report.escape import terminal
-from reconciler.report.revisions import lifecycle_lines
 from reconciler.report.text import problem_lines
 
 _MARKS = {LockOp.ADD: "+", LockOp.CHANGE: "~", LockOp.REMOVE: "-"}
 
 
 def lock_lines(decision: LockUpdate, *, paint: Paint = plain) -> Iterator[str]:
-    """Yield the decision as text: a block per cluster, then what is wrong, then the sum."""
+    """Yield a lock update as text: a block per cluster, then problems, then the counts."""
     for scope in decision.scopes:
         yield from map(terminal, _scope_lines(scope))
         yield ""
@@ -68,13 +74,13 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
 
 def _outcome(explanation: Explanation) -> str:
     if explanation.preempted:
-        return f"{explanation.preempted} gives way; what was locked for it stays, the others proceed"
-    return "there is no answer; what was locked there stays"
+        return f"{explanation.preempted} is preempted: it keeps its locked versions, the others proceed"
+    return "no solution: the locked versions stay"
 
 
 def _state(scope: ClusterUpdate) -> str:
     if scope.after is None:
-        return "no package is asked for any more"
+        return "no package is required any more"
     now = scope.after.lock.generation
     was = scope.before.lock.generation if scope.before else now
     return f"generation {was} -> {now}" if was != now else f"generation {now}"
@@ -109,7 +115,7 @@ def _sum(decision: LockUpdate) -> str:
 
 
 def lock_values(decision: LockUpdate) -> list[dict[str, Any]]:
-    """Return the decision as JSON values, one per cluster; `packages` are written as in the lock."""
+    """Return a lock update as JSON values, one per cluster; `packages` are as in the lock."""
     return [_scope_value(scope) for scope in decision.scopes]
 
 
@@ -140,7 +146,7 @@ def _records(models: Mapping[str, BaseModel]) -> dict[str, Any]:
 
 
 def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
-    """Return why something has no answer as a JSON value."""
+    """Return the explanation of a conflict as a JSON value."""
     return {
         "code": explanation.code,
         "sentences": list(explanation.sentences),
@@ -149,3 +155,83 @@ def explanation_value(explanation: Explanation) -> Mapping[str, Any]:
         "minimal": explanation.minimal,
         "givesWay": explanation.preempted,
     }
+
+
+def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
+    """Yield changes of revisions, owners and CRDs of a cluster, and required actions."""
+    before, after = scope.before, scope.after
+    if after is None:
+        return
+    yield from _revision_lines(before, after)
+    yield from _owner_lines(before.resolution if before else Resolution(), after.resolution)
+    yield from _kind_lines(before.resolution if before else Resolution(), after.resolution)
+    for package in after.resolution.packages:
+        if package.unavailable:
+            yield f"unavailable: {package.instance} {package.version} is no longer published; it stays"
+    for instance in after.resolution.unused:
+        yield f"unused: {instance} is no longer needed; `lock --prune` removes it"
+
+
+def _revision_lines(before: ClusterLock | None, after: ClusterLock) -> Iterator[str]:
+    old_revisions, revisions = _by_name(before), _by_name(after)
+    for key, revision in revisions.items():
+        old = old_revisions.get(key)
+        if old is None or (old.revision, old.desired_state) != (revision.revision, revision.desired_state):
+            state = f"{revision.desired_state}{f', was {old.desired_state}' if old else ''}"
+            yield f"revision {revision.revision} of {revision.package}: {revision.name} {state}"
+        if revision.awaits:
+            yield f"revision {revision.revision} of {revision.package} {_waiting(revision)}"
+    packages = {package.object for package in after.resolution.packages}
+    for key, gone in old_revisions.items():
+        if key not in revisions:
+            why = "beyond the history limit" if gone.package in packages else "its package is gone"
+            yield f"revision {gone.revision} of {gone.package}: {gone.name} removed, {why}"
+
+
+def _waiting(revision: LockedRevision) -> str:
+    match revision.awaits:
+        case ActivationBlocker.PERSON:
+            kind = f"{revision.package.partition('/')[0]}Revision"
+            return f"awaits activation: set desiredState: Active in a {kind} {revision.name}"
+        case ActivationBlocker.PARENTS:
+            return "waits until a package that needs it is activated"
+        case _:
+            return "waits until the current owner releases its CRDs"
+
+
+def _by_name(locked: ClusterLock | None) -> Mapping[tuple[str, str], LockedRevision]:
+    return {(r.package, r.name): r for r in (locked.lock.revisions if locked else ())}
+
+
+def _owner_lines(before: Resolution, after: Resolution) -> Iterator[str]:
+    """Yield the packages that another owner has now."""
+    old_packages = {package.instance: package for package in before.packages}
+    for package in after.packages:
+        old = old_packages.get(package.instance)
+        if old is not None and old.owner != package.owner and package.owner:
+            yield f"{package.instance} belongs to {_owner(package)} now, and not to {_owner(old)}"
+
+
+def _owner(package: LockedPackage) -> str:
+    return "a manifest" if package.owner == USER else package.owner or "nobody"
+
+
+def _kind_lines(before: Resolution, after: Resolution) -> Iterator[str]:
+    """Yield the CRDs that another package controls now, and those without a controller."""
+    old_entries, entries = dict(ownership_entries(before)), dict(ownership_entries(after))
+    for name, entry in entries.items():
+        old = old_entries.get(name)
+        if old is None or (old.package, bool(old.controller)) == (entry.package, bool(entry.controller)):
+            continue
+        yield f"{name} {_fate(old, entry)}"
+    for name in sorted(old_entries.keys() - entries.keys()):
+        yield f"{name} is removed: no revision has it any more"
+
+
+def _fate(old: OwnershipEntry, entry: OwnershipEntry) -> str:
+    if not entry.controller:
+        owners = f", owned by {', '.join(entry.owners)}" if entry.owners else ""
+        return f"stays without a controller{owners}: its objects may be data"
+    if old.package and old.package != entry.package:
+        return f"is taken over from {package_name(old.package)} by {package_name(entry.package)}"
+    return f"is controlled by {entry.controller}"

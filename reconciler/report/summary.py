@@ -74,6 +74,7 @@ def summary_line(plan: Plan) -> str:
     if plan.refusals:
         counts.append(f"{len(plan.refusals)} refusal{'s' if len(plan.refusals) > 1 else ''}")
     what = ", ".join(counts) if counts else "no packages"
+    # "Nothing to do" would be false beside a refusal, a problem or a waiting person.
     idle = plan.is_empty and not plan.problems and not plan.refusals and not waiting
     head = "Nothing to do: " if idle else ""
     return f"{head}{what} (checksum {plan.checksum})" if plan.checksum else f"{head}{what}"

@@ -58,6 +58,7 @@ def plan_lines(
         unchanged: List also the packages that stay as they are.
         width: Characters of a line of the terminal; None for no limit.
     """
+    # The checksum is on the first line, so that `head -1` is enough for scripts.
     yield paint(summary_line(plan), Color.BOLD)
     yield from _table(plan, names, paint, unchanged=unchanged, width=width)
     yield from (f"pin: {terminal(move_text(move))}" for move in plan.moves)

@@ -34,7 +34,6 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
         for url, mirror in mirrors.items()
     }
     forge = inputs.forges.of(control)
-    board = (
-        DashboardWriter(forge, planned.names, inputs.forges.shard) if policy.pull_requests.dashboard else None
-    )
-    return apply_changes(planned.plan, inventory, targets, control, on_effect, board=board)
+    has_dashboard = policy.pull_requests.dashboard
+    dashboards = DashboardWriter(forge, planned.names, inputs.forges.shard) if has_dashboard else None
+    return apply_changes(planned.plan, inventory, targets, control, on_effect, dashboards=dashboards)
