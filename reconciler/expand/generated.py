@@ -102,7 +102,8 @@ class _Set:
             try:
                 candidates.append(self.candidate(context, renderer.render(context)))
             except ExpansionError as error:
-                findings.append(_with_target(error.finding, context))
+                message = f"target {context}: {error.finding.message}"
+                findings.append(replace(error.finding, message=message))
         if findings:
             return self.stall(*findings[:_MAX_TARGETS], *_remaining(findings))
         return OwnerExpansion(self.owner, self.pvs.source, tuple(candidates))
@@ -195,11 +196,6 @@ def _remaining(findings: list[Finding]) -> Iterator[Finding]:
         )
 
 
-def _with_target(finding: Finding, context: Context) -> Finding:
-    """Return the finding with the target, and the file of its object, in the message."""
-    return replace(finding, message=f"target {_describe(context)}: {finding.message}")
-
-
 def _package_field(context: Context) -> FieldPath:
     """Return the field of a set that names the downstream package of a target."""
     downstream = context.template.downstream if context.template else None
@@ -207,9 +203,3 @@ def _package_field(context: Context) -> FieldPath:
     if downstream is not None and downstream.package_expr:
         return (*at, "packageExpr")
     return (*at, "package") if downstream is not None and downstream.package else context.path
-
-
-def _describe(context: Context) -> str:
-    if context.selected is None:
-        return f"{context.repo_default}/{context.package_default}"
-    return str(context.selected)

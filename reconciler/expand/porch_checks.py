@@ -14,7 +14,6 @@ from reconciler.api.porch import (
     PackageContext,
     PackageVariantSetSpec,
     PackageVariantSpec,
-    PipelineTemplate,
     RepositoryTarget,
     Target,
     Upstream,
@@ -107,7 +106,8 @@ def _template(template: VariantTemplate, path: FieldPath) -> Iterator[Finding]:
         yield from map_entries(template.package_context.data_exprs, (*path, "packageContext", "dataExprs"))
     yield from _injector_templates(template.injectors or [], (*path, "injectors"))
     if template.pipeline is not None:
-        yield from _pipeline(template.pipeline, (*path, "pipeline"))
+        yield from _functions(template.pipeline.validators or [], (*path, "pipeline", "validators"))
+        yield from _functions(template.pipeline.mutators or [], (*path, "pipeline", "mutators"))
 
 
 def map_entries(entries: Sequence[MapExpr] | None, path: FieldPath) -> Iterator[Finding]:
@@ -127,11 +127,6 @@ def _injector_templates(injectors: Sequence[InjectionSelectorTemplate], path: Fi
             yield _both(at, at, "name", "nameExpr")
         if injector.name is None and injector.name_expr is None:
             yield _at(at, "must specify either `name` or `nameExpr`")
-
-
-def _pipeline(pipeline: PipelineTemplate, path: FieldPath) -> Iterator[Finding]:
-    yield from _functions(pipeline.validators or [], (*path, "validators"))
-    yield from _functions(pipeline.mutators or [], (*path, "mutators"))
 
 
 def _functions(functions: Sequence[FunctionTemplate], path: FieldPath) -> Iterator[Finding]:

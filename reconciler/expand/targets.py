@@ -69,6 +69,9 @@ class Context:
     selected: SelectedObject | None = None
     number: int = 0
 
+    def __str__(self) -> str:
+        return str(self.selected or f"{self.repo_default}/{self.package_default}")
+
     def target_input(self) -> Mapping[str, Any]:
         """Return the CEL variable `target`: the selected object, else both names, as in Porch."""
         if self.selected is None:

@@ -15,7 +15,7 @@ from reconciler.inventory import (
     RepositoryView,
     declared_upstreams,
 )
-from reconciler.refs import object_name
+from reconciler.refs import TAGS, object_name
 
 LATEST = "kpt.dev/latest-revision"
 _NULL_OID = Oid("0" * 40)
@@ -40,7 +40,8 @@ def find_upstream(upstream: Upstream, view: RepositoryView | None) -> Mapping[st
         return _metadata(view, None) if state.published else None
     if upstream.tag or upstream.branch:
         floating = upstream.tag or upstream.branch or ""
-        exists = _has_tag(floating, view, state) if upstream.tag else _has_branch(floating, view)
+        branches = (view.branch, *view.branches)
+        exists = _has_tag(floating, view, state) if upstream.tag else floating in branches
         return _metadata(view, _object_name(view, package, floating)) if exists else None
     return _numbered(upstream, view, state)
 
@@ -78,14 +79,7 @@ def _matches(upstream: Upstream, revision: PackageRevision | Draft) -> bool:
 
 def _has_tag(tag: str, view: RepositoryView, state: PackageState) -> bool:
     # A tag of the package, as web/stable, or of the whole repository.
-    own = any(
-        revision.ref.removeprefix("refs/tags/") == f"{state.path}/{tag}" for revision in state.published
-    )
-    return own or tag in view.tags
-
-
-def _has_branch(branch: str, view: RepositoryView) -> bool:
-    return branch == view.branch or branch in view.branches
+    return tag in view.tags or any(r.ref == f"{TAGS}{state.path}/{tag}" for r in state.published)
 
 
 def _object_name(view: RepositoryView, package: str, workspace: str) -> str:

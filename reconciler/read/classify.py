@@ -222,7 +222,8 @@ def _not_an_object(value: Any, place: SourcePosition) -> Classification:
 def _foreign(value: Mapping[str, Any], place: SourcePosition) -> Classification:
     """Classify an object of another API; one without a kind may have been ours, so its file is broken."""
     if _is_dependency(value):
-        return Classification(document=SourcedDocument(value, Source(place.location, marks=place)))
+        source = Source(place.location, marks=place)
+        return Classification(source=source, document=SourcedDocument(value, source))
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if isinstance(api_version, str) and isinstance(kind, str):
         return Classification(foreign=str(GroupKind(group_of(api_version), kind)))

@@ -50,7 +50,8 @@ class Walk:
     ) -> Iterator[FileEntry | UnreadPath]:
         # Hidden files and directories, as .github, are never inputs.
         entries = [e for e in objects.checked_entries(tree) if not e.name.startswith(".")]
-        if package is None and any(isinstance(e, TreeEntry) and _is_kptfile(e) for e in entries):
+        kptfiles = (e for e in entries if isinstance(e, TreeEntry) and e.name == KPTFILE)
+        if package is None and any(kptfile.mode in REGULAR for kptfile in kptfiles):
             package = path
         for entry in entries:
             full = f"{path}/{entry.name}" if path else entry.name
@@ -76,10 +77,6 @@ def fetch_files(
     files = [file for file in walked if isinstance(file, FileEntry)]
     objects.ensure(file.oid for file in files)
     return files
-
-
-def _is_kptfile(entry: TreeEntry) -> bool:
-    return entry.name == KPTFILE and entry.mode in REGULAR
 
 
 def is_below(path: str, directory: str) -> bool:

@@ -106,7 +106,9 @@ def read_inventory(
             *options.notes,
             *forge_state.notes,
             *manifests.notes,
-            *_notes(forge_state.views, opened, inventory.policy, recorded.tip),
+            *_read_commit(opened, inventory.policy),
+            *_unused_secrets(forge_state.views),
+            *_other_instances(opened, inventory.policy, recorded.tip),
             *(shard_reader.notes if shard_reader else ()),
         ),
     )
@@ -214,14 +216,6 @@ def _read_declared(opened: OpenControl, policy: Policy, snapshot: Snapshot) -> _
     )
     problems = (each for each in registrations if isinstance(each, Problem))
     return _Declared(manifests, tuple(_merged(manifests, registered)), (*manifests.problems, *problems))
-
-
-def _notes(
-    views: Mapping[ObjectName, RepositoryView], opened: OpenControl, policy: Policy, state: Oid | None
-) -> Iterator[str]:
-    yield from _read_commit(opened, policy)
-    yield from _unused_secrets(views)
-    yield from _other_instances(opened, policy, state)
 
 
 def _read_commit(opened: OpenControl, policy: Policy) -> Iterator[str]:

@@ -104,7 +104,7 @@ def read_manifests(
             if problem.location.path in kept
         ),
     ]
-    paths = {source.location.path for each in classified if (source := _source(each))}
+    paths = {each.source.location.path for each in classified if each.source}
     manifests = _assemble(classified, objects.last_touched(commit, sorted(paths)))
     return replace(manifests, files=frozenset(kept), unread=found_files.unread, missing=found_files.missing)
 
@@ -207,10 +207,6 @@ def _assemble(classified: list[Classification], times: Mapping[str, int]) -> Man
         problems=tuple(sorted(problems)),
         notes=_notes(classified),
     )
-
-
-def _source(classified: Classification) -> Source | None:
-    return classified.document.source if classified.document else classified.source
 
 
 def _duplicates(key: ObjectKey, declared: list[Classification]) -> Iterable[Problem]:

@@ -94,7 +94,8 @@ def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) ->
     """Return the view of a registration without content, with a problem if it is not usable."""
     manifest = registration.manifest
     git = manifest.spec.git or GitRepository(repo="")
-    notes = manifest.metadata.annotations or {}
+    annotations = manifest.metadata.annotations or {}
+    unavailable = annotations.get(UNAVAILABLE, "")
     view = RepositoryView(
         key=registration.key,
         url="",
@@ -103,8 +104,8 @@ def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) ->
         directory=str(PurePosixPath("/" + git.directory)).strip("/"),
         manifest=manifest,
         source=registration.source,
-        cluster=notes.get(CLUSTER) or registration.key.name,
-        unavailable=_on_unavailable(notes.get(UNAVAILABLE, ""), policy),
+        cluster=annotations.get(CLUSTER) or registration.key.name,
+        unavailable=OnUnavailable(unavailable) if unavailable in set(OnUnavailable) else policy.unavailable,
     )
     if manifest.spec.type != "git" or not git.repo:
         hint = "Set spec.type to git and spec.git.repo to its URL."
@@ -142,7 +143,8 @@ def _read_views(
     index.load(mirror, (oid for content in contents for oid in content.kptfiles()))
     branches, tags = dict(_commits(mirror, HEADS)), dict(_commits(mirror, TAGS))
     for view, content in zip(siblings, contents, strict=True):
-        if content.head is None and not _may_be_created(view):
+        git = view.manifest.spec.git
+        if content.head is None and not (git and git.create_branch):
             yield _no_branch(view, mirror)
             continue
         yield replace(
@@ -180,21 +182,12 @@ def _commits(mirror: Mirror, prefix: str) -> Iterator[tuple[str, Commit]]:
             yield ref.removeprefix(prefix), Commit(oid, commit.committer.time)
 
 
-def _may_be_created(view: RepositoryView) -> bool:
-    git = view.manifest.spec.git
-    return git is not None and git.create_branch
-
-
 def _no_branch(view: RepositoryView, mirror: Mirror) -> RepositoryView:
     message = f"Repository {mirror.remote} has no branch {view.branch}"
     head = mirror.head_branch
     other = f"Its default branch is {head}. " if head and HEADS + head in mirror.refs() else ""
     hint = f"{other}Set spec.git.branch, push the branch, or set createBranch for an empty repository."
     return _failed(view, Reason.REPOSITORY_UNAVAILABLE, message, hint, "spec", "git", "branch")
-
-
-def _on_unavailable(text: str, policy: Policy) -> OnUnavailable:
-    return OnUnavailable(text) if text in set(OnUnavailable) else policy.unavailable
 
 
 def _failed(view: RepositoryView, reason: Reason, message: str, hint: str, *field: str) -> RepositoryView:

@@ -74,7 +74,10 @@ def read_snapshot(objects: Mirror, commit: Oid, policy: Policy) -> Snapshot:
         return Snapshot(path=path)
     walked = list(Walk(SUFFIXES, depth=limits.path_depth).below(objects, tree, path))
     objects.ensure(file.oid for file in walked if isinstance(file, FileEntry))
-    inside = {directory: _inside(walked, directory) for directory in _cluster_directories(walked, path)}
+    inside = {
+        directory: [file for file in walked if file.path.startswith(f"{directory}/")]
+        for directory in _cluster_directories(walked, path)
+    }
     beside = [file for file in walked if not any(file in files for files in inside.values())]
     times = objects.last_touched(commit, [path, *inside])
     with _no_collection():
@@ -97,10 +100,6 @@ def _cluster_directories(walked: Iterable[FileEntry | UnreadPath], path: str) ->
     if not any(parts[1:] == [FILE] for parts in below):
         return []
     return sorted({f"{path}/{parts[0]}" for parts in below if parts[1:] and not parts[0][:1].isupper()})
-
-
-def _inside(walked: Iterable[FileEntry | UnreadPath], directory: str) -> list[FileEntry | UnreadPath]:
-    return [file for file in walked if file.path.startswith(f"{directory}/")]
 
 
 def _read_cluster(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -255,14 +256,11 @@ def _lines_of(data: bytes, opening: bytes) -> Iterator[int]:
 
 def _parse_yaml(path: str, data: bytes, limits: YamlLimits) -> FileObjects:
     content = parse_file(path, data, limits)
-    broken = [b.problem for b in content.broken]
-    parsed = _collect(chain(map(_from_yaml, content.objects), broken))
-    problems = tuple(_as_snapshot_problem(p) if p in broken else p for p in parsed.problems)
-    return parsed._replace(problems=problems)
-
-
-def _as_snapshot_problem(problem: Problem) -> Problem:
-    return Problem(problem.location, Reason.INVALID_SNAPSHOT, problem.message, problem.hint or _HINT)
+    broken = (
+        replace(b.problem, reason=Reason.INVALID_SNAPSHOT, hint=b.problem.hint or _HINT)
+        for b in content.broken
+    )
+    return _collect(chain(map(_from_yaml, content.objects), broken))
 
 
 def _from_yaml(parsed: ParsedObject) -> SnapshotObject | Problem:
