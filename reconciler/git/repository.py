@@ -78,7 +78,7 @@ class Mirror(Database):
         self._snapshot = None
         if not self.is_local:
             self._fetch_remote()
-        self.__dict__.pop("_repository", None)
+        self.__dict__.pop("_repository", None)  # opened again, to see new packs and refs
         try:
             self._read_refs()
         except pygit2.GitError as error:
@@ -146,9 +146,7 @@ class Mirror(Database):
 
     @cached_property
     def _repository(self) -> pygit2.Repository:
-        directory = (
-            self.location.directory if self.location.remote.path is None else self.location.remote.path
-        )
+        directory = self.location.remote.path or self.location.directory
         try:
             repository = open_repository(directory)
         except pygit2.GitError as error:
@@ -221,17 +219,16 @@ class Mirror(Database):
         Raises: UnavailableError if it fails, or does not end in time; then every later command fails at
         once.
         """
-        location = self.location
         if self._timed_out is not None:
             raise self._timed_out
-        where = directory or (location.directory if location.directory.is_dir() else None)
+        where = directory or (self.location.directory if self.location.directory.is_dir() else None)
         try:
             result = run_git(
                 [*slow_options(self.read_s), *arguments],
                 directory=where,
                 stdin=stdin,
                 remote=self.remote,
-                credential=location.credential,
+                credential=self.location.credential,
                 timeout_s=self.read_s,
             )
         except GitTimeoutError as error:
@@ -322,11 +319,7 @@ class Mirrors:
             location = MirrorLocation.of(self.cache_dir, parsed, self._credentials(parsed.address))
             mirror = self._mirrors[parsed.url] = Mirror(location, self._signing)
             mirror.read_s = self._read_s
-        elif (
-            parsed.path
-            and mirror.location.remote.path
-            and not _same(parsed.path, mirror.location.remote.path)
-        ):
+        elif parsed.path and (other := mirror.location.remote.path) and not _same(parsed.path, other):
             hint = "Rename one of the two directories."
             message = f"{parsed.path} and {mirror.remote} are two repositories with one identity"
             raise UnavailableError(message, hint=hint)
