@@ -96,13 +96,13 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
         yield LocalBench(tmp_path) if request.param == "local" else FakeBench()
 
 
-def wanted(head: str = HEAD, title: str = "Create web", *, draft: bool = True) -> PullRequest:
+def desired(head: str = HEAD, title: str = "Create web", *, draft: bool = True) -> PullRequest:
     return PullRequest(head=head, base="main", title=title, body="Why.", draft=draft, labels=("reconciler",))
 
 
 def test_a_pull_request_is_opened_once(bench: Bench) -> None:
-    first = bench.forge.ensure(wanted())
-    again = bench.again().ensure(wanted())
+    first = bench.forge.ensure(desired())
+    again = bench.again().ensure(desired())
 
     assert (first.number, first.state, first.draft) == (1, PullState.OPEN, True)
     assert again == first
@@ -110,15 +110,15 @@ def test_a_pull_request_is_opened_once(bench: Bench) -> None:
 
 
 def test_each_head_has_its_own(bench: Bench) -> None:
-    bench.forge.ensure(wanted())
-    bench.forge.ensure(wanted(OTHER, "Create db"))
+    bench.forge.ensure(desired())
+    bench.forge.ensure(desired(OTHER, "Create db"))
 
     assert [(p.number, p.head) for p in bench.again().list_pulls()] == [(1, HEAD), (2, OTHER)]
 
 
 def test_pull_request_keeps_its_fields(bench: Bench) -> None:
-    bench.forge.ensure(wanted())
-    bench.forge.ensure(replace(wanted(), title="Update web", body="New.", labels=("a", "b")))
+    bench.forge.ensure(desired())
+    bench.forge.ensure(replace(desired(), title="Update web", body="New.", labels=("a", "b")))
 
     (pull,) = bench.again().list_pulls()
     assert (pull.title, pull.body, pull.labels, pull.base) == ("Update web", "New.", ("a", "b"), "main")
@@ -126,23 +126,23 @@ def test_pull_request_keeps_its_fields(bench: Bench) -> None:
 
 def test_pull_request_needs_a_branch(bench: Bench) -> None:
     with pytest.raises(RefusedError):
-        bench.forge.ensure(wanted("drafts/none/w"))
+        bench.forge.ensure(desired("drafts/none/w"))
 
     assert bench.again().list_pulls() == ()
 
 
 def test_a_ready_pull_request_stays_ready(bench: Bench) -> None:
-    number = bench.forge.ensure(wanted()).number
+    number = bench.forge.ensure(desired()).number
     bench.forge.mark_ready(number)
     bench.again().mark_ready(number)
-    bench.again().ensure(wanted(title="Update web"))
+    bench.again().ensure(desired(title="Update web"))
 
     (pull,) = bench.again().list_pulls()
     assert (pull.draft, pull.title, pull.state) == (False, "Update web", PullState.OPEN)
 
 
 def test_a_ready_pull_request_can_be_turned_back_into_a_draft(bench: Bench) -> None:
-    number = bench.forge.ensure(wanted()).number
+    number = bench.forge.ensure(desired()).number
     bench.forge.mark_draft(number)
     bench.forge.mark_ready(number)
     for _ in range(2):
@@ -155,7 +155,7 @@ def test_a_ready_pull_request_can_be_turned_back_into_a_draft(bench: Bench) -> N
 
 
 def test_an_ended_pull_request_is_left_as_it_is(bench: Bench) -> None:
-    number = bench.forge.ensure(wanted()).number
+    number = bench.forge.ensure(desired()).number
     bench.forge.close(number, comment="")
     before = bench.again().list_pulls()
 
@@ -165,7 +165,7 @@ def test_an_ended_pull_request_is_left_as_it_is(bench: Bench) -> None:
 
 
 def test_head_follows_pushes_of_people(bench: Bench) -> None:
-    bench.forge.ensure(wanted())
+    bench.forge.ensure(desired())
 
     oid = bench.push(HEAD)
 
@@ -173,7 +173,7 @@ def test_head_follows_pushes_of_people(bench: Bench) -> None:
 
 
 def test_a_closed_pull_request_stays_closed(bench: Bench) -> None:
-    number = bench.forge.ensure(wanted()).number
+    number = bench.forge.ensure(desired()).number
     bench.forge.close(number, comment="Obsolete.")
     bench.again().close(number, comment="Again.")
 
@@ -181,16 +181,16 @@ def test_a_closed_pull_request_stays_closed(bench: Bench) -> None:
 
 
 def test_a_head_can_be_proposed_again_after_a_close(bench: Bench) -> None:
-    bench.forge.close(bench.forge.ensure(wanted()).number, comment="No.")
+    bench.forge.close(bench.forge.ensure(desired()).number, comment="No.")
 
-    again = bench.again().ensure(wanted())
+    again = bench.again().ensure(desired())
 
     assert again.number == 2
     assert [p.state for p in bench.again().list_pulls()] == [PullState.CLOSED, PullState.OPEN]
 
 
 def test_deleting_the_branch_closes_the_pull_request(bench: Bench) -> None:
-    bench.forge.ensure(wanted())
+    bench.forge.ensure(desired())
 
     bench.delete(HEAD)
 
@@ -198,7 +198,7 @@ def test_deleting_the_branch_closes_the_pull_request(bench: Bench) -> None:
 
 
 def test_a_merge_happens_once(bench: Bench) -> None:
-    pull = bench.forge.ensure(wanted(draft=False))
+    pull = bench.forge.ensure(desired(draft=False))
     merged = bench.forge.merge(pull.number, expect=pull.head_oid)
 
     assert bench.again().merge(pull.number, expect=pull.head_oid) == merged
@@ -206,7 +206,7 @@ def test_a_merge_happens_once(bench: Bench) -> None:
 
 
 def test_a_head_that_moved_is_not_merged(bench: Bench) -> None:
-    pull = bench.forge.ensure(wanted(draft=False))
+    pull = bench.forge.ensure(desired(draft=False))
     bench.push(HEAD)
 
     with pytest.raises(ConflictError):
@@ -216,7 +216,7 @@ def test_a_head_that_moved_is_not_merged(bench: Bench) -> None:
 
 
 def test_a_draft_is_approved_in_one_step_and_once(bench: Bench) -> None:
-    opened = bench.forge.ensure(wanted())
+    opened = bench.forge.ensure(desired())
 
     merged = bench.forge.approve(opened.number, expect=opened.head_oid)
 
@@ -225,18 +225,18 @@ def test_a_draft_is_approved_in_one_step_and_once(bench: Bench) -> None:
 
 
 def test_a_head_that_moved_is_not_approved_and_stays_a_draft(bench: Bench) -> None:
-    opened = bench.forge.ensure(wanted())
+    opened = bench.forge.ensure(desired())
     bench.push(HEAD)
 
     with pytest.raises(ConflictError):
         bench.again().approve(opened.number, expect=opened.head_oid)
 
-    found = bench.again().list_pulls()[0]
-    assert (found.state, found.draft) == (PullState.OPEN, True)
+    listed = bench.again().list_pulls()[0]
+    assert (listed.state, listed.draft) == (PullState.OPEN, True)
 
 
 def test_neither_a_draft_nor_a_closed_pull_request_is_merged(bench: Bench) -> None:
-    pull = bench.forge.ensure(wanted())
+    pull = bench.forge.ensure(desired())
     with pytest.raises(RefusedError):
         bench.forge.merge(pull.number, expect=pull.head_oid)
     bench.forge.close(pull.number, comment="")
@@ -246,7 +246,7 @@ def test_neither_a_draft_nor_a_closed_pull_request_is_merged(bench: Bench) -> No
 
 
 def test_commenting_changes_no_state(bench: Bench) -> None:
-    pull = bench.forge.ensure(wanted())
+    pull = bench.forge.ensure(desired())
 
     bench.forge.comment(pull.number, key="conflicts", body="One.")
     bench.forge.comment(pull.number, key="conflicts", body="Two.")
@@ -265,7 +265,7 @@ def test_missing_pull_request_is_refused(bench: Bench, act: str) -> None:
 
 def test_repository_passes_fsck(tmp_path: Path) -> None:
     bench = LocalBench(tmp_path)
-    number = bench.forge.ensure(wanted()).number
+    number = bench.forge.ensure(desired()).number
     bench.forge.comment(number, key="k", body="x")
     bench.forge.close(number, comment="No.")
 

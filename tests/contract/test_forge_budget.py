@@ -29,27 +29,27 @@ CEILING = WriteLimits(per_minute=80, per_hour=500, max_wait_s=60)
 def fleet(root: Path, repositories: int, drafts: int) -> Iterator[tuple[Simulator, list[tuple[str, str]]]]:
     """Serve repositories with draft branches that have no pull request yet."""
     simulator = make_simulator("github", root)
-    wanted = []
+    heads = []
     for number in range(repositories):
         name = f"acme/edge-{number}"
         repo = make_repository(root / f"{name}.git", {"README.md": name})
         for draft in range(drafts):
             head = f"drafts/p{draft}/packagevariant-1"
             repo.point(f"refs/heads/{head}", repo.write(str(repo.tree("main")), [repo.oid("main")]))
-            wanted.append((name, head))
+            heads.append((name, head))
         simulator.host(name, repo)
     with serving(simulator):
-        yield simulator, wanted
+        yield simulator, heads
     assert not simulator.violations, simulator.violations[:3]
 
 
-def run(simulator: Simulator, wanted: Sequence[tuple[str, str]], limits: WriteLimits) -> float:
+def run(simulator: Simulator, heads: Sequence[tuple[str, str]], limits: WriteLimits) -> float:
     """Open what is missing as one run does; return the wait it ends with, 0 if nothing is left."""
     clock = Clock(simulator.clock.now, simulator.clock.sleep)
     transport = Transport(simulator.api, StaticToken(simulator.token), Budget(limits, clock), clock=clock)
     forges = {n: ApiForge(GitHub(transport, n), transport, "fleet") for n in simulator.repositories}
     there = {(name, pull.head) for name, forge in forges.items() for pull in forge.list_pulls()}
-    for name, head in (one for one in wanted if one not in there):
+    for name, head in (pair for pair in heads if pair not in there):
         try:
             forges[name].ensure(PullRequest(head, "main", f"Create {head}", "Why."))
         except LimitedError as error:
@@ -58,18 +58,18 @@ def run(simulator: Simulator, wanted: Sequence[tuple[str, str]], limits: WriteLi
 
 
 def test_budget_checker_detects_exceeded_limit(tmp_path: Path) -> None:
-    with fleet(tmp_path, 2, 60) as (simulator, wanted):
+    with fleet(tmp_path, 2, 60) as (simulator, heads):
         simulator.per_minute = 10_000
-        run(simulator, wanted, WriteLimits(per_minute=10_000, per_hour=10_000))
+        run(simulator, heads, WriteLimits(per_minute=10_000, per_hour=10_000))
 
         assert most_in_a_window(simulator.journal, MINUTE) == 120
 
 
 def test_two_shards_together_keep_the_limits(tmp_path: Path) -> None:
-    with fleet(tmp_path, 10, 20) as (simulator, wanted):
+    with fleet(tmp_path, 10, 20) as (simulator, heads):
         half = split(CEILING, 2)
         for part in (0, 1):
-            run(simulator, wanted[part::2], half)
+            run(simulator, heads[part::2], half)
 
         assert (half.per_minute, half.per_hour) == (40, 250)
         assert most_in_a_window(simulator.journal, MINUTE) <= 80
@@ -98,10 +98,10 @@ def test_shard_lists_its_own_pull_requests_only(tmp_path: Path, monkeypatch: pyt
             for part in range(parts):
                 world.simulator.journal.clear()
                 assert world.run(shard=Shard(part, parts)).code in {Exit.DONE, Exit.WAITING}
-                asked = {
+                listed = {
                     name for name in names for e in world.simulator.journal if f"/repos/{name}/" in e.path
                 }
-                assert asked == {name for name, url in names.items() if shard_of(url, parts) == part}
+                assert listed == {name for name, url in names.items() if shard_of(url, parts) == part}
             if lap == 0:
                 for name in names:
                     world.simulator.close(name, 1)
@@ -125,11 +125,11 @@ def test_exhausted_budget_reports_remaining_writes_and_time(
     more = "  pullRequests:\n    writesPerMinute: 2\n    writesPerHour: 3\n    maxWait: 60\n"
     with forge_world("github", tmp_path / "world", monkeypatch, more=more) as world:
         first = world.run()
-        said = [e.error for e in first.outcome.effects if e.error]
+        errors = [e.error for e in first.outcome.effects if e.error]
 
         assert first.code is Exit.PARTIAL
         assert len(world.open_heads()) == 3
-        assert said[-1].startswith("1 pull request is left in all; about ")
+        assert errors[-1].startswith("1 pull request is left in all; about ")
         world.simulator.clock.sleep(3600)
         assert world.run().code is Exit.DONE
         assert len(world.open_heads()) == 4

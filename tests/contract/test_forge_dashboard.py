@@ -94,15 +94,15 @@ def test_dashboard_and_status_agree(world: ForgeWorld) -> None:
     closed = datetime.fromtimestamp(pull.closed or 0, UTC)
 
     statuses = current_statuses(world.plan().plan)
-    found = {s.name: status_value(s) for s in statuses if s.repository and s.repository.name == "edge-1"}
+    recorded = {s.name: status_value(s) for s in statuses if s.repository and s.repository.name == "edge-1"}
 
-    assert found["web"]["phase"] == "rejected"
-    assert found["web"]["since"] == closed.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert recorded["web"]["phase"] == "rejected"
+    assert recorded["web"]["since"] == closed.strftime("%Y-%m-%dT%H:%M:%SZ")
     assert "stand: 3 in review, 1 rejected." in issue.body
     for name, title in (("web", "### Rejected"), ("db", "### In review")):
         section = issue.body.partition(title)[2].partition("###")[0]
-        number = found[name]["pullRequest"]["number"]
-        assert f"`edge-1/{name}` since {found[name]['since'][:10]}, #{number}" in section
+        number = recorded[name]["pullRequest"]["number"]
+        assert f"`edge-1/{name}` since {recorded[name]['since'][:10]}, #{number}" in section
 
 
 def test_dashboard_reports_that_nothing_is_left(world: ForgeWorld) -> None:

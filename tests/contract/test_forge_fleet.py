@@ -143,8 +143,8 @@ def test_first_apply_of_a_fleet_takes_the_hours_of_its_budget_despite_interrupti
 
         assert world.run() is Exit.DONE
 
-        wanted = [(n, f"drafts/p{k:02}/packagevariant-1") for n in world.edges for k in range(PACKAGES)]
-        assert world.heads() == wanted
+        expected = [(n, f"drafts/p{k:02}/packagevariant-1") for n in world.edges for k in range(PACKAGES)]
+        assert world.heads() == expected
         assert world.opened() == DRAFTS
         assert world.hours() == pytest.approx(3.1, rel=0.1)
         assert 0 < most_in_a_window(world.simulator.journal, MINUTE) <= PER_MINUTE

@@ -1,4 +1,4 @@
-"""GitHub in particular: what its description says, what it answers, what people do there."""
+"""GitHub: conformance with its API description, its own replies, and edits of people."""
 
 import os
 from dataclasses import replace
@@ -69,20 +69,20 @@ def app_forge(bench: SimulatorBench, key: rsa.RSAPrivateKey) -> ApiForge:
     return ApiForge(GitHub(transport, NAME), transport, "fleet")
 
 
-def wanted(head: str = HEADS["web"], title: str = "Create web") -> PullRequest:
+def desired(head: str = HEADS["web"], title: str = "Create web") -> PullRequest:
     return PullRequest(head, "main", title, "Why.")
 
 
 def test_app_token_is_requested_and_renewed(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:
     with simulated("github", tmp_path) as bench:
         forge = app_forge(bench, key)
-        forge.ensure(wanted())
-        asked = [e for e in bench.simulator.journal if e.path.endswith("/access_tokens")]
-        proof = asked[0].authorization.removeprefix("Bearer ")
+        forge.ensure(desired())
+        requests = [e for e in bench.simulator.journal if e.path.endswith("/access_tokens")]
+        proof = requests[0].authorization.removeprefix("Bearer ")
         options = {"verify_exp": False, "verify_iat": False}
         claims = jwt.decode(proof, key.public_key(), algorithms=["RS256"], options=options)
 
-        assert asked[0].path.endswith("/app/installations/34/access_tokens")
+        assert requests[0].path.endswith("/app/installations/34/access_tokens")
         assert (claims["iss"], claims["exp"] - claims["iat"]) == ("12", 600)
         bench.simulator.clock.sleep(3001)
         forge.list_pulls()
@@ -141,9 +141,9 @@ def test_read_only_run_requests_read_permissions(
 def test_a_token_that_is_revoked_mid_run_is_renewed_once(tmp_path: Path, key: rsa.RSAPrivateKey) -> None:
     with simulated("github", tmp_path) as bench:
         forge = app_forge(bench, key)
-        forge.ensure(wanted())
+        forge.ensure(desired())
         bench.simulator.plan("401", path="/repos/")
-        forge.ensure(wanted(HEADS["db"], "Create db"))
+        forge.ensure(desired(HEADS["db"], "Create db"))
         assert bench.simulator.tokens == 2
 
         bench.simulator.plan("401", path="/repos/", times=50)
@@ -168,7 +168,7 @@ def test_malformed_app_key_is_refused_and_not_shown(key_text: str) -> None:
 def test_label_marks_draft_without_draft_support(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
         bench.simulator.no_drafts = True
-        opened = bench.forge.ensure(replace(wanted(), labels=("ours",)))
+        opened = bench.forge.ensure(replace(desired(), labels=("ours",)))
         shown = bench.hosted.pulls[opened.number]
 
         assert (opened.draft, shown.draft, sorted(shown.labels)) == (True, False, ["draft", "ours"])
@@ -182,11 +182,11 @@ def test_label_marks_draft_without_draft_support(tmp_path: Path) -> None:
 def test_removing_draft_label_marks_ready(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
         bench.simulator.no_drafts = True
-        opened = bench.forge.ensure(wanted())
+        opened = bench.forge.ensure(desired())
         bench.hosted.pulls[opened.number].labels.remove("draft")
 
         assert not bench.again().list_pulls()[0].draft
-        assert not bench.forge.ensure(wanted()).draft
+        assert not bench.forge.ensure(desired()).draft
 
 
 def test_a_hundred_and_fifty_pull_requests_are_two_pages(tmp_path: Path) -> None:
@@ -215,20 +215,20 @@ def test_already_merged_head_is_conflict(tmp_path: Path) -> None:
         bench.hosted.repo.merge(HEADS["web"])
 
         with pytest.raises(ConflictError):
-            bench.forge.ensure(wanted())
+            bench.forge.ensure(desired())
 
 
 def test_our_labels_change_and_those_of_people_stay(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
-        bench.forge.ensure(replace(wanted(), labels=("ours", "old")))
+        bench.forge.ensure(replace(desired(), labels=("ours", "old")))
         bench.simulator.pulls(NAME)[0].labels.append("theirs")
 
-        assert bench.again().ensure(replace(wanted(), labels=("ours",))).labels == ("ours", "theirs")
+        assert bench.again().ensure(replace(desired(), labels=("ours",))).labels == ("ours", "theirs")
 
 
 def test_comment_of_other_user_with_marker_is_ignored(tmp_path: Path) -> None:
     with simulated("github", tmp_path) as bench:
-        number = bench.forge.ensure(wanted()).number
+        number = bench.forge.ensure(desired()).number
         forged = "<!-- reconciler:comment:note -->\nMine."
         bench.simulator.pulls(NAME)[0].comments[7] = (bench.simulator.person, forged)
 

@@ -291,8 +291,8 @@ def test_closed_group_is_rejected_and_changes_join_the_next(grouped: ForgeWorld)
     grouped.upgrade("web")
     grouped.run()
 
-    found = [(p.head, p.state) for p in grouped.pulls("edge-1")]
-    assert found == [(group("edge-1"), "closed"), (group("edge-1", 2), "open")]
+    states = [(p.head, p.state) for p in grouped.pulls("edge-1")]
+    assert states == [(group("edge-1"), "closed"), (group("edge-1", 2), "open")]
     assert b"web:v2" in grouped.repo("edge-1").read(group("edge-1", 2), "web/app.yaml")
     assert grouped.run().plan.is_empty
 

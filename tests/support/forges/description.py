@@ -47,29 +47,29 @@ class Description:
         return next((o for o in self.operations if o.method == method and o.pattern.fullmatch(path)), None)
 
     def check_request(self, method: str, path: str, query: dict[str, str], body: Any) -> list[str]:
-        found = self.find(method, unquote(path))
-        if found is None:
+        operation = self.find(method, unquote(path))
+        if operation is None:
             return [f"{method} {path} is not described"]
-        wrong = [f"unknown query parameter {name}" for name in query if name not in found.query]
+        wrong = [f"unknown query parameter {name}" for name in query if name not in operation.query]
         for name, text in query.items():
             wrong += self._check(
-                found.query.get(name, {}), _typed(found.query.get(name, {}), text), f"?{name}"
+                operation.query.get(name, {}), _typed(operation.query.get(name, {}), text), f"?{name}"
             )
-        wrong += [f"missing query parameter {name}" for name in found.required - set(query)]
-        if body is not None and found.body is None:
+        wrong += [f"missing query parameter {name}" for name in operation.required - set(query)]
+        if body is not None and operation.body is None:
             wrong.append("no body is described")
-        elif found.body is not None and body is not None:
-            wrong += self._check(found.body, body, "body")
-            wrong += self._unknown(found.body, body, "body")
-        return [f"{method} {path}: {one}" for one in wrong]
+        elif operation.body is not None and body is not None:
+            wrong += self._check(operation.body, body, "body")
+            wrong += self._unknown(operation.body, body, "body")
+        return [f"{method} {path}: {error}" for error in wrong]
 
     def check_reply(self, method: str, path: str, status: int, body: Any) -> list[str]:
-        found = self.find(method, unquote(path))
-        if found is None:
+        operation = self.find(method, unquote(path))
+        if operation is None:
             return []
-        if str(status) not in found.replies:
+        if str(status) not in operation.replies:
             return [f"{method} {path}: status {status} is not described"]
-        schema = found.replies[str(status)]
+        schema = operation.replies[str(status)]
         return (
             [f"{method} {path} {status}: {w}" for w in self._check(schema, body, "reply")] if schema else []
         )
@@ -96,8 +96,8 @@ class Description:
         )
 
     def _reply(self, reply: Any) -> Any:
-        found = self._resolve(reply)
-        return found.get("schema") or found.get("content", {}).get("application/json", {}).get("schema")
+        resolved = self._resolve(reply)
+        return resolved.get("schema") or resolved.get("content", {}).get("application/json", {}).get("schema")
 
     def _resolve(self, node: Any) -> Any:
         while isinstance(node, dict) and "$ref" in node:
@@ -126,22 +126,22 @@ class Description:
             for index, item in enumerate(value):
                 yield from self._unknown(items, item, f"{where}[{index}]")
         if isinstance(value, dict):
-            known = self._properties(schema)
+            properties = self._properties(schema)
             for name, inner in value.items():
-                if known is not None and name not in known:
+                if properties is not None and name not in properties:
                     yield f"{where}: unknown field {name}"
-                elif known:
-                    yield from self._unknown(known[name], inner, f"{where}.{name}")
+                elif properties:
+                    yield from self._unknown(properties[name], inner, f"{where}.{name}")
 
     def _properties(self, schema: Any) -> dict[str, Any] | None:
         """Return the declared fields of an object, None if any are allowed."""
-        found = self._resolve(schema)
-        if not isinstance(found, dict) or found.get("additionalProperties"):
+        resolved = self._resolve(schema)
+        if not isinstance(resolved, dict) or resolved.get("additionalProperties"):
             return None
-        known = dict(found.get("properties", {}))
-        for one in (*found.get("oneOf", ()), *found.get("anyOf", ()), *found.get("allOf", ())):
-            known |= self._properties(one) or {}
-        return known
+        properties = dict(resolved.get("properties", {}))
+        for part in (*resolved.get("oneOf", ()), *resolved.get("anyOf", ()), *resolved.get("allOf", ())):
+            properties |= self._properties(part) or {}
+        return properties
 
 
 @cache

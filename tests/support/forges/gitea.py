@@ -19,17 +19,17 @@ class GiteaSimulator(Simulator):
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path == "/user":
             return Answer(200, {"login": self.bot, "id": 7})
-        found = re.fullmatch(r"/repos/([^/]+/[^/]+)(?:/(.*))?", path)
-        hosted = self.repositories.get(found[1]) if found else None
-        if not found or hosted is None:
+        match = re.fullmatch(r"/repos/([^/]+/[^/]+)(?:/(.*))?", path)
+        hosted = self.repositories.get(match[1]) if match else None
+        if not match or hosted is None:
             return Answer(404, {"message": "not found", "url": "u"})
-        rest = found[2] or ""
+        rest = match[2] or ""
         if not rest:
             return Answer(200, {"id": hosted.number, "full_name": hosted.name})
         if match := re.fullmatch(r"statuses/(\w+)", rest):
             checks = hosted.checks.get(match[1], {})
-            said = {True: "success", False: "failure"}
-            return Answer(200, [{"context": n, "status": said[p]} for n, p in checks.items()])
+            states = {True: "success", False: "failure"}
+            return Answer(200, [{"context": n, "status": states[p]} for n, p in checks.items()])
         if rest == "issues":
             return self._issues(hosted, method, query, body)
         if rest == "labels":
@@ -76,8 +76,8 @@ class GiteaSimulator(Simulator):
             pull = self.new_pull(hosted, title=body["title"], body=body.get("body", ""))
             return Answer(201, self._issue(hosted, pull))
         by = query.get("created_by", "")
-        found = [p for p in hosted.pulls.values() if not p.head and (p.author or self.bot) == by]
-        return Answer(200, [self._issue(hosted, p) for p in found if self.visible(p)])
+        issues = [p for p in hosted.pulls.values() if not p.head and (p.author or self.bot) == by]
+        return Answer(200, [self._issue(hosted, p) for p in issues if self.visible(p)])
 
     def _issue(self, hosted: Hosted, pull: Pull) -> dict[str, Any]:
         names = (

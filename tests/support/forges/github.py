@@ -91,11 +91,11 @@ class GitHubSimulator(Simulator):
                     "repository_selection": "all",
                 },
             )
-        found = re.fullmatch(r"/repos/([^/]+/[^/]+)/(.*)", path)
-        hosted = self.repositories.get(found[1]) if found else None
-        if not found or hosted is None:
+        match = re.fullmatch(r"/repos/([^/]+/[^/]+)/(.*)", path)
+        hosted = self.repositories.get(match[1]) if match else None
+        if not match or hosted is None:
             return Answer(404, _error("Not Found"))
-        return self._route(hosted, method, found[2], query, body)
+        return self._route(hosted, method, match[2], query, body)
 
     def _route(self, hosted: Hosted, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path == "pulls":

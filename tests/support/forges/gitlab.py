@@ -22,22 +22,22 @@ class GitLabSimulator(Simulator):
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path == "/user":
             return Answer(200, {"username": self.bot, "id": 7})
-        if found := re.fullmatch(r"/projects/(.+?)/repository/commits/(\w+)/statuses", unquote(path)):
-            checks = self.repositories[found[1]].checks.get(found[2], {})
-            said = {True: "success", False: "failed"}
-            return Answer(200, [{"name": n, "status": said[p]} for n, p in checks.items()])
+        if match := re.fullmatch(r"/projects/(.+?)/repository/commits/(\w+)/statuses", unquote(path)):
+            checks = self.repositories[match[1]].checks.get(match[2], {})
+            states = {True: "success", False: "failed"}
+            return Answer(200, [{"name": n, "status": states[p]} for n, p in checks.items()])
         if issues := re.fullmatch(r"/projects/(.+?)/issues(?:/(\d+))?", unquote(path)):
             return self._issues(self.repositories[issues[1]], method, issues[2], body)
-        found = re.fullmatch(r"/projects/(.+?)/merge_requests(?:/(\d+)(?:/(.*))?)?", unquote(path))
-        hosted = self.repositories.get(found[1]) if found else None
-        if not found or hosted is None:
+        match = re.fullmatch(r"/projects/(.+?)/merge_requests(?:/(\d+)(?:/(.*))?)?", unquote(path))
+        hosted = self.repositories.get(match[1]) if match else None
+        if not match or hosted is None:
             return Answer(404, {"message": "404 Project Not Found"})
-        if not found[2]:
+        if not match[2]:
             return self._list(hosted, query) if method == "GET" else self._open(hosted, body)
-        pull = hosted.pulls.get(int(found[2]))
+        pull = hosted.pulls.get(int(match[2]))
         if pull is None:
             return Answer(404, {"message": "404 Not found"})
-        return self._of_pull(hosted, self.refreshed(hosted, pull), f"{method} {found[3] or ''}", body)
+        return self._of_pull(hosted, self.refreshed(hosted, pull), f"{method} {match[3] or ''}", body)
 
     def _issues(self, hosted: Hosted, method: str, number: str | None, body: Any) -> Answer:
         if method == "POST":
@@ -47,8 +47,8 @@ class GitLabSimulator(Simulator):
             pull = hosted.pulls[int(number)]
             pull.body, pull.updated = body["description"], self.clock.now()
             return Answer(200, self._issue(pull))
-        found = [p for p in hosted.pulls.values() if not p.head and p.author in ("", self.bot)]
-        return Answer(200, [self._issue(p) for p in found if self.visible(p)])
+        issues = [p for p in hosted.pulls.values() if not p.head and p.author in ("", self.bot)]
+        return Answer(200, [self._issue(p) for p in issues if self.visible(p)])
 
     def _issue(self, pull: Pull) -> dict[str, Any]:
         state = {"open": "opened"}.get(pull.state, pull.state)

@@ -277,8 +277,8 @@ class Simulator(ABC):
             if self.on_push and path.endswith("/git-receive-pack") and method == "POST":
                 act, self.on_push = self.on_push, None
                 act()
-            wanted = base64.b64encode(f"x-access-token:{self.token}".encode()).decode()
-            if authorization != f"Basic {wanted}":
+            expected = base64.b64encode(f"x-access-token:{self.token}".encode()).decode()
+            if authorization != f"Basic {expected}":
                 return handler.say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
             return handler.say(*answer_git(self.root, handler, raw))
         with self.lock:
@@ -312,7 +312,7 @@ class Simulator(ABC):
         if writes and self.is_over():
             self.violations.append(f"too fast: {method} {path}")
             return self.limited("secondary")
-        asked = dict(parse_qsl(query, keep_blank_values=True))
+        parameters = dict(parse_qsl(query, keep_blank_values=True))
         for old, new in self.moved.items():
             if path.startswith(f"/repos/{old}"):
                 location = f"{self.api}{path.replace(old, new, 1)}" + (f"?{query}" if query else "")
@@ -322,12 +322,12 @@ class Simulator(ABC):
                     {"Location": location},
                 )
         if self.description and path != "/graphql" and "graphql" not in path:
-            self.violations += self.description.check_request(method, path, asked, body)
+            self.violations += self.description.check_request(method, path, parameters, body)
         if fault and fault.kind == "raced":
             # Forges look for an open pull request and then insert without a lock: both writers get a 201.
-            self.answer(method, unquote(path), asked, body)
+            self.answer(method, unquote(path), parameters, body)
             self.lets_in = True
-        answer = self.answer(method, unquote(path), asked, body)
+        answer = self.answer(method, unquote(path), parameters, body)
         self.lets_in = False
         if self.description and "graphql" not in path:
             self.violations += self.description.check_reply(method, path, answer.status, answer.body)

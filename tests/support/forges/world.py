@@ -92,7 +92,7 @@ def forge_world(
     hosted_control: bool = False,
     others: Sequence[str] = (),
 ) -> Iterator[ForgeWorld]:
-    """Serve a world; what the forge found against its description fails the test at the end.
+    """Serve a world; violations of the forge's description fail the test at the end.
 
     With `hosted_control` the control repository stands on the forge too; `others` are further
     repositories there, which no variant names.

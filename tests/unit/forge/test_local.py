@@ -16,9 +16,9 @@ PROPOSED = "refs/heads/proposed/web/packagevariant-1"
 
 @pytest.fixture
 def edge(tmp_path: Path) -> Edge:
-    found = Edge(tmp_path)
-    found.apply(found.created())
-    return found
+    edge = Edge(tmp_path)
+    edge.apply(edge.created())
+    return edge
 
 
 def forge(edge: Edge) -> LocalForge:

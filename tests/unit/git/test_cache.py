@@ -43,11 +43,11 @@ def mirror(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "m.git"))
 
 
-def one(mirror: Path, pattern: str) -> Path:
+def only_file(mirror: Path, pattern: str) -> Path:
     """Return the one file of a pattern, made writable."""
-    (found,) = mirror.glob(pattern)
-    found.chmod(0o644)
-    return found
+    (path,) = mirror.glob(pattern)
+    path.chmod(0o644)
+    return path
 
 
 def flip(path: Path) -> None:
@@ -94,7 +94,7 @@ def test_whole_mirror_has_no_damage(mirror: Path) -> None:
 def test_file_with_a_checksum_is_compared_with_it(
     mirror: Path, pattern: str, harm: Callable[[Path], None]
 ) -> None:
-    path = one(mirror, pattern)
+    path = only_file(mirror, pattern)
     harm(path)
 
     assert find_damage(mirror) == f"{path} does not have the checksum that it ends with"
@@ -102,7 +102,7 @@ def test_file_with_a_checksum_is_compared_with_it(
 
 def test_pack_with_wrong_name_is_damaged(mirror: Path) -> None:
     """A file that ends with its own SHA-1 passes: damage is meant here, not forgery of one's own cache."""
-    path = one(mirror, "objects/pack/*.pack")
+    path = only_file(mirror, "objects/pack/*.pack")
     data = b"other"
     path.write_bytes(data + hashlib.sha1(data, usedforsecurity=False).digest())
 
@@ -111,7 +111,7 @@ def test_pack_with_wrong_name_is_damaged(mirror: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["idx", "pack"])
 def test_lost_half_of_a_pack_is_missed(mirror: Path, kind: str) -> None:
-    path = one(mirror, f"objects/pack/*.{kind}")
+    path = only_file(mirror, f"objects/pack/*.{kind}")
     path.unlink()
 
     assert find_damage(mirror) == f"{path} is lost"
@@ -119,7 +119,7 @@ def test_lost_half_of_a_pack_is_missed(mirror: Path, kind: str) -> None:
 
 def test_lost_pack_is_missed_with_both_of_its_files(mirror: Path) -> None:
     for kind in ("pack", "idx", "rev", "bitmap"):
-        one(mirror, f"objects/pack/*.{kind}").unlink()
+        only_file(mirror, f"objects/pack/*.{kind}").unlink()
 
     assert find_damage(mirror).endswith(".idx is lost")
 
@@ -133,7 +133,7 @@ def test_directory_that_git_needs_is_missed(mirror: Path, name: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"garbage", zlib.compress(b"blob 6\0other\n"), b"\0" * 40])
 def test_loose_object_is_compared_with_its_name(mirror: Path, content: bytes) -> None:
-    path = one(mirror, "objects/[0-9a-f][0-9a-f]/*")
+    path = only_file(mirror, "objects/[0-9a-f][0-9a-f]/*")
     path.write_bytes(content)
 
     assert find_damage(mirror) == f"{path} is not the object that its name says"

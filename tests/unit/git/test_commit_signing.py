@@ -41,10 +41,10 @@ def test_git_verifies_signed_commit(key: Key, tmp_path: Path) -> None:
 
 
 def test_signing_is_deterministic(key: Key) -> None:
-    one, other = (CommitSigning(read_key=key.private.read_bytes) for _ in range(2))
+    signing, other = (CommitSigning(read_key=key.private.read_bytes) for _ in range(2))
 
-    assert one.commit(TREE, (), WHO, WHO, "a\n") == other.commit(TREE, (), WHO, WHO, "a\n")
-    assert one.commit(TREE, (), WHO, WHO, "a\n") != one.commit(TREE, (), WHO, WHO, "b\n")
+    assert signing.commit(TREE, (), WHO, WHO, "a\n") == other.commit(TREE, (), WHO, WHO, "a\n")
+    assert signing.commit(TREE, (), WHO, WHO, "a\n") != signing.commit(TREE, (), WHO, WHO, "b\n")
 
 
 def test_unsigned_commit_reads_no_key() -> None:

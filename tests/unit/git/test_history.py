@@ -102,7 +102,7 @@ def test_merge_base_is_best_shared_commit(shape: list[tuple[set[int], int]]) -> 
 
 
 class Contents(Table):
-    """Commits whose trees are known: a mapping of paths per commit."""
+    """Commits with trees: a mapping of paths per commit."""
 
     def __init__(
         self, commits: Mapping[str, tuple[str, int]], trees: Mapping[str, Mapping[str, str]]

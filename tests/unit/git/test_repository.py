@@ -84,11 +84,11 @@ def test_unavailable_repository_stops_no_other(tmp_path: Path, repo: Repo) -> No
     (tmp_path / "empty").mkdir()
     dead = [str(tmp_path / name) for name in ("gone", "file", "empty")]
 
-    found = Mirrors(tmp_path / "cache").fetch_all([*dead, "ext::sh", str(repo.path)])
+    fetched = Mirrors(tmp_path / "cache").fetch_all([*dead, "ext::sh", str(repo.path)])
 
-    errors = {url for url, result in found.items() if isinstance(result, UnavailableError)}
+    errors = {url for url, result in fetched.items() if isinstance(result, UnavailableError)}
     assert errors == {*dead, "ext::sh"}
-    assert isinstance(found[str(tmp_path / "a")], Mirror)
+    assert isinstance(fetched[str(tmp_path / "a")], Mirror)
 
 
 def test_commit_reads_back(repo: Repo, mirror: Mirror) -> None:
@@ -215,8 +215,8 @@ def test_changed_paths(repo: Repo, mirror: Mirror) -> None:
     repo.commit({"p/x": "1", "q/y": "2"})
     new = repo.tree("main")
 
-    asked = ["p", "p/x", "p/Kptfile", "q", "q/y", "README.md", "nowhere", "nowhere/x"]
+    paths = ["p", "p/x", "p/Kptfile", "q", "q/y", "README.md", "nowhere", "nowhere/x"]
 
-    assert mirror.changed_paths(old, new, asked) == {"p", "p/x", "q", "q/y"}
-    assert mirror.changed_paths(None, old, asked) == {"p", "p/Kptfile", "README.md"}
-    assert mirror.changed_paths(new, new, asked) == set()
+    assert mirror.changed_paths(old, new, paths) == {"p", "p/x", "q", "q/y"}
+    assert mirror.changed_paths(None, old, paths) == {"p", "p/Kptfile", "README.md"}
+    assert mirror.changed_paths(new, new, paths) == set()

@@ -10,7 +10,7 @@ from reconciler.ids import normalise_url
 
 class Case(NamedTuple):
     reason: str
-    one: str
+    address: str
     other: str
 
 
@@ -35,17 +35,17 @@ DIFFERENT = [
 
 @pytest.mark.parametrize("case", SAME, ids=lambda c: c.reason)
 def test_spellings_have_one_identity(case: Case) -> None:
-    assert normalise_url(case.one) == normalise_url(case.other)
+    assert normalise_url(case.address) == normalise_url(case.other)
 
 
 @pytest.mark.parametrize("case", DIFFERENT, ids=lambda c: c.reason)
 def test_different_repositories_have_different_identities(case: Case) -> None:
-    assert normalise_url(case.one) != normalise_url(case.other)
+    assert normalise_url(case.address) != normalise_url(case.other)
 
 
 @pytest.mark.parametrize("case", SAME + DIFFERENT, ids=lambda c: c.reason)
 def test_normalising_is_idempotent(case: Case) -> None:
-    assert normalise_url(normalise_url(case.one)) == normalise_url(case.one)
+    assert normalise_url(normalise_url(case.address)) == normalise_url(case.address)
 
 
 @pytest.mark.parametrize(

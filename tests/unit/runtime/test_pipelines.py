@@ -68,11 +68,11 @@ def test_result_is_cached(tmp_path: Path) -> None:
     files = package(1, WARNING, NAMESPACE)
     (made,) = run([files], cache=tmp_path)
 
-    found = PackageCache(tmp_path / "packages", POLICY).find(files)
+    cached = PackageCache(tmp_path / "packages", POLICY).find(files)
 
-    assert found == made
-    assert found is not None
-    assert found.results[0].severity == "warning"
+    assert cached == made
+    assert cached is not None
+    assert cached.results[0].severity == "warning"
     assert run([files], cache=tmp_path) == [made]
 
 

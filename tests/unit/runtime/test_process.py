@@ -41,7 +41,7 @@ class Bad(NamedTuple):
     script: str
     limits: dict[str, int]
     code: int | None
-    said: str
+    error: str
 
 
 BAD = [
@@ -58,21 +58,21 @@ BAD = [
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad.reason)
 def test_failure_has_its_reason(tmp_path: Path, bad: Bad) -> None:
-    found = run(tmp_path, bad.script, **bad.limits)
+    result = run(tmp_path, bad.script, **bad.limits)
 
-    assert found.items is None
-    assert found.exit_code
-    assert bad.code in (None, found.exit_code)
-    assert bad.said in found.error
+    assert result.items is None
+    assert result.exit_code
+    assert bad.code in (None, result.exit_code)
+    assert bad.error in result.error
 
 
 def test_large_output_is_cut_off(tmp_path: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    found = run(tmp_path, "head -c 1073741824 /dev/zero")
+    result = run(tmp_path, "head -c 1073741824 /dev/zero")
 
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before  # in KiB
-    assert f"larger than {FunctionPolicy().output_bytes} bytes" in found.error
+    assert f"larger than {FunctionPolicy().output_bytes} bytes" in result.error
     assert grown << 10 < 4 * FunctionPolicy().output_bytes
 
 
@@ -99,9 +99,9 @@ def test_executable_output_outside_of_package_fails(tmp_path: Path, place: str) 
 def test_alias_bomb_is_refused(tmp_path: Path) -> None:
     levels = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 12))
 
-    found = run(tmp_path, f"cat <<'END'\nkind: ResourceList\nl0: &l0 [x]\n{levels}\nitems: []\nEND")
+    result = run(tmp_path, f"cat <<'END'\nkind: ResourceList\nl0: &l0 [x]\n{levels}\nitems: []\nEND")
 
-    assert "no YAML" in found.error
+    assert "no YAML" in result.error
 
 
 def test_unmapped_executable_does_not_run(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ ITEM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dat
 def runtime() -> Iterator[StarlarkRuntime]:
     with StarlarkRuntime(
         FunctionPolicy(timeout_s=20, memory_bytes=128 << 20, starlark_steps=2_000_000)
-    ) as found:
-        yield found
+    ) as runtime:
+        yield runtime
 
 
 def run(runtime: StarlarkRuntime, source: Any, **data: str) -> FunctionRun:
@@ -31,9 +31,9 @@ def run(runtime: StarlarkRuntime, source: Any, **data: str) -> FunctionRun:
 def test_items_change_and_parameters_arrive(runtime: StarlarkRuntime) -> None:
     source = "ctx.resource_list['items'][0]['data']['k'] = ctx.resource_list['functionConfig']['data']['p']"
 
-    found = run(runtime, source, p="new")
+    result = run(runtime, source, p="new")
 
-    assert found.items == [ITEM | {"data": {"k": "new"}}]
+    assert result.items == [ITEM | {"data": {"k": "new"}}]
 
 
 def test_script_runs_where_more_than_a_thousand_files_are_open() -> None:
@@ -68,9 +68,9 @@ MODULES = [
 
 @pytest.mark.parametrize(("name", "path", "holds"), MODULES, ids=[module[0] for module in MODULES])
 def test_modules(runtime: StarlarkRuntime, name: str, path: str, holds: str) -> None:
-    found = run(runtime, f"load('{path}', '{name}')\nif not ({holds}):\n  fail('wrong')")
+    result = run(runtime, f"load('{path}', '{name}')\nif not ({holds}):\n  fail('wrong')")
 
-    assert found.exit_code == 0, found.results
+    assert result.exit_code == 0, result.results
 
 
 BAD = [
@@ -95,15 +95,15 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("reason", "source", "said"), BAD, ids=[case[0] for case in BAD])
+@pytest.mark.parametrize(("reason", "source", "message"), BAD, ids=[case[0] for case in BAD])
 def test_failed_script_is_error_result_and_next_script_runs(
-    runtime: StarlarkRuntime, reason: str, source: Any, said: str
+    runtime: StarlarkRuntime, reason: str, source: Any, message: str
 ) -> None:
-    found = run(runtime, source)
+    result = run(runtime, source)
 
-    assert found.items is None, reason
-    assert found.exit_code == 1
-    assert said in found.results[0].message
+    assert result.items is None, reason
+    assert result.exit_code == 1
+    assert message in result.results[0].message
     assert run(runtime, "x = 1").items == [ITEM]
 
 
@@ -113,10 +113,10 @@ def test_failed_script_is_error_result_and_next_script_runs(
 def test_large_integers_end_at_the_time_limit(source: str) -> None:
     """One step may take any time, so steps alone do not bound a script."""
     with StarlarkRuntime(FunctionPolicy(timeout_s=1, starlark_steps=2_000_000)) as impatient:
-        found = run(impatient, source)
+        result = run(impatient, source)
 
-        assert found.items is None
-        assert "it needs more than 1 s" in found.results[0].message
+        assert result.items is None
+        assert "it needs more than 1 s" in result.results[0].message
 
 
 def test_script_has_empty_environment(runtime: StarlarkRuntime) -> None:
@@ -127,6 +127,6 @@ def test_script_has_empty_environment(runtime: StarlarkRuntime) -> None:
     "config", [None, {"apiVersion": "v1", "kind": "Secret"}, {"apiVersion": "x/v1", "kind": "StarlarkRun"}]
 )
 def test_function_config_of_other_kind_is_error(runtime: StarlarkRuntime, config: Any) -> None:
-    found = runtime.run(FunctionCall(claimed="starlark", config=config, items=[ITEM]))
+    result = runtime.run(FunctionCall(claimed="starlark", config=config, items=[ITEM]))
 
-    assert "functionConfig" in found.results[0].message
+    assert "functionConfig" in result.results[0].message
