@@ -71,26 +71,10 @@ def read_inventory(
     """
     options = options or read_options(open_control(control, mirrors), environment)
     forges = forges or Forges(writes=False)
-    opened = options.control
     policy = _authorize(options, mirrors, forges, environment)
-    content = _read_control(opened, policy)
-    inventory, recorded, manifests = content.inventory, content.recorded, content.declared.manifests
-
-    def find_trees(views: Views, reviewed: ReviewedLock | None) -> PackageTrees:
-        return read_trees(manifests, views, mirrors, recorded.state, reviewed)
-
-    shard_reader = None
-    if options.deep and forges.shard.parts > 1:
-        shard_reader = ShardReader(
-            inventory, forges.shard, mirrors, lambda views: find_trees(views, recorded.reviewed)
-        )
-    views = _read_views(content.declared.registrations, options, mirrors, inventory.policy, shard_reader)
-    forges.set_authors(views.values())
-    forge_state, package_trees = ForgeState(views, recorded.reviewed), PackageTrees()
-    if options.deep:
-        forge_state = read_forges(forge_state, opened.mirror, mirrors, forges, inventory.policy)
-        # After the forges: they may have found a repository unavailable, or the lock closed.
-        package_trees = find_trees(forge_state.views, forge_state.reviewed)
+    content = _read_control(options.control, policy)
+    inventory, recorded = content.inventory, content.recorded
+    forge_state, package_trees, shard_notes = _read_repositories(content, options, mirrors, forges)
     return replace(
         inventory,
         repositories=forge_state.views,
@@ -105,13 +89,38 @@ def read_inventory(
         notes=(
             *options.notes,
             *forge_state.notes,
-            *manifests.notes,
-            *_read_commit(opened, inventory.policy),
+            *content.declared.manifests.notes,
+            *_read_commit(options.control, inventory.policy),
             *_unused_secrets(forge_state.views),
-            *_other_instances(opened, inventory.policy, recorded.tip),
-            *(shard_reader.notes if shard_reader else ()),
+            *_other_instances(options.control, inventory.policy, recorded.tip),
+            *shard_notes,
         ),
     )
+
+
+def _read_repositories(
+    content: "_ControlContent", options: ReadOptions, mirrors: Mirrors, forges: Forges
+) -> tuple[ForgeState, PackageTrees, tuple[str, ...]]:
+    """Return repositories with their pull requests, packages at named commits, and notes on the shard."""
+    inventory, recorded, manifests = content.inventory, content.recorded, content.declared.manifests
+
+    def find_trees(views: Views, reviewed: ReviewedLock | None) -> PackageTrees:
+        return read_trees(manifests, views, mirrors, recorded.state, reviewed)
+
+    shard_reader = None
+    if options.deep and forges.shard.parts > 1:
+        shard_reader = ShardReader(
+            inventory, forges.shard, mirrors, lambda views: find_trees(views, recorded.reviewed)
+        )
+    views = _read_views(content.declared.registrations, options, mirrors, inventory.policy, shard_reader)
+    forges.set_authors(views.values())
+    forge_state = ForgeState(views, recorded.reviewed)
+    if not options.deep:
+        return forge_state, PackageTrees(), ()
+    forge_state = read_forges(forge_state, options.control.mirror, mirrors, forges, inventory.policy)
+    # After the forges: they may have found a repository unavailable, or the lock closed.
+    package_trees = find_trees(forge_state.views, forge_state.reviewed)
+    return forge_state, package_trees, shard_reader.notes if shard_reader else ()
 
 
 def _authorize(
