@@ -51,7 +51,7 @@ class Approved(NamedTuple):
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...")
 @click.option("--all", "every", is_flag=True, help="Every open pull request of every repository.")
-@click.option("--propose-only", is_flag=True, help="Only mark as ready for review; somebody else approves.")
+@click.option("--propose-only", is_flag=True, help="Only mark as ready for review; another person approves.")
 def approve(
     settings: "RunOptions",
     output: str,

@@ -1,4 +1,4 @@
-"""`explain`: why one package sees what it sees."""
+"""`explain`: the change of one package, its causes, and the origin of its fields."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package", metavar="REPO/PACKAGE")
 def explain(settings: "RunOptions", output: str, package: str, *, no_color: bool) -> Exit:
-    r"""Say why one package sees what it sees, and where each field that we put into it comes from.
+    r"""Explain the change of one package, and the origin of each field that we put into it.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ CONFIG = click.option(
 
 @click.group()
 def functions() -> None:
-    """Say which functions run here, and pin the images of the others."""
+    """List the functions that run here, and pin the images of the others."""
 
 
 @functions.command(name="list")

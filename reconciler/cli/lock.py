@@ -51,7 +51,7 @@ def lock(
       reconciler lock --check              is the lock up to date, upstreams too? for pipelines
       reconciler lock --upgrade db.io      take the best version of db.io that fits
       reconciler lock --prune              remove unneeded packages
-      reconciler lock what-if db.io@2.0.0  who could move to it if it were published, who blocks?
+      reconciler lock what-if db.io@2.0.0  which clusters could take it, and what blocks the others?
     """
     from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
     from reconciler.run.lock import decide_lock, lock_fleet, read_lock_inputs

@@ -228,9 +228,7 @@ ENGINES = ("docker", "podman", "nerdctl")
 @click.option(
     "--engine-argument", multiple=True, metavar="ARG", help="One more argument of the engine's run."
 )
-@click.option(
-    "--pin", multiple=True, metavar="IMAGE=DIGEST", help="The digest that an image's tag stands for."
-)
+@click.option("--pin", multiple=True, metavar="IMAGE=DIGEST", help="Digest of an image, by its name and tag.")
 @click.option("--allow-exec", is_flag=True, help="Let the executables run that are mapped.")
 @click.option(
     "--exec", "executables", multiple=True, metavar="NAME=PATH", help="Map a name to an executable."

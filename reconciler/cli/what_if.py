@@ -33,7 +33,7 @@ from reconciler.report.locks import explanation_value
 def what_if(
     settings: "RunOptions", package: str, manifest: Path | None, output: str, *, no_color: bool
 ) -> Exit:
-    r"""Say which clusters could move to a version if it were published, and who blocks the others.
+    r"""Show which clusters could take a version if it were published, and what blocks the others.
 
     Nothing is written, and nothing moves by itself: `lock --upgrade` moves. Clusters that answer
     alike are listed together.

@@ -34,7 +34,7 @@ class Row:
     """One package of a section; `box` asks for what was rejected, empty where nothing can be asked."""
 
     name: str
-    stands: str
+    since: str
     detail: str
     box: str = ""
 
