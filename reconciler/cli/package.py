@@ -69,8 +69,8 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output_format
 
 
 @package.command()
-@click.argument("one", type=EXISTING)
-@click.argument("other", type=EXISTING)
+@click.argument("first", type=EXISTING)
+@click.argument("second", type=EXISTING)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit 10 when the packages differ.")
 def diff(first: Path, second: Path, *, detailed_exitcode: bool) -> int:
     """Show what differs between two packages, as a unified diff."""
