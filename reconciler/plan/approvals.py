@@ -1,11 +1,10 @@
 """Approval by policy: what may be merged without a person, pinned to the commit that was judged."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.api.meta import LabelSelector
 from reconciler.expand.selectors import compile_selector
-from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest, PullState, RepositoryView
 from reconciler.plan.changes import Approval, Change, Op
 from reconciler.plan.context import PlanContext, PlanTarget
@@ -36,15 +35,15 @@ def approve_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Ch
     """
     if not context.inventory.policy.approval.auto:
         return tuple(changes)
-    rules, targets = find_rules(context.inventory.policy), {target.key: target for target in context.targets}
+    rules = find_rules(context.inventory.policy)
     sharing: dict[tuple[str, str], list[Change]] = {}
     for change in changes:
-        draft = targets[change.package].draft
+        draft = context.targets[change.package].draft
         if draft is not None:
             sharing.setdefault((change.package.url, draft.ref), []).append(change)
-    approved: dict[PackageKey, Change] = {}
+    approved: dict[object, Change] = {}
     for some in sharing.values():
-        approval = _approval(some, targets, rules, context)
+        approval = _approval(some, rules, context)
         if approval is not None:
             approved |= {change.package: _approved(change, approval) for change in some}
     return tuple(approved.get(change.package, change) for change in changes)
@@ -54,11 +53,9 @@ def _approved(change: Change, approval: Approval) -> Change:
     return replace(change, op=Op.APPROVE, reason=Reason.APPROVED_BY_POLICY, approve=approval)
 
 
-def _approval(
-    changes: Sequence[Change], targets: Mapping[PackageKey, PlanTarget], rules: Finder, context: PlanContext
-) -> Approval | None:
+def _approval(changes: Sequence[Change], rules: Finder, context: PlanContext) -> Approval | None:
     """Return the merge of the one pull request of some changes, None if any of them forbids it."""
-    pulls = [_find_pull(change, targets[change.package], rules, context) for change in changes]
+    pulls = [_find_pull(change, context.targets[change.package], rules, context) for change in changes]
     first = pulls[0]
     if first is None or any(pull is None for pull in pulls):
         return None

@@ -84,7 +84,7 @@ class _Decided(NamedTuple):
 def _decide_changes(context: PlanContext) -> _Decided:
     """Decide about each package, then about what packages share: consent, groups, pull requests, refs."""
     context = replace(context, neighbours=index_neighbours(context))
-    decisions = tuple(decide(target, context) for target in context.targets)
+    decisions = tuple(decide(target, context) for target in context.targets.values())
     guarded = guard_changes(context, [decision.change for decision in decisions])
     changes = approve_changes(context, group_changes(context, guarded.changes))
     changes = plan_requests(context, changes)

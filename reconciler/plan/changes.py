@@ -1,7 +1,7 @@
 """A plan is a value: what every package will see, why, and the exact writes that do it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -260,6 +260,23 @@ class Change:
     def pending(self) -> bool:
         """Whether applying this change writes anything."""
         return bool(self.writes or self.close or self.pull or self.approve)
+
+    def without_effects(
+        self, op: Op, reason: Reason, message: str, writes: tuple[Write, ...] = ()
+    ) -> "Change":
+        """Return the change with no effect but these writes."""
+        return replace(
+            self,
+            op=op,
+            reason=reason,
+            message=message,
+            after=self.before,
+            writes=writes,
+            pull=None,
+            close=(),
+            approve=None,
+            ready=False,
+        )
 
 
 class PinChange(NamedTuple):

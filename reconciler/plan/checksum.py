@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,11 +15,6 @@ from reconciler.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
 
 CONTROL_ADDRESS = "control"
 """Name of the control repository in effects: its address differs from run to run."""
-
-
-def with_checksum(plan: Plan, inventory: Inventory, decision: LockUpdate) -> Plan:
-    """Return the complete plan with its checksum. Nothing may change a plan afterwards."""
-    return replace(plan, checksum=plan_checksum(plan, inventory, decision))
 
 
 def plan_checksum(plan: Plan, inventory: Inventory, decision: LockUpdate) -> str:

@@ -77,7 +77,7 @@ def _drafted(context: PlanContext) -> set[ObjectName | None]:
     """Return the variants of packages with a draft: the owner, and those with manifests that name it."""
     claims = claimed_packages(context.stalled, context.inventory)
     drafted: set[ObjectName | None] = set()
-    for target in context.targets:
+    for target in context.targets.values():
         if target.draft is not None:
             wanting = (variant.key for variant in context.downstreams.get(target.key, ()))
             drafted |= {target.owner, claims.get(target.key), *wanting}

@@ -59,7 +59,7 @@ class PlanContext:
     resolution: Resolution
     rendered: Rendered
     diff: SetDiff
-    targets: tuple[PlanTarget, ...]
+    targets: Mapping[PackageKey, PlanTarget]
     downstreams: Downstreams
     resolved: Mapping[ObjectName, ResolvedVariant]
     variants: Mapping[ObjectName, DesiredVariant]
@@ -83,7 +83,7 @@ def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered
         resolution=resolution,
         rendered=rendered,
         diff=diff,
-        targets=tuple(_targets(downstreams, deletions, desired, inventory)),
+        targets={target.key: target for target in _targets(downstreams, deletions, desired, inventory)},
         downstreams=downstreams,
         resolved={r.variant.key: r for r in resolution.variants},
         variants={v.key: v for v in desired.variants},

@@ -316,7 +316,7 @@ def guard_changes(context: PlanContext, changes: Sequence[Change]) -> GuardedCha
     refusals = [
         Refusal(r.reason, r.message, _hint(r.hint, r.consent), r.consent) for r in context.diff.refused
     ]
-    moved = [c for c in changes if c.op is Op.DELETE and c.writes and _is_of_moved_variant(c, context)]
+    moved = [c for c in changes if c.op is Op.DELETE and c.writes and c.variant in context.variants]
     before = _refused_before(context)
     refused, owned, message = _refuse_moved(moved, before, context)
     consent = deletion_consent(change.package for change in refused)
@@ -340,7 +340,7 @@ def _refuse_moved(
     """Return the deletions that need consent, the number of packages they are measured against, a message."""
     guard = context.inventory.policy.deletions
     again = [change for change in moved if change.package in before]
-    now = sum(1 for target in context.targets if target.owner is not None)
+    now = sum(1 for target in context.targets.values() if target.owner is not None)
     # The new places of moved variants count as owned as soon as they have drafts: that must not make
     # the share of what was refused smaller, nor must packages that left make the minimum larger.
     owned = max((before[change.package] for change in again), default=now)
@@ -357,13 +357,13 @@ def _refused_before(context: PlanContext) -> Mapping[PackageKey, int]:
     refused = context.inventory.refused
     if refused is not None:
         return {PackageKey(p.url, p.path): p.of for p in refused.packages}
-    owned = [target.key for target in context.targets if target.owner is not None]
+    owned = [target.key for target in context.targets.values() if target.owner is not None]
     return dict.fromkeys(owned, len(owned))
 
 
 def _still_waits(package: PackageKey, context: PlanContext) -> bool:
     """Whether a refused package is still there and not desired, or its repository cannot be read."""
-    target = next((target for target in context.targets if target.key == package), None)
+    target = context.targets.get(package)
     if target is None:
         views = context.inventory.views_of(package.url)
         return any(not view.is_available for view in views)
@@ -371,22 +371,8 @@ def _still_waits(package: PackageKey, context: PlanContext) -> bool:
 
 
 def _keep_refused(change: Change, message: str) -> Change:
-    return replace(
-        change,
-        op=Op.KEEP,
-        reason=Reason.DELETION_GUARD,
-        message=message,
-        after=change.before,
-        writes=(),
-        pull=None,
-        close=(),
-        waits=False,
-    )
+    return replace(change.without_effects(Op.KEEP, Reason.DELETION_GUARD, message), waits=False)
 
 
 def _hint(hint: str, consent: str) -> str:
     return f"{hint} Or consent to exactly these in the configuration: spec.consents: {{{consent}: why}}."
-
-
-def _is_of_moved_variant(change: Change, context: PlanContext) -> bool:
-    return change.variant in context.variants

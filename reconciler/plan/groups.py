@@ -249,14 +249,15 @@ def group_changes(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
     policy, views = context.inventory.policy, context.inventory.repositories.values()
     if policy.pull_requests.group_by is GroupBy.PACKAGE and not any(view.groups for view in views):
         return tuple(changes)
-    targets = {target.key: target for target in context.targets}
     by_url: dict[str, list[Change]] = {}
     for change in changes:
         by_url.setdefault(change.package.url, []).append(change)
     done: dict[object, Change] = {}
     for url, some in by_url.items():
         own_groups = find_groups(url, context)
-        members = [place_change(change, targets[change.package], own_groups, context) for change in some]
+        members = [
+            place_change(change, context.targets[change.package], own_groups, context) for change in some
+        ]
         done |= {change.package: change for change in _grouped(members, own_groups, context)}
     return tuple(done[change.package] for change in changes)
 

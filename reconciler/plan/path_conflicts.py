@@ -1,7 +1,7 @@
 """Conflicts of new packages with other packages, files, directories and refs of their repository (D24)."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reconciler.errors import Problem
 from reconciler.expand import Desired, DesiredVariant
@@ -43,13 +43,15 @@ class Neighbours:
 def index_neighbours(context: PlanContext) -> Mapping[str, Neighbours]:
     """Return the neighbours of new packages by repository URL; a repository without new ones has none."""
     urls = {
-        target.key.url for target in context.targets if _is_new(target) and target.key in context.downstreams
+        target.key.url
+        for target in context.targets.values()
+        if _is_new(target) and target.key in context.downstreams
     }
     return {url: _neighbours(url, context) for url in urls}
 
 
 def _neighbours(url: str, context: PlanContext) -> Neighbours:
-    targets = [target for target in context.targets if target.key.url == url]
+    targets = [target for target in context.targets.values() if target.key.url == url]
     leaving = {t.key.path for t in targets if t.key not in context.downstreams and _leaves(t, context)}
     views = list(context.inventory.views_of(url))
     existing = {path for view in views for path, package in view.packages.items() if package.exists}
@@ -225,7 +227,7 @@ def refuse_blocked_refs(
             continue
         problem = _blocked_problem(context.inventory.repositories[change.repository], blocker)
         problems[url, blocker] = problem
-        kept.append(_without_effects(change, problem.message))
+        kept.append(change.without_effects(Op.BLOCK, Reason.PATH_TAKEN, problem.message))
     return tuple(kept), list(problems.values())
 
 
@@ -249,18 +251,3 @@ def _blocked_problem(view: RepositoryView, blocker: str) -> Problem:
     message = f"{kind} {name} of repository {view.key.name} makes {below} impossible"
     hint = f"Rename or delete {kind.lower()} {name}; drafts, proposals and deletions need such names."
     return Problem(view.source.at("spec", "git"), Reason.PATH_TAKEN, message, hint, f"Repository {view.key}")
-
-
-def _without_effects(change: Change, message: str) -> Change:
-    return replace(
-        change,
-        op=Op.BLOCK,
-        reason=Reason.PATH_TAKEN,
-        message=message,
-        after=change.before,
-        writes=(),
-        pull=None,
-        close=(),
-        approve=None,
-        ready=False,
-    )

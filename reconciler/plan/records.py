@@ -224,7 +224,7 @@ def _leaving(context: PlanContext, changes: Iterable[Change]) -> Iterator[Object
     """Yield the records of variants that are gone and own nothing once the plan is applied."""
     by_package = {change.package: change for change in changes}
     owning: set[ObjectName] = set()
-    for target in context.targets:
+    for target in context.targets.values():
         owning.update(_owners_after(target, by_package[target.key], context))
     readable = {view.url for view in context.inventory.repositories.values() if view.is_planned}
     for change in sorted((*context.diff.delete, *context.diff.transfer), key=lambda c: c.key):

@@ -5,13 +5,12 @@ text that was never written, or only half, is found and repaired, and a person's
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from reconciler.ids import PackageKey
 from reconciler.inventory import PullRequest, PullState
 from reconciler.plan.changes import Change, ClosePull, Op, PinChange, PullRequestContent
 from reconciler.plan.commits import upstream_label
@@ -65,15 +64,14 @@ def plan_requests(context: PlanContext, changes: Sequence[Change]) -> tuple[Chan
     A pull request that is there and not as it should be is pending work, whatever left it so: a budget
     that was spent, a write that failed or got lost.
     """
-    targets = {target.key: target for target in context.targets}
-    described = [replace(c, request=_describe(c, targets[c.package], context)) for c in changes]
+    described = [replace(c, request=_describe(c, context.targets[c.package], context)) for c in changes]
     sharing: dict[tuple[str, str], list[Change]] = {}
     for change in described:
-        if head := _head_of(change, targets[change.package], context):
+        if head := _head_of(change, context.targets[change.package], context):
             sharing.setdefault((change.package.url, head), []).append(change)
-    done: dict[PackageKey, Change] = {}
+    done: dict[object, Change] = {}
     for (url, head), members in sorted(sharing.items()):
-        for change in _with_pull(head, members, context.inventory.pulls.get(url, ()), targets, context):
+        for change in _with_pull(head, members, context.inventory.pulls.get(url, ()), context):
             done[change.package] = change
     return tuple(done.get(change.package, change) for change in described)
 
@@ -177,7 +175,6 @@ def _with_pull(
     head: str,
     members: Sequence[Change],
     pulls: Sequence[PullRequest],
-    targets: Mapping[PackageKey, PlanTarget],
     context: PlanContext,
 ) -> Iterable[Change]:
     """Yield the changes of one pull request with its content, if anything of it is to be written."""
@@ -189,7 +186,7 @@ def _with_pull(
     if (opened is None and requested is None) or any(change.approve for change in members):
         return members
     first = members[0]
-    planned = _content(requested or opened or PullRequest(head, "", "", ""), members, targets, context)
+    planned = _content(requested or opened or PullRequest(head, "", "", ""), members, context)
     planned = replace(planned, redraft=_asks_again(members, opened, planned))
     if requested is None and opened is not None and not is_right(opened, planned):
         members = [_outdated(first, planned, opened), *members[1:]]
@@ -202,12 +199,11 @@ def _with_pull(
 def _content(
     pull: PullRequest,
     members: Sequence[Change],
-    targets: Mapping[PackageKey, PlanTarget],
     context: PlanContext,
 ) -> PullRequest:
     """Return a pull request with the title, base, labels and digest that it should have."""
-    view = targets[members[0].package].view
-    title = _title(members, targets) or pull.title
+    view = context.targets[members[0].package].view
+    title = _title(members, context) or pull.title
     planned = replace(
         pull,
         title=title,
@@ -218,13 +214,13 @@ def _content(
     return replace(planned, digest=_digest(planned, [_facts(change) for change in members]))
 
 
-def _title(members: Sequence[Change], targets: Mapping[PackageKey, PlanTarget]) -> str:
+def _title(members: Sequence[Change], context: PlanContext) -> str:
     """Return the title for one package; "" for a group, which has its own, and where nothing is known."""
     first = members[0]
     request = first.request
     if first.group or request is None:
         return ""
-    name = package_name(targets[first.package].view, first.package.path)
+    name = package_name(context.targets[first.package].view, first.package.path)
     old, new = request.upstream_from, request.upstream_to
     if request.kind is Op.UPDATE:
         return f"Update {name} from {old} to {new}" if old and old != new else f"Update {name} to {new}"

@@ -131,11 +131,10 @@ def package_statuses(
         unfinished: The packages of which some effect is missing; all others have all of theirs.
         opened: The pull requests that the run opened.
     """
-    targets = {target.key: target for target in context.targets}
     listed: set[ObjectName] = set()
     for change in changes:
         status = _status(
-            change, targets[change.package], context, unfinished.get(change.package), opened or {}
+            change, context.targets[change.package], context, unfinished.get(change.package), opened or {}
         )
         if status is not None:
             listed |= {status.variant} if status.variant else set()

@@ -73,7 +73,7 @@ def keep_unreadable_pulls(
     revisions. The other packages of the repository proceed, also where not even the branch is legible.
     """
     unreadable = context.inventory.unreadable_pulls
-    drafted = {t.key: short_branch(t.draft.ref) for t in context.targets if t.draft is not None}
+    drafted = {t.key: short_branch(t.draft.ref) for t in context.targets.values() if t.draft is not None}
     kept = [
         _kept(change, pull) if (pull := _find_unreadable(change, unreadable, drafted, context)) else change
         for change in changes
@@ -116,16 +116,6 @@ def _drafts(head: str, path: str) -> bool:
 def _kept(change: Change, pull: PullRequest) -> Change:
     tags = tuple(w for w in change.writes if isinstance(w, MoveRef) and w.ref.startswith(TAGS))
     op = Op.PUBLISH if tags else Op.KEEP if change.before is not None else Op.BLOCK
-    return replace(
-        change,
-        op=op,
-        reason=Reason.PULL_REQUEST_UNREADABLE,
-        message=f"Pull request #{pull.number} cannot be read: {pull.unreadable}",
-        after=change.before,
-        writes=tags,
-        pull=None,
-        close=(),
-        approve=None,
-        ready=False,
-        waits=False,
-    )
+    message = f"Pull request #{pull.number} cannot be read: {pull.unreadable}"
+    kept = change.without_effects(op, Reason.PULL_REQUEST_UNREADABLE, message, tags)
+    return replace(kept, waits=False)

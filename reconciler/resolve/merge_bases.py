@@ -45,7 +45,7 @@ def find_base(
         return None, ""
     commit, directory = Oid(lock.commit), lock.directory.strip("/")
     url = normalise_url(lock.repo)
-    if (commit, directory) == (pin.commit.oid, pin.package.path) and url in _identities(pin):
+    if (commit, directory) == (pin.commit.oid, pin.package.path) and url in pin.urls:
         return pin, ""
     for view in sources.get(url, ()):
         for path in dict.fromkeys((directory, view.full_path(directory))):
@@ -60,10 +60,6 @@ def source_names(view: RepositoryView) -> set[str]:
     """Return the normalised URLs under which an upstreamLock may know a repository."""
     git = view.manifest.spec.git
     return {view.url, normalise_url(view.remote), normalise_url(git.repo if git else "")}
-
-
-def _identities(pin: Pin) -> set[str]:
-    return {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}
 
 
 def find_commit(view: RepositoryView, path: str, commit: Oid, name: str, inventory: Inventory) -> Pin | None:

@@ -153,7 +153,7 @@ def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: D
         return ""
     for header in headers:
         lock = header.upstream_lock if header else None
-        if lock is None or lock.ref != pin.ref or normalise_url(lock.repo) not in _names(pin):
+        if lock is None or lock.ref != pin.ref or normalise_url(lock.repo) not in pin.urls:
             continue
         if not lock.commit or lock.commit == pin.commit.oid or _follows(variant, pin):
             return ""
@@ -165,10 +165,6 @@ def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: D
 def _follows(variant: DesiredVariant, pin: Pin) -> bool:
     consent = variant.annotations.get(FOLLOW, "").strip()
     return len(consent) >= _SHORTEST and pin.commit.oid.startswith(consent)
-
-
-def _names(pin: Pin) -> set[str]:
-    return {pin.package.url, normalise_url(pin.remote), normalise_url(pin.repo)}
 
 
 def find_floating(variants: Iterable[DesiredVariant], name: str) -> DesiredVariant | None:

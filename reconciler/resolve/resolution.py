@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from reconciler.errors import Problem
 from reconciler.expand.variants import DesiredVariant
-from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, shareable_address
+from reconciler.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
 from reconciler.inventory import Commit, Draft, PackageRevision
 
 Downstreams = Mapping[PackageKey, tuple[DesiredVariant, ...]]
@@ -34,6 +34,11 @@ class Pin:
     repo: str = ""
     repository: str = ""
     name: str = ""
+
+    @property
+    def urls(self) -> frozenset[str]:
+        """The normalised URLs of the repository: as registered, and as git is called with it."""
+        return frozenset({self.package.url, normalise_url(self.remote), normalise_url(self.repo)})
 
     @property
     def address(self) -> str:
