@@ -31,7 +31,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reconciler.functions.package_files import read_contents, write_contents
+from reconciler.functions.package_files import read_resources, write_resources
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.krm.yaml import emit
 from reconciler.objects import File, Files
@@ -111,8 +111,8 @@ def read_by_pyyaml(_: int) -> None:
 
 def without_a_step(number: int) -> None:
     """Read and write the ten resources, and run nothing: what a step is measured against."""
-    contents = read_contents(package(number, name=f"w{number}"))
-    write_contents(contents, [item for found in contents.resources.values() for item in found])
+    contents = read_resources(package(number, name=f"w{number}"))
+    write_resources(contents, [item for found in contents.resources.values() for item in found])
 
 
 def medians(works: dict[str, Callable[[int], None]]) -> dict[str, float]:
