@@ -9,6 +9,7 @@ from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
+from reconciler.git.working_copy import create_bare
 from reconciler.ids import Oid
 from reconciler.objects import Mode
 from reconciler.policy import Limits
@@ -220,3 +221,14 @@ def test_changed_paths(repo: Repo, mirror: Mirror) -> None:
     assert mirror.changed_paths(old, new, paths) == {"p", "p/x", "q", "q/y"}
     assert mirror.changed_paths(None, old, paths) == {"p", "p/Kptfile", "README.md"}
     assert mirror.changed_paths(new, new, paths) == set()
+
+
+def test_push_into_empty_repository_updates_the_snapshot(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.git"
+    create_bare(empty, ())
+    mirror = Mirrors(tmp_path / "cache").open(str(empty))
+    assert mirror.refs() == {}
+
+    mirror.record("refs/heads/main", Oid("1" * 40))
+
+    assert mirror.refs() == {"refs/heads/main": "1" * 40}
