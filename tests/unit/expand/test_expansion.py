@@ -44,8 +44,8 @@ def names(desired: Desired) -> list[str]:
 
 
 def conditions(desired: Desired, name: str = "fleet") -> dict[str, tuple[str, str, str]]:
-    found = desired.conditions[set_key(ObjectName("default", name))]
-    return {c.type: (c.status, c.reason, c.message) for c in found}
+    conditions = desired.conditions[set_key(ObjectName("default", name))]
+    return {c.type: (c.status, c.reason, c.message) for c in conditions}
 
 
 class Case(NamedTuple):
@@ -121,11 +121,11 @@ def test_generated_variant_has_defaults_owner_and_input_times() -> None:
     held = snapshot(*THREE, time=77)
     pvs = package_set(targets=[select(BY_NAME, region="us")], at=source(time=55))
 
-    (found,) = expand(world(pvs, snapshot=held)).variants
+    (generated,) = expand(world(pvs, snapshot=held)).variants
 
-    assert (found.spec.adoption_policy, found.spec.deletion_policy) == ("adoptNone", "delete")
-    assert found.set_key == pvs.key
-    assert found.times == (55, 77)
+    assert (generated.spec.adoption_policy, generated.spec.deletion_policy) == ("adoptNone", "delete")
+    assert generated.set_key == pvs.key
+    assert generated.times == (55, 77)
 
 
 def test_uid_of_the_manifest_is_kept() -> None:
@@ -135,11 +135,11 @@ def test_uid_of_the_manifest_is_kept() -> None:
 
 
 def test_mutators_are_an_alias_of_pipeline_mutators() -> None:
-    (found,) = expand(world(variant(mutators=[{"image": "x"}]))).variants
+    (generated,) = expand(world(variant(mutators=[{"image": "x"}]))).variants
 
-    assert found.spec.mutators is None
-    assert found.spec.pipeline is not None
-    assert [f.image for f in found.spec.pipeline.mutators or ()] == ["x"]
+    assert generated.spec.mutators is None
+    assert generated.spec.pipeline is not None
+    assert [f.image for f in generated.spec.pipeline.mutators or ()] == ["x"]
 
 
 @pytest.mark.parametrize("revision", [0, -1, "v0"])
@@ -157,10 +157,10 @@ def test_revision_below_one_is_refused(revision: int | str) -> None:
 def test_empty_selectors_of_the_upstream_become_absent() -> None:
     upstream = {"repo": "blueprints", "package": "app", "workspaceName": "", "tag": "v1"}
 
-    (found,) = expand(world(variant(upstream=upstream))).variants
+    (generated,) = expand(world(variant(upstream=upstream))).variants
 
-    assert found.spec.upstream is not None
-    assert found.spec.upstream.model_dump(exclude_none=True) == {
+    assert generated.spec.upstream is not None
+    assert generated.spec.upstream.model_dump(exclude_none=True) == {
         "repo": "blueprints",
         "package": "app",
         "tag": "v1",
@@ -210,10 +210,10 @@ def test_invalid_variant_stalls_alone() -> None:
     desired = expand(world(variant("bad", downstream={}), variant("good")))
 
     assert names(desired) == ["good"]
-    found = {
+    conditions = {
         c.type: (c.status, c.reason) for c in desired.conditions[variant_key(ObjectName("default", "bad"))]
     }
-    assert found == {"Stalled": ("True", "ValidationError"), "Ready": ("False", "Error")}
+    assert conditions == {"Stalled": ("True", "ValidationError"), "Ready": ("False", "Error")}
 
 
 class Stall(NamedTuple):
@@ -224,7 +224,7 @@ class Stall(NamedTuple):
     message: str
 
 
-def one(target: dict[str, Any], **fields: Any) -> Inventory:
+def single_set(target: dict[str, Any], **fields: Any) -> Inventory:
     return world(package_set(targets=[target]), **fields)
 
 
@@ -248,7 +248,7 @@ STALLS = [
     ),
     Stall(
         "the upstream repository cannot be read",
-        one(
+        single_set(
             {"repositories": [{"name": "edge"}]}, views=(replace(blueprints(), packages={}, problem=UNREAD),)
         ),
         "UnexpectedError",
@@ -257,28 +257,28 @@ STALLS = [
     ),
     Stall(
         "there is no snapshot",
-        one(select(BY_NAME)),
+        single_set(select(BY_NAME)),
         "NoMatchingTargets",
         Reason.NO_MATCHING_TARGETS,
         'no matches for kind "Cluster" in version "example.dev/v1"',
     ),
     Stall(
         "the kind is not served",
-        one(select(BY_NAME), snapshot=snapshot(*THREE, served=frozenset({("v1", "Pod")}))),
+        single_set(select(BY_NAME), snapshot=snapshot(*THREE, served=frozenset({("v1", "Pod")}))),
         "NoMatchingTargets",
         Reason.NO_MATCHING_TARGETS,
         'no matches for kind "Cluster" in version "example.dev/v1"',
     ),
     Stall(
         "nothing is known of the kind",
-        one(select(BY_NAME), snapshot=snapshot(complete=False)),
+        single_set(select(BY_NAME), snapshot=snapshot(complete=False)),
         "NoMatchingTargets",
         Reason.NO_MATCHING_TARGETS,
         'no matches for kind "Cluster" in version "example.dev/v1"',
     ),
     Stall(
         "an expression fails on one object",
-        one(
+        single_set(
             select({**BY_NAME, "labelExprs": [{"key": "r", "valueExpr": "target.labels.region"}]}),
             snapshot=snapshot(*THREE, cluster("d", line=40)),
         ),
@@ -288,28 +288,30 @@ STALLS = [
     ),
     Stall(
         "the repository of an object is not registered",
-        one(select({}), snapshot=snapshot(cluster("nowhere", line=7))),
+        single_set(select({}), snapshot=snapshot(cluster("nowhere", line=7))),
         "UnexpectedError",
         Reason.REPOSITORY_NOT_FOUND,
         'target default/nowhere (snapshot/clusters.yaml:7): repository "nowhere" could not be loaded',
     ),
     Stall(
         "the name of a variant is no object name",
-        one({"repositories": [{"name": "edge", "packageNames": ["a/b"]}]}),
+        single_set({"repositories": [{"name": "edge", "packageNames": ["a/b"]}]}),
         "ValidationError",
         Reason.INVALID_NAME,
         'target edge/a/b: the variant is invalid: "fleet-edge-a/b" is not a valid object name',
     ),
     Stall(
         "an expression gives an empty package",
-        one({"repositories": [{"name": "edge"}], "template": {"downstream": {"packageExpr": "''"}}}),
+        single_set({"repositories": [{"name": "edge"}], "template": {"downstream": {"packageExpr": "''"}}}),
         "ValidationError",
         Reason.VALIDATION_ERROR,
         "target edge/app: the variant is invalid: missing required field spec.downstream.package",
     ),
     Stall(
         "there are too many targets",
-        one(select(BY_NAME), snapshot=snapshot(*THREE), policy=Policy(limits=Limits(targets_per_set=2))),
+        single_set(
+            select(BY_NAME), snapshot=snapshot(*THREE), policy=Policy(limits=Limits(targets_per_set=2))
+        ),
         "ValidationError",
         Reason.VALIDATION_ERROR,
         "the set has 3 targets, more than 2",
@@ -346,14 +348,14 @@ def test_invalid_targets_are_counted_after_the_first_ten() -> None:
     held = snapshot(*(cluster(f"c{n:02}") for n in range(25)))
     bad = {**BY_NAME, "labelExprs": [{"key": "r", "valueExpr": "target.labels.region"}]}
 
-    desired = expand(one(select(bad), snapshot=held))
+    desired = expand(single_set(select(bad), snapshot=held))
 
     assert len(desired.problems) == 11
     assert desired.problems[-1].message.startswith("15 more targets fail; the last one: target default/c24")
 
 
 def test_set_without_targets_is_ready_with_a_warning() -> None:
-    desired = expand(one(select(BY_NAME, region="nowhere"), snapshot=snapshot(*THREE)))
+    desired = expand(single_set(select(BY_NAME, region="nowhere"), snapshot=snapshot(*THREE)))
 
     assert conditions(desired)["Ready"][2].endswith("warning: no target is selected")
     assert desired.problems == ()
@@ -364,7 +366,7 @@ def test_kind_with_a_definition_or_a_complete_list_is_served() -> None:
     listed = snapshot(complete=False)
     listed = replace(listed, complete=frozenset({(GroupKind("example.dev", "Cluster"), "*")}))
 
-    assert expand(one(select(BY_NAME), snapshot=listed)).problems == ()
+    assert expand(single_set(select(BY_NAME), snapshot=listed)).problems == ()
 
 
 def test_kind_with_a_definition_is_served() -> None:
@@ -373,13 +375,13 @@ def test_kind_with_a_definition_is_served() -> None:
     definition = SnapshotObject(*crd, "", "clusters.example.dev", {}, {}, body, Location("crds.yaml", 1))
     held = Snapshot(present=True, objects={crd: (definition,)})
 
-    assert expand(one(select(BY_NAME), snapshot=held)).problems == ()
+    assert expand(single_set(select(BY_NAME), snapshot=held)).problems == ()
 
 
 def test_repositories_can_be_selected_as_objects_of_their_kind() -> None:
     selector = {"apiVersion": "config.porch.kpt.dev/v1alpha1", "kind": "Repository", "name": "edge"}
 
-    assert names(expand(one({"objectSelector": selector}))) == ["fleet-edge-app"]
+    assert names(expand(single_set({"objectSelector": selector}))) == ["fleet-edge-app"]
 
 
 class Collision(NamedTuple):
@@ -401,7 +403,9 @@ COLLISIONS = [
     ),
     Collision(
         "two objects of one set",
-        one(select({"downstream": {"repo": "edge", "package": "same"}}), snapshot=snapshot(*THREE[:2])),
+        single_set(
+            select({"downstream": {"repo": "edge", "package": "same"}}), snapshot=snapshot(*THREE[:2])
+        ),
         Reason.DUPLICATE_DOWNSTREAM,
         {"fleet"},
         ("target default/a (snapshot/clusters.yaml:1)", "target default/b"),
@@ -455,7 +459,7 @@ def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:
     )
     key = set_key(ObjectName("default", "fleet"))
 
-    said = Problem(
+    problem = Problem(
         Location("sets.yaml", 9),
         Reason.UNKNOWN_FIELD,
         "Unknown field spec.x",
@@ -463,7 +467,7 @@ def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:
         "PackageVariantSet default/fleet",
     )
 
-    desired = expand(replace(inventory, stalled=frozenset({key}), problems=(said,)))
+    desired = expand(replace(inventory, stalled=frozenset({key}), problems=(problem,)))
 
     assert names(desired) == ["other"]
     assert key in desired.stalled
@@ -498,18 +502,18 @@ def test_trace_has_the_origin_of_each_field() -> None:
         "labels": {"a": "b"},
         "labelExprs": [{"key": "region", "valueExpr": "target.labels.region"}],
     }
-    inventory = one(select(template, region="us"), snapshot=snapshot(*THREE))
+    inventory = single_set(select(template, region="us"), snapshot=snapshot(*THREE))
 
-    (found,) = expand(inventory, trace=True).variants
+    (generated,) = expand(inventory, trace=True).variants
 
-    assert dict(found.trace) == {
+    assert dict(generated.trace) == {
         "downstream.repo": "template.downstream.repoExpr: 'edge'",
         "downstream.package": "template.downstream.packageExpr: target.name",
         "labels.a": "literal",
         "labels.region": "template.labelExprs[0].valueExpr: target.labels.region",
     }
     assert expand(inventory).variants[0].trace == {}
-    assert expand(inventory).variants[0].spec == found.spec
+    assert expand(inventory).variants[0].spec == generated.spec
 
 
 def test_one_invalid_target_of_ten_thousand_stalls_the_set() -> None:
@@ -532,8 +536,10 @@ def test_one_invalid_target_of_ten_thousand_stalls_the_set() -> None:
 
 def test_variants_inherit_annotations_of_their_set() -> None:
     asked = {"reconciler.dev/retry": "1", "reconciler.dev/on-conflict": "local"}
-    one = package_set(targets=[{"repositories": [{"name": "edge"}]}], annotations={**asked, "team": "a"})
+    inheriting = package_set(
+        targets=[{"repositories": [{"name": "edge"}]}], annotations={**asked, "team": "a"}
+    )
 
-    (made,) = expand(world(one)).variants
+    (generated,) = expand(world(inheriting)).variants
 
-    assert made.annotations == asked
+    assert generated.annotations == asked

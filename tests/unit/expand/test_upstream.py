@@ -1,4 +1,4 @@
-"""The upstream of a set: what names one, and what expressions see of it."""
+"""Find the upstream of a set, and the metadata that expressions see of it."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -26,11 +26,11 @@ WIP = Draft(
 
 
 def view() -> RepositoryView:
-    found = blueprints("app", "deep/app")
-    app = replace(found.packages["app"], drafts=(WIP,))
-    packages = {**found.packages, "app": app, "bare": PackageState("bare")}
+    blueprint_view = blueprints("app", "deep/app")
+    app = replace(blueprint_view.packages["app"], drafts=(WIP,))
+    packages = {**blueprint_view.packages, "app": app, "bare": PackageState("bare")}
     branches = {"main": COMMIT, "next": COMMIT}
-    return replace(found, packages=packages, tags={"stable": COMMIT}, branches=branches)
+    return replace(blueprint_view, packages=packages, tags={"stable": COMMIT}, branches=branches)
 
 
 class Case(NamedTuple):
@@ -64,26 +64,26 @@ CASES = [
 def test_find_upstream(case: Case) -> None:
     upstream = Upstream.model_validate({"repo": "blueprints", "package": "app", **case.selectors})
 
-    found = find_upstream(upstream, view())
+    metadata = find_upstream(upstream, view())
 
-    assert (found and found["name"]) == case.name
+    assert (metadata and metadata["name"]) == case.name
 
 
 def test_version_range_has_no_name() -> None:
     upstream = Upstream(repo="blueprints", package="app", version="^1")
 
-    found = find_upstream(upstream, view())
+    metadata = find_upstream(upstream, view())
 
-    assert found is not None
-    assert "name" not in found
+    assert metadata is not None
+    assert "name" not in metadata
     assert find_upstream(upstream.model_copy(update={"package": "bare"}), view()) is None
 
 
 def test_latest_revision_has_the_label() -> None:
     labels = [
-        found["labels"]
+        metadata["labels"]
         for number in (1, 2)
-        if (found := find_upstream(Upstream(repo="blueprints", package="app", revision=number), view()))
+        if (metadata := find_upstream(Upstream(repo="blueprints", package="app", revision=number), view()))
     ]
 
     assert labels == [{}, {"kpt.dev/latest-revision": "true"}]

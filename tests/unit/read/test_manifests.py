@@ -61,7 +61,7 @@ def names(manifests: Manifests) -> list[str]:
 
 
 def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
-    found = read(
+    manifests = read(
         world(
             {
                 "a/two.yaml": f"{variant('a')}---\n# nothing\n---\n{variant('b')}",
@@ -74,9 +74,9 @@ def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
         )
     )
 
-    assert names(found) == ["default/good", "platform/a", "platform/b", "platform/c", "platform/d"]
-    assert found.problems == ()
-    assert {str(v.source.location) for v in found.variants} == {
+    assert names(manifests) == ["default/good", "platform/a", "platform/b", "platform/c", "platform/d"]
+    assert manifests.problems == ()
+    assert {str(v.source.location) for v in manifests.variants} == {
         "a/two.yaml:1",
         "a/two.yaml:13",
         "b.yml:1",
@@ -87,9 +87,9 @@ def test_manifests_are_read_from_every_form_of_file(world: Make) -> None:
 
 def test_field_inside_a_list_has_its_position(world: Make) -> None:
     text = "apiVersion: v1\nkind: List\nitems:\n- " + variant("d").replace("\n", "\n  ")
-    (found,) = read(world({"list.yaml": text})).variants
+    (declared,) = read(world({"list.yaml": text})).variants
 
-    assert found.source.at("spec", "upstream", "package") == Location("list.yaml", 11, 16)
+    assert declared.source.at("spec", "upstream", "package") == Location("list.yaml", 11, 16)
 
 
 def test_items_of_a_typed_list_have_its_kind(world: Make) -> None:
@@ -103,9 +103,9 @@ items:
 
 
 def test_time_of_a_manifest_is_its_last_change(world: Make) -> None:
-    found = read(world({"a.yaml": variant("a")}, {"a.yaml": variant("a"), "b.yaml": variant("b")}))
+    manifests = read(world({"a.yaml": variant("a")}, {"a.yaml": variant("a"), "b.yaml": variant("b")}))
 
-    assert [v.source.time for v in found.variants] == [FIRST, FIRST + STEP_S]
+    assert [v.source.time for v in manifests.variants] == [FIRST, FIRST + STEP_S]
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_files_without_manifests_are_ignored(world: Make, path: str) -> None:
 
 def test_only_manifest_paths_are_read(world: Make) -> None:
     made = world({"a/x.yaml": variant("a"), "b/y.yaml": variant("b"), "c.yaml": variant("c")})
-    found = read(made, Policy(default_namespace="n", manifests=("a", "c.yaml", "absent")))
+    manifests = read(made, Policy(default_namespace="n", manifests=("a", "c.yaml", "absent")))
 
-    assert names(found) == ["n/a", "n/c"]
-    assert found.missing == ("absent",)
-    assert found.files == {"a/x.yaml", "c.yaml"}
+    assert names(manifests) == ["n/a", "n/c"]
+    assert manifests.missing == ("absent",)
+    assert manifests.files == {"a/x.yaml", "c.yaml"}
 
 
 class Bad(NamedTuple):
@@ -339,66 +339,68 @@ BAD = [
 
 @pytest.mark.parametrize("case", BAD, ids=lambda c: c.reason)
 def test_invalid_manifest_stalls_only_its_owner(world: Make, case: Bad) -> None:
-    found = read(world({"bad.yaml": case.text, "good.yaml": GOOD}))
+    manifests = read(world({"bad.yaml": case.text, "good.yaml": GOOD}))
 
-    (problem,) = found.problems
+    (problem,) = manifests.problems
     assert (problem.location.path, problem.location.line) == ("bad.yaml", case.line)
     assert case.column in (0, problem.location.column)
     assert problem.reason == case.code
     assert case.message in problem.message
     assert case.hint in problem.hint
     assert problem.subject == case.stalled
-    assert {f"{k.kind} {k.namespace}/{k.name}" for k in found.stalled} == ({case.stalled} - {""})
-    assert found.broken == (frozenset({"bad.yaml"}) if case.broken else frozenset())
-    assert names(found) == ["default/good"]
+    assert {f"{k.kind} {k.namespace}/{k.name}" for k in manifests.stalled} == ({case.stalled} - {""})
+    assert manifests.broken == (frozenset({"bad.yaml"}) if case.broken else frozenset())
+    assert names(manifests) == ["default/good"]
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
 def test_broken_document_does_not_affect_the_others(world: Make, where: int) -> None:
     documents = [variant("a"), variant("b")]
     documents.insert(where, variant("bad").replace("upstream:", "upstream: ]"))
-    found = read(world({"all.yaml": "---\n".join(documents)}))
+    manifests = read(world({"all.yaml": "---\n".join(documents)}))
 
-    (problem,) = found.problems
+    (problem,) = manifests.problems
     assert problem.location.line == 10 * where + 6
     assert problem.subject == "PackageVariant platform/bad"
-    assert names(found) == ["platform/a", "platform/b"]
-    assert [v.source.location.line for v in found.variants] == [n * 10 + 1 for n in range(3) if n != where]
-    assert found.broken == {"all.yaml"}
-    lines = [v.source.at("spec", "upstream", "revision").line for v in found.variants]
-    assert lines == [v.source.location.line + 8 for v in found.variants]
+    assert names(manifests) == ["platform/a", "platform/b"]
+    assert [v.source.location.line for v in manifests.variants] == [
+        n * 10 + 1 for n in range(3) if n != where
+    ]
+    assert manifests.broken == {"all.yaml"}
+    lines = [v.source.at("spec", "upstream", "revision").line for v in manifests.variants]
+    assert lines == [v.source.location.line + 8 for v in manifests.variants]
 
 
 def test_every_error_of_a_manifest_is_reported(world: Make) -> None:
     text = variant("x").replace("repo:", "rep:").replace("package:", "packag:")
-    found = read(world({"bad.yaml": text}))
+    manifests = read(world({"bad.yaml": text}))
 
-    assert [p.message for p in found.problems] == [
+    assert [p.message for p in manifests.problems] == [
         "Unknown field spec.upstream.rep",
         "Unknown field spec.upstream.packag",
     ]
 
 
 def test_duplicate_manifests_stall_and_name_each_other(world: Make) -> None:
-    found = read(world({"a.yaml": GOOD, "b.yaml": f"{variant('b')}---\n{GOOD}", "c.yaml": variant("c")}))
+    manifests = read(world({"a.yaml": GOOD, "b.yaml": f"{variant('b')}---\n{GOOD}", "c.yaml": variant("c")}))
 
-    assert names(found) == ["platform/b", "platform/c"]
-    assert found.stalled == {key("PackageVariant", "default", "good")}
-    assert [(str(p.location), p.reason) for p in found.problems] == [
+    assert names(manifests) == ["platform/b", "platform/c"]
+    assert manifests.stalled == {key("PackageVariant", "default", "good")}
+    assert [(str(p.location), p.reason) for p in manifests.problems] == [
         ("a.yaml:1", Reason.DUPLICATE_OBJECT),
         ("b.yaml:11", Reason.DUPLICATE_OBJECT),
     ]
-    assert "b.yaml:11" in found.problems[0].message
-    assert "a.yaml:1" in found.problems[1].message
+    assert "b.yaml:11" in manifests.problems[0].message
+    assert "a.yaml:1" in manifests.problems[1].message
 
 
 def test_one_name_in_two_namespaces_or_kinds_is_no_duplicate(world: Make) -> None:
-    found = read(
+    manifests = read(
         world({"a.yaml": f"{variant('web')}---\n{variant('web', namespace='b')}---\n{SET}  targets: []\n"})
     )
 
-    assert found.problems == ()
-    assert (names(found), [s.key for s in found.sets]) == (
+    assert manifests.problems == ()
+    assert (names(manifests), [s.key for s in manifests.sets]) == (
         ["b/web", "platform/web"],
         [ObjectName("platform", "web")],
     )
@@ -415,10 +417,10 @@ def test_one_name_in_two_namespaces_or_kinds_is_no_duplicate(world: Make) -> Non
     ],
 )
 def test_foreign_objects_are_noted(world: Make, text: str) -> None:
-    found = read(world({"a.yaml": text}))
+    manifests = read(world({"a.yaml": text}))
 
-    assert (found.problems, found.stalled, found.broken) == ((), frozenset(), frozenset())
-    assert len(found.notes) == 1
+    assert (manifests.problems, manifests.stalled, manifests.broken) == ((), frozenset(), frozenset())
+    assert len(manifests.notes) == 1
 
 
 @pytest.mark.parametrize(
@@ -430,18 +432,18 @@ def test_foreign_objects_are_noted(world: Make, text: str) -> None:
     ],
 )
 def test_manifests_of_dependency_dialects_are_unparsed_documents(world: Make, text: str) -> None:
-    found = read(world({"a.yaml": f"# first\n{text}"}))
+    manifests = read(world({"a.yaml": f"# first\n{text}"}))
 
-    assert (found.problems, found.broken, found.notes) == ((), frozenset(), ())
-    assert [str(d.source.location) for d in found.documents] == ["a.yaml:2"]
+    assert (manifests.problems, manifests.broken, manifests.notes) == ((), frozenset(), ())
+    assert [str(d.source.location) for d in manifests.documents] == ["a.yaml:2"]
 
 
 @pytest.mark.parametrize("text", ["replicas: 2\n", "- a\n- b\n", "items: 3\nkind: 5\n"])
 def test_object_without_a_kind_breaks_its_file_without_a_problem(world: Make, text: str) -> None:
-    found = read(world({"values.yaml": text}))
+    manifests = read(world({"values.yaml": text}))
 
-    assert found.problems == ()
-    assert found.broken == {"values.yaml"}
+    assert manifests.problems == ()
+    assert manifests.broken == {"values.yaml"}
 
 
 def test_status_of_a_manifest_is_ignored(world: Make) -> None:
@@ -450,12 +452,12 @@ def test_status_of_a_manifest_is_ignored(world: Make) -> None:
 
 def test_too_large_file_is_broken(world: Make) -> None:
     policy = Policy(limits=Limits(manifest_bytes=400))
-    found = read(world({"big.yaml": GOOD + "#" * 400, "good.yaml": GOOD}), policy)
+    manifests = read(world({"big.yaml": GOOD + "#" * 400, "good.yaml": GOOD}), policy)
 
-    (problem,) = found.problems
+    (problem,) = manifests.problems
     assert (problem.reason, problem.location.path) == (Reason.MANIFEST_UNREADABLE, "big.yaml")
-    assert found.broken == {"big.yaml"}
-    assert names(found) == ["default/good"]
+    assert manifests.broken == {"big.yaml"}
+    assert names(manifests) == ["default/good"]
 
 
 HOSTILE = [
@@ -471,11 +473,11 @@ HOSTILE = [
 
 @pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
 def test_header_of_any_bytes_raises_no_error(world: Make, data: bytes) -> None:
-    found = read(world({"bad.yaml": data, "good.yaml": GOOD}))
+    manifests = read(world({"bad.yaml": data, "good.yaml": GOOD}))
 
-    assert len(found.problems) == 1
-    assert found.broken == {"bad.yaml"}
-    assert names(found) == ["default/good"]
+    assert len(manifests.problems) == 1
+    assert manifests.broken == {"bad.yaml"}
+    assert names(manifests) == ["default/good"]
 
 
 def control(directory: str) -> str:

@@ -42,9 +42,9 @@ def read(tmp_path: Path) -> Read:
     """Read registrations from scratch; views by their name."""
 
     def views(*registrations: Sourced[Repository]) -> Mapping[str, RepositoryView]:
-        found = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())
-        assert all(key == view.key for key, view in found.items())
-        return {key.name: view for key, view in found.items()}
+        views = read_repositories(registrations, Mirrors(tmp_path / "cache"), Policy())
+        assert all(key == view.key for key, view in views.items())
+        return {key.name: view for key, view in views.items()}
 
     return views
 
@@ -163,8 +163,8 @@ def test_tags_are_revisions_of_their_package(read: Read, repo: Repo) -> None:
 
     view = view_of(read, repo)
 
-    found = [(r.workspace, r.revision) for r in view.packages["nginx"].published]
-    assert found == [("v2.0.0", -1), ("v1", 1), ("v2", 2)]
+    revisions = [(r.workspace, r.revision) for r in view.packages["nginx"].published]
+    assert revisions == [("v2.0.0", -1), ("v1", 1), ("v2", 2)]
     assert view.packages["nginx"].latest == view.packages["nginx"].published[2]
     assert view.packages["nginx"].published[2].commit.oid == repo.oid("main")
     assert sorted(view.packages) == ["nginx"]
@@ -185,19 +185,19 @@ def test_revision_with_proposed_deletion(read: Read, repo: Repo) -> None:
     repo.point("refs/heads/deletionProposed/nginx/v1", repo.oid("main"))
     repo.point("refs/heads/reconciler/default/delete/nginx", repo.oid("main"))
 
-    found = package(read, repo)
+    state = package(read, repo)
 
-    assert [r.lifecycle for r in found.published] == [Lifecycle.DELETION_PROPOSED, Lifecycle.PUBLISHED]
+    assert [r.lifecycle for r in state.published] == [Lifecycle.DELETION_PROPOSED, Lifecycle.PUBLISHED]
 
 
 def test_tags_alone_are_history(read: Read, repo: Repo) -> None:
     repo.tag("nginx/v1")
     repo.commit({"nginx/Kptfile": None, "nginx/values.yaml": None, "README": ""})
 
-    found = package(read, repo)
+    state = package(read, repo)
 
-    assert not found.exists
-    assert found.latest is not None
+    assert not state.exists
+    assert state.latest is not None
 
 
 # Drafts
@@ -207,16 +207,16 @@ def test_our_own_draft(read: Read, repo: Repo) -> None:
     base = repo.oid("main")
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
 
-    found = draft(read, repo)
+    nginx = draft(read, repo)
 
-    assert (found.workspace, found.lifecycle, found.ref) == (
+    assert (nginx.workspace, nginx.lifecycle, nginx.ref) == (
         "packagevariant-1", Lifecycle.DRAFT, f"refs/heads/{W}",
     )  # fmt: skip
-    assert found.tree == found.written == repo.tree(W, "nginx")
-    assert (found.base, found.base_tree) == (base, repo.tree(base, "nginx"))
-    assert not found.has_foreign_commits
-    assert not found.is_edited
-    assert found.header.owner == "default/default/pv"
+    assert nginx.tree == nginx.written == repo.tree(W, "nginx")
+    assert (nginx.base, nginx.base_tree) == (base, repo.tree(base, "nginx"))
+    assert not nginx.has_foreign_commits
+    assert not nginx.is_edited
+    assert nginx.header.owner == "default/default/pv"
 
 
 def test_new_package_has_no_base_tree(read: Read, repo: Repo) -> None:
@@ -234,22 +234,22 @@ def test_edit_of_a_person_is_detected(read: Read, repo: Repo) -> None:
     ours = repo.tree(W, "nginx")
     repo.commit({"nginx/values.yaml": "replicas: 5\n"}, branch=W)
 
-    found = draft(read, repo)
+    nginx = draft(read, repo)
 
-    assert found.written == ours
-    assert found.is_edited
-    assert found.has_foreign_commits
-    assert found.foreign_commit_time == repo.time
+    assert nginx.written == ours
+    assert nginx.is_edited
+    assert nginx.has_foreign_commits
+    assert nginx.foreign_commit_time == repo.time
 
 
 def test_commit_outside_the_package_is_foreign_but_no_edit(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     repo.commit({"README.md": "hello"}, branch=W)
 
-    found = draft(read, repo)
+    nginx = draft(read, repo)
 
-    assert found.has_foreign_commits
-    assert not found.is_edited
+    assert nginx.has_foreign_commits
+    assert not nginx.is_edited
 
 
 def test_merge_of_main_into_a_draft_is_no_edit(read: Read, repo: Repo) -> None:
@@ -257,11 +257,11 @@ def test_merge_of_main_into_a_draft_is_no_edit(read: Read, repo: Repo) -> None:
     repo.commit({"other/x": "1"})
     repo.merge("main", into=W)
 
-    found = draft(read, repo)
+    nginx = draft(read, repo)
 
-    assert not found.is_edited
-    assert found.has_foreign_commits
-    assert found.base == repo.oid("main")
+    assert not nginx.is_edited
+    assert nginx.has_foreign_commits
+    assert nginx.base == repo.oid("main")
 
 
 def test_amended_commit_is_foreign(read: Read, repo: Repo) -> None:
@@ -269,11 +269,11 @@ def test_amended_commit_is_foreign(read: Read, repo: Repo) -> None:
     parent = repo.oid("main")
     repo.point(f"refs/heads/{W}", repo.write(repo.tree(ours), [parent]))
 
-    found = draft(read, repo)
+    nginx = draft(read, repo)
 
-    assert found.written is None
-    assert found.is_edited
-    assert found.has_foreign_commits
+    assert nginx.written is None
+    assert nginx.is_edited
+    assert nginx.has_foreign_commits
 
 
 def test_our_commit_is_found_below_foreign_commits_with_wrong_clocks(read: Read, repo: Repo) -> None:
@@ -282,10 +282,10 @@ def test_our_commit_is_found_below_foreign_commits_with_wrong_clocks(read: Read,
     for time in (3, 2_000_000_000):
         repo.commit({f"nginx/{time}": ""}, branch=W, time=time)
 
-    found = draft(read, repo)
+    nginx = draft(read, repo)
 
-    assert found.written == ours
-    assert found.foreign_commit_time == 2_000_000_000
+    assert nginx.written == ours
+    assert nginx.foreign_commit_time == 2_000_000_000
 
 
 def test_merged_commit_of_another_draft_is_not_the_written_tree(read: Read, repo: Repo) -> None:
@@ -315,27 +315,27 @@ def test_branch_without_its_package_is_no_draft(read: Read, repo: Repo) -> None:
 def test_draft_with_an_unrelated_history_has_no_base(read: Read, repo: Repo) -> None:
     repo.commit({"nginx/Kptfile": OURS}, branch=W)
 
-    found = draft(read, repo)
+    nginx = draft(read, repo)
 
-    assert (found.base, found.base_tree, found.has_foreign_commits) == ("", None, True)
+    assert (nginx.base, nginx.base_tree, nginx.has_foreign_commits) == ("", None, True)
 
 
 def test_proposals_are_found_beside_drafts(read: Read, repo: Repo) -> None:
     for ref in ("drafts/nginx/a", "proposed/nginx/b"):
         repo.commit({"nginx/x": ref}, branch=ref, start="main")
 
-    found = package(read, repo).drafts
+    drafts = package(read, repo).drafts
 
-    assert [(d.workspace, d.lifecycle) for d in found] == [("a", Lifecycle.DRAFT), ("b", Lifecycle.PROPOSED)]
+    assert [(d.workspace, d.lifecycle) for d in drafts] == [("a", Lifecycle.DRAFT), ("b", Lifecycle.PROPOSED)]
 
 
 def test_merged_draft_is_ours_and_unedited(read: Read, repo: Repo) -> None:
     tip = repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     repo.merge(W)
 
-    found = draft(read, repo)
+    nginx = draft(read, repo)
 
-    assert (found.base, found.has_foreign_commits, found.is_edited) == (tip, False, False)
+    assert (nginx.base, nginx.has_foreign_commits, nginx.is_edited) == (tip, False, False)
 
 
 # Merged and not tagged
@@ -353,10 +353,10 @@ def test_two_merged_drafts_are_two_unpublished_revisions(read: Read, repo: Repo,
         repo.delete(f"refs/heads/{branch}")
     repo.commit({"README.md": "more"})
 
-    found = package(read, repo).unpublished
+    unpublished = package(read, repo).unpublished
 
-    assert [(s.commit.oid, s.tree) for s in found] == [(oid, repo.tree(oid, "nginx")) for oid in merged]
-    assert {s.header.owner for s in found} == {"default/default/pv"}
+    assert [(s.commit.oid, s.tree) for s in unpublished] == [(oid, repo.tree(oid, "nginx")) for oid in merged]
+    assert {s.header.owner for s in unpublished} == {"default/default/pv"}
 
 
 def test_untagged_package_is_searched_to_its_creation(read: Read, repo: Repo) -> None:

@@ -1,46 +1,16 @@
-"""Desired variants as manifests, and sets of v1alpha1 as v1alpha2."""
+"""Sets of v1alpha1 as sets of v1alpha2."""
 
 from typing import Any
 
 import pytest
 
-from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant, PackageVariantSet
+from reconciler.api.porch import PackageVariantSet
 from reconciler.cel import Environment
-from reconciler.expand import expand
 from reconciler.expand.migration import migrate_set, untranslated_fields
 from reconciler.expand.own_checks import check_set
 from reconciler.expand.porch_checks import validate_set
-from reconciler.expand.variants import to_manifest
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits
-from tests.support.sets import package_set, variant, world
-
-
-def test_generated_variant_names_its_set() -> None:
-    inventory = world(package_set(targets=[{"repositories": [{"name": "edge"}]}], uid="u-1"))
-    (found,) = expand(inventory).variants
-
-    manifest = to_manifest(found, inventory)
-
-    assert manifest["metadata"]["labels"] == {"config.porch.kpt.dev/packagevariantset": "u-1"}
-    assert manifest["metadata"]["ownerReferences"] == [
-        {
-            "apiVersion": PACKAGE_VARIANT_SET,
-            "kind": "PackageVariantSet",
-            "name": "fleet",
-            "uid": "u-1",
-            "controller": True,
-        }
-    ]
-    assert PackageVariant.model_validate(manifest).spec == found.spec
-
-
-def test_authored_variant_has_no_owner_reference() -> None:
-    inventory = world(variant())
-    (found,) = expand(inventory).variants
-
-    assert set(to_manifest(found, inventory)["metadata"]) == {"name", "namespace", "uid"}
-
 
 OLD: dict[str, Any] = {
     "apiVersion": "config.porch.kpt.dev/v1alpha1",
