@@ -24,9 +24,7 @@ CASES = load_yaml(FILE)["cases"] if FILE.is_file() else []
 def test_resource_merges_as_in_kyaml(case: dict[str, Any]) -> None:
     base, upstream, local = (Tree.parse(case.get(side) or "") for side in ("origin", "update", "local"))
 
-    merged = merge_document_like_kpt(
-        base, upstream, local, schemas=Schemas(since=False), infer=bool(case.get("infer"))
-    )
+    merged = merge_document_like_kpt(base, upstream, local, schemas=Schemas(), infer=bool(case.get("infer")))
 
     got, want = (merged.text or "").encode(), (case.get("expected") or "").encode()
     if got.split() != want.split():

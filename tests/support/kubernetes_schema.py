@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 FOLDER = Path(__file__).resolve().parents[2] / "reconciler/krm/schema"
-OLD, NEW = FOLDER / "kubernetes-1.21.json", FOLDER / "kubernetes.json"
+OLD, NEW = Path(__file__).with_name("kubernetes-1.21.json"), FOLDER / "kubernetes.json"
 CORE, META = "io.k8s.api.core.v1.", "io.k8s.apimachinery.pkg.apis.meta.v1."
 HANDLER = ["exec", "grpc", "httpGet", "sleep", "tcpSocket"]
 UNIONS = {

@@ -12,7 +12,7 @@ from reconciler.krm.merge.nodes import (
     has_merge_comment,
     identity_of,
     is_same,
-    may_declare,
+    may_have_schema,
     root_of,
 )
 from reconciler.krm.merge.result import (
@@ -80,13 +80,13 @@ def merge_document(
     Documents with edits inside aliased values, or with edits that cannot be written, are merged line
     by line; if that fails too, the whole document is one conflict.
     """
-    work = FieldMerge(resolver, any(map(may_declare, (base, upstream, local))))
+    work = FieldMerge(resolver, any(map(may_have_schema, (base, upstream, local))))
     root = _root(local)
     merged = work.merge(_root(base), _root(upstream), root, shape, ())
     try:
-        return _written(local, root, merged, tuple(work.conflicts))
+        return _write(local, root, merged, tuple(work.conflicts))
     except YamlError:
-        return _by_lines(base, upstream, local, resolver)
+        return _merge_lines(base, upstream, local, resolver)
 
 
 def merge_document_like_kpt(
@@ -94,13 +94,13 @@ def merge_document_like_kpt(
 ) -> MergedDocument:
     """Merge three documents as kpt does: upstream wins every conflict, without a report."""
     root = _root(local)
-    declares = any(map(may_declare, (base, upstream, local)))
+    declares = any(map(may_have_schema, (base, upstream, local)))
     work = CompatibleMerge(schemas.shape, infer=infer, schemas_in_comments=declares)
     merged = work.merge((root, _root(base), _root(upstream)))
     try:
-        return _written(local, root, merged, ())
+        return _write(local, root, merged, ())
     except YamlError:
-        return replace(_by_lines(base, upstream, local, _upstream_wins), conflicts=())
+        return replace(_merge_lines(base, upstream, local, _upstream_wins), conflicts=())
 
 
 def _upstream_wins(_steps: Steps) -> Winner:
@@ -111,7 +111,7 @@ def _root(tree: Tree | None) -> Node | None:
     return root_of(tree) if tree is not None else None
 
 
-def _written(
+def _write(
     local: Tree, root: Node | None, merged: Merged | None, conflicts: tuple[FieldConflict, ...]
 ) -> MergedDocument:
     if merged is None or root is None:
@@ -120,13 +120,15 @@ def _written(
     if not edits:
         return MergedDocument(local.text, conflicts)
     # An edit inside an anchored value would also change its aliases, and the other way round.
-    if any(root.is_tied(edit.path, whole=is_replacement(edit)) for edit in edits):
+    if any(root.is_aliased(edit.path, whole=is_replacement(edit)) for edit in edits):
         raise YamlError("The edits would change aliased values")
     result = edit_tree(local, edits)
     return MergedDocument(result.text, conflicts, result.fallbacks)
 
 
-def _by_lines(base: Tree | None, upstream: Tree, local: Tree, resolver: ConflictResolver) -> MergedDocument:
+def _merge_lines(
+    base: Tree | None, upstream: Tree, local: Tree, resolver: ConflictResolver
+) -> MergedDocument:
     """Merge documents as text."""
     old = base.text if base is not None else ""
     if upstream.text in (old, local.text):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from reconciler.krm.merge.fields import ElementKey, element_key, infer_keys
-from reconciler.krm.merge.nodes import Node, child, declared, is_rendered_same
+from reconciler.krm.merge.nodes import Node, child, is_rendered_same, shape_in_comments
 from reconciler.krm.merge.result import KEEP, FromUpstream, Merged, MergedCollection, MergedField
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Comments
@@ -35,10 +35,10 @@ class CompatibleMerge:
         local, base, upstream = sides
         if local is None and base is None and upstream is not None and not upstream.has_null():
             return FromUpstream(upstream)
-        first = next((node for node in sides if _given(node)), None)
+        first = next((node for node in sides if _is_set(node)), None)
         if first is None:
             return None
-        if any(_given(node) and node.kind is not first.kind for node in sides if node is not None):
+        if any(_is_set(node) and node.kind is not first.kind for node in sides if node is not None):
             return local if _equal(base, upstream) else _take(upstream, local)
         shape = shape or self._shape_of_kind(sides)
         if first.is_mapping:
@@ -56,12 +56,12 @@ class CompatibleMerge:
         local, _, upstream = sides
         if (local is None and upstream is None) or _is_null(local) or _is_null(upstream):
             return None
-        names = {name for node in sides if _given(node) and node is not None for name in node.children}
+        names = {name for node in sides if _is_set(node) and node is not None for name in node.children}
         new = sorted(names - local.children.keys()) if local is not None else sorted(names)
         result = MergedCollection(local)
         for name in (*(local.children if local is not None else ()), *new):
             ours, old, theirs = (child(node, name) for node in sides)
-            below = declared(ours, old, theirs) if self.schemas_in_comments else None
+            below = shape_in_comments(ours, old, theirs) if self.schemas_in_comments else None
             if below is None and shape is not None:
                 below = shape.below(name)
             value = self.merge((ours, old, theirs), below)
@@ -71,15 +71,15 @@ class CompatibleMerge:
 
     def _keyed_list(self, sides: Sides, shape: Shape) -> MergedCollection | None:
         local, base, upstream = sides
-        if not _given(upstream) and _given(base):
+        if not _is_set(upstream) and _is_set(base):
             return None
         plain = replace(shape, defaults={})
         by_key = [_first_by_key(node, plain) for node in sides]
         order = list(dict.fromkeys(key for elements in by_key for key in elements))
         merged = {key: self._element(key, by_key, plain) for key in order}
-        result = MergedCollection(local if _given(local) else None, items=[])
+        result = MergedCollection(local if _is_set(local) else None, items=[])
         items: list[MergedField] = []
-        for element in local.items if local is not None and _given(local) else ():
+        for element in local.items if local is not None and _is_set(local) else ():
             key = element_key(element, plain)
             value = element if key is None else merged[key]
             if value is not None:
@@ -118,7 +118,7 @@ def _whole(local: Node | None, base: Node | None, upstream: Node | None) -> Merg
     """Merge a scalar, or a list without merge keys."""
     if _is_null(upstream) or _is_null(local):
         return None
-    if _given(upstream) != _given(base):
+    if _is_set(upstream) != _is_set(base):
         return _take(upstream, local)
     if upstream is None or base is None:
         return local
@@ -167,7 +167,7 @@ def _first_by_key(side: Node | None, shape: Shape) -> dict[ElementKey, Node]:
     return elements
 
 
-def _given(node: Node | None) -> bool:
+def _is_set(node: Node | None) -> bool:
     return node is not None and not node.is_null
 
 

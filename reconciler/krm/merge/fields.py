@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from reconciler.krm.merge.nodes import Node, declared, is_same
+from reconciler.krm.merge.nodes import Node, is_same, shape_in_comments
 from reconciler.krm.merge.result import (
     KEEP,
     Comment,
@@ -51,12 +51,12 @@ class FieldMerge:
         if _is_untouched(base, upstream):
             return local
         if _is_untouched(base, local):
-            return None if upstream is None else _follow(upstream, local)
+            return None if upstream is None else _take_upstream(upstream, local)
         given = [node for node in (base, upstream, local) if node is not None]
         if all(node.is_mapping for node in given):
             return self._mapping(base, upstream, local, shape, path)
         if shape is not None and shape.keys is not None and all(node.is_sequence for node in given):
-            sides = [keyed(side, shape) for side in (base, upstream, local)]
+            sides = [elements_by_key(side, shape) for side in (base, upstream, local)]
             if None not in sides:
                 return self._keyed_list(local, [side or {} for side in sides], shape, path)
         return self._whole(base, upstream, local, path)
@@ -66,7 +66,7 @@ class FieldMerge:
     ) -> Merged | None:
         """Merge a value that can only change as a whole."""
         is_equal = is_same(base, upstream) and is_same(upstream, local)
-        if is_equal and (result := _aligned(base, upstream, local)) is not None:
+        if is_equal and (result := _merge_comments(base, upstream, local)) is not None:
             return result
         if is_same(base, upstream) or is_same(upstream, local):
             return local
@@ -91,7 +91,7 @@ class FieldMerge:
             ours, theirs, old = of_local.get(name), of_upstream.get(name), of_base.get(name)
             if name in decided:
                 old = ours if decided[name] is Winner.UPSTREAM else theirs
-            below = declared(ours, old, theirs) if self.schemas_in_comments else None
+            below = shape_in_comments(ours, old, theirs) if self.schemas_in_comments else None
             if below is None and shape is not None:
                 below = shape.below(name)
             value = self.merge(old, theirs, ours, below, (*path, name))
@@ -140,7 +140,7 @@ class FieldMerge:
         result = MergedCollection(local, items=[])
         items: list[MergedField] = []
         for key in (*ours, *(key for key in upstream if key not in ours)):
-            at = (*path, step_of(key, shape))
+            at = (*path, element_step(key, shape))
             value = self._element(base.get(key), upstream.get(key), ours.get(key), shape.items, at)
             if value is not None:
                 part = with_comments(value, base.get(key), upstream.get(key), ours.get(key))
@@ -183,7 +183,7 @@ def _same_members(left: dict[str, Node], right: dict[str, Node]) -> bool:
     return left.keys() == right.keys() and all(is_same(node, right[name]) for name, node in left.items())
 
 
-def _aligned(base: Node | None, upstream: Node | None, local: Node | None) -> Merged | None:
+def _merge_comments(base: Node | None, upstream: Node | None, local: Node | None) -> Merged | None:
     """Merge the comments inside three values with the same data; None for flow style and aliases."""
     if base is None or upstream is None or local is None:
         return None
@@ -193,17 +193,17 @@ def _aligned(base: Node | None, upstream: Node | None, local: Node | None) -> Me
         return MergedCollection(
             local,
             {
-                name: _aligned_part(base.children[name], upstream.children[name], ours)
+                name: _merge_field_comments(base.children[name], upstream.children[name], ours)
                 for name, ours in local.children.items()
             },
         )
     triples = zip(base.items, upstream.items, local.items, strict=True)
-    parts = [replace(_aligned_part(*sides), local=sides[2]) for sides in triples]
+    parts = [replace(_merge_field_comments(*sides), local=sides[2]) for sides in triples]
     return MergedCollection(local, items=parts)
 
 
-def _aligned_part(base: Node, upstream: Node, local: Node) -> MergedField:
-    return with_comments(_aligned(base, upstream, local) or local, base, upstream, local)
+def _merge_field_comments(base: Node, upstream: Node, local: Node) -> MergedField:
+    return with_comments(_merge_comments(base, upstream, local) or local, base, upstream, local)
 
 
 def _is_untouched(base: Node | None, side: Node | None) -> bool:
@@ -213,7 +213,7 @@ def _is_untouched(base: Node | None, side: Node | None) -> bool:
     return base.source == side.source
 
 
-def _follow(upstream: Node, local: Node | None) -> Merged:
+def _take_upstream(upstream: Node, local: Node | None) -> Merged:
     """Return upstream's value for an unchanged local one; field by field if both have the same fields."""
     if local is None or upstream.kind is not local.kind or not upstream.is_block or not local.is_block:
         return FromUpstream(upstream)
@@ -222,15 +222,15 @@ def _follow(upstream: Node, local: Node | None) -> Merged:
     if upstream.is_mapping and [*upstream.children] == [*local.children]:
         fields = upstream.children.items()
         return MergedCollection(
-            local, {name: _followed(theirs, local.children[name]) for name, theirs in fields}
+            local, {name: _taken_field(theirs, local.children[name]) for name, theirs in fields}
         )
     if upstream.is_sequence and len(upstream.items) == len(local.items):
-        return MergedCollection(local, items=list(map(_followed, upstream.items, local.items)))
+        return MergedCollection(local, items=list(map(_taken_field, upstream.items, local.items)))
     return FromUpstream(upstream)
 
 
-def _followed(upstream: Node, local: Node) -> MergedField:
-    value = local if upstream.source == local.source else _follow(upstream, local)
+def _taken_field(upstream: Node, local: Node) -> MergedField:
+    value = local if upstream.source == local.source else _take_upstream(upstream, local)
     comments = upstream.comments
     return MergedField(value, local, line=comments.line, head=comments.head)
 
@@ -245,7 +245,7 @@ def element_key(element: Node, shape: Shape) -> ElementKey | None:
     return key if any(key) else None
 
 
-def keyed(side: Node | None, shape: Shape) -> dict[ElementKey, Node] | None:
+def elements_by_key(side: Node | None, shape: Shape) -> dict[ElementKey, Node] | None:
     """Return the elements of a side by key; None if an element has no key or two have the same key."""
     elements: dict[ElementKey, Node] = {}
     seen: Counter[ElementKey] = Counter()
@@ -262,7 +262,7 @@ def keyed(side: Node | None, shape: Shape) -> dict[ElementKey, Node] | None:
     return elements
 
 
-def step_of(key: ElementKey, shape: Shape) -> str:
+def element_step(key: ElementKey, shape: Shape) -> str:
     """Return the step of a path that leads to the element with this key."""
     if not shape.keys:
         return f"[={key[0]}]"

@@ -220,7 +220,7 @@ class Node:
         end = max(self.end, *(span.end if span else _NO_END for span in spans))
         return Raw(dedent_lines(text[start:end], self.tree.column(self.slot)))
 
-    def is_tied(self, path: Path, *, whole: bool) -> bool:
+    def is_aliased(self, path: Path, *, whole: bool) -> bool:
         """Tell whether the value at `path` or above it has an anchor or alias; with `whole`, also below."""
         if "&" not in self.tree.text:  # without anchor there is no alias
             return False
@@ -302,12 +302,12 @@ def is_rendered_same(left: Node, right: Node) -> bool:
     return [*_line_comments(left)] == [*_line_comments(right)]
 
 
-def may_declare(tree: Tree | None) -> bool:
+def may_have_schema(tree: Tree | None) -> bool:
     """Tell whether a comment of a document may be a JSON schema."""
     return tree is not None and _SCHEMA_COMMENT in tree.text
 
 
-def declared(*nodes: Node | None) -> Shape | None:
+def shape_in_comments(*nodes: Node | None) -> Shape | None:
     """Return the shape that a JSON schema in a comment declares, of the first side with a schema."""
     for node in nodes:
         for comment in (node.comments.line, node.comments.head) if node is not None else ():

@@ -1,7 +1,7 @@
 """Merge keys of lists by kind: of Kubernetes' kinds, of CRDs, and declared in comments and annotations.
 
-`kubernetes.json` is generated from Kubernetes' published OpenAPI (`make docs`); `kubernetes-1.21.json` is
-the schema inside kpt, `scopes.json` the table of the SDK of kpt functions. Neither of the two changes.
+`kubernetes.json` is generated from Kubernetes' published OpenAPI (`make docs`); `scopes.json` is the table of
+the SDK of kpt functions, which does not change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,19 +43,15 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """The shapes of kinds in one package.
-
-    `since` False is Kubernetes 1.21 alone, as in kpt; otherwise every kind at least has metadata.
-    """
+    """The shapes of kinds in one package: those of Kubernetes, and of the CRDs in the package."""
 
     crds: Mapping[Served, Shape] = field(default_factory=dict)
-    since: bool = True
 
-    def shape(self, api_version: str, kind: str) -> Shape | None:
-        """Return the shape of a kind, None if it is unknown."""
-        shape = _kind_shape(f"{api_version}/{kind}", since=self.since)
-        if shape is not None or not self.since:
-            return shape
+    def shape(self, api_version: str, kind: str) -> Shape:
+        """Return the shape of a kind; an unknown kind has the metadata of every object."""
+        name = _kubernetes()["kinds"].get(f"{api_version}/{kind}")
+        if name is not None:
+            return _type_shape(name) or Shape()
         metadata = {"metadata": _type_shape(_OBJECT_META) or Shape()}
         custom = self.crds.get((api_version, kind), Shape())
         return replace(custom, fields={**metadata, **custom.fields})
@@ -130,28 +126,22 @@ def _scopes() -> Mapping[str, bool]:
 
 
 @cache
-def _kubernetes(*, since: bool) -> Mapping[str, Any]:
-    return _load("kubernetes.json" if since else "kubernetes-1.21.json")
-
-
-def _kind_shape(kind: str, *, since: bool) -> Shape | None:
-    """Return the shape of a kind of Kubernetes, such as `apps/v1/Deployment`."""
-    name = _kubernetes(since=since)["kinds"].get(kind)
-    return None if name is None else _type_shape(name, since=since) or Shape()
+def _kubernetes() -> Mapping[str, Any]:
+    return _load("kubernetes.json")
 
 
 @cache
-def _type_shape(name: str, *, since: bool = True) -> Shape | None:
+def _type_shape(name: str) -> Shape | None:
     """Return the shape of a type of Kubernetes by its full name."""
-    entry = _kubernetes(since=since)["types"].get(name)
+    entry = _kubernetes()["types"].get(name)
     if entry is None:
         return None
-    fields = {field: _type_shape(target, since=since) for field, target in entry.get("fields", {}).items()}
-    for name_, keyed in entry.get("lists", {}).items():
-        items = _type_shape(keyed["items"], since=since) if "items" in keyed else None
-        fields[name_] = Shape(keys=tuple(keyed["keys"]), items=items, defaults=keyed.get("defaults", {}))
+    fields = {part: _type_shape(target) for part, target in entry.get("fields", {}).items()}
+    for part, keyed in entry.get("lists", {}).items():
+        items = _type_shape(keyed["items"]) if "items" in keyed else None
+        fields[part] = Shape(keys=tuple(keyed["keys"]), items=items, defaults=keyed.get("defaults", {}))
     unions = (frozenset(entry["union"]),) if "union" in entry else ()
-    return Shape(fields={name: shape for name, shape in fields.items() if shape}, unions=unions)
+    return Shape(fields={part: shape for part, shape in fields.items() if shape}, unions=unions)
 
 
 def _schema_shape(schema: Any, depth: int = 0) -> Shape | None:

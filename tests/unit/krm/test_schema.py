@@ -64,11 +64,6 @@ def test_kubernetes_schema_is_generated() -> None:
     assert kubernetes_schema.NEW.read_bytes() == kubernetes_schema.generate(), "run `make docs`"
 
 
-def test_schema_of_kubernetes_1_21_has_no_newer_kinds() -> None:
-    assert Schemas(since=False).shape("example.com/v1", "Shop") is None
-    assert Schemas(since=False).shape("autoscaling/v2", "HorizontalPodAutoscaler") is None
-
-
 def test_optional_merge_key_has_a_default() -> None:
     ports = at(Schemas().shape("v1", "Service"), "spec", "ports")
 
