@@ -151,7 +151,7 @@ def _not_started(results: Mapping[str, Result], pending: Mapping[str, Sequence[C
 
 def _branches(plan: Plan, inventory: Inventory, control: Mirror, done: Result) -> Result:
     """Write what was decided and what was observed, last: neither is needed to recognise an effect."""
-    if plan.elsewhere is not None:
+    if plan.other_files is not None:
         return _shared_branches(plan, inventory, control, done.failed)
     policy, source = inventory.policy, inventory.control
     old = _recorded(inventory) if done.failed else {}
@@ -178,7 +178,7 @@ def _shared_branches(
 ) -> Result:
     """Write a shard's part of both branches: the files of other shards stay as those leave them."""
     policy, source = inventory.policy, inventory.control
-    elsewhere = plan.elsewhere or frozenset()
+    elsewhere = plan.other_files or frozenset()
     # Locks, and what waits for consent, are decided by the shards that read the whole fleet.
     is_whole = not inventory.is_partial
 

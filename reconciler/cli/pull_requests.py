@@ -183,7 +183,7 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
 
 def outdated_error(error: OutdatedError, listed: ListedPull, plan: Callable[[], Plan]) -> RefusedError:
     """Return the refusal with the step that helps: `apply` if it renews the branch, else git."""
-    changes = [change for change in plan().everything if change.package.url == listed.view.url]
+    changes = [change for change in plan().all_changes if change.package.url == listed.view.url]
     write = next((w for change in changes for w in change.writes if _renews(w, listed)), None)
     if write is not None:
         removes = isinstance(write, WriteRemoval)

@@ -65,8 +65,8 @@ def build_plan(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, s
         exits=frozenset(_exits(changes, problems, decided.refusals, proposal, inventory)),
         notes=(*inventory.notes, *rendered.deliveries.notes, *(f"{warning}" for warning in locks.warnings)),
         lock=proposal,
-        moves=version_changes(locks),
-        elsewhere=files_of_other_shards(shard, {**owners, **reported}),
+        version_changes=version_changes(locks),
+        other_files=files_of_other_shards(shard, {**owners, **reported}),
         context=context,
     )
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
@@ -83,8 +83,12 @@ class _Decided(NamedTuple):
 
 def _decide_changes(context: PlanContext) -> _Decided:
     """Decide about each package, then about what packages share: consent, groups, pull requests, refs."""
+    # Whether a path is free depends on which packages leave, so neighbours are indexed before any decision.
     context = replace(context, neighbours=index_neighbours(context))
     decisions = tuple(decide(target, context) for target in context.targets.values())
+    # The guard comes first: a refused deletion must not share a group or a pull request. Approval comes after
+    # grouping, because a pull request is merged for all of its packages or not at all. Refs come last, when
+    # every write is known.
     guarded = guard_changes(context, [decision.change for decision in decisions])
     changes = approve_changes(context, group_changes(context, guarded.changes))
     changes = plan_requests(context, changes)

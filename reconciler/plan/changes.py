@@ -316,17 +316,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole fleet before anything moves.
+    """The plan of the whole fleet; nothing changes it after it was built.
 
-    Total: every package of every repository that a variant targets, or that carries our
-    annotation, has exactly one change. `records` and `status` are the files of the state and
-    status branches after the plan is applied, `record_owners` the package each record waits
-    for: where writing a package fails, its record stays as it was. Sorted by identity.
-    `lock` proposes other pins, None where nothing about them is to be proposed; `moves` are the pins of
-    dependencies that this plan moves. `status_owners` are the packages that files of the status branch
-    tell of; `elsewhere` are the files of both branches that other shards write, None where there are
-    none. `conditions` and `status` expect every effect to be done; `context` is what they are computed
-    from again once it is known which effects were.
+    Total: every package of every repository that a variant targets, or that carries our annotation, has
+    exactly one change. Sorted by identity. `records` and `status` are the files of the state and status
+    branches after the plan is applied; `record_owners` and `status_owners` are the packages that they
+    are about. A record stays as it was if writing its package fails. `other_files` are the files of both
+    branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
+    lock, `version_changes` are the changes of dependencies. `conditions` and `status` expect every effect
+    to be done; `context` is what they are computed from again after the effects.
     """
 
     changes: tuple[Change, ...] = ()
@@ -341,19 +339,19 @@ class Plan:
     checksum: str = ""
     notes: tuple[str, ...] = ()
     lock: LockProposal | None = None
-    moves: tuple[VersionChange, ...] = ()
-    elsewhere: frozenset[str] | None = None
+    version_changes: tuple[VersionChange, ...] = ()
+    other_files: frozenset[str] | None = None
     context: "PlanContext | None" = field(default=None, compare=False, repr=False)
 
     @property
-    def everything(self) -> tuple[Change, ...]:
+    def all_changes(self) -> tuple[Change, ...]:
         """Every change that applying makes: of packages, and of the lock that is proposed."""
         return (*self.changes, self.lock.change) if self.lock else self.changes
 
     @property
     def is_empty(self) -> bool:
         """Whether applying would change no package and propose no lock: every op keeps or blocks."""
-        return not any(change.pending for change in self.everything)
+        return not any(change.pending for change in self.all_changes)
 
 
 class Unfinished(NamedTuple):

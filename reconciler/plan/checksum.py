@@ -33,7 +33,7 @@ def plan_effects(plan: Plan, inventory: Inventory, decision: LockUpdate) -> dict
     """Return everything that applying the plan does, by the registered addresses of repositories."""
     addresses = registered_addresses(inventory)
     by_address: dict[str, list[Change]] = {}
-    for change in plan.everything:
+    for change in plan.all_changes:
         if change.pending:
             address = addresses.get(change.package.url, change.package.url)
             by_address.setdefault(address, []).append(change)
@@ -112,7 +112,7 @@ def _decided_locks(
     """Yield the digest of each lock that changes on the state branch, None where it goes."""
     before: Mapping[str, bytes] = {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
     after = {p: data for p, data in plan.records.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}
-    mine = plan.record_owners.keys() - (plan.elsewhere or frozenset())
+    mine = plan.record_owners.keys() - (plan.other_files or frozenset())
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) != after.get(path) and path in mine:
             data = after.get(path)

@@ -82,6 +82,7 @@ def guard_deletions(
         return GuardedDeletions()
     before = refused_variants(inventory)
     consents = _consents(inventory)
+    # An emptied selector is the likelier accident, so it is refused even below the share and the count.
     by_set: dict[ObjectName, list[PackageVariantRecord]] = defaultdict(list)
     for record in deletions:
         by_set[ObjectName(record.namespace, record.set_name)].append(record)

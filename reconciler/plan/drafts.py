@@ -46,6 +46,7 @@ def next_workspace(target: PlanTarget) -> str:
         unknown = revision.workspace == f"v{revision.revision}"
         names.append(f"{WORKSPACE_PREFIX}{revision.revision}" if unknown else revision.workspace)
     prefix = f"{DRAFTS}{package.path}/"
+    # A forge keeps closed pull requests by the name of their branch: a reused name would look rejected.
     names += [p.head.removeprefix(prefix) for p in target.pulls if p.head.startswith(prefix)]
     return f"{WORKSPACE_PREFIX}{1 + max(map(workspace_number, names), default=0)}"
 

@@ -74,6 +74,7 @@ def plan_records(
         old = records.get(change.variant) if change.variant else None
         if old is not None and _asks_to_delete(change, old):
             records[old.key] = old.model_copy(update={"deletion_proposed": True})
+    # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in _leaving(context, changes):
         del records[key]
     kept: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(context, records.values())]

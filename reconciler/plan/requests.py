@@ -185,6 +185,7 @@ def _with_pull(
     requested = next((change.pull for change in members if change.pull is not None), None)
     if (opened is None and requested is None) or any(change.approve for change in members):
         return members
+    # The digest in the text tells whether the text is ours and current, without reading its words (D22).
     first = members[0]
     planned = _content(requested or opened or PullRequest(head, "", "", ""), members, context)
     planned = replace(planned, redraft=_asks_again(members, opened, planned))

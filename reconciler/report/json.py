@@ -54,7 +54,7 @@ def plan_value(plan: Plan, names: Names, *, detailed: bool = False) -> dict[str,
         "refusals": [{"reason": str(r.reason), "message": r.message, "hint": r.hint} for r in plan.refusals],
         "notes": list(plan.notes),
         "lock": proposal_value(plan.lock) if plan.lock else None,
-        "moves": [move_value(move) for move in plan.moves],
+        "moves": [move_value(move) for move in plan.version_changes],
         **exits_value(exits_of(plan, detailed=detailed)),
     }
 

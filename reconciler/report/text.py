@@ -61,7 +61,7 @@ def plan_lines(
     # The checksum is on the first line, so that `head -1` is enough for scripts.
     yield paint(summary_line(plan), Color.BOLD)
     yield from _table(plan, names, paint, unchanged=unchanged, width=width)
-    yield from (f"pin: {terminal(move_text(move))}" for move in plan.moves)
+    yield from (f"pin: {terminal(move_text(move))}" for move in plan.version_changes)
     yield from proposal_lines(plan.lock)
     if not quiet:
         yield from (f"note: {terminal(note)}" for note in plan.notes)

@@ -89,6 +89,7 @@ def resolve_fleet(
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired))
     locks = wanted_locks = _update_locks(inventory, dependencies, clusters, options)
     if inventory.reviewed is not None:
+        # A reviewed lock takes effect when its pull request is merged, so this run uses the present one.
         locks = effective_locks(wanted_locks, strict=inventory.policy.lock.reviewed.strict)
     generated = generate(inventory, desired, resolution.downstreams, locks, roots)
     unmet = {**_unmet(locks, roots), **generated.unmet}

@@ -55,6 +55,7 @@ def extend_resolution(resolution: Resolution, inventory: Inventory, desired: Des
         if (variant.key not in outcomes or tagged & _urls(variant, outcomes[variant.key], inventory))
         and not _is_elsewhere(variant, inventory)
     ]
+    # What this plan tags counts as published, or a chain of variants would need one run per link (law 1).
     inventory = with_pending_tags(publications, inventory)
     lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
     outcomes |= {variant.key: resolve_variant(variant, inventory, lookups) for variant in pending}

@@ -28,6 +28,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effect: OnEffect =
     mirrors = {view.url: inputs.mirrors.open(view.remote) for view in views if view.is_available}
     commits = {url: repository_commits(inventory.views_of(url), policy.commits) for url in mirrors}
     if planned.plan.lock is not None:
+        # A reviewed lock is proposed as a pull request on the control repository itself.
         mirrors[inventory.control.url] = control
     targets = {
         url: Target(mirror, inputs.forges.of(mirror), commits.get(url, policy.commits), planned.names)

@@ -163,6 +163,7 @@ def _lock_once(
     inventory, control = inputs.inventory, inputs.mirrors.open(inputs.inventory.control.remote)
     copy = _working_copy(options)
     if result.reviewed is None or copy is None:
+        # A lock on the state branch or in a pull request is shared: only a merged commit may change it.
         check_merged(Checkout.of(inventory.control), control.head_branch)
     if result.reviewed is None:
         written = write_locks(inventory, control, result.decision.files, result.chosen)

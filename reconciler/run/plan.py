@@ -40,7 +40,7 @@ class PlannedRun:
     @property
     def steps(self) -> int:
         """The approximate number of effects, for a progress bar."""
-        changes = (change for change in self.plan.everything if change.pending)
+        changes = (change for change in self.plan.all_changes if change.pending)
         return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
 
 
@@ -60,6 +60,7 @@ def plan_fleet(inputs: RunInputs, shard: Shard = WHOLE) -> PlannedRun:
     contents = fetch_contents(fleet.needs, inputs.mirrors, inventory.policy.limits)
     rendered = _render(inputs, fleet, contents)
     deliveries = rendered.deliveries
+    # Generated manifests are known only after rendering: from here on they are variants like all others.
     generated = (delivery.resolved for delivery in deliveries.items.values())
     fleet = with_deliveries(fleet, inventory, generated, deliveries.stalled, deliveries.problems)
     plan = build_plan(inventory, fleet, rendered, shard)

@@ -181,7 +181,7 @@ def test_a_decided_lock_counts_and_one_that_stands_does_not() -> None:
     assert checksum(**files) != EMPTY
     assert checksum(**files, world=standing) == EMPTY
     assert checksum(record_owners=files["record_owners"], world=standing) != EMPTY
-    assert checksum(**files, elsewhere=frozenset({lock_path(lock)})) == EMPTY
+    assert checksum(**files, other_files=frozenset({lock_path(lock)})) == EMPTY
 
 
 def test_the_proposal_of_another_lock_counts() -> None:
