@@ -1,22 +1,25 @@
-"""The state and status branches, written last: what was decided, and what was observed (D3)."""
+"""Write the state branch (records and locks) and the status branch, after all other effects (D3)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_results
+from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.errors import ConflictError, Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.ids import Oid, PackageKey
+from reconciler.inventory import Inventory
 from reconciler.objects import File, Signature
 from reconciler.plan.changes import Effect
 from reconciler.plan.shard import Shard, dashboard_file
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.refs import HEADS
 from reconciler.report.redact import mask_credentials_in
+from reconciler.upstream_lock import UpstreamLock, lock_bytes, lock_path
 
 MOST_BYTES = 1 << 30
 MOST_FILES = 1_000_000
@@ -189,3 +192,28 @@ def _error(answer: PushResult) -> ReconcilerError:
     if answer.status is PushStatus.REJECTED:
         return RefusedError(f"The repository refuses it: {answer.message}")
     return ConflictError(f"Another run wrote it first: {answer.message}")
+
+
+def write_locks(
+    inventory: Inventory, control: Mirror, files: Mapping[str, bytes], pins: Iterable[UpstreamLock] = ()
+) -> Result:
+    """Replace the locks of clusters by `files`, by compare-and-swap, and set these pins of upstreams.
+
+    Every other file stays as it is.
+
+    Raises:
+        UnavailableError: The state branch cannot be read.
+    """
+    policy, recorded = inventory.policy, inventory.control
+    before = read_branch(control, recorded.state, policy.limits)
+    kept = {path: data for path, data in before.items() if not is_lock_file(path)}
+    chosen = {lock_path(lock): lock_bytes(lock) for lock in pins}
+    there = kept | dict(files) | chosen
+    branch = Branch(state_ref(policy.instance), recorded.state, there, "Record locks\n")
+    return write_branch(control, branch, policy.commits, recorded.commit.time)
+
+
+def is_overtaken(inventory: Inventory, control: Mirror, result: Result) -> bool:
+    """Tell whether the locks were not written because another run moved the state branch first."""
+    there = control.refs().get(state_ref(inventory.policy.instance))
+    return Exit.UNAVAILABLE in result.exits and there != inventory.control.state

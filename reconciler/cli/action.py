@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.check import LEVELS, check
-from reconciler.cli.options import with_consent
-from reconciler.cli.output import Output, make_printer
+from reconciler.cli.output import Output, make_printer, with_consent
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import Annotation, Runner, check_event, current_runner, pull_number
 from reconciler.errors import ConfigurationError, Exit, ReconcilerError, UsageError

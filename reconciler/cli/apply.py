@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import control_options, shard_option, with_consent
-from reconciler.cli.output import Output, Printer, listing_options, make_printer, output_options, wants_color
+from reconciler.cli.output import (
+    Output,
+    Printer,
+    control_options,
+    listing_options,
+    make_printer,
+    output_options,
+    shard_option,
+    wants_color,
+    with_consent,
+)
 from reconciler.cli.plan import show_plan
 from reconciler.cli.workflow import check_event
 from reconciler.errors import Exit, RefusedError

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options, require_readable, show_unread
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    output_options,
+    require_readable,
+    show_unread,
+)
 from reconciler.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
 from reconciler.report.escape import terminal
 

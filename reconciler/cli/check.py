@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.output import Output, control_options, make_printer, output_options
 from reconciler.cli.workflow import Runner, current_runner
 from reconciler.errors import ConfigurationError, Exit, Problem, worst
 from reconciler.reasons import Reason

@@ -26,8 +26,7 @@ def demo(directory: Path, *, clusters: int, layout: str) -> None:
       reconciler demo /tmp/fleet --clusters 50
       reconciler demo --layout monorepo
     """
-    from reconciler.workdir.demo import WALKTHROUGH, walkthrough, write_demo
-    from reconciler.workdir.demo_world import MONOREPO, SEPARATE
+    from reconciler.workdir.demo import MONOREPO, SEPARATE, WALKTHROUGH, walkthrough, write_demo
 
     world = MONOREPO if layout == "monorepo" else SEPARATE
     write_demo(directory, world, clusters)

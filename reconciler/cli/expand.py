@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import control_options
-from reconciler.cli.output import make_printer, show_unread
+from reconciler.cli.output import control_options, make_printer, show_unread
 from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:

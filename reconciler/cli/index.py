@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import Command
-from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.output import Command, Output, make_printer, output_options
 from reconciler.errors import ConfigurationError, Exit, UsageError
 
 if TYPE_CHECKING:

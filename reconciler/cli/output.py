@@ -1,4 +1,4 @@
-"""Output of commands: redacted printer and streams, options of its form, unread repositories."""
+"""Shared parts of commands: common options, the redacted printer and streams, unread repositories."""
 
 import os
 import shutil
@@ -20,6 +20,7 @@ from reconciler.report.redact import Redactor
 if TYPE_CHECKING:
     from reconciler.inventory import Inventory
     from reconciler.policy import OnUnavailable
+    from reconciler.run.inputs import RunOptions
 
 _FORMS = ("text", "json")
 _FORM = "Form of the report."
@@ -197,3 +198,55 @@ def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
         if view.problem is not None and view.key.name in named:
             message = f"Repository {view.key} was not read: {view.problem.message}"
             raise UnavailableError(message, hint=view.problem.hint)
+
+
+Command = Callable[..., Any]
+
+
+def control_options(command: Command) -> Command:
+    """Give a command `--control` and `--cache-dir`; it receives them as one `settings`."""
+
+    @click.option(
+        "--control",
+        default=".",
+        envvar="RECONCILER_CONTROL",
+        show_default=True,
+        help="The control repository: a working copy (its HEAD is read), a bare repository, or a URL.",
+    )
+    @click.option(
+        "--cache-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        envvar="RECONCILER_CACHE_DIR",
+        help="Where mirrors of repositories are kept; safe to delete.  [default: the user's cache]",
+    )
+    @wraps(command)
+    def with_settings(*args: Any, control: str, cache_dir: Path | None, **options: Any) -> Any:
+        from reconciler.run.inputs import RunOptions
+
+        return command(*args, settings=RunOptions(control, cache_dir), **options)
+
+    return with_settings
+
+
+def shard_option(command: Command) -> Command:
+    """Give a command `--shard`: the part of the fleet that is this run's."""
+    return click.option(
+        "--shard",
+        default="",
+        envvar="RECONCILER_SHARD",
+        metavar="I/N",
+        help="Only the repositories of part I (from 0) of N; auto/N in a Kubernetes Indexed Job.",
+    )(command)
+
+
+def with_consent(settings: "RunOptions", allow_deletes: int, shard: str = "") -> "RunOptions":
+    """Return `settings` with a person's consent to this many deletions, for one part of the fleet.
+
+    Raises:
+        UsageError: There is no such part.
+    """
+    from dataclasses import replace
+
+    from reconciler.plan.shard import parse_shard
+
+    return replace(settings, allow_deletes=allow_deletes, shard=parse_shard(shard, os.environ))

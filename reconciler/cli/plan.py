@@ -4,8 +4,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import control_options, shard_option, with_consent
-from reconciler.cli.output import Output, listing_options, make_printer, output_options
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    listing_options,
+    make_printer,
+    output_options,
+    shard_option,
+    with_consent,
+)
 from reconciler.errors import Exit
 
 if TYPE_CHECKING:

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options, require_readable, show_unread
+from reconciler.cli.output import (
+    Output,
+    control_options,
+    make_printer,
+    output_options,
+    require_readable,
+    show_unread,
+)
 from reconciler.errors import Exit, RefusedError, worst
 from reconciler.report.console import table_lines
 from reconciler.report.escape import terminal

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options, show_unread
+from reconciler.cli.output import Output, control_options, make_printer, output_options, show_unread
 from reconciler.errors import Exit, UsageError, worst
 
 if TYPE_CHECKING:

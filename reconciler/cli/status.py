@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import control_options
-from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.output import Output, control_options, make_printer, output_options
 from reconciler.errors import Exit, UsageError, worst
 from reconciler.report.console import table_lines
 from reconciler.report.escape import terminal

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.apply.locks import is_overtaken, write_locks
 from reconciler.apply.outcome import Target
 from reconciler.apply.preconditions import Checkout, check_merged
 from reconciler.apply.pulls import lock_change
 from reconciler.apply.repository import apply_repository
-from reconciler.apply.state import MOST_TRIES
+from reconciler.apply.state import MOST_TRIES, is_overtaken, write_locks
 from reconciler.dependencies.update.cluster import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.dependencies.update.fleet import LockUpdate
 from reconciler.errors import Problem, UsageError
