@@ -120,7 +120,7 @@ class DrawnFleet:
     def set(self, upstream: str, name: str) -> str:
         some = self.random.sample(EDGES, self.random.randint(1, 3))
         named = ", ".join(f"{{name: {edge}}}" for edge in some)
-        bad = self.random.choice(["Bad_Name", name])
+        bad = self.random.choice(["not.new", name])
         given = "repositoryDefault" if self.random.random() < 0.5 else "'edge-' + '2'"
         computed = "template: {downstream: {packageExpr: \"'s-' + target.name\"}}"
         routed = f'template: {{downstream: {{repoExpr: "{given}", package: {name}}}}}'
