@@ -85,7 +85,7 @@ def _marked(file: File) -> File:
 
 
 def _edit_documents(file: File, edits_of: Callable[[ResourceDocument], Iterable[Edit]]) -> File:
-    """Return a file with its documents edited; a document whose edits cannot be expressed is unchanged."""
+    """Return a file with its documents edited; a document stays if its edits cannot be expressed."""
     split = split_documents(file)
     if split is None:
         return file
