@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass, replace
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -191,11 +192,12 @@ _NOT_ONE_VARIABLE = (
 """Settings that are lists or mappings: the file alone holds them."""
 
 
+@cache
 def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
     """Return the paths of every setting that one variable can hold."""
     paths: list[tuple[str, ...]] = []
     for name, annotation in disk_fields(model):
-        if is_dataclass(annotation):
+        if isinstance(annotation, type) and is_dataclass(annotation):
             paths += [(name, *rest) for rest in setting_paths(annotation)]
         elif name not in _NOT_ONE_VARIABLE:
             paths.append((name,))

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import pygit2
+
 from reconciler.cli.main import invoke
 from reconciler.git.working_copy import NewCommit, create_bare
 
@@ -52,8 +54,8 @@ def git(directory: Path, *arguments: str, when: int = EPOCH) -> str:
 
 def refs(repository: Path) -> dict[str, str]:
     """Return every ref of a repository and the object it names."""
-    lines = git(repository, "for-each-ref", "--format=%(refname) %(objectname)").splitlines()
-    return dict(line.split(" ", 1) for line in lines)
+    references = pygit2.Repository(str(repository)).references.objects
+    return {reference.name: str(reference.target) for reference in sorted(references, key=lambda r: r.name)}
 
 
 @dataclass
@@ -90,11 +92,13 @@ class World:
         self.clock += 60
         with tempfile.TemporaryDirectory(dir=self.root) as scratch:
             copy = Path(scratch) / "copy"
-            git(self.root, "clone", "-q", "-b", branch, str(self.root / f"{repository}.git"), str(copy))
+            source = str(self.root / f"{repository}.git")
+            clone = pygit2.clone_repository(source, str(copy), checkout_branch=branch)
             yield copy
-            git(copy, "add", "-A")
-            git(copy, "commit", "-qm", message, when=self.clock)
-            git(copy, "push", "-q", "origin", f"HEAD:{branch}")
+            clone.index.add_all()
+            tree, author = clone.index.write_tree(), pygit2.Signature("Kim", "kim@example.com", self.clock, 0)
+            clone.create_commit("HEAD", author, author, f"{message}\n", tree, [clone.head.target])
+            clone.remotes["origin"].push([f"refs/heads/{branch}"])
 
     def release(self, repository: str, package: str, version: Path) -> None:
         """Publish a revision of an upstream package: its content, and its tag, which moves if it is there."""
