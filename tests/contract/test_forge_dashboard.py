@@ -98,7 +98,7 @@ def test_dashboard_and_status_agree(world: ForgeWorld) -> None:
 
     assert recorded["web"]["phase"] == "rejected"
     assert recorded["web"]["since"] == closed.strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert "stand: 3 in review, 1 rejected." in issue.body
+    assert "`fleet`: 3 in review, 1 rejected." in issue.body
     for name, title in (("web", "### Rejected"), ("db", "### In review")):
         section = issue.body.partition(title)[2].partition("###")[0]
         number = recorded[name]["pullRequest"]["number"]
@@ -113,7 +113,7 @@ def test_dashboard_reports_that_nothing_is_left(world: ForgeWorld) -> None:
     world.upgrade("web")
     world.run()
 
-    assert "stand: 4 in review." in issue.body
+    assert "`fleet`: 4 in review." in issue.body
     assert "### Rejected" not in issue.body
 
 
@@ -164,7 +164,7 @@ def test_limited_writes_are_listed_with_their_time(tmp_path: Path, monkeypatch: 
 
         assert len(world.open_heads()) == 2
         assert "### Pending" in issue.body
-        assert "takes about" in issue.body
+        assert "left work to later runs: about" in issue.body
 
 
 def test_dashboard_file_is_written_beside_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
