@@ -15,7 +15,7 @@ settings.register_profile(
     "default",
     deadline=None,  # the machine's speed is nobody's fault
     derandomize=True,  # CI must not fail by luck; `make laws` looks further
-    max_examples=50,
+    max_examples=100,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("fuzz", settings.get_profile("default"), derandomize=False, max_examples=100 * FUZZ)
