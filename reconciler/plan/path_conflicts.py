@@ -1,6 +1,7 @@
 """Conflicts of new packages with other packages, files, directories and refs of their repository (D24)."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.errors import Problem
@@ -42,24 +43,32 @@ class Neighbours:
 
 def index_neighbours(context: PlanContext) -> Mapping[str, Neighbours]:
     """Return the neighbours of new packages by repository URL; a repository without new ones has none."""
-    urls = {
-        target.key.url
-        for target in context.targets.values()
-        if _is_new(target) and target.key in context.downstreams
+    # Group by URL once: a pass over the whole fleet for each of its repositories takes quadratic time.
+    targets: dict[str, list[PlanTarget]] = defaultdict(list)
+    for target in context.targets.values():
+        targets[target.key.url].append(target)
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for key in context.downstreams:
+        wanted[key.url].add(key.path)
+    views: dict[str, list[RepositoryView]] = defaultdict(list)
+    for view in context.inventory.repositories.values():
+        views[view.url].append(view)
+    return {
+        url: _neighbours(local, wanted[url], views[url], context)
+        for url, local in targets.items()
+        if any(_is_new(target) and target.key.path in wanted[url] for target in local)
     }
-    return {url: _neighbours(url, context) for url in urls}
 
 
-def _neighbours(url: str, context: PlanContext) -> Neighbours:
-    targets = [target for target in context.targets.values() if target.key.url == url]
-    leaving = {t.key.path for t in targets if t.key not in context.downstreams and _leaves(t, context)}
-    views = list(context.inventory.views_of(url))
+def _neighbours(
+    targets: Iterable[PlanTarget], wanted: set[str], views: Sequence[RepositoryView], context: PlanContext
+) -> Neighbours:
+    leaving = {t.key.path for t in targets if t.key.path not in wanted and _leaves(t, context)}
     existing = {path for view in views for path, package in view.packages.items() if package.exists}
-    planned = {key.path for key in context.downstreams if key.url == url} - existing
-    return Neighbours(PathIndex(existing - leaving), PathIndex(planned), index_refs(views))
+    return Neighbours(PathIndex(existing - leaving), PathIndex(wanted - existing), index_refs(views))
 
 
-def index_refs(views: list[RepositoryView]) -> RefIndex:
+def index_refs(views: Iterable[RepositoryView]) -> RefIndex:
     """Return the branches and tags of one repository, of which every view knows all."""
     first = next((view for view in views if view.is_available), None)
     if first is None:
@@ -220,7 +229,7 @@ def refuse_blocked_refs(
     for change in changes:
         url = change.package.url
         if change.writes and url not in indexes:
-            indexes[url] = index_refs(list(context.inventory.views_of(url)))
+            indexes[url] = index_refs(context.inventory.views_of(url))
         blocker = _blocker(change, indexes[url]) if change.writes else ""
         if not blocker:
             kept.append(change)
