@@ -1,0 +1,159 @@
+"""Fleets with packages that need others: what is generated, and what is released."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.dependencies.catalog.published import (
+    DependencyInputs,
+    PackageTree,
+    PublishedPackages,
+    repository_names,
+)
+from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.model.packages import (
+    Candidate,
+    Dialect,
+    PackageNeed,
+    Requirement,
+    version_range,
+)
+from reconciler.dependencies.versions import parse_strict
+from reconciler.expand import expand
+from reconciler.ids import ObjectName, PackageKey
+from reconciler.inventory import Inventory, RepositoryView
+from reconciler.plan import build_plan
+from reconciler.plan.changes import Plan
+from reconciler.plan.deletion_diff import retained_variants
+from reconciler.policy import DeletionGuard
+from reconciler.render import render_packages
+from reconciler.resolve import ResolvedFleet, resolve_fleet
+from reconciler.resolve.deliveries import DeliveryTarget, delivery_owner
+from reconciler.state import PackageVariantRecord
+from tests.support.model import NAMESPACE, ModelWorld, blueprint
+
+BASE = "requires-edge-00-base"
+REQUIREMENTS: Mapping[str, tuple[str, ...]] = {"web": ("base",), "base": ()}
+
+
+@dataclass
+class DependencyWorld(ModelWorld):
+    """A world with one cluster for each repository, and blueprints with requirements."""
+
+    lock_files: dict[str, bytes] = field(default_factory=dict)
+
+    def inventory(self) -> Inventory:
+        inventory = super().inventory()
+        views = {key: replace(view, cluster=key.name) for key, view in inventory.repositories.items()}
+        return replace(inventory, repositories=views)
+
+    def fleet(self) -> ResolvedFleet:
+        inventory = self.inventory()
+        desired = expand(inventory)
+        inputs = DependencyInputs(published_packages(inventory), self.lock_files)
+        return resolve_fleet(inventory, desired, inputs, retained_variants(desired, inventory))
+
+    def plan(self) -> Plan:
+        inventory, fleet = self.inventory(), self.fleet()
+        self.lock_files = dict(fleet.locks.files)
+        rendered = render_packages(fleet.resolution, self.contents(fleet.resolution), inventory)
+        return replace(build_plan(inventory, fleet, rendered), lock=None)
+
+
+def published_packages(inventory: Inventory) -> PublishedPackages:
+    """Return the revisions of the blueprints with what they need."""
+    view = inventory.repositories[ObjectName(NAMESPACE, "blueprints")]
+    source = repository_names(inventory.repositories.values())[view.url]
+    revisions = dict(_revisions(view, source))
+    return PublishedPackages(tuple(revisions.values()), revisions)
+
+
+def _revisions(view: RepositoryView, source: str) -> Iterator[tuple[PackageTree, Candidate]]:
+    for path, package in view.packages.items():
+        needs = (
+            PackageNeed(package_id(source, name), version_range(Dialect.KPT, ""))
+            for name in REQUIREMENTS[path]
+        )
+        requires = tuple(Requirement((need,)) for need in needs)
+        for revision in package.published:
+            version = parse_strict(f"{revision.revision}.0.0")
+            yield (
+                PackageTree(PackageKey(view.url, path), revision.tree),
+                Candidate(
+                    package_id(source, path),
+                    version,
+                    digest=revision.tree,
+                    requires=requires,
+                    source=revision.workspace,
+                ),
+            )
+
+
+def variant(source: str, package: str, repository: str, **selector: int) -> PackageVariantSpec:
+    return PackageVariantSpec(
+        upstream=Upstream(repo=source, package=package, **selector),
+        downstream=Downstream(repo=repository, package=package),
+    )
+
+
+@pytest.fixture
+def world() -> DependencyWorld:
+    """Return a fleet of 30 clusters; `web` in the first one needs `base`, which is generated."""
+    world = DependencyWorld()
+    world.add_repository("blueprints")
+    for name in REQUIREMENTS:
+        world.publish("blueprints", name, blueprint(name, a_yaml=f"{name}: 1\n"), 1)
+    for number in range(30):
+        world.add_repository(f"edge-{number:02}", deployment=True)
+    world.variants["web"] = variant("blueprints", "web", "edge-00", revision=1)
+    world.run()
+    return world
+
+
+def add_delivery_records(world: DependencyWorld) -> None:
+    """Record a delivered package in every cluster, as an earlier run leaves it."""
+    for view in world.inventory().repositories.values():
+        if view.cluster != "blueprints":
+            key = delivery_owner(view.cluster, DeliveryTarget(view, "dependencies"))
+            world.records[key] = PackageVariantRecord(
+                namespace=key.namespace,
+                name=key.name,
+                uid="",
+                spec={},
+                manifest=view.source.location.path,
+                url=view.url,
+                repository=view.key.name,
+                path="dependencies",
+            )
+
+
+def keys(*names: str) -> frozenset[ObjectName]:
+    return frozenset(ObjectName(NAMESPACE, name) for name in names)
+
+
+def test_generated_package_is_released_beside_many_delivered_packages(world: DependencyWorld) -> None:
+    assert world.records.keys() == keys("web", BASE)
+    add_delivery_records(world)
+    del world.variants["web"]
+
+    fleet = world.fleet()
+
+    assert fleet.desired.released == keys(BASE)
+    assert fleet.desired.variants == ()
+    assert retained_variants(expand(world.inventory()), world.inventory()) == frozenset()
+
+
+def test_generated_package_stays_while_the_guard_keeps_the_package_that_needs_it(
+    world: DependencyWorld,
+) -> None:
+    add_delivery_records(world)
+    del world.variants["web"]
+    world.policy = replace(world.policy, deletions=DeletionGuard(count=0))
+
+    fleet = world.fleet()
+
+    assert retained_variants(expand(world.inventory()), world.inventory()) == keys("web")
+    assert fleet.desired.released == frozenset()
+    assert {variant.key for variant in fleet.desired.variants} == keys(BASE)
