@@ -1,4 +1,4 @@
-"""Fleets with packages that need others: what is generated, and what is released."""
+"""Fleets with packages that need others: what is generated, released, and published for the next link."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,8 +29,9 @@ from reconciler.plan.changes import Plan
 from reconciler.plan.deletion_diff import retained_variants
 from reconciler.policy import DeletionGuard
 from reconciler.render import render_packages
-from reconciler.resolve import ResolvedFleet, resolve_fleet
+from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.deliveries import DeliveryTarget, delivery_owner
+from reconciler.resolve.variants import extend_resolution
 from reconciler.state import PackageVariantRecord
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 
@@ -157,3 +158,56 @@ def test_generated_package_stays_while_the_guard_keeps_the_package_that_needs_it
     assert retained_variants(expand(world.inventory()), world.inventory()) == keys("web")
     assert fleet.desired.released == frozenset()
     assert {variant.key for variant in fleet.desired.variants} == keys(BASE)
+
+
+# Variants of generated packages
+
+
+def test_variant_takes_the_revision_that_a_generated_package_gets_in_the_same_run(
+    world: DependencyWorld,
+) -> None:
+    world.variants["copy"] = variant("edge-00", "base", "edge-01")
+    (draft,) = (ref for ref in world.drafts("edge-00") if "/base/" in ref)
+    world.merge("edge-00", draft)
+
+    fleet = world.fleet()
+
+    pins = {resolved.variant.key.name: resolved.pin.ref for resolved in fleet.resolution.variants}
+    assert pins["copy"] == "base/v1"
+    assert fleet.resolution.stalled == frozenset()
+    world.run()
+    assert len(world.drafts("edge-01")) == 1
+    assert world.plan().is_empty
+
+
+def test_base_has_the_revision_that_a_generated_package_gets_in_the_same_run(world: DependencyWorld) -> None:
+    world.variants["copy"] = variant("edge-00", "base", "edge-01")
+    (draft,) = (ref for ref in world.drafts("edge-00") if "/base/" in ref)
+    world.merge("edge-00", draft)
+    world.run()
+    world.merge("edge-01", world.drafts("edge-01")[0])
+    world.run()
+    # Somebody deletes the tag, so this run sets it again.
+    del world.repositories["edge-00"].refs["refs/tags/base/v1"]
+    world.variants["copy"] = variant("blueprints", "base", "edge-01", revision=1)
+
+    fleet = world.fleet()
+
+    (base,) = (r.base for r in fleet.resolution.variants if r.variant.key.name == "copy")
+    assert base is not None
+    assert (base.package.url, base.ref, base.revision) == (world.repositories["edge-00"].url, "base/v1", 1)
+
+
+def test_variants_of_other_repositories_keep_their_outcome(world: DependencyWorld) -> None:
+    world.variants["copy"] = variant("edge-00", "base", "edge-01")
+    (draft,) = (ref for ref in world.drafts("edge-00") if "/base/" in ref)
+    world.merge("edge-00", draft)
+    inventory = world.inventory()
+    authored, desired = expand(inventory), world.fleet().desired
+
+    first = extend_resolution(Resolution(), inventory, authored)
+    second = extend_resolution(first, inventory, desired)
+
+    assert [r.variant.key.name for r in first.variants] == ["web"]
+    assert second == extend_resolution(Resolution(), inventory, desired)
+    assert next(r for r in second.variants if r.variant.key.name == "web") is first.variants[0]
