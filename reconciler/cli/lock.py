@@ -155,6 +155,7 @@ def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> N
         printer.lines(map(pin_line, locking.pins))
         printer.lines(problem_lines(locking.invalid, paint=printer.paint))
         printer.lines(lock_lines(locking.decision, paint=printer.paint))
+        printer.lines(_pin_notes(locking))
         printer.lines(f"wrote {path}" for path in locking.written)
         effects = [effect for effect in locking.outcome.effects if effect.error or locking.reviewed]
         printer.lines(effect_line(effect, paint=printer.paint) for effect in effects)
@@ -163,6 +164,17 @@ def show_locking(printer: "Printer", locking: "LockResult", output: Output) -> N
         upstreams = [pin._asdict() for pin in locking.pins]
         value = listing("Lock", lock_values(locking.decision))
         printer.value({**value, "upstreams": upstreams, "written": locking.written, "problems": problems})
+
+
+def _pin_notes(locking: "LockResult") -> Iterator[str]:
+    """Yield which pins are not moved yet, or that none is to be moved."""
+    from reconciler.report.summary import plural
+
+    if locking.deferred:
+        pins = plural(len(locking.deferred), "upstream pin")
+        yield f"{pins} not moved yet: the next `apply` moves them with the drafts made from them"
+    elif not (locking.pins or locking.decision.scopes or locking.problems):
+        yield "No pin changed"
 
 
 @lock.command(name="what-if")

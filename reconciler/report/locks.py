@@ -25,6 +25,7 @@ from reconciler.errors import Problem
 from reconciler.reasons import Reason
 from reconciler.report.console import Paint, plain
 from reconciler.report.escape import terminal
+from reconciler.report.summary import plural
 from reconciler.report.text import problem_lines
 
 _MARKS = {LockOp.ADD: "+", LockOp.CHANGE: "~", LockOp.REMOVE: "-"}
@@ -38,7 +39,7 @@ def lock_lines(decision: LockUpdate, *, paint: Paint = plain) -> Iterator[str]:
     yield from (f"note: {terminal(str(warning))}" for warning in decision.warnings)
     others = (problem for problem in decision.problems if not _is_explained(problem, decision))
     yield from problem_lines(others, paint=paint)
-    yield _sum(decision)
+    yield from _counts(decision)
 
 
 def _is_explained(problem: Problem, decision: LockUpdate) -> bool:
@@ -63,7 +64,7 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
             yield f"  - {package.instance} {package.version}"
     same = sum(package.instance.key not in changes for package in packages)
     if same:
-        yield f"    {same} pin{'' if same == 1 else 's'} as before"
+        yield f"    {plural(same, 'pin')} as before"
     for skipped in after.resolution.skipped if after else ():
         yield f"    skipped: {skipped.requirement} of {skipped.parent}"
     yield from (f"    {line}" for line in lifecycle_lines(scope))
@@ -105,13 +106,18 @@ def _version(text: str) -> str:
     return text.partition("@")[0]
 
 
-def _sum(decision: LockUpdate) -> str:
-    changed = sum(scope.changed for scope in decision.scopes)
+def _counts(decision: LockUpdate) -> Iterator[str]:
+    """Yield the counts in one line; none where no cluster has dependencies and nothing is wrong."""
     pins = sum(len(scope.changes) for scope in decision.scopes)
-    wrong = len(decision.problems)
-    clusters = f"{len(decision.scopes)} cluster{'' if len(decision.scopes) == 1 else 's'}"
-    text = f"{clusters}, {changed} changed, {pins} pin{'' if pins == 1 else 's'} changed"
-    return text + (f", {wrong} problem{'' if wrong == 1 else 's'}" if wrong else "")
+    counts = []
+    if decision.scopes:
+        changed = sum(scope.changed for scope in decision.scopes)
+        counts += [plural(len(decision.scopes), "cluster"), f"{changed} changed"]
+        counts.append(f"{plural(pins, 'dependency pin')} changed")
+    if decision.problems:
+        counts.append(plural(len(decision.problems), "problem"))
+    if counts:
+        yield ", ".join(counts)
 
 
 def lock_values(decision: LockUpdate) -> list[dict[str, Any]]:

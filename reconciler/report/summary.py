@@ -179,3 +179,8 @@ def clusters_text(move: VersionChange) -> str:
     """Return the clusters where a pin moves; many of them are counted."""
     more = len(move.clusters) - _CLUSTERS
     return ", ".join(move.clusters[:_CLUSTERS]) + (f" and {more} more" if more > 0 else "")
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

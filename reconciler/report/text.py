@@ -15,6 +15,7 @@ from reconciler.report.summary import (
     detail,
     is_unchanged,
     move_text,
+    plural,
     sorted_changes,
     statuses_of,
     summary_line,
@@ -140,7 +141,7 @@ def outcome_lines(outcome: Outcome, *, paint: Paint = plain, quiet: bool = False
 
 
 def _count(number: int, noun: str, rest: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'} {rest}"
+    return f"{plural(number, noun)} {rest}"
 
 
 def _left_text(count: int) -> str:

@@ -78,6 +78,14 @@ class LockResult:
         return tuple(sorted({*self.invalid, *self.decision.problems}))
 
     @property
+    def deferred(self) -> tuple[PinChange, ...]:
+        """Pins that only `apply` moves, together with the drafts made from them."""
+        if self.reviewed is not None:
+            return ()
+        requested = {f"PackageVariant {lock.key}" for lock in self.chosen}
+        return tuple(pin for pin in self.pins if pin.what not in requested)
+
+    @property
     def changed(self) -> bool:
         """Whether any lock is out of date."""
         return self.decision.changed or bool(self.pins)

@@ -436,7 +436,7 @@ STEPS = [
         "hint: Run `reconciler apply`: it moves the pins, and drafts the updates.",
         apply,
         FROZEN,
-        "0 clusters, 0 changed, 0 pins changed",
+        "No pin changed",
     ),
     Step(
         held,
