@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import REPOSITORY
+from reconciler.errors import Problem
 from reconciler.expand import Desired
 from reconciler.expand.own_checks import check_downstream
 from reconciler.ids import ObjectName, PackageKey, normalise_url
@@ -79,6 +80,9 @@ def _reasons(inventory: Inventory, desired: Desired, shard: Shard) -> Iterator[s
     # A set of other shards may stall for its own reasons, and then it collides with nobody.
     if any(problem.reason in _COLLISIONS for problem in desired.problems):
         yield "several owners want one package"
+    # Names are checked where no package exists yet, and the conditions of a set list all wrong ones.
+    if any(_stalls_set(problem) for problem in desired.problems):
+        yield "a set names packages that cannot be made"
     # The deletion guard counts these packages, not records, in all repositories.
     if _has_moved(inventory, desired):
         yield "a variant has another downstream now"
@@ -138,6 +142,10 @@ def why_dependencies(
     ):
         return "packages of its clusters need other packages"
     return ""
+
+
+def _stalls_set(problem: Problem) -> bool:
+    return problem.reason == Reason.INVALID_NAME and problem.subject.startswith("PackageVariantSet ")
 
 
 def _role(view: RepositoryView, clusters: Container[str]) -> RepositoryRole:

@@ -218,5 +218,6 @@ def test_enough_is_compared(function: Path) -> None:
     drawn = [draw_package(random.Random(seed), function) for seed in range(PIPELINES)]
     whole = [each for each in drawn if "do: fail" not in str(each) and "do: escape" not in str(each)]
 
-    assert len(whole) >= 25  # each is rendered fully by both, unless the test above fails
+    # Each is rendered fully by both, unless the test above fails.
+    assert len(whole) >= PIPELINES * 4 // 5
     assert min(SEEN[kind] for kind in ("selectors", "exclude", "configPath", "add", "delete")) > 0, SEEN

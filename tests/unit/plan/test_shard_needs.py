@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.errors import Location, Problem
 from reconciler.expand import expand
 from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory, RepositoryRole, ReviewedLock
@@ -17,6 +18,7 @@ from reconciler.plan.shard_needs import (
     why_dependencies,
     why_whole_fleet,
 )
+from reconciler.reasons import Reason
 from reconciler.state import RefusedDeletionsRecord, RefusedVariant
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 
@@ -104,6 +106,24 @@ def test_whole_fleet_decides_about_moves_and_contested_packages(world: ModelWorl
     world.variants["b"] = variant(OTHER, "web", "rare")
     world.variants["c"] = variant(OTHER, "web", "rare")
     assert why(world.inventory()) == "several owners want one package"
+
+
+@pytest.mark.parametrize(
+    ("subject", "reason", "expected"),
+    [
+        ("PackageVariantSet default/s", Reason.INVALID_NAME, "a set names packages that cannot be made"),
+        ("PackageVariantSet default/s", Reason.INVALID_EXPRESSION, ""),
+        ("PackageVariant default/a", Reason.INVALID_NAME, ""),
+    ],
+)
+def test_whole_fleet_decides_which_names_of_a_set_are_wrong(
+    world: ModelWorld, subject: str, reason: Reason, expected: str
+) -> None:
+    part, shard = share(world.inventory(), OTHER)
+    problem = Problem(Location("manifests/s.yaml", 1), reason, "Wrong", subject=subject)
+    desired = replace(expand(part), problems=(problem,))
+
+    assert why_whole_fleet(part, desired, shard) == expected
 
 
 def test_package_left_behind_is_found_without_its_record(world: ModelWorld) -> None:
