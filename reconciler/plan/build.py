@@ -28,7 +28,7 @@ from reconciler.plan.shard import WHOLE, Shard, files_of_other_shards
 from reconciler.plan.status import plan_status, status_owners
 from reconciler.plan.unread import is_unavailable, keep_unreadable_pulls, with_unread_repositories
 from reconciler.reasons import Reason
-from reconciler.render.rendered import Rendered
+from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.resolve.fleet import ResolvedFleet
 
 
@@ -130,13 +130,24 @@ def _with_pins(changes: Iterable[Change], rendered: Rendered) -> Iterator[Change
     """Yield the changes, those of generated packages with the versions that merging them changes."""
     for change in changes:
         delivery = rendered.deliveries.items.get(change.variant) if change.variant else None
-        written = change.written
-        if delivery is None or written is None:
+        files = _proposed_files(change, delivery) if delivery is not None else None
+        if delivery is None or files is None:
             yield change
             continue
-        before, after = _installed_versions(delivery.local), _installed_versions(written.files)
+        before, after = _installed_versions(delivery.local), _installed_versions(files)
         pins = object_version_changes(before, after, delivery.packages, delivery.lock, delivery.cluster)
         yield replace(change, pins=pins)
+
+
+def _proposed_files(change: Change, delivery: RenderedDelivery) -> Files | None:
+    """Return the files of a generated package if this run writes its draft or its pull request, else None."""
+    if change.written is not None:
+        return change.written.files
+    # A run that was killed may have left a draft without its pull request, whose text is the same then.
+    fresh = delivery.rendered.fresh
+    if change.pull is None or not isinstance(fresh, Package) or fresh.tree != change.after:
+        return None
+    return fresh.files or None
 
 
 def _installed_versions(files: Files) -> dict[str, str]:

@@ -40,6 +40,23 @@ def test_after_a_fault_at_any_effect_on_a_forge_the_next_run_ends_as_an_undistur
                     assert saved.final() == wanted, f"{fault} {point.name} ({point.number})"
 
 
+def test_pull_request_of_a_draft_that_a_killed_run_left_lists_the_version_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk").mkdir()
+    with saved_forge("gitea", "locks", tmp_path / "disk" / "w", tmp_path / "points", monkeypatch) as saved:
+        undisturbed = saved.run()
+        final, points = saved.final(), saved.runner.points()
+        opening = next(point for point in points if "before forge POST" in point and "acme/dev/" in point)
+        saved.restore()
+        assert saved.run(point=f"{opening.split()[0]}:kill").code != undisturbed.code
+
+        assert saved.run(cache="another").code == undisturbed.code
+
+        assert saved.final() == final
+        assert any("### Pins" in str(pull) for pull in final[1])
+
+
 def _disturb(saved: SavedForge, fault: str, point: Point, code: int) -> None:
     """Run with a fault, check what that run says, and let another machine run afterwards."""
     where = f"{fault} {point.name} ({point.number})"
