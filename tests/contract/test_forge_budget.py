@@ -13,10 +13,13 @@ from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import Budget, Clock, next_turn, split
 from reconciler.forge.github import GitHub
 from reconciler.forge.http import StaticToken, Transport
+from reconciler.forge.registry import Forges
+from reconciler.git.repository import Mirrors
+from reconciler.git.urls import Credential
 from reconciler.ids import normalise_url
 from reconciler.inventory import PullRequest
 from reconciler.plan.shard import Shard, shard_of
-from reconciler.policy import WriteLimits
+from reconciler.policy import ForgeKind, ForgeRule, Policy, WriteLimits
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import HOUR, MINUTE, Simulator, VirtualClock, most_in_a_window, serving
 from tests.support.forges.world import forge_world
@@ -73,6 +76,17 @@ def test_two_shards_together_keep_the_limits(tmp_path: Path) -> None:
 
         assert (half.per_minute, half.per_hour) == (40, 250)
         assert most_in_a_window(simulator.journal, MINUTE) <= 80
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_shard_does_not_list_pull_requests_of_an_upstream_of_another_shard(tmp_path: Path, part: int) -> None:
+    url = "https://github.com/acme/blueprints.git"
+    mirror = Mirrors(tmp_path / "cache").open(url)
+    forges = Forges(shard=Shard(part, 2))
+    rule = ForgeRule("https://github.com/", ForgeKind.GITHUB)
+    forges.configure(Policy(forges=(rule,)), lambda _: Credential("", "token"), {})
+
+    assert forges.lists_pulls(mirror) == (shard_of(normalise_url(url), 2) == part)
 
 
 def test_writes_of_other_shards_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
