@@ -46,11 +46,6 @@ class Result(NamedTuple):
         """The packages of which some effect was not done."""
         return frozenset(self.unfinished)
 
-    @property
-    def limited(self) -> frozenset[PackageKey]:
-        """The packages that are left to the next run and did not fail."""
-        return frozenset(package for package, why in self.unfinished.items() if why.left)
-
 
 def merge_results(results: Iterable[Result]) -> Result:
     """Return the sum of results, their effects in the same order."""
