@@ -47,25 +47,28 @@ def index_neighbours(context: PlanContext) -> Mapping[str, Neighbours]:
     targets: dict[str, list[PlanTarget]] = defaultdict(list)
     for target in context.targets.values():
         targets[target.key.url].append(target)
-    wanted: dict[str, set[str]] = defaultdict(set)
+    downstreams: dict[str, set[str]] = defaultdict(set)
     for key in context.downstreams:
-        wanted[key.url].add(key.path)
+        downstreams[key.url].add(key.path)
     views: dict[str, list[RepositoryView]] = defaultdict(list)
     for view in context.inventory.repositories.values():
         views[view.url].append(view)
     return {
-        url: _neighbours(local, wanted[url], views[url], context)
+        url: _neighbours(local, downstreams[url], views[url], context)
         for url, local in targets.items()
-        if any(_is_new(target) and target.key.path in wanted[url] for target in local)
+        if any(_is_new(target) and target.key.path in downstreams[url] for target in local)
     }
 
 
 def _neighbours(
-    targets: Iterable[PlanTarget], wanted: set[str], views: Sequence[RepositoryView], context: PlanContext
+    targets: Iterable[PlanTarget],
+    downstreams: set[str],
+    views: Sequence[RepositoryView],
+    context: PlanContext,
 ) -> Neighbours:
-    leaving = {t.key.path for t in targets if t.key.path not in wanted and _leaves(t, context)}
+    leaving = {t.key.path for t in targets if t.key.path not in downstreams and _leaves(t, context)}
     existing = {path for view in views for path, package in view.packages.items() if package.exists}
-    return Neighbours(PathIndex(existing - leaving), PathIndex(wanted - existing), index_refs(views))
+    return Neighbours(PathIndex(existing - leaving), PathIndex(downstreams - existing), index_refs(views))
 
 
 def index_refs(views: Iterable[RepositoryView]) -> RefIndex:
