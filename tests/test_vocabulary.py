@@ -11,8 +11,10 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "reconciler"
 FOLDERS = sorted({path.relative_to(PACKAGE).parts[0] for path in PACKAGE.rglob("*.py")})
 
-VAGUE_NAMES = frozenset({"one", "found", "known", "wanted", "asked", "said", "told", "several"})
-"""Pronouns and participles: as names of variables they hide what a value is."""
+VAGUE_NAMES = frozenset(
+    {"one", "found", "known", "wanted", "asked", "said", "told", "several", "wish", "wishes"}
+)
+"""Pronouns, participles and metaphors: as names of variables they hide what a value is."""
 
 RIDDLES = re.compile(
     r"^(What|Who|Whom|Whose)\b|\b(nobody|somebody|anybody|whose|whoever|says?|said|told|stands?)\b"

@@ -61,16 +61,16 @@ def lock(
 
     if context.invoked_subcommand:
         return Exit.DONE
-    wishes = ResolveOptions(frozenset(upgrade), dependencies=not no_dependencies, prune=prune)
-    if frozen and wishes != DEFAULT_OPTIONS:
+    options = ResolveOptions(frozenset(upgrade), dependencies=not no_dependencies, prune=prune)
+    if frozen and options != DEFAULT_OPTIONS:
         raise UsageError("--frozen contradicts --upgrade, --no-dependencies and --prune")
     if no_dependencies and prune:
         raise UsageError("--no-dependencies and --prune contradict each other")
     if frozen or check:
-        locking = decide_lock(read_lock_inputs(settings), wishes)
+        locking = decide_lock(read_lock_inputs(settings), options)
         exits = {Exit.PENDING} if check and locking.changed else set()
     else:
-        locking = lock_fleet(settings, wishes)
+        locking = lock_fleet(settings, options)
         exits = set(locking.outcome.exits)
     printer = make_printer(color=not no_color)
     exits |= show_unread(printer, locking.unread)
@@ -205,19 +205,18 @@ def what_if(
     from reconciler.run.inputs import read_inputs
     from reconciler.run.plan import resolve_inputs
 
-    world = read_inputs(settings)
+    inputs = read_inputs(settings)
     printer = make_printer(color=not no_color)
-    exits = show_unread(printer, find_unread(world.inventory))
-    closed = resolve_inputs(world)
-    worlds = closed.clusters.worlds
+    exits = show_unread(printer, find_unread(inputs.inventory))
+    fleet = resolve_inputs(inputs)
     candidates = {
         candidate
-        for world in worlds
-        for versions in world.catalogue.packages.values()
+        for cluster in fleet.clusters.worlds
+        for versions in cluster.catalogue.packages.values()
         for candidate in versions
     }
     candidate = _candidate(package, manifest, candidates)
-    results = ask(worlds, closed.locks, candidate)
+    results = ask(fleet.clusters.worlds, fleet.locks, candidate)
     if output == Output.JSON:
         printer.value(listing("Prospect", what_if_values(results)))
     else:

@@ -97,9 +97,9 @@ def _pin(package: LockedPackage, change: LockChange) -> str:
 
 
 def _met(dependency: LockedDependency) -> str:
-    wish = dependency.alias or f"{dependency.id} {dependency.constraints}".strip()
+    requirement = dependency.alias or f"{dependency.id} {dependency.constraints}".strip()
     by = dependency.resolved or dependency.detail
-    return f"{wish} <- {by} ({dependency.via})"
+    return f"{requirement} <- {by} ({dependency.via})"
 
 
 def _version(text: str) -> str:

@@ -179,7 +179,7 @@ def _update_locks(
     locks = update_locks(
         clusters,
         read_locks(dependencies.locks),
-        wishes=options,
+        options=options,
         sure=_is_readable(inventory),
         unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),
     )

@@ -77,7 +77,7 @@ def resolve_inputs(
         options: Options of the dependency resolution.
         trace: Also record the origin of every field of every variant.
     """
-    # ReadOptions ends here: everything below is computed.
+    # Reading ends here: everything below is computed.
     inventory, dependencies = inputs.inventory, inputs.dependencies
     desired = expand(inventory, trace=trace)
     retained = retained_variants(desired, inventory)

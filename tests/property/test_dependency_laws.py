@@ -123,8 +123,8 @@ def test_a_bump_changes_as_few_pins_as_a_maxsat_solver_proves_possible(seed: int
     held = solve(before)
     assert isinstance(held, Assignment)
     pins = tuple(Pin(i, before.nodes[i].candidates[place]) for i, place in held.chosen.items())
-    wishes = [(f"p{seed}", f">={5 + seed % 3}.0.0"), *((f"p{n}", "") for n in range(5) if n != seed)]
-    question = build_problem(bench.world(known, wishes, pins)).problem
+    installs = [(f"p{seed}", f">={5 + seed % 3}.0.0"), *((f"p{n}", "") for n in range(5) if n != seed)]
+    question = build_problem(bench.world(known, installs, pins)).problem
 
     answer = solve(question)
 

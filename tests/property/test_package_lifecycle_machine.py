@@ -76,7 +76,7 @@ class Packages(RuleBasedStateMachine):
         told = {problem.subject for problem in decision.problems}
         current = {one.package: one for one in after.lock.revisions if one.current}
         for name, install in self.life.installs.items():
-            waits = install.revisions.manual or self.life.wishes
+            waits = install.revisions.manual or self.life.activations
             held = current.get(f"Provider/{name}")
             if not waits and (held is None or not held.is_active):
                 assert str(install) in told, name
@@ -154,14 +154,14 @@ class Packages(RuleBasedStateMachine):
     def say_what_runs(self, data: st.DataObject, *, active: bool) -> None:
         one = data.draw(st.sampled_from(self.life.locked.lock.revisions))
         name = one.package.rpartition("/")[2]
-        self.life.wishes[one.name] = ActivationRequest("ProviderRevision", one.name, active)
+        self.life.activations[one.name] = ActivationRequest("ProviderRevision", one.name, active)
         self.stopped |= {name} if not active else set()
         self.step()
 
-    @precondition(lambda self: self.life.wishes)
+    @precondition(lambda self: self.life.activations)
     @rule(data=st.data())
     def unsay_it(self, data: st.DataObject) -> None:
-        self.life.wishes.pop(data.draw(st.sampled_from(sorted(self.life.wishes))))
+        self.life.activations.pop(data.draw(st.sampled_from(sorted(self.life.activations))))
         self.step()
 
     # runs that differ

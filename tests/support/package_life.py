@@ -52,7 +52,7 @@ class Life:
 
     published: dict[tuple[str, int], Candidate] = field(default_factory=dict)
     installs: dict[str, Install] = field(default_factory=dict)
-    wishes: dict[str, ActivationRequest] = field(default_factory=dict)
+    activations: dict[str, ActivationRequest] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
 
     def publish(
@@ -96,16 +96,16 @@ class Life:
 
     def world(self) -> ClusterInputs:
         installs = tuple(self.installs[name] for name in sorted(self.installs))
-        wishes = tuple(self.wishes[name] for name in sorted(self.wishes))
+        activations = tuple(self.activations[name] for name in sorted(self.activations))
         return ClusterInputs(
-            installs, build_catalogue(self.published.values()), wishes=wishes, cluster=CLUSTER
+            installs, build_catalogue(self.published.values()), activations=activations, cluster=CLUSTER
         )
 
     def decide(self, *, sure: bool = True, **more: Any) -> LockUpdate:
         """Decide, and write nothing: so does a run that is killed."""
         world = self.world()
         scopes = FleetInputs((world,) if world.installs else ())
-        return update_locks(scopes, read_locks(self.files), sure=sure, wishes=ResolveOptions(**more))
+        return update_locks(scopes, read_locks(self.files), sure=sure, options=ResolveOptions(**more))
 
     def run(self, *, sure: bool = True, **more: Any) -> LockUpdate:
         """Decide and write."""

@@ -121,7 +121,7 @@ def resolver_settings(policy: Policy) -> ResolverSettings:
 class _ClusterManifests:
     installs: dict[tuple[str, str, str], list[Install]] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
-    wishes: list[ActivationRequest] = field(default_factory=list)
+    activations: list[ActivationRequest] = field(default_factory=list)
     pinned: set[Candidate] = field(default_factory=set)
 
 
@@ -146,7 +146,7 @@ def collect_cluster_inputs(
         if reading is None:
             continue
         cluster = _named_cluster(document)
-        asks = bool(reading.installs or reading.wishes)
+        asks = bool(reading.installs or reading.activations)
         wrong = [*reading.problems, *_cluster_problems(document, cluster, fleet, asks=asks)]
         problems += wrong
         warnings += reading.warnings
@@ -156,7 +156,7 @@ def collect_cluster_inputs(
             continue
         mine = scopes.setdefault(scope, _ClusterManifests())
         mine.candidates += reading.candidates
-        mine.wishes += reading.wishes
+        mine.activations += reading.activations
         for install in reading.installs:
             mine.installs.setdefault((install.kind, install.namespace, install.name), []).append(install)
     for cluster, mine in scopes.items():
@@ -194,7 +194,7 @@ def _cluster_inputs(
             if own not in catalogues:
                 catalogues[own] = build_catalogue([*sorted(own, key=str), *shared])
             inputs = _inputs_of(cluster, installs, catalogues[own], index, fleet)
-            yield replace(inputs, wishes=tuple(sorted(scope.wishes, key=str)))
+            yield replace(inputs, activations=tuple(sorted(scope.activations, key=str)))
 
 
 def _inputs_of(

@@ -175,7 +175,7 @@ def _read_revision(document: Document, notes: Diagnostics) -> ParsedManifest:
         return notes.reading()
     name, tag, digest = parse_image(parsed.spec.image or parsed.spec.package)
     labels = parsed.metadata.labels or {}
-    wish = ActivationRequest(
+    activation = ActivationRequest(
         parsed.kind,
         parsed.metadata.name,
         parsed.spec.desired_state == "Active",
@@ -184,7 +184,7 @@ def _read_revision(document: Document, notes: Diagnostics) -> ParsedManifest:
         digest=digest,
         location=notes.source.location,
     )
-    return notes.reading(wishes=(wish,))
+    return notes.reading(activations=(activation,))
 
 
 def _pinned(tag: str, digest: str, notes: Diagnostics) -> VersionRange:

@@ -33,7 +33,7 @@ class ParsedManifest:
     installs: tuple[Install, ...] = ()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
-    wishes: tuple[ActivationRequest, ...] = ()
+    activations: tuple[ActivationRequest, ...] = ()
 
 
 @dataclass(slots=True)
@@ -95,13 +95,13 @@ class Diagnostics:
         *,
         candidates: tuple[Candidate, ...] = (),
         installs: tuple[Install, ...] = (),
-        wishes: tuple[ActivationRequest, ...] = (),
+        activations: tuple[ActivationRequest, ...] = (),
     ) -> ParsedManifest:
         """Return everything; a manifest with a problem yields no entities."""
         problems, warnings = tuple(self.problems), tuple(self.warnings)
         if problems:
             return ParsedManifest(problems=problems, warnings=warnings)
-        return ParsedManifest(candidates, installs, problems, warnings, wishes)
+        return ParsedManifest(candidates, installs, problems, warnings, activations)
 
 
 _HINTS = {

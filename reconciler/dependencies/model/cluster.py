@@ -183,7 +183,7 @@ class ClusterInputs:
     """All inputs of the resolution of one cluster.
 
     `held` names the package that owns a CRD or composition in the lock; it keeps it until its owner
-    consents. `wishes` are requested activations of revisions. `observed` are the revisions in the
+    consents. `activations` are requested activations of revisions. `observed` are the revisions in the
     snapshot: they matter only to the first lock, so the input digest leaves them out.
     """
 
@@ -193,7 +193,7 @@ class ClusterInputs:
     pins: tuple[Pin, ...] = ()
     chosen: tuple[LockedChoice, ...] = ()
     held: tuple[tuple[str, PackageId], ...] = ()
-    wishes: tuple[ActivationRequest, ...] = ()
+    activations: tuple[ActivationRequest, ...] = ()
     observed: tuple[ObservedRevision, ...] = ()
     choices: ResolverSettings = ResolverSettings()
     cluster: str = ""

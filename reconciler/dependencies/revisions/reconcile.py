@@ -53,7 +53,7 @@ class RevisionInput:
     """Inputs for the revisions of one package.
 
     `package` is its object (`Provider/aws`), `image` has the tag. Unless `automatic`, a new revision waits
-    for activation. `wishes` are requested activations. `limit` is the number of inactive revisions that
+    for activation. `activations` are requested activations. `limit` is the number of inactive revisions that
     stay; 0 keeps all. `needs` are the instances that satisfy the requirements of this version.
     """
 
@@ -62,7 +62,7 @@ class RevisionInput:
     digest: str = ""
     automatic: bool = True
     limit: int = 1
-    wishes: tuple[ActivationRequest, ...] = ()
+    activations: tuple[ActivationRequest, ...] = ()
     needs: tuple[str, ...] = ()
 
 
@@ -131,7 +131,7 @@ def propose_activation(history: RevisionHistory, package: RevisionInput) -> Acti
     revisions = tuple(sorted((*others, _as_current(current, is_current=True)), key=_number))
     targets = [
         (request, _requested_revision(request, revisions, package.package))
-        for request in sorted(package.wishes, key=str)
+        for request in sorted(package.activations, key=str)
     ]
     unknown = tuple(request for request, meant in targets if meant is None)
     stopped = {meant.name for request, meant in targets if meant is not None and not request.active}
@@ -376,11 +376,13 @@ class _Reconciler:
 
     def _asked(self, instance: str, package: LockedPackage) -> RevisionInput:
         install = self.installs.get(instance)
-        wishes = tuple(request for request in self.inputs.wishes if request.kind == f"{package.kind}Revision")
+        activations = tuple(
+            request for request in self.inputs.activations if request.kind == f"{package.kind}Revision"
+        )
         image = f"{package.source or package.instance.name}:{package.version}"
         needs = sorted({str(d.resolved) for d in package.dependencies if d.resolved is not None and d.active})
         revision_input = RevisionInput(
-            package.object, image, package.digest, wishes=wishes, needs=tuple(needs)
+            package.object, image, package.digest, activations=activations, needs=tuple(needs)
         )
         if install is None:
             return replace(
@@ -465,10 +467,10 @@ class _Reconciler:
         matched = {
             request
             for proposal in proposals.values()
-            for request in proposal.input.wishes
+            for request in proposal.input.activations
             if request not in proposal.unmatched
         }
-        for request in set(self.inputs.wishes) - matched:
+        for request in set(self.inputs.activations) - matched:
             message = f"There is no revision {request.name}, so what is said about it has no effect"
             yield Problem(
                 request.location,

@@ -194,11 +194,11 @@ def _budget_problems(
 def _problems(
     inputs: ClusterInputs, part: ResolutionProblem, reason: Reason, message: str, hint: str
 ) -> list[Problem]:
-    wishes = {demand.cause.subject for demand in part.roots}
+    requested = {demand.cause.subject for demand in part.roots}
     return [
         Problem(install.location, reason, message, hint=hint, subject=str(install))
         for install in inputs.installs
-        if str(install) in wishes
+        if str(install) in requested
     ]
 
 

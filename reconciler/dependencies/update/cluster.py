@@ -51,7 +51,7 @@ class ClusterResult:
 class ClusterResolver:
     """Resolves one cluster after the other; equal clusters are resolved once."""
 
-    wishes: ResolveOptions
+    options: ResolveOptions
     memo: SolutionCache
     _known: dict[Hashable, ClusterResult] = field(default_factory=dict)
 
@@ -69,20 +69,23 @@ class ClusterResolver:
         fresh = lock_solution(inputs, solution, before.resolution)
         revision_update = self._establish(inputs, solution, fresh, before, keeps=keeps)
         problems = (*solution.problems, *revision_update.problems, *unbound_inputs(inputs, solution))
-        is_open = bool(problems) or keeps or not self.wishes.dependencies
+        is_open = bool(problems) or keeps or not self.options.dependencies
         decided = ClusterResult(solution, revision_update, problems, is_open)
         self._known[key] = replace(decided, is_sound=True)
         return decided
 
     def _key(self, inputs: ClusterInputs, before: PreviousLock, *, keeps: bool) -> Hashable:
-        places = (*(item.location for item in inputs.installs), *(item.location for item in inputs.wishes))
+        places = (
+            *(item.location for item in inputs.installs),
+            *(item.location for item in inputs.activations),
+        )
         history = (before.resolution.digest, before.revisions, inputs.pins, inputs.chosen, inputs.observed)
         return (self.memo.digest(inputs), history, places, keeps)
 
     def _asked(self, inputs: ClusterInputs, before: Resolution) -> ClusterInputs:
-        names = package_names(inputs, self.wishes.upgrade)
+        names = package_names(inputs, self.options.upgrade)
         adjusted = replace(inputs, choices=replace(inputs.choices, upgrade=names))
-        if not self.wishes.dependencies:
+        if not self.options.dependencies:
             alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
             adjusted = replace(adjusted, installs=alone)
         return with_lock(adjusted, before) if before.packages or any(ownership_entries(before)) else adjusted
@@ -113,7 +116,7 @@ class ClusterResolver:
         needed: frozenset[str] = frozenset()
         while True:
             resolution = self._kept(fresh, before.resolution, needed, keeps=keeps)
-            update = reconcile_revisions(inputs, solution, resolution, before, forget=self.wishes.prune)
+            update = reconcile_revisions(inputs, solution, resolution, before, forget=self.options.prune)
             if update.still_needed <= needed:
                 return update
             needed |= update.still_needed
@@ -122,9 +125,9 @@ class ClusterResolver:
         self, fresh: Resolution, before: Resolution, needed: frozenset[str], *, keeps: bool
     ) -> Resolution:
         """Return the resolution with retained packages."""
-        if keeps or not self.wishes.dependencies:
+        if keeps or not self.options.dependencies:
             return retain_all(fresh, before, users=keeps)
-        return autoremove(fresh, before, needed=needed, prune=self.wishes.prune)
+        return autoremove(fresh, before, needed=needed, prune=self.options.prune)
 
 
 def package_names(inputs: ClusterInputs, upgrade: frozenset[str]) -> frozenset[str]:

@@ -102,7 +102,7 @@ def update_locks(
     scopes: FleetInputs,
     locks: FleetLocks,
     *,
-    wishes: ResolveOptions = DEFAULT_OPTIONS,
+    options: ResolveOptions = DEFAULT_OPTIONS,
     sure: bool = True,
     unreachable: frozenset[str] = frozenset(),
     memo: SolutionCache | None = None,
@@ -115,7 +115,7 @@ def update_locks(
     Args:
         scopes: The inputs of every cluster.
         locks: The present locks.
-        wishes: Options of this run.
+        options: Options of this run.
         sure: Whether everything that may declare a package was readable.
         unreachable: URLs of repositories with unknown packages: their users stay locked.
         memo: Solutions of this run.
@@ -125,9 +125,9 @@ def update_locks(
         BrokenLockError: A new lock violates an invariant; none is written.
         UsageError: A name to upgrade is no package's.
     """
-    _check_names(scopes, wishes.upgrade)
+    _check_names(scopes, options.upgrade)
     memo = memo or SolutionCache()
-    run = _FleetUpdate(memo, ClusterResolver(wishes, memo))
+    run = _FleetUpdate(memo, ClusterResolver(options, memo))
     held = locks.by_cluster
     before = {cluster: item.lock for cluster, item in held.items()}
     stale = set(outdated_clusters(scopes.worlds, before, memo))
@@ -135,7 +135,7 @@ def update_locks(
     problems, warnings = [*scopes.problems, *locks.problems], list(scopes.warnings)
     for world in scopes.worlds:
         old = held.get(world.cluster)
-        settled = world.cluster not in stale and wishes == DEFAULT_OPTIONS
+        settled = world.cluster not in stale and options == DEFAULT_OPTIONS
         if world.cluster in locks.broken or (old and (settled or _uses_unreachable(old, unreachable))):
             decisions.append(ClusterUpdate(world.cluster, old, old, finished=settled))
             continue

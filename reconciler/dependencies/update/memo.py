@@ -51,7 +51,7 @@ class SolutionCache:
 
     def digest(self, inputs: ClusterInputs) -> str:
         """Return the digest of everything but the lock that the world's answer can depend on."""
-        key = (*self._key(inputs), self._token(inputs.wishes))
+        key = (*self._key(inputs), self._token(inputs.activations))
         if key not in self._digests:
             self._digests[key] = input_digest(inputs, self._texts)
         return self._digests[key]
@@ -108,7 +108,7 @@ def input_digest(inputs: ClusterInputs, texts: dict[int, str] | None = None) -> 
         "installs": sorted(_plain(install) for install in inputs.installs),
         "presence": _plain(inputs.presence),
         "choices": _plain(inputs.choices),
-        "wishes": sorted(_plain(wish) for wish in inputs.wishes),
+        "wishes": sorted(_plain(activation) for activation in inputs.activations),
         "catalogue": [written[id(candidate)] for candidate in candidates],
     }
     data = orjson.dumps(relevant, option=orjson.OPT_SORT_KEYS)

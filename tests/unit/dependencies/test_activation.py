@@ -39,7 +39,7 @@ def told(revisions: tuple[LockedRevision, ...]) -> list[str]:
     ]
 
 
-def wish(version: int, *, active: bool = True) -> ActivationRequest:
+def activation(version: int, *, active: bool = True) -> ActivationRequest:
     return ActivationRequest("ProviderRevision", revision_name("Provider/aws", DIGESTS[version]), active)
 
 
@@ -57,7 +57,7 @@ def test_an_automatic_package_runs_its_first_revision_at_once() -> None:
 
 def test_a_manual_package_waits_for_the_user() -> None:
     assert told(run(MANUAL)) == ["1 v1?"]
-    assert told(run(MANUAL, replace(MANUAL, wishes=(wish(1),)))) == ["1 v1*"]
+    assert told(run(MANUAL, replace(MANUAL, activations=(activation(1),)))) == ["1 v1*"]
 
 
 def test_an_automatic_update_switches_in_one_step() -> None:
@@ -68,7 +68,7 @@ def test_a_manual_update_keeps_the_old_revision_until_the_user_switches() -> Non
     before = run(asks(1), asks(2, MANUAL))
     assert told(before) == ["1 v1*", "2 v2?"]
 
-    assert told(run(asks(2, MANUAL, wishes=(wish(2),)), start=before)) == ["1 v1", "2 v2*"]
+    assert told(run(asks(2, MANUAL, activations=(activation(2),)), start=before)) == ["1 v1", "2 v2*"]
 
 
 def test_a_version_that_comes_back_is_the_same_revision_with_the_next_number() -> None:
@@ -87,7 +87,7 @@ def test_a_manual_package_that_goes_back_only_changes_what_it_asks_for() -> None
 def test_an_older_revision_that_a_person_activates_gets_the_next_number() -> None:
     before = run(asks(1, limit=0), asks(2, limit=0), asks(3, MANUAL, limit=0))
 
-    after = run(asks(3, MANUAL, limit=0, wishes=(wish(1),)), start=before)
+    after = run(asks(3, MANUAL, limit=0, activations=(activation(1),)), start=before)
 
     assert told(before) == ["1 v1", "2 v2*", "3 v3?"]
     assert told(after) == ["2 v2", "3 v3?", "4 v1*"]
@@ -103,22 +103,24 @@ def test_a_switch_from_manual_to_automatic_activates_what_waits_and_back_changes
 def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None:
     before = run(asks(1), asks(2))
 
-    proposal = propose_activation(RevisionHistory(before), asks(2, wishes=(wish(1), wish(2))))
+    proposal = propose_activation(
+        RevisionHistory(before), asks(2, activations=(activation(1), activation(2)))
+    )
 
-    assert [one.name for one in proposal.conflicting] == [wish(1).name, wish(2).name]
+    assert [one.name for one in proposal.conflicting] == [activation(1).name, activation(2).name]
     assert apply_proposal(proposal) == before
 
 
 def test_a_person_may_stop_a_manual_package_and_not_an_automatic_one() -> None:
     before = run(asks(1))
 
-    assert told(run(asks(1, MANUAL, wishes=(wish(1, active=False),)), start=before)) == ["1 v1?"]
-    assert told(run(asks(1, wishes=(wish(1, active=False),)), start=before)) == ["1 v1*"]
+    assert told(run(asks(1, MANUAL, activations=(activation(1, active=False),)), start=before)) == ["1 v1?"]
+    assert told(run(asks(1, activations=(activation(1, active=False),)), start=before)) == ["1 v1*"]
 
 
 def test_a_person_may_hold_an_automatic_package_at_an_older_revision() -> None:
     before = run(asks(1), asks(2))
-    held = asks(2, wishes=(wish(1),))
+    held = asks(2, activations=(activation(1),))
 
     assert told(run(held, start=before)) == ["2 v2?", "3 v1*"]
     assert told(run(held, held, start=before)) == ["2 v2?", "3 v1*"]
@@ -142,7 +144,7 @@ def test_the_active_revision_is_never_collected_nor_the_one_that_waits() -> None
 def test_what_was_active_may_go_at_once_when_newer_ones_fill_the_limit() -> None:
     before = run(asks(1), *(asks(version, MANUAL) for version in range(2, 5)))
 
-    after = run(asks(4, MANUAL, wishes=(wish(4),)), start=before)
+    after = run(asks(4, MANUAL, activations=(activation(4),)), start=before)
 
     assert told(before) == ["1 v1*", "3 v3", "4 v4?"]
     assert told(after) == ["3 v3", "4 v4*"]
@@ -183,7 +185,7 @@ def test_a_name_is_that_of_its_package_and_its_content() -> None:
     ids=["label and digest", "label and tag", "name"],
 )
 def test_a_revision_is_recognised_under_any_name_that_crossplane_gives_it(said: ActivationRequest) -> None:
-    assert told(run(MANUAL, replace(MANUAL, wishes=(said,)))) == ["1 v1*"]
+    assert told(run(MANUAL, replace(MANUAL, activations=(said,)))) == ["1 v1*"]
 
 
 def test_a_wish_for_another_packages_revision_is_none_of_this_ones_business() -> None:
@@ -191,7 +193,7 @@ def test_a_wish_for_another_packages_revision_is_none_of_this_ones_business() ->
         "ProviderRevision", "gcp-100000000000", active=True, package="gcp", digest=DIGESTS[1]
     )
 
-    proposal = propose_activation(RevisionHistory(), replace(MANUAL, wishes=(other,)))
+    proposal = propose_activation(RevisionHistory(), replace(MANUAL, activations=(other,)))
 
     assert proposal.unmatched == (other,)
     assert told(apply_proposal(proposal)) == ["1 v1?"]

@@ -344,17 +344,17 @@ def revision(name: str, image: str, state: str = "Active", **metadata: Any) -> P
 
 def test_a_revision_says_what_a_person_wants_to_run() -> None:
     labels = {"pkg.crossplane.io/package": "aws"}
-    (one,) = revision("aws-1a2b", "x/aws:v1.0.0@sha256:abc", labels=labels).wishes
+    (one,) = revision("aws-1a2b", "x/aws:v1.0.0@sha256:abc", labels=labels).activations
 
     assert one == ActivationRequest(
         "ProviderRevision", "aws-1a2b", active=True, package="aws", image="x/aws:v1.0.0", digest="sha256:abc"
     )
-    (off,) = revision("aws-1a2b", "x/aws:v1.0.0", "Inactive").wishes
+    (off,) = revision("aws-1a2b", "x/aws:v1.0.0", "Inactive").activations
     assert off.active is False
 
 
 def test_a_revision_that_was_generated_is_no_word_of_a_person() -> None:
-    assert revision("a", "x/a:v1", annotations={"reconciler.dev/owner": "fleet/one"}).wishes == ()
+    assert revision("a", "x/a:v1", annotations={"reconciler.dev/owner": "fleet/one"}).activations == ()
 
 
 def test_a_revision_in_a_state_that_does_not_exist_is_refused() -> None:

@@ -69,7 +69,7 @@ def test_dependencies_of_what_waits_wait_with_it_and_are_activated_with_it() -> 
     assert states(one, "aws") == ["v1.0.0 Parents"]
     assert one.owners() == {}
 
-    one.wishes["web"] = said("web", 2)
+    one.activations["web"] = said("web", 2)
     one.run()
     assert states(one, "web") == ["v1.0.0 Inactive", "v2.0.0 Active"]
     assert states(one, "aws") == ["v1.0.0 Active"]
@@ -95,7 +95,7 @@ def test_what_a_running_revision_needs_stays_until_it_stops() -> None:
     assert states(one, "web") == ["v2.0.0 Active", "v1.0.0 Person"]
     assert states(one, "aws") == ["v1.0.0 Active"]
 
-    one.wishes["web"] = said("web", 1)
+    one.activations["web"] = said("web", 1)
     one.run()
     assert states(one, "web") == ["v2.0.0 Inactive", "v1.0.0 Active"]
     assert states(one, "aws") == []
@@ -116,7 +116,7 @@ def test_who_waits_for_another_to_let_go_keeps_what_runs_and_is_told() -> None:
     assert "Bucket.x.io" in problem.message
     assert "reconciler.dev/take-over: x.io/aws" in problem.hint
 
-    one.wishes["aws"] = said("aws", 2)
+    one.activations["aws"] = said("aws", 2)
     assert one.run().problems == ()
     assert states(one, "s3_") == ["v1.0.0 Inactive", "v2.0.0 Active"]
     assert one.owners()["Bucket.x.io"] == one.revisions("s3_")[1].name
@@ -156,7 +156,7 @@ def test_two_wishes_for_one_package_name_each_other_and_change_nothing() -> None
     one.ask("aws", 2)
     one.run()
     before = one.locked.lock.revisions
-    one.wishes = {str(number): said("aws", number) for number in (1, 2)}
+    one.activations = {str(number): said("aws", number) for number in (1, 2)}
     decision = one.run()
 
     assert {problem.reason for problem in decision.problems} == {Reason.REVISION_CONFLICT}
@@ -171,7 +171,7 @@ def test_two_wishes_for_one_package_name_each_other_and_change_nothing() -> None
 def test_a_wish_for_no_revision_is_a_note_with_those_that_there_are() -> None:
     one = life(aws1="Bucket")
     one.ask("aws", 1)
-    one.wishes["aws"] = said("aws", 9)
+    one.activations["aws"] = said("aws", 9)
     decision = one.run()
 
     (note,) = decision.warnings
@@ -258,7 +258,7 @@ def test_what_was_installed_for_others_is_refused_at_the_manifest_that_it_is_the
     one.run(upgrade=frozenset({"x.io/net"}))
     assert one.owners()["Bucket.x.io"] == one.revisions("aws")[1].name
 
-    one.wishes["net"] = said("net", 1)
+    one.activations["net"] = said("net", 1)
     (problem,) = one.run().problems
 
     assert (problem.subject, problem.location.path) == ("Provider web", "clusters/one/web.yaml")

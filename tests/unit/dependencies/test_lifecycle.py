@@ -22,15 +22,15 @@ from tests.support.dependency_manifests import (
 )
 
 
-def run(*texts: str, wishes: ResolveOptions = DEFAULT_OPTIONS) -> tuple[ClusterLock, LockUpdate]:
-    """Decide one text after the other, each from what the last one locked; the wishes are for the last."""
+def run(*texts: str, options: ResolveOptions = DEFAULT_OPTIONS) -> tuple[ClusterLock, LockUpdate]:
+    """Decide one text after the other, each from what the last one locked; the options are for the last."""
     files: dict[str, bytes] = {}
     decision = LockUpdate()
     for text in texts:
         world = replace(world_of(text), cluster="one")
-        asked = wishes if text is texts[-1] else DEFAULT_OPTIONS
+        asked = options if text is texts[-1] else DEFAULT_OPTIONS
         decision = update_locks(
-            FleetInputs((world,) if world.installs else ()), read_locks(files), wishes=asked
+            FleetInputs((world,) if world.installs else ()), read_locks(files), options=asked
         )
         files = dict(decision.files)
     (locked,) = read_locks(files).by_cluster.values()
@@ -69,7 +69,7 @@ def test_what_its_parent_orphans_stays_with_what_it_needs_and_is_listed_until_it
     assert owners(locked)["carvel:disk.io@namespace/prod"] == "carvel:db.io@namespace/prod"
 
     assert unused(run(*before, OTHER + SHOPS)[0]) == ["db.io", "disk.io"]
-    pruned, _ = run(*before, OTHER + SHOPS, wishes=ResolveOptions(prune=True))
+    pruned, _ = run(*before, OTHER + SHOPS, options=ResolveOptions(prune=True))
     assert pins(pruned) == {"db-less.io": "1.0.0"}
 
 
@@ -147,9 +147,9 @@ def test_with_dependencies_left_alone_nothing_is_added_moved_or_removed_there() 
     more += package("cache.io", "1.0.0")
     alone = ResolveOptions(dependencies=False)
 
-    added, _ = run(shop, more, wishes=alone)
+    added, _ = run(shop, more, options=alone)
     assert pins(added) == {"shop.io": "1.0.0", "db.io": "1.0.0", "disk.io": "1.0.0", "blog.io": "1.0.0"}
-    removed, _ = run(OTHER + shop, OTHER + SHOPS, wishes=alone)
+    removed, _ = run(OTHER + shop, OTHER + SHOPS, options=alone)
     assert pins(removed) == {"db-less.io": "1.0.0", "db.io": "1.0.0", "disk.io": "1.0.0"}
     complete, _ = run(shop, more, more)
     assert pins(complete)["cache.io"] == "1.0.0"
@@ -181,7 +181,7 @@ def test_only_what_is_managed_is_upgraded_with_its_parent(words: str, version: s
 
     assert pins(run(before, newer)[0])["r.io/db"] == "1.0.0"
     assert pins(run(before, moved)[0]) == {"r.io/press": "2.0.0", "r.io/db": version}
-    frozen, _ = run(before, moved, wishes=ResolveOptions(dependencies=False))
+    frozen, _ = run(before, moved, options=ResolveOptions(dependencies=False))
     assert pins(frozen) == {"r.io/press": "2.0.0", "r.io/db": "1.0.0"}
 
 

@@ -154,12 +154,12 @@ def test_what_is_locked_stays_and_nothing_is_written_again() -> None:
 
 def test_an_upgrade_moves_what_it_names_and_nothing_moves_back() -> None:
     locks = read_locks(decided(SHOP, WEB, DB).files)
-    up = decided(SHOP, WEB, DB, DB2, locks=locks, wishes=ResolveOptions(frozenset({"db.io"})))
+    up = decided(SHOP, WEB, DB, DB2, locks=locks, options=ResolveOptions(frozenset({"db.io"})))
 
     assert pins(up) == {"dev": ["db.io 2.0.0", "web.io 1.0.0"]}
     assert decided(SHOP, WEB, DB, DB2, locks=read_locks(up.files)).files == up.files
     with pytest.raises(UsageError, match=r"gone\.io"):
-        decided(SHOP, WEB, DB, locks=locks, wishes=ResolveOptions(frozenset({"gone.io"})))
+        decided(SHOP, WEB, DB, locks=locks, options=ResolveOptions(frozenset({"gone.io"})))
 
 
 def test_what_has_no_answer_is_said_every_time_and_touches_no_other_cluster() -> None:
