@@ -2,9 +2,11 @@
 
 A mutant is a patch (`git diff` of production code) whose first lines name its tests:
 `# test: tests/property/test_plan_laws.py::test_law_1`. Arguments choose mutants by part of their name.
-One mutant a core is tried at a time.
+One mutant a core is tried at a time, its tests in a fork of a process that has imported the libraries.
+The mutant of a requirement is called by the number of its row in `docs/requirements.md`, as in `R83.patch`.
 """
 
+import json
 import os
 import queue
 import shutil
@@ -15,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parents[1]
@@ -48,34 +50,53 @@ def copy_project(scratch: Path) -> None:
             shutil.copy2(source, scratch / name)
 
 
-def run_tests(scratch: Path, tests: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run tests in the scratch copy, and nowhere else."""
-    environment = {**os.environ, "PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
-    environment.setdefault("RECONCILER_CONFORMANCE", str(PROJECT.parent / "shared" / "conformance"))
-    quick = ["-p", "tests.mutants.quick", "--hypothesis-profile", "quick"]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *quick, *tests]
-    return subprocess.run(
-        command, cwd=scratch, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+class Checkout:
+    """A copy of the project, and the process that runs tests in it and nowhere else."""
+
+    def __init__(self, scratch: Path) -> None:
+        prepare(scratch)
+        self.scratch = scratch
+        environment = {**os.environ, "PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment.setdefault("RECONCILER_CONFORMANCE", str(PROJECT.parent / "shared" / "conformance"))
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "warm.py"), str(TIMEOUT_S)],
+            cwd=scratch,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.communicate()
+
+    def run(self, tests: list[str]) -> tuple[int, str]:
+        """Return the exit code of the tests and the last line that they printed."""
+        if self._process.stdin is None or self._process.stdout is None:
+            raise AssertionError  # both are pipes
+        print(json.dumps(tests), file=self._process.stdin, flush=True)
+        code, last = json.loads(self._process.stdout.readline())
+        return code, last
 
 
-def judge(patch: Path, scratch: Path) -> Verdict:
+def judge(patch: Path, checkout: Checkout) -> Verdict:
     """Apply one mutant to a copy, run its tests, and take it back; it is caught if they fail."""
     tests = named_tests(patch)
     if not tests:
         return Verdict(patch.stem, caught=False, detail="names no test")
-    applied = _git_apply(patch, scratch)
+    applied = _git_apply(patch, checkout.scratch)
     if applied.returncode:
         return Verdict(patch.stem, caught=False, detail=f"does not apply: {applied.stderr.strip()}")
     try:
-        ran = run_tests(scratch, tests)
-    except subprocess.TimeoutExpired:
-        return Verdict(patch.stem, caught=False, detail=f"its tests did not end in {TIMEOUT_S} s")
+        code, last = checkout.run(tests)
     finally:
-        _git_apply(patch, scratch, "--reverse").check_returncode()
-    last = (ran.stdout.strip().splitlines() or ["no output"])[-1]
-    failed = ran.returncode == 1 and " failed" in last
-    return Verdict(patch.stem, caught=failed, detail=last)
+        _git_apply(patch, checkout.scratch, "--reverse").check_returncode()
+    if code < 0:
+        return Verdict(patch.stem, caught=False, detail=f"its tests did not end in {TIMEOUT_S} s")
+    return Verdict(patch.stem, caught=code == 1 and " failed" in last, detail=last)
 
 
 def _git_apply(patch: Path, scratch: Path, *more: str) -> subprocess.CompletedProcess[str]:
@@ -86,27 +107,26 @@ def _git_apply(patch: Path, scratch: Path, *more: str) -> subprocess.CompletedPr
 def prepare(scratch: Path) -> None:
     """Copy the project and compile it; a module that a mutant changes is told by its hash."""
     copy_project(scratch)
-    compile_all = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "reconciler"]
+    compile_all = ["-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "reconciler", "tests"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run([sys.executable, *compile_all], cwd=scratch, env=environment, check=True)
 
 
 def judge_all(patches: list[Path], workers: int) -> Iterator[Verdict]:
     """Yield the verdicts in order, `workers` mutants at a time, each worker on a copy of its own."""
-    copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    checkouts: queue.SimpleQueue[Checkout] = queue.SimpleQueue()
 
     def judged(patch: Path) -> Verdict:
-        scratch = copies.get()
+        checkout = checkouts.get()
         try:
-            return judge(patch, scratch)
+            return judge(patch, checkout)
         finally:
-            copies.put(scratch)
+            checkouts.put(checkout)
 
     with ExitStack() as stack:
-        for _ in range(workers):
+        for _ in range(min(workers, len(patches))):
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutant-")))
-            prepare(scratch)
-            copies.put(scratch)
+            checkouts.put(stack.enter_context(Checkout(scratch)))
         pool = stack.enter_context(ThreadPoolExecutor(workers))
         yield from pool.map(judged, patches)
 

@@ -1,0 +1,55 @@
+"""Run tests on request in forks of this process, which has imported the libraries but no module of the project.
+
+Each line of the standard input is a JSON list of tests; each answer is one line of JSON: exit code, last line.
+The working directory is a copy of the project, and every fork imports the modules that are there by then.
+"""
+
+import importlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+OPTIONS = ("-q", "-x", "--assert=plain", "-p", "no:cacheprovider", "-p", "tests.mutants.quick", "--hypothesis-profile", "quick")
+LIBRARIES = ("pytest", "_hypothesis_pytestplugin", "hypothesis.strategies", "tests.support.world")
+PROJECT_PACKAGES = ("reconciler", "tests")
+
+
+def import_libraries() -> None:
+    """Import what the project uses, then forget the modules of the project itself."""
+    for name in ("reconciler.cli.main", "reconciler.run.plan", *LIBRARIES):
+        importlib.import_module(name)
+    for name in [name for name in sys.modules if name.partition(".")[0] in PROJECT_PACKAGES]:
+        del sys.modules[name]
+
+
+def run_in_fork(tests: list[str], timeout_s: int) -> tuple[int, str]:
+    """Return the exit code of the tests in a fork, and the last line that they printed; -1 if they did not end."""
+    with tempfile.TemporaryFile() as output:
+        child = os.fork()
+        if not child:
+            signal.alarm(timeout_s)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            import pytest  # noqa: PLC0415 (imported already; a fork needs only its name)
+
+            os._exit(pytest.main([*OPTIONS, *tests]))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        output.seek(0)
+        lines = output.read().decode(errors="replace").strip().splitlines()
+    return max(code, -1), (lines or ["no output"])[-1]
+
+
+def main(timeout_s: int) -> None:
+    """Answer each line of the standard input until it ends."""
+    sys.path.insert(0, str(Path.cwd()))
+    import_libraries()
+    for line in sys.stdin:
+        print(json.dumps(run_in_fork(json.loads(line), timeout_s)), flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
