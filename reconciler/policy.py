@@ -165,6 +165,9 @@ class ForgeKind(StrEnum):
     GITEA = "gitea"
 
 
+MergeMethod = Literal["", "merge", "squash", "rebase"]
+
+
 @dataclass(frozen=True, slots=True)
 class ForgeRule(_Settings):
     """The forge of the repositories below one URL."""
@@ -175,6 +178,11 @@ class ForgeRule(_Settings):
     """Product of the forge, which determines its API."""
     api: str = ""
     """URL of its API, where that is not the usual one."""
+    merge_method: MergeMethod = ""
+    """How approved pull requests are merged: `merge`, `squash` or `rebase`; empty: as the repository prefers.
+    """
+    draft_prefix: str = "WIP: "
+    """Prefix that makes a title a draft's on Gitea and Forgejo, one of WORK_IN_PROGRESS_PREFIXES there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,17 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from reconciler.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge import body_marker
 from reconciler.forge.api_errors import InvalidError, MissingError
-from reconciler.forge.dialect import ApiDialect, ApiPullRequest, Comment, Issue, PullRequestExistsError
+from reconciler.forge.dialect import (
+    ApiDialect,
+    ApiPullRequest,
+    Comment,
+    Issue,
+    MergePendingError,
+    PullRequestExistsError,
+)
 from reconciler.forge.http import Transport
 from reconciler.inventory import PullRequest, PullState
 from reconciler.refs import DRAFTS, PROPOSED
@@ -15,6 +22,8 @@ from reconciler.report.escape import terminal
 POLL_DELAYS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds between looks for an effect: the lists of a forge may lag behind its writes by a minute."""
 MERGE_DELAYS_S = POLL_DELAYS_S[:3]
+RECHECK_DELAYS_S = POLL_DELAYS_S[:5]
+"""Seconds between attempts to merge while the forge checks: it does so for each one after every merge."""
 LONGEST_TITLE = 250
 
 
@@ -133,13 +142,34 @@ class ApiForge:
         return pull.merge_oid
 
     def approve(self, number: int, *, expect: str) -> str:
-        """Mark a draft as ready, and merge it if its head is still `expect`; raises as `merge`."""
+        """Mark a draft as ready, and merge it if its head is still `expect`; raises as `merge`.
+
+        A draft that cannot be merged becomes a draft again.
+        """
         pull = self._find(number)
+        is_open_draft = pull.state is PullState.OPEN and pull.draft
         if pull.state is PullState.OPEN:
             _check_head(pull, expect)
-            if pull.draft:
-                self.dialect.mark_ready(pull)
-        return self.merge(number, expect=expect)
+        if is_open_draft:
+            self.dialect.mark_ready(pull)
+        try:
+            return self.merge(number, expect=expect)
+        except (MergePendingError, RefusedError) as error:
+            if is_open_draft:
+                self._restore_draft(number, error)
+            raise
+
+    def _restore_draft(self, number: int, cause: ReconcilerError) -> None:
+        """Make a pull request a draft again that could not be merged.
+
+        Raises:
+            RefusedError: The forge refuses this, too; the message tells both causes.
+        """
+        try:
+            self.mark_draft(number)
+        except ReconcilerError as error:
+            message = f"{cause}; pull request {number} is marked as ready since, and stays so: {error}"
+            raise RefusedError(message, hint=cause.hint) from error
 
     def passed_checks(self, commit: str) -> frozenset[str]:
         """Return the names of a commit's checks that passed in their newest run."""
@@ -151,13 +181,13 @@ class ApiForge:
             try:
                 pull = self.dialect.find(desired.number)
             except MissingError:
-                return self._first_open(desired.head)
+                return self._first_open(desired.head, desired.base)
             if pull.state is PullState.OPEN:
                 return pull
-        return self._first_open(desired.head)
+        return self._first_open(desired.head, desired.base)
 
-    def _first_open(self, head: str) -> ApiPullRequest | None:
-        return min(self.dialect.find_open(head), key=lambda pull: pull.number, default=None)
+    def _first_open(self, head: str, base: str = "") -> ApiPullRequest | None:
+        return min(self.dialect.find_open(head, base), key=lambda pull: pull.number, default=None)
 
     def _create(self, desired: PullRequest) -> ApiPullRequest:
         text = self._compose(desired, body_marker.MarkedBody(""))
@@ -180,7 +210,7 @@ class ApiForge:
 
         Forges look and then insert without a lock, so two concurrent runs may both succeed in creating.
         """
-        opened = {pull.number: pull for pull in (created, *self.dialect.find_open(created.head))}
+        opened = {pull.number: pull for pull in (created, *self.dialect.find_recent(created.head))}
         first, *others = (opened[number] for number in sorted(opened))
         for other in others:
             comment = (
@@ -235,8 +265,16 @@ class ApiForge:
             now = self.dialect.find(pull.number)
             return now if now.state is PullState.MERGED else None
 
-        try:
+        def merge() -> ApiPullRequest:
             return self.transport.write_once(lambda: self.dialect.merge(pull, expect), look, MERGE_DELAYS_S)
+
+        try:
+            for delay in RECHECK_DELAYS_S:
+                try:
+                    return merge()
+                except MergePendingError:
+                    self.transport.clock.sleep(delay)
+            return merge()
         except InvalidError:
             now = self._find(pull.number)
             if now.state is PullState.OPEN:

@@ -62,6 +62,12 @@ class PullRequestExistsError(RefusedError):
     """The forge already has an open pull request of this head."""
 
 
+class MergePendingError(UnavailableError):
+    """The forge has not yet found out whether a pull request can be merged, as after another merge."""
+
+    hint = "Run again: the forge had not finished its checks of this pull request."
+
+
 class ApiDialect(Protocol):
     """Requests about the pull requests of one repository in the API of one kind of forge.
 
@@ -77,8 +83,15 @@ class ApiDialect(Protocol):
         """Yield all pull requests from branches of the repository itself; those from forks are left out."""
         ...
 
-    def find_open(self, head: str) -> Iterator[ApiPullRequest]:
-        """Yield the open pull requests of a branch: a race may have opened two."""
+    def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
+        """Yield open pull requests of a branch, at least one if there are any.
+
+        With the base a forge may need fewer requests: their number does not grow with the repository.
+        """
+        ...
+
+    def find_recent(self, head: str) -> Iterator[ApiPullRequest]:
+        """Yield the open pull requests of a branch that were opened in the last minutes: a race opens two."""
         ...
 
     def find(self, number: int) -> ApiPullRequest:
@@ -86,7 +99,10 @@ class ApiDialect(Protocol):
         ...
 
     def create(self, desired: PullRequest) -> ApiPullRequest:
-        """Open a pull request in one request; PullRequestExistsError, RefusedError without a branch."""
+        """Open a pull request in one request, with labels where the forge takes them at once.
+
+        PullRequestExistsError, RefusedError without a branch.
+        """
         ...
 
     def edit(self, pull: ApiPullRequest, title: str, body: str, base: str) -> ApiPullRequest:
@@ -110,7 +126,7 @@ class ApiDialect(Protocol):
         ...
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Merge a pull request if its head is `expect`; InvalidError if it cannot be merged."""
+        """Merge a pull request if its head is `expect`; MergePendingError, InvalidError if it cannot be."""
         ...
 
     def comments(self, number: int) -> Iterator[Comment]:

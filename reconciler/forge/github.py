@@ -18,6 +18,7 @@ from reconciler.forge.dialect import (
     ApiPullRequest,
     Comment,
     Issue,
+    MergePendingError,
     PullRequestExistsError,
     closed_time,
     parse_pull,
@@ -25,7 +26,7 @@ from reconciler.forge.dialect import (
 )
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.inventory import PullRequest, PullState
-from reconciler.policy import WriteLimits
+from reconciler.policy import MergeMethod, WriteLimits
 from reconciler.report.redact import learn_credential
 
 COMMENTS = """
@@ -84,7 +85,9 @@ DRAFT_LABEL = "draft"
 """Marks a draft where the plan of a repository has no draft pull requests."""
 HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 _NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
-_METHODS = ("merge", "squash", "rebase")
+_METHODS: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
+_NOT_YET = re.compile("base branch was modified", re.IGNORECASE)
+"""The message while GitHub checks whether a pull request still merges after its base moved."""
 
 PERMISSIONS = {"contents": "write", "pull_requests": "write", "issues": "write", "metadata": "read"}
 READ_PERMISSIONS = {"contents": "read", "pull_requests": "read", "metadata": "read"}
@@ -107,8 +110,9 @@ class GitHub:
 
     most_text = 60_000
 
-    def __init__(self, transport: Transport, name: str) -> None:
+    def __init__(self, transport: Transport, name: str, merge_method: MergeMethod = "") -> None:
         self.name = name
+        self._methods: tuple[MergeMethod, ...] = (merge_method,) if merge_method else _METHODS
         self.transport = transport
         self.owner, _, self.repository = name.rpartition("/")
         self._root = f"/repos/{quote(name)}"
@@ -118,11 +122,13 @@ class GitHub:
         query: dict[str, str | int] = {"state": "all", "sort": "created", "direction": "asc", "per_page": 100}
         yield from self._parse_all(self.transport.pages(f"{self._root}/pulls", query))
 
-    def find_open(self, head: str) -> Iterator[ApiPullRequest]:
+    def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open pull requests of a branch."""
         query: dict[str, str | int] = {"state": "open", "head": f"{self.owner}:{head}"}
         pulls = self._parse_all(self.transport.get(f"{self._root}/pulls", query).data)
         yield from (pull for pull in pulls if pull.head == head and pull.state is PullState.OPEN)
+
+    find_recent = find_open
 
     def find(self, number: int) -> ApiPullRequest:
         """Return a pull request; MissingError if there is none."""
@@ -173,12 +179,14 @@ class GitHub:
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a pull request if its head is `expect`, by the first method that the repository permits."""
-        for method in _METHODS:
+        for method in self._methods:
             body = {"sha": expect, "merge_method": method}
             try:
                 reply = self.transport.write("PUT", f"{self._root}/pulls/{pull.number}/merge", body)
             except InvalidError as error:
-                if "not allowed" in str(error) and method != _METHODS[-1]:
+                if _NOT_YET.search(str(error)):
+                    raise MergePendingError(str(error)) from error
+                if "not allowed" in str(error) and method != self._methods[-1]:
                     continue
                 raise
             return replace(pull, state=PullState.MERGED, merge_oid=reply.data["sha"])

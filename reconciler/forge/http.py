@@ -149,7 +149,11 @@ class Transport:
         return self._call(_Request("POST", self._url(path), body), repeatable=True)
 
     def pages(self, path: str, params: Mapping[str, str | int]) -> Iterator[Any]:
-        """Yield the items of all pages; links to the next page are followed on the same host only."""
+        """Yield the items of all pages, all of them from this path of this API.
+
+        Only the query of the link to the next page counts: a server that is reached by another name, as in
+        its own cluster or behind a proxy, links to its public address.
+        """
         reply = self.get(path, params)
         while True:
             if not isinstance(reply.data, list):
@@ -158,7 +162,7 @@ class Transport:
             following = _NEXT.search(reply.headers.get("link", ""))
             if not following:
                 return
-            reply = self.get(self._same_host(following.group(1), path))
+            reply = self.get(f"{path}?{urlsplit(following.group(1)).query}")
 
     def write_once(
         self, write: Callable[[], T], look: Callable[[], T | None], delays: tuple[float, ...]

@@ -34,10 +34,12 @@ _DEFAULT_APIS: Mapping[ForgeKind, Callable[[str], str]] = {
     ForgeKind.GITLAB: rest_dialects.gitlab_api,
     ForgeKind.GITEA: rest_dialects.gitea_api,
 }
-_DIALECTS: Mapping[ForgeKind, Callable[[Transport, str], ApiDialect]] = {
-    ForgeKind.GITHUB: github.GitHub,
-    ForgeKind.GITLAB: rest_dialects.GitLab,
-    ForgeKind.GITEA: rest_dialects.Gitea,
+_DIALECTS: Mapping[ForgeKind, Callable[[Transport, str, ForgeRule], ApiDialect]] = {
+    ForgeKind.GITHUB: lambda transport, name, rule: github.GitHub(transport, name, rule.merge_method),
+    ForgeKind.GITLAB: lambda transport, name, rule: rest_dialects.GitLab(transport, name, rule.merge_method),
+    ForgeKind.GITEA: lambda transport, name, rule: rest_dialects.Gitea(
+        transport, name, rule.merge_method, rule.draft_prefix
+    ),
 }
 _HEADERS: Mapping[ForgeKind, Mapping[str, str]] = {ForgeKind.GITHUB: github.HEADERS}
 
@@ -171,7 +173,7 @@ class Forges:
             return LocalForge(mirror, self._commits.get(mirror.url, self._policy.commits))
         transport = self._transport(rule, mirror.url)
         name = mirror.url.partition("/")[2]
-        dialect = validated(_DIALECTS[rule.kind](transport, name))
+        dialect = validated(_DIALECTS[rule.kind](transport, name, rule))
         return ApiForge(dialect, transport, self._policy.instance)
 
     def _transport(self, rule: ForgeRule, url: str) -> Transport:

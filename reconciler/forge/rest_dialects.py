@@ -5,17 +5,19 @@ Gitea's is tested against its published API description; GitLab publishes none t
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from reconciler.errors import RefusedError
+from reconciler.errors import RefusedError, UnavailableError
 from reconciler.forge.api_errors import InvalidError, MissingError
 from reconciler.forge.dialect import (
     ApiPullRequest,
     Comment,
     Issue,
+    MergePendingError,
     PullRequestExistsError,
     closed_time,
     parse_pull,
@@ -23,6 +25,7 @@ from reconciler.forge.dialect import (
 )
 from reconciler.forge.http import Transport
 from reconciler.inventory import PullRequest, PullState
+from reconciler.policy import MergeMethod
 
 Query = Mapping[str, str | int]
 _CONFLICT = 409
@@ -30,6 +33,24 @@ _LABEL_COLOUR = "#ededed"
 _GITLAB_DRAFT = re.compile(r"^\s*(?:\[draft\]|\(draft\)|draft:)\s*", re.IGNORECASE)
 _GITLAB_STATES = {"opened": PullState.OPEN, "locked": PullState.OPEN, "merged": PullState.MERGED}
 _GITEA_DRAFTS = ("wip:", "[wip]")
+_GITLAB_UNDECIDED = {"unchecked", "checking", "preparing", "approvals_syncing"}
+"""States of a merge request before GitLab knows whether it can be merged.
+
+Source: GitLab's documentation of `detailed_merge_status` of merge requests.
+"""
+_GITEA_STYLES: Mapping[str, Sequence[str]] = {
+    "merge": ("merge",),
+    "squash": ("squash",),
+    "rebase": ("rebase", "rebase-merge"),
+}
+_GITEA_PERMITS = {
+    "merge": "allow_merge_commits",
+    "squash": "allow_squash_merge",
+    "rebase": "allow_rebase",
+    "rebase-merge": "allow_rebase_explicit",
+    "fast-forward-only": "allow_fast_forward_only_merge",
+}
+_RECENT = 50
 
 
 def gitlab_api(host: str) -> str:
@@ -46,7 +67,7 @@ class RestDialect(ABC):
     """The requests that differ between these forges in paths and in the names of fields only."""
 
     most_text: int
-    _draft_prefix: ClassVar[str]
+    _draft_prefix: str
     _update_method: ClassVar[str]
     _number: ClassVar[str]
     _text: ClassVar[str]
@@ -127,7 +148,8 @@ class GitLab(RestDialect):
     _user = "username"
     _closing = {"state_event": "close"}  # noqa: RUF012 - a constant of the class
 
-    def __init__(self, transport: Transport, name: str) -> None:
+    def __init__(self, transport: Transport, name: str, merge_method: MergeMethod = "") -> None:
+        self._squash = merge_method == "squash"
         self._project = f"/projects/{quote(name, safe='')}"
         super().__init__(transport, name, f"{self._project}/merge_requests", f"{self._project}/issues")
 
@@ -135,9 +157,11 @@ class GitLab(RestDialect):
         """Yield all merge requests from oldest to newest, so that a new one cannot shift a page."""
         yield from self._list({"state": "all", "order_by": "created_at", "sort": "asc", "per_page": 100})
 
-    def find_open(self, head: str) -> Iterator[ApiPullRequest]:
+    def find_open(self, head: str, _base: str = "") -> Iterator[ApiPullRequest]:
         """Yield the open merge requests of a branch."""
         yield from self._list({"state": "opened", "source_branch": head})
+
+    find_recent = find_open
 
     def create(self, desired: PullRequest) -> ApiPullRequest:
         """Open a merge request."""
@@ -146,6 +170,7 @@ class GitLab(RestDialect):
             "source_branch": desired.head,
             "target_branch": desired.base,
             "description": desired.body,
+            "labels": ",".join(desired.labels),
         }
         try:
             return self._parse(self.transport.write("POST", self._pulls, body).data)
@@ -161,9 +186,16 @@ class GitLab(RestDialect):
         return self._update(pull, {"labels": ",".join(labels)})
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
-        """Merge a merge request if its head is `expect`."""
+        """Merge a merge request if its head is `expect`, by the method of the project."""
         path = f"{self._pulls}/{pull.number}/merge"
-        return self._parse(self.transport.write("PUT", path, {"sha": expect}).data)
+        body = {"sha": expect, **({"squash": True} if self._squash else {})}
+        try:
+            return self._parse(self.transport.write("PUT", path, body).data)
+        except InvalidError as error:
+            now = self.transport.get(f"{self._pulls}/{pull.number}").data
+            if now.get("detailed_merge_status") in _GITLAB_UNDECIDED:
+                raise MergePendingError(str(error)) from error
+            raise
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
@@ -226,7 +258,6 @@ class Gitea(RestDialect):
     """The dialect of Gitea and Forgejo for one repository, `owner/name`."""
 
     most_text = 60_000
-    _draft_prefix = "WIP: "
     _update_method = "PATCH"
     _number = "number"
     _text = "body"
@@ -234,47 +265,125 @@ class Gitea(RestDialect):
     _user = "login"
     _closing = {"state": "closed"}  # noqa: RUF012 - a constant of the class
 
-    def __init__(self, transport: Transport, name: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        name: str,
+        merge_method: MergeMethod = "",
+        draft_prefix: str = "WIP: ",
+    ) -> None:
         self._root = f"/repos/{quote(name)}"
+        self._owner = name.partition("/")[0]
+        self._method = merge_method
+        self._draft_prefix = draft_prefix
+        self._label_ids: dict[str, int] = {}
         super().__init__(transport, name, f"{self._root}/pulls", f"{self._root}/issues")
 
     def list_all(self) -> Iterator[ApiPullRequest]:
         """Yield all pull requests from oldest to newest, so that a new one cannot shift a page."""
         yield from self._list("all")
 
-    def find_open(self, head: str) -> Iterator[ApiPullRequest]:
-        """Yield the open pull requests of a branch; Gitea cannot filter by branch."""
+    def find_open(self, head: str, base: str = "") -> Iterator[ApiPullRequest]:
+        """Yield the open pull requests of a branch.
+
+        Gitea cannot filter by branch. It looks up a pair of branches, but answers any pull request that they
+        ever had: only "none" and an open one spare the whole list.
+        """
+        if base and "/" not in base:
+            try:
+                pull = self._parse(self.transport.get(f"{self._pulls}/{base}/{quote(head)}").data)
+            except MissingError:
+                return
+            if pull.state is PullState.OPEN:
+                yield pull
+                return
         yield from (pull for pull in self._list("open") if pull.head == head)
 
+    def find_recent(self, head: str) -> Iterator[ApiPullRequest]:
+        """Yield those of a branch among the pull requests that changed last, in one request."""
+        query: Query = {"state": "open", "sort": "recentupdate", "limit": _RECENT}
+        pulls = self._own(self.transport.get(self._pulls, query).data)
+        yield from (pull for pull in pulls if pull.head == head)
+
     def create(self, desired: PullRequest) -> ApiPullRequest:
-        """Open a pull request; Gitea answers 404 for a missing branch as for a missing repository."""
+        """Open a pull request; Gitea answers 404 for a missing branch as for a missing repository.
+
+        Raises:
+            RefusedError: A branch is missing, or the server takes no title with our prefix for a draft's:
+                then the pull request is closed again, since anybody could merge it.
+        """
         title = self._title(desired.title, draft=desired.draft)
         body = {"title": title, "head": desired.head, "base": desired.base, "body": desired.body}
+        labels = {"labels": self._ids(desired.labels)} if desired.labels else {}
         try:
-            return self._parse(self.transport.write("POST", self._pulls, body).data)
+            created = self._parse(self.transport.write("POST", self._pulls, {**body, **labels}).data)
         except InvalidError as error:
             raise PullRequestExistsError(str(error)) if error.status == _CONFLICT else error from error
         except MissingError as error:
             self.transport.get(self._root)  # raises if it is the repository that is missing
             raise RefusedError(f"{desired.head} or {desired.base} is no branch of {self.name}") from error
+        if desired.draft and not created.draft:
+            self.close(created)
+            raise RefusedError(
+                f"{self.name}: the server takes no title with {self._draft_prefix!r} for a draft's",
+                hint="Set draftPrefix of the rule in spec.forges to one of its WORK_IN_PROGRESS_PREFIXES.",
+            )
+        return created
 
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
-        """Replace the labels; labels that the repository lacks are created."""
-        path = f"{self._root}/labels"
-        ids = {label["name"]: label["id"] for label in self.transport.pages(path, {"limit": 50})}
-        for name in labels:
-            if name not in ids:
-                label = {"name": name, "color": _LABEL_COLOUR}
-                ids[name] = self.transport.write("POST", path, label).data["id"]
-        body = {"labels": [ids[name] for name in labels]}
+        """Replace the labels; labels that neither the repository nor its organization has are created."""
+        body = {"labels": self._ids(labels)}
         self.transport.write("PUT", f"{self._issues}/{pull.number}/labels", body, repeatable=True)
         return replace(pull, labels=labels)
 
     def merge(self, pull: ApiPullRequest, expect: str) -> ApiPullRequest:
         """Merge a pull request if its head is `expect`, and read it again: the reply is empty."""
-        body = {"Do": "merge", "head_commit_id": expect}
-        self.transport.write("POST", f"{self._pulls}/{pull.number}/merge", body)
+        body = {"Do": self._style(), "head_commit_id": expect}
+        try:
+            self.transport.write("POST", f"{self._pulls}/{pull.number}/merge", body)
+        except InvalidError as error:
+            if "try again later" in str(error).lower():
+                raise MergePendingError(str(error)) from error
+            raise
         return self.find(pull.number)
+
+    def _style(self) -> str:
+        """Return the style to merge with: the configured one, else the one that the repository prefers.
+
+        Raises:
+            RefusedError: The repository forbids the configured one.
+        """
+        repository = self.transport.get(self._root).data
+        if not self._method:
+            return str(repository.get("default_merge_style") or "merge")
+        styles = _GITEA_STYLES[self._method]
+        permitted = [style for style in styles if repository.get(_GITEA_PERMITS[style], True)]
+        if not permitted:
+            raise RefusedError(
+                f"{self.name} does not permit to {self._method} pull requests",
+                hint="Change mergeMethod of the rule in spec.forges, or the settings of the repository.",
+            )
+        return permitted[0]
+
+    def _ids(self, names: Iterable[str]) -> list[int]:
+        """Return the ids of labels, of the repository or of its organization; those it lacks are created.
+
+        They are listed once a run. Of two labels with one name the older counts.
+        """
+        names = tuple(names)
+        if not set(names) <= self._label_ids.keys():
+            self._label_ids = self._list_labels()
+        for name in names:
+            if name not in self._label_ids:
+                label = {"name": name, "color": _LABEL_COLOUR}
+                self._label_ids[name] = self.transport.write("POST", f"{self._root}/labels", label).data["id"]
+        return [self._label_ids[name] for name in names]
+
+    def _list_labels(self) -> dict[str, int]:
+        labels = list(self.transport.pages(f"{self._root}/labels", {"limit": 50}))
+        with suppress(UnavailableError):  # the owner is a user, or the token may not read organizations
+            labels += self.transport.pages(f"/orgs/{quote(self._owner)}/labels", {"limit": 50})
+        return {label["name"]: label["id"] for label in sorted(labels, key=lambda label: -label["id"])}
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Yield the comments of the authenticated user."""
@@ -302,7 +411,13 @@ class Gitea(RestDialect):
                 yield Issue(item["number"], item.get("body") or "", is_open, write_times(item))
 
     def _list(self, state: str) -> Iterator[ApiPullRequest]:
-        for item in self.transport.pages(self._pulls, {"state": state, "sort": "oldest", "limit": 50}):
+        yield from self._own(
+            self.transport.pages(self._pulls, {"state": state, "sort": "oldest", "limit": 50})
+        )
+
+    def _own(self, items: Iterable[Any]) -> Iterator[ApiPullRequest]:
+        """Yield the pull requests from branches of the repository itself."""
+        for item in items:
             if item["head"]["repo_id"] == item["base"]["repo_id"]:
                 yield parse_pull(item, self._parse, "number", lambda i: i["head"]["label"])
 
@@ -311,19 +426,24 @@ class Gitea(RestDialect):
 
     def _parse(self, item: Mapping[str, Any]) -> ApiPullRequest:
         merged, title = bool(item.get("merged")), str(item["title"])
-        prefix = next((p for p in _GITEA_DRAFTS if title.lower().startswith(p)), "")
+        labels = item.get("labels") or ()
+        self._label_ids |= {label["name"]: label["id"] for label in labels}
+        prefixes = (self._draft_prefix.strip().lower(), *_GITEA_DRAFTS)
+        prefix = next((p for p in prefixes if p and title.lower().startswith(p)), "")
+        # Servers before 1.22 do not tell; there the prefixes that are configured by default count.
+        is_draft = bool(item.get("draft", prefix))
         is_open = item["state"] == "open"
         return ApiPullRequest(
             number=item["number"],
             head=item["head"]["label"],  # the branch, even after it was deleted
             base=item["base"]["label"],
-            title=title[len(prefix) :].lstrip(),
+            title=title[len(prefix) :].lstrip() if is_draft else title,
             body=item.get("body") or "",
-            draft=bool(prefix) and not merged,
+            draft=is_draft and not merged,
             state=PullState.MERGED if merged else PullState.OPEN if is_open else PullState.CLOSED,
             head_oid=item["head"]["sha"],
             merge_oid=item.get("merge_commit_sha") or "",
-            labels=tuple(label["name"] for label in item.get("labels") or ()),
+            labels=tuple(label["name"] for label in labels),
             url=item.get("html_url", ""),
             times=write_times(item),
             closed=closed_time(item),

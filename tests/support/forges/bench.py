@@ -40,12 +40,13 @@ class SimulatorBench:
         self.hosted = next(iter(simulator.repositories.values()))
         self.forge = self.again()
 
-    def again(self, limits: WriteLimits | None = None, timeout_s: float = 10.0) -> ApiForge:
+    def again(self, limits: WriteLimits | None = None, timeout_s: float = 10.0, **dialect: str) -> ApiForge:
+        """Return the forge as another process sees it, with other settings of its dialect if given."""
         clock = Clock(self.simulator.clock.now, self.simulator.clock.sleep)
         budget = Budget(limits or WriteLimits(max_wait_s=300), clock)
         token = StaticToken(self.simulator.token)
         transport = Transport(self.simulator.api, token, budget, clock=clock, timeout_s=timeout_s)
-        return ApiForge(DIALECTS[self.kind](transport, NAME), transport, "fleet")
+        return ApiForge(DIALECTS[self.kind](transport, NAME, **dialect), transport, "fleet")
 
     def push(self, head: str) -> str:
         return str(self.hosted.repo.commit({"notes.md": head}, branch=head, message="A person's\n"))

@@ -1,15 +1,30 @@
 """Gitea as its description describes it, as far as we use it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.forges.server import Answer, Hosted, Pull, Simulator
 
+_PERMITS = {
+    "merge": "allow_merge_commits",
+    "squash": "allow_squash_merge",
+    "rebase": "allow_rebase",
+    "rebase-merge": "allow_rebase_explicit",
+    "fast-forward-only": "allow_fast_forward_only_merge",
+}
+
 
 @dataclass(eq=False)
 class GiteaSimulator(Simulator):
-    """Drafts are titles; a branch that is gone leaves its name in `label`; comments are numbered globally."""
+    """Drafts are titles; a branch that is gone leaves its name in `label`; comments are numbered globally.
+
+    Concurrent creations, checks after a merge, refused styles and labels of organizations are as Gitea 1.22
+    was seen to handle them.
+    """
+
+    draft_prefixes: tuple[str, ...] = ("WIP:", "[WIP]")
+    organization_labels: dict[str, int] = field(default_factory=dict)
 
     def limited(self, kind: str) -> Answer:
         if kind == "exists":
@@ -19,13 +34,18 @@ class GiteaSimulator(Simulator):
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
         if path == "/user":
             return Answer(200, {"login": self.bot, "id": 7})
+        if re.fullmatch(r"/orgs/[^/]+/labels", path):
+            labels = [{"id": number, "name": name} for name, number in self.organization_labels.items()]
+            return Answer(200, labels) if labels else Answer(404, {"message": "not found", "url": "u"})
         match = re.fullmatch(r"/repos/([^/]+/[^/]+)(?:/(.*))?", path)
         hosted = self.repositories.get(match[1]) if match else None
         if not match or hosted is None:
             return Answer(404, {"message": "not found", "url": "u"})
         rest = match[2] or ""
         if not rest:
-            return Answer(200, {"id": hosted.number, "full_name": hosted.name})
+            style = {"default_merge_style": hosted.style}
+            permits = {name: hosted.style == allowed for allowed, name in _PERMITS.items()}
+            return Answer(200, {"id": hosted.number, "full_name": hosted.name, **style, **permits})
         if match := re.fullmatch(r"statuses/(\w+)", rest):
             checks = hosted.checks.get(match[1], {})
             states = {True: "success", False: "failure"}
@@ -36,6 +56,8 @@ class GiteaSimulator(Simulator):
             return self._labels(hosted, method, body)
         if rest == "pulls":
             return self._list(hosted, query) if method == "GET" else self._open(hosted, body)
+        if match := re.fullmatch(r"pulls/(?!\d+/)([^/]+)/(.+)", rest):
+            return self._of_branches(hosted, match[1], match[2])
         if match := re.fullmatch(r"issues/comments/(\d+)", rest):
             return self._edit_comment(hosted, int(match[1]), body)
         match = re.fullmatch(r"(pulls|issues)/(\d+)(/\w+)?", rest)
@@ -59,9 +81,8 @@ class GiteaSimulator(Simulator):
             case "POST /merge":
                 return self._merge(hosted, pull, body)
             case "PUT /labels":
-                names = {number: name for name, number in hosted.label_ids.items()}
-                pull.labels = [names[number] for number in body["labels"]]
-                return Answer(200, [{"id": hosted.label_ids[name], "name": name} for name in pull.labels])
+                pull.labels = self._names(hosted, body["labels"])
+                return Answer(200, self._shown_labels(hosted, pull))
             case "GET /comments":
                 return Answer(200, [_comment(n, *c) for n, c in pull.comments.items()])
             case "POST /comments":
@@ -104,7 +125,9 @@ class GiteaSimulator(Simulator):
         pulls = [self.refreshed(hosted, p) for p in hosted.pulls.values() if p.head]
         state, base = query.get("state", "open"), query.get("base_branch", "")
         pulls = [p for p in pulls if state in ("all", p.state) and base in ("", p.base) and self.visible(p)]
-        shown = [self.shown(hosted, p) for p in sorted(pulls, key=lambda p: p.number)]
+        newest = query.get("sort") == "recentupdate"
+        order = (lambda p: (-p.updated, -p.number)) if newest else (lambda p: p.number)
+        shown = [self.shown(hosted, p) for p in sorted(pulls, key=order)]
         size = min(50, int(query.get("limit", 30)))
         return self.paged(shown, query, f"/repos/{hosted.name}/pulls", size)
 
@@ -120,18 +143,43 @@ class GiteaSimulator(Simulator):
             "body": body.get("body", ""),
             "head": body["head"],
             "base": body["base"],
+            "labels": self._names(hosted, body.get("labels", [])),
         }
         return Answer(201, self.shown(hosted, self.new_pull(hosted, **fields)))
+
+    def _of_branches(self, hosted: Hosted, base: str, head: str) -> Answer:
+        """Return the oldest pull request of two branches of the repository itself, open or not."""
+        own = [p for p in self._current(hosted) if not p.fork and self.visible(p)]
+        pulls = [p for p in own if (p.base, p.head) == (base, head)]
+        if not pulls:
+            return Answer(404, {"message": "pull request does not exist", "url": "u"})
+        return Answer(200, self.shown(hosted, min(pulls, key=lambda p: p.number)))
+
+    def _names(self, hosted: Hosted, ids: list[int]) -> list[str]:
+        names = {number: name for name, number in {**self.organization_labels, **hosted.label_ids}.items()}
+        return [names[number] for number in ids]
+
+    def _shown_labels(self, hosted: Hosted, pull: Pull) -> list[dict[str, Any]]:
+        ids = {**self.organization_labels, **hosted.label_ids}
+        return [{"id": ids.get(name, 0), "name": name} for name in pull.labels]
+
+    def _is_draft(self, pull: Pull) -> bool:
+        return pull.title.startswith(self.draft_prefixes)
 
     def _current(self, hosted: Hosted) -> list[Pull]:
         return [self.refreshed(hosted, p) for p in hosted.pulls.values()]
 
     def _merge(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
-        if pull.state != "open" or pull.title.startswith("WIP:"):
+        if pull.state != "open" or self._is_draft(pull):
             return Answer(405, {"message": "not mergeable", "url": "u"})
+        if self.is_checking(hosted):
+            return Answer(405, {"message": "Please try again later", "url": "u"})
+        if body["Do"] != hosted.style:
+            message = f"{body['Do']} is not allowed an allowed merge style for this repository"
+            return Answer(405, {"message": message, "url": "u"})
         if body.get("head_commit_id", pull.head_oid) != pull.head_oid:
             return Answer(409, {"message": "head out of date", "url": "u"})
-        self.merge(hosted.name, pull.number)
+        self.merge(hosted.name, pull.number, {"merge": "merge", "squash": "squash"}.get(body["Do"], "rebase"))
         return Answer(200, None)
 
     def _edit_comment(self, hosted: Hosted, number: int, body: Any) -> Answer:
@@ -159,7 +207,8 @@ class GiteaSimulator(Simulator):
                 "repo_id": number,
             },
             "base": {"label": pull.base, "ref": pull.base, "sha": "", "repo_id": hosted.number},
-            "labels": [{"id": hosted.label_ids.get(name, 0), "name": name} for name in pull.labels],
+            "draft": self._is_draft(pull),
+            "labels": self._shown_labels(hosted, pull),
             "html_url": f"{self.address}/{hosted.name}/pulls/{pull.number}",
             "created_at": self.stamp(pull.created),
             "updated_at": self.stamp(pull.updated or pull.created),

@@ -221,7 +221,12 @@ class GitHubSimulator(Simulator):
             return Answer(405, _error("Pull Request is not mergeable"))
         if body.get("sha", pull.head_oid) != pull.head_oid:
             return Answer(409, _error("Head branch was modified. Review and try the merge again."))
-        oid = self.merge(hosted.name, pull.number, body.get("merge_method", "merge"))
+        if self.is_checking(hosted):
+            return Answer(405, _error("Base branch was modified. Review and try the merge again."))
+        method = body.get("merge_method", "merge")
+        if method != hosted.style and hosted.style:
+            return Answer(405, _error(f"{method.capitalize()} merges are not allowed on this repository."))
+        oid = self.merge(hosted.name, pull.number, method)
         return Answer(200, {"sha": oid, "merged": True, "message": "Pull Request successfully merged"})
 
     def shown(self, hosted: Hosted, pull: Pull, *, simple: bool = False) -> Any:

@@ -100,15 +100,17 @@ class GitLabSimulator(Simulator):
         is_open = any(p.head == head and p.base == base and not p.fork and p.state == "open" for p in current)
         if is_open and not self.lets_in:
             return self.limited("exists")
-        fields = {"title": body["title"], "body": body.get("description", ""), "head": head, "base": base}
+        labels = [name for name in body.get("labels", "").split(",") if name]
+        fields = {"title": body["title"], "body": body.get("description", ""), "labels": labels}
+        fields |= {"head": head, "base": base}
         return Answer(201, self.shown(hosted, self.new_pull(hosted, **fields)))
 
     def _merge(self, hosted: Hosted, pull: Pull, body: Any) -> Answer:
-        if pull.state != "open" or pull.title.startswith("Draft:"):
+        if pull.state != "open" or pull.title.startswith("Draft:") or self.is_checking(hosted):
             return Answer(405, {"message": "405 Method Not Allowed"})
         if body.get("sha", pull.head_oid) != pull.head_oid:
             return Answer(409, {"message": "SHA does not match HEAD of source branch"})
-        self.merge(hosted.name, pull.number)
+        self.merge(hosted.name, pull.number, "squash" if body.get("squash") else hosted.style)
         return Answer(200, self.shown(hosted, pull))
 
     def shown(self, hosted: Hosted, pull: Pull) -> dict[str, Any]:
@@ -120,6 +122,7 @@ class GitLabSimulator(Simulator):
             "description": pull.body,
             "state": state,
             "draft": pull.title.startswith("Draft:"),
+            "detailed_merge_status": "checking" if self.is_checking(hosted) else "mergeable",
             "source_branch": pull.head,
             "target_branch": pull.base,
             "source_project_id": hosted.number + (1000 if pull.fork else 0),

@@ -121,6 +121,9 @@ class Hosted:
     pulls: dict[int, Pull] = field(default_factory=dict)
     label_ids: dict[str, int] = field(default_factory=dict)
     checks: dict[str, dict[str, bool]] = field(default_factory=dict)
+    style: str = "merge"
+    """The only way in which the repository lets pull requests be merged."""
+    checked_until: float = 0.0
 
     def ref(self, branch: str) -> str | None:
         return self.repo.find(f"refs/heads/{branch}")
@@ -156,6 +159,10 @@ class Simulator(ABC):
     most_in_a_page: int = 1000
     page_slip: int = 0
     """By how many items later pages are off: below 0 some come twice, above 0 some are left out."""
+    public_address: str = ""
+    """The address in links of replies, where it differs from the one that clients use."""
+    rechecks_s: float = 0.0
+    """How long after a merge the forge still checks the other open pull requests of its repository."""
     skew: float = 0.0
     """By how many seconds the forge's clock is ahead of everybody else's."""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -194,7 +201,12 @@ class Simulator(ABC):
         oid = hosted.repo.merge(pull.head, into=pull.base, how=how, time=int(self.clock.now()))
         pull.state, pull.merged, pull.merge_oid, pull.draft = "closed", self.clock.now(), oid, False
         pull.closed = pull.updated = self.clock.now()
+        hosted.checked_until = self.clock.now() + self.rechecks_s
         return oid
+
+    def is_checking(self, hosted: Hosted) -> bool:
+        """Whether the forge has not yet found out what can be merged after the last merge."""
+        return self.clock.now() < hosted.checked_until
 
     def check(self, name: str, commit: str, check: str, *, passed: bool = True) -> None:
         """Report on a commit as CI does."""
@@ -253,7 +265,8 @@ class Simulator(ABC):
         headers = {}
         if page * size < len(items):
             rest = "&".join(f"{k}={v}" for k, v in {**query, "page": page + 1}.items())
-            headers["Link"] = f'<{self.api}{path}?{rest}>; rel="next"'
+            address = self.public_address or self.address
+            headers["Link"] = f'<{address}{self.prefix}{path}?{rest}>; rel="next"'
         start = max(0, (page - 1) * size + (self.page_slip if page > 1 else 0))
         return Answer(200, items[start : page * size], headers)
 

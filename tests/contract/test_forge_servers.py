@@ -1,0 +1,202 @@
+"""What real servers do and a simple model of a forge does not: checks after merges, styles, links, labels."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.errors import RefusedError
+from reconciler.forge.api_forge import RECHECK_DELAYS_S
+from reconciler.forge.dialect import MergePendingError
+from reconciler.inventory import PullRequest, PullState
+from tests.support.forges.bench import DIALECTS, HEADS, SimulatorBench, simulated
+from tests.support.forges.gitea import GiteaSimulator
+
+WEB = HEADS["web"]
+DB = HEADS["db"]
+CONFIGURED = [
+    ("github", "merge", 2),
+    ("github", "squash", 1),
+    ("gitea", "merge", 2),
+    ("gitea", "squash", 1),
+    ("gitlab", "squash", 1),  # otherwise the project decides
+]
+
+
+@pytest.fixture(params=list(DIALECTS))
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SimulatorBench]:
+    with simulated(request.param, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def gitea(tmp_path: Path) -> Iterator[SimulatorBench]:
+    with simulated("gitea", tmp_path) as made:
+        yield made
+
+
+def desired(head: str = WEB, *labels: str, draft: bool = True) -> PullRequest:
+    return PullRequest(
+        head=head, base="main", title=f"Create {head}", body="Why.", draft=draft, labels=labels
+    )
+
+
+def test_drafts_are_approved_one_after_the_other_while_the_server_checks_the_rest(
+    bench: SimulatorBench,
+) -> None:
+    bench.simulator.rechecks_s = 5.0
+    opened = [bench.forge.ensure(desired(head)) for head in (WEB, DB)]
+
+    for pull in opened:
+        bench.forge.approve(pull.number, expect=pull.head_oid)
+
+    assert [pull.state for pull in bench.again().list_pulls()] == [PullState.MERGED, PullState.MERGED]
+
+
+def test_a_draft_that_cannot_be_merged_becomes_a_draft_again(bench: SimulatorBench) -> None:
+    bench.simulator.rechecks_s = 2 * sum(RECHECK_DELAYS_S)
+    first, second = (bench.forge.ensure(desired(head)) for head in (WEB, DB))
+    bench.forge.approve(first.number, expect=first.head_oid)
+
+    with pytest.raises(MergePendingError):
+        bench.forge.approve(second.number, expect=second.head_oid)
+
+    left = bench.again().list_pulls()[1]
+    assert (left.state, left.draft) == (PullState.OPEN, True)
+
+
+def test_a_draft_that_cannot_become_one_again_is_named(bench: SimulatorBench) -> None:
+    pull = bench.forge.ensure(desired())
+    bench.simulator.plan("422", path="/merge$")
+    # The first change of the draft mark is the one to ready.
+    method, path = {"github": ("POST", "/graphql$"), "gitea": ("PATCH", "/pulls/1$")}.get(
+        bench.kind, ("PUT", "/merge_requests/1$")
+    )
+    bench.simulator.plan("422", method, path, skip=1)  # the first one marks it as ready
+
+    with pytest.raises(RefusedError, match="is marked as ready since, and stays so"):
+        bench.forge.approve(pull.number, expect=pull.head_oid)
+
+
+def test_lists_go_on_where_a_server_links_to_its_public_address(bench: SimulatorBench) -> None:
+    bench.simulator.most_in_a_page = 1
+    bench.simulator.public_address = "https://git.example.com/forge"
+    for head in (WEB, DB):
+        bench.forge.ensure(desired(head))
+
+    assert [pull.head for pull in bench.again().list_pulls()] == [WEB, DB]
+
+
+@pytest.mark.parametrize("style", ["merge", "squash", "rebase"])
+def test_a_repository_is_merged_in_the_style_that_it_permits(bench: SimulatorBench, style: str) -> None:
+    bench.hosted.style = style
+    pull = bench.forge.ensure(desired())
+
+    bench.forge.approve(pull.number, expect=pull.head_oid)
+
+    assert bench.again().list_pulls()[0].state is PullState.MERGED
+
+
+@pytest.mark.parametrize("kind", ["github", "gitea"])
+def test_a_configured_style_that_the_repository_forbids_is_refused(tmp_path: Path, kind: str) -> None:
+    with simulated(kind, tmp_path) as bench:
+        bench.hosted.style = "merge"
+        pull = bench.forge.ensure(desired())
+        configured = bench.again(merge_method="squash")
+
+        with pytest.raises(RefusedError, match=r"not permit to squash|not allowed"):
+            configured.approve(pull.number, expect=pull.head_oid)
+
+        assert bench.again().list_pulls()[0].draft
+
+
+@pytest.mark.parametrize(("kind", "style", "parents"), CONFIGURED)
+def test_a_configured_style_is_used(tmp_path: Path, kind: str, style: str, parents: int) -> None:
+    with simulated(kind, tmp_path) as bench:
+        bench.hosted.style = style
+        pull = bench.forge.ensure(desired())
+
+        bench.again(merge_method=style).approve(pull.number, expect=pull.head_oid)
+
+        assert len(bench.hosted.repo.git[bench.hosted.repo.oid("main")].parents) == parents
+
+
+def test_labels_of_the_organization_stay_and_are_not_created_again(gitea: SimulatorBench) -> None:
+    simulator = gitea.simulator
+    assert isinstance(simulator, GiteaSimulator)
+    simulator.organization_labels = {"team": 900, "reconciler": 901}
+    number = gitea.forge.ensure(desired(WEB, "reconciler")).number
+    gitea.hosted.pulls[number].labels.append("team")
+
+    gitea.again().ensure(replace(desired(WEB, "reconciler", "new"), number=number))
+
+    assert sorted(gitea.hosted.pulls[number].labels) == ["new", "reconciler", "team"]
+    assert list(gitea.hosted.label_ids) == ["new"]
+
+
+def test_a_label_is_created_where_organizations_cannot_be_read(gitea: SimulatorBench) -> None:
+    gitea.simulator.plan("403", path="^/api/v1/orgs/", times=99)
+
+    pull = gitea.forge.ensure(desired(WEB, "reconciler"))
+
+    assert pull.labels == ("reconciler",)
+
+
+def test_drafts_have_the_configured_prefix(gitea: SimulatorBench) -> None:
+    simulator = gitea.simulator
+    assert isinstance(simulator, GiteaSimulator)
+    simulator.draft_prefixes = ("Draft:",)
+
+    forge = gitea.again(draft_prefix="Draft: ")
+    pull = forge.ensure(desired())
+    forge.mark_ready(pull.number)
+    ready = forge.list_pulls()[0]
+    forge.mark_draft(pull.number)
+
+    assert (pull.draft, pull.title) == (True, f"Create {WEB}")
+    assert (ready.draft, ready.title) == (False, f"Create {WEB}")
+    assert gitea.hosted.pulls[pull.number].title == f"Draft: Create {WEB}"
+
+
+def test_a_draft_that_the_server_takes_for_ready_is_closed_at_once(gitea: SimulatorBench) -> None:
+    simulator = gitea.simulator
+    assert isinstance(simulator, GiteaSimulator)
+    simulator.draft_prefixes = ("Draft:",)
+
+    with pytest.raises(RefusedError, match="takes no title with 'WIP: '") as raised:
+        gitea.forge.ensure(desired())
+
+    assert "draftPrefix" in raised.value.hint
+    assert simulator.open_pulls("acme/edge") == []
+
+
+def test_an_old_pull_request_of_the_same_branches_hides_no_open_one(gitea: SimulatorBench) -> None:
+    old = gitea.forge.ensure(desired())
+    gitea.forge.close(old.number, comment="No.")
+    current = gitea.again().ensure(desired())
+
+    assert gitea.again().ensure(desired()).number == current.number == 2
+
+
+def _calls(bench: SimulatorBench, act: Any) -> int:
+    before = len(bench.simulator.journal)
+    act()
+    return len(bench.simulator.journal) - before
+
+
+def test_opening_takes_as_many_calls_in_a_repository_with_many(bench: SimulatorBench) -> None:
+    forge = bench.forge
+    forge.ensure(desired(DB, "reconciler"))  # labels are listed once a run
+    few = _calls(bench, lambda: forge.ensure(desired(WEB, "reconciler")))
+    bench.simulator.most_in_a_page = 50
+    for number in range(120):
+        head = f"drafts/p{number}/w"
+        bench.hosted.repo.commit({f"p{number}/notes.md": "x"}, branch=head, start="main")
+        bench.simulator.new_pull(bench.hosted, title="x", body="", head=head, base="main")
+    bench.hosted.repo.commit({"last/notes.md": "x"}, branch="drafts/last/w", start="main")
+
+    many = _calls(bench, lambda: forge.ensure(desired("drafts/last/w", "reconciler")))
+
+    assert many == few == {"github": 4, "gitea": 3, "gitlab": 3}[bench.kind]
