@@ -309,8 +309,8 @@ class Gitea(RestDialect):
         """Open a pull request; Gitea answers 404 for a missing branch as for a missing repository.
 
         Raises:
-            RefusedError: A branch is missing, or the server takes no title with our prefix for a draft's:
-                then the pull request is closed again, since anybody could merge it.
+            RefusedError: A branch is missing, or a title with the prefix is no draft on this server. Such a
+                pull request is closed again: without the mark of a draft it could be merged.
         """
         title = self._title(desired.title, draft=desired.draft)
         body = {"title": title, "head": desired.head, "base": desired.base, "body": desired.body}
