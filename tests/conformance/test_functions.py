@@ -13,7 +13,7 @@ from reconciler.krm.yaml import load_documents
 from reconciler.objects import File, Files
 from reconciler.policy import FunctionPolicy
 from reconciler.runtime.starlark import StarlarkRuntime
-from tests.support.conformance import load_yaml, parameters, root
+from tests.support.conformance import absence, load_yaml, parameters, vector_files
 
 POLICY = FunctionPolicy(compatible=True)
 KNOWN = {
@@ -25,11 +25,9 @@ KNOWN = {
 
 
 def cases() -> list[Any]:
-    base = root() / "functions"
-    cases = [
-        (f"{m.parent.parent.name}/{m.parent.name}", m.parent) for m in sorted(base.glob("*/*/meta.yaml"))
-    ]
-    return parameters(cases, absent="no cases in functions/")
+    pattern = "functions/*/*/meta.yaml"
+    folders = [file.parent for file in vector_files(pattern)]
+    return parameters(((f"{f.parent.name}/{f.name}", f) for f in folders), absent=absence(pattern))
 
 
 def files_of(directory: Path) -> dict[str, File]:

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from reconciler.krm.schema import Schemas, Shape
-from tests.support.conformance import parameters, root
+from tests.support.conformance import absence, parameters, vector_files
 
-FILE = root() / "kpt-mergekeys.json"
-FACTS = json.loads(FILE.read_text()) if FILE.is_file() else {"gvk": {}, "definitions": {}}
+NAME = "kpt-mergekeys.json"
+FACTS = next((json.loads(file.read_text()) for file in vector_files(NAME)), {"gvk": {}, "definitions": {}})
 KINDS = ((gvk, (gvk, name)) for gvk, name in FACTS["gvk"].items() if not gvk.endswith("List"))
 
 
-@pytest.mark.parametrize("kind", parameters(KINDS, absent="no kpt-mergekeys.json"))
+@pytest.mark.parametrize("kind", parameters(KINDS, absent=absence(NAME)))
 def test_merge_keys_include_those_of_kpt(kind: tuple[str, str]) -> None:
     gvk, definition = kind
     version, _, name = gvk.rpartition("/")

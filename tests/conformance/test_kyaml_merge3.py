@@ -7,18 +7,18 @@ import pytest
 from reconciler.krm.merge import merge_document_like_kpt
 from reconciler.krm.schema import Schemas
 from reconciler.krm.yaml import Tree
-from tests.support.conformance import load_yaml, parameters, root
+from tests.support.conformance import absence, load_yaml, parameters, vector_files
 from tests.support.merges import comments, documents
 
-FILE = root() / "kyaml-merge3.yaml"
-CASES = load_yaml(FILE)["cases"] if FILE.is_file() else []
+NAME = "kyaml-merge3.yaml"
+CASES = [case for file in vector_files(NAME) for case in load_yaml(file)["cases"]]
 
 
 @pytest.mark.parametrize(
     "case",
     parameters(
         ((f"{index:02}-{case['name']}", case) for index, case in enumerate(CASES)),
-        absent="no kyaml-merge3.yaml",
+        absent=absence(NAME),
     ),
 )
 def test_resource_merges_as_in_kyaml(case: dict[str, Any]) -> None:

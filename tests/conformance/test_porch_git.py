@@ -30,7 +30,7 @@ from reconciler.refs import (
     relative_package,
     tag_ref,
 )
-from tests.support.conformance import Case, root, vectors
+from tests.support.conformance import Case, vector_files, vectors
 
 # Porch renames branches when it fetches; our mirrors hold them under the names of the remote.
 REMOTE = "refs/remotes/origin/"
@@ -90,7 +90,7 @@ def is_used(case: Case) -> bool:
     return case["op"] not in UNUSED and (case["op"] != "commitMessage" or case["taskType"] in TITLES)
 
 
-CASES = [case for case in vectors("porch", "GitNames") if is_used(case.values[0])]
+CASES = [case for case in vectors("porch", "GitNames") if case.values[0] is None or is_used(case.values[0])]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -143,7 +143,8 @@ def test_commit_author(case: Case) -> None:
 
 
 def view_of(case: Case, directory: Path) -> RepositoryView:
-    with tarfile.open(root() / "porch" / case["repositoryTar"]) as tar:
+    (file,) = vector_files(f"porch/{case['repositoryTar']}")
+    with tarfile.open(file) as tar:
         tar.extractall(directory / "repository", filter="data")
     git = {"repo": str(directory / "repository"), "branch": case["branch"], "directory": case["directory"]}
     manifest = Repository.model_validate(

@@ -31,7 +31,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from reconciler.dependencies.versions import parse_strict
-from tests.support.conformance import parameters, root
+from tests.support.conformance import file_parameters
 
 Index = dict[str, list[tuple[str, dict[str, Any]]]]
 """Per package its versions, lowest first, each with what it needs."""
@@ -162,11 +162,6 @@ def wishes(requested: dict[str, str]) -> dict[str, str]:
     return merge_results
 
 
-def cases(part: str) -> list[Any]:
-    files = sorted((root() / "resolver" / part).glob("*.json"))
-    return parameters(((file.stem, file) for file in files), absent=f"no worlds in resolver/{part}")
-
-
 @functools.cache
 def gems(file: Path) -> Translated:
     index = {
@@ -176,7 +171,7 @@ def gems(file: Path) -> Translated:
     return Translated(index, gem_allows)
 
 
-@pytest.mark.parametrize("file", cases("cocoapods/case"))
+@pytest.mark.parametrize("file", file_parameters("resolver/cocoapods/case/*.json"))
 def test_gems(file: Path) -> None:
     case = read(file)
     world = gems(file.parents[1] / "index" / f"{case.get('index', 'awesome')}.json")
@@ -188,7 +183,7 @@ def test_gems(file: Path) -> None:
         assert {n: gem(v) for n, v in found.items()} == {n: gem(v) for n, v in flat(case["resolved"]).items()}
 
 
-@pytest.mark.parametrize("file", cases("swift"))
+@pytest.mark.parametrize("file", file_parameters("resolver/swift/*.json"))
 def test_swift(file: Path) -> None:
     case = read(file)
 

@@ -15,18 +15,17 @@ from reconciler.dependencies.versions import (
     parse_strict,
 )
 from reconciler.dependencies.versions.masterminds import parse_comparator
-from tests.support.conformance import load_yaml, parameters, root
+from tests.support.conformance import absence, load_yaml, parameters, vector_files
 from tests.support.version_selection import select_carvel, select_crossplane, select_porter
 
 Row = dict[str, Any]
 
 
 def rows(section: str) -> list[Any]:
-    file = root() / "semver.yaml"
-    found = load_yaml(file).get(section, []) if file.is_file() else []
+    found = [row for file in vector_files("semver.yaml") for row in load_yaml(file).get(section, [])]
     return parameters(
         ((f"{index:03}-{name(row)}", row) for index, row in enumerate(found)),
-        absent=f"no section {section} in semver.yaml",
+        absent=absence(f"of section {section} in semver.yaml"),
     )
 
 

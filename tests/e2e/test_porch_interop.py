@@ -16,7 +16,7 @@ from reconciler.refs import (
     parse_ref,
     tag_ref,
 )
-from tests.support.conformance import root
+from tests.support.conformance import require_file
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.identifiers import without_identifiers
 from tests.support.small_world import manifest, repository, write_world
@@ -24,7 +24,6 @@ from tests.support.world import World, git
 
 EDGE = "edge-1"
 PROPOSED = f"{HEADS}proposed/web/packagevariant-1"
-FIXTURE = root() / "porch" / "fixtures" / "drafts-repository.tar"
 
 
 @pytest.fixture
@@ -125,7 +124,7 @@ LABEL = "    upgraded: yes-it-is\n"
 def adopting(base: Path) -> World:
     """A repository that Porch wrote, and a variant that is to take one of its packages over."""
     base.mkdir()
-    with tarfile.open(FIXTURE) as tar:
+    with tarfile.open(require_file("porch/fixtures/drafts-repository.tar")) as tar:
         tar.extractall(base / "extracted", filter="data")
     git(base, "clone", "-q", "--bare", str(base / "extracted" / ".git"), str(base / "porch.git"))
     git(base / "porch.git", "fetch", "-q", "origin", "+refs/*:refs/*")
@@ -141,7 +140,6 @@ def adopting(base: Path) -> World:
     return World(base)
 
 
-@pytest.mark.skipif(not FIXTURE.is_file(), reason="Porch's repositories are not in the conformance folder")
 def test_a_repository_of_porch_is_adopted_upgraded_and_published(tmp_path: Path) -> None:
     world = adopting(tmp_path / "w")
     porch = Repo(world.root / "porch.git")

@@ -57,7 +57,9 @@ class Checkout:
         prepare(scratch)
         self.scratch = scratch
         environment = {**os.environ, "PYTHONPATH": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment.setdefault("RECONCILER_CONFORMANCE", str(PROJECT.parent / "shared" / "conformance"))
+        beside = PROJECT.parent / "shared" / "conformance"
+        if beside.is_dir():
+            environment.setdefault("RECONCILER_CONFORMANCE", str(beside))
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "warm.py"), str(TIMEOUT_S)],
             cwd=scratch,

@@ -17,7 +17,7 @@ from reconciler.cel.syntax import Call, Macro, Node, Select, children
 from reconciler.cel.types import STANDARD, STRING_EXTENSION, STRINGS
 from reconciler.policy import Limits
 from tests.support.cel_expressions import INPUTS, MACROS, Generator, draw_map_expression
-from tests.support.conformance import cases_of
+from tests.support.conformance import absence, cases_of, skip_absent
 from tests.support.hostile import HOSTILE
 from tests.support.notes import note
 
@@ -127,7 +127,7 @@ def test_damaged_expression_never_raises() -> None:
 def test_what_porch_accepts_passes_the_check() -> None:
     accepted = [c["expr"] for c in cases_of("porch", "CelExpression") if c["expectedError"] is None]
     if not accepted:
-        pytest.skip("no vectors of kind CelExpression in the folder that RECONCILER_CONFORMANCE names")
+        skip_absent(absence("of kind CelExpression in porch/"))
     environment = Environment(Limits())
 
     refused = [text for text in accepted if isinstance(environment.compile(text), Failure)]

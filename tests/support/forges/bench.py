@@ -5,15 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import Budget, Clock
 from reconciler.forge.github import GitHub
 from reconciler.forge.http import StaticToken, Transport
 from reconciler.forge.rest_dialects import Gitea, GitLab
 from reconciler.policy import WriteLimits
-from tests.support.conformance import root as conformance
+from tests.support.conformance import require_file
 from tests.support.forges.description import load, validator
 from tests.support.forges.gitea import GiteaSimulator
 from tests.support.forges.github import GitHubSimulator
@@ -58,10 +56,7 @@ class SimulatorBench:
 def make_simulator(kind: str, root: Path) -> Simulator:
     """Return a simulator of one kind of forge, with its description where there is one."""
     make, prefix, file = MAKERS[kind]
-    path = conformance() / file
-    if file and not path.exists():
-        pytest.skip(f"{path} is not there: nothing to judge requests by")
-    made = make(root, prefix, load(path) if file else None, VirtualClock())
+    made = make(root, prefix, load(require_file(file)) if file else None, VirtualClock())
     if isinstance(made, GitHubSimulator):
         made.documents = validator()
     return made
