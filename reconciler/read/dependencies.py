@@ -32,7 +32,7 @@ from reconciler.inventory import (
 )
 from reconciler.policy import Limits
 from reconciler.read.documents import FileContent, parse_file, yaml_limits
-from reconciler.read.files import fetch_files
+from reconciler.read.files import UnreadPath, Walk, fetch_files, fetch_paths
 from reconciler.reasons import Reason
 from reconciler.upstream_lock import LOCKS_DIRECTORY
 
@@ -253,14 +253,19 @@ def read_index_folders(objects: Mirror, commit: Oid, limits: Limits) -> IndexFol
         UnavailableError: The control repository is unreadable.
     """
     contents: dict[str, bytes] = {}
-    problems = []
-    for file in sorted(fetch_files(objects, commit, INDEX_DIRECTORY, INDEX_SUFFIXES)):
+    walk = Walk(INDEX_SUFFIXES, depth=limits.path_depth)
+    files, unread = fetch_paths(objects, commit, INDEX_DIRECTORY, walk)
+    for file in sorted(files):
         try:
             contents[file.path] = objects.blob(file.oid, limits.manifest_bytes)
         except PackageRefusedError as error:
-            message = f"The file of the index was not read: {error.reason}"
-            problems.append(Problem(Location(file.path), Reason.MANIFEST_UNREADABLE, message))
-    return _parse_index(contents, limits, problems)
+            unread.append(UnreadPath(file.path, error.reason))
+    return _parse_index(contents, limits, map(_unread_problem, unread))
+
+
+def _unread_problem(unread: UnreadPath) -> Problem:
+    message = f"The path of the index was not read: {unread.why}"
+    return Problem(Location(unread.path), Reason.MANIFEST_UNREADABLE, message)
 
 
 def read_index_directory(root: Path, limits: Limits) -> IndexFolders:

@@ -72,11 +72,18 @@ def fetch_files(
     objects: Mirror, commit: Oid | None, directory: str, suffixes: tuple[str, ...] = (".json",)
 ) -> list[FileEntry]:
     """Return the files below a directory of a commit, fetched; unread paths are skipped."""
+    return fetch_paths(objects, commit, directory, Walk(suffixes))[0]
+
+
+def fetch_paths(
+    objects: Mirror, commit: Oid | None, directory: str, walk: Walk
+) -> tuple[list[FileEntry], list[UnreadPath]]:
+    """Return the files below a directory of a commit, fetched, and the paths that were not read."""
     tree = objects.subtree(commit, directory) if commit else None
-    walked = Walk(suffixes).below(objects, tree, directory) if tree else ()
+    walked = list(walk.below(objects, tree, directory)) if tree else []
     files = [file for file in walked if isinstance(file, FileEntry)]
     objects.ensure(file.oid for file in files)
-    return files
+    return files, [path for path in walked if isinstance(path, UnreadPath)]
 
 
 def is_below(path: str, directory: str) -> bool:

@@ -3,7 +3,6 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import jwt
 import pytest
@@ -11,7 +10,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from reconciler.errors import ConflictError, UnavailableError
-from reconciler.forge.api_errors import classify
 from reconciler.forge.api_forge import ApiForge
 from reconciler.forge.budget import Budget, Clock
 from reconciler.forge.github import DOCUMENTS, App, AppToken, GitHub
@@ -237,44 +235,3 @@ def test_comment_of_other_user_with_marker_is_ignored(tmp_path: Path) -> None:
 
         texts = [text for _, text in bench.simulator.pulls(NAME)[0].comments.values()]
         assert texts == [forged, "<!-- reconciler:comment:note -->\nOurs, again."]
-
-
-class Row(NamedTuple):
-    reason: str
-    status: int
-    headers: dict[str, str]
-    data: object
-    kind: str
-    wait_s: float | None = None
-
-
-SECONDARY = {"message": "You have exceeded a secondary rate limit"}
-EMPTY = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "150"}
-ABUSE = {"message": "Validation Failed", "errors": [{"code": "abuse"}]}
-NAMED = {"message": "bad", "errors": [{"message": "head drafts/abuse/w"}]}
-QUICK = {"data": None, "errors": [{"message": "was submitted too quickly"}]}
-CAP = {"data": None, "errors": [{"type": "FORBIDDEN", "path": ["createPullRequest"], "message": "no"}]}
-FAULTS = [
-    Row("a limit with a time", 403, {"retry-after": "9"}, SECONDARY, "limited", 9.0),
-    Row("a limit without one", 403, {}, SECONDARY, "limited"),
-    Row("a quota until a time", 403, EMPTY, {}, "limited", 50.0),
-    Row("a time that is far", 429, {"retry-after": "99999"}, None, "limited", 3600.0),
-    Row("abuse", 422, {}, ABUSE, "limited"),
-    Row("a branch named abuse", 422, {}, NAMED, "invalid"),
-    Row("a plain text", 429, {}, "Retry later", "limited"),
-    Row("too quickly", 200, {}, QUICK, "limited"),
-    Row("a cap of open pull requests", 200, {}, CAP, "blocked"),
-    Row("no permission", 403, {}, {"message": "Resource not accessible by integration"}, "forbidden"),
-    Row("a page of HTML", 200, {}, "<html>", "lost"),
-    Row("a server that is down", 503, {}, "busy", "lost"),
-    Row("a body that is right", 200, {}, {"number": 1}, "none"),
-    Row("no body", 204, {}, None, "none"),
-    Row("the law", 451, {}, None, "missing"),
-]
-
-
-@pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.reason)
-def test_replies_are_classified(row: Row) -> None:
-    fault = classify(row.status, row.headers, row.data, now=100.0)
-
-    assert (fault.kind, fault.wait_s) == (row.kind, row.wait_s)

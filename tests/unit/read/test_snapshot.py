@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,7 +14,7 @@ from reconciler.read.snapshot import format_time, parse_time, read_snapshot
 from reconciler.read.snapshot.objects import item_lines
 from reconciler.reasons import Reason
 from reconciler.snapshot import Snapshot
-from tests.support.control import FIRST, STEP_S, World
+from tests.support.control import FIRST, STEP_S, UNREAD, World, add_unread
 
 Make = Callable[..., World]
 CLUSTER = ("infra.example.com/v1", "Cluster")
@@ -315,6 +316,21 @@ def test_broken_snapshot_file_is_a_problem_and_nothing_is_complete(world: Make, 
     assert snapshot.unreadable
     assert not snapshot.is_complete(KIND, "other")
     assert "default/good" in names(snapshot)
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_path_that_is_not_read_is_a_problem_and_nothing_is_complete(
+    world: Make, tmp_path: Path, case: str
+) -> None:
+    world({"snapshot/snapshot.yaml": header(listed(2)), "snapshot/good.json": kubectl(A, B)})
+
+    snapshot = read(add_unread(tmp_path, "snapshot", case))
+
+    (problem,) = snapshot.problems
+    assert problem.location.path.startswith("snapshot/")
+    assert UNREAD[case][2] in problem.message
+    assert snapshot.unreadable
+    assert names(snapshot) == ["default/a", "default/b"]
 
 
 def test_duplicate_object_counts_once(world: Make) -> None:

@@ -1,0 +1,76 @@
+"""What a reply of a forge means: done, lost, limited until a time, or refused for a reason."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pytest
+
+from reconciler.forge.api_errors import classify
+
+SECONDARY = {"message": "You have exceeded a secondary rate limit"}
+EMPTY = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "150"}
+LEFT = {"x-ratelimit-remaining": "1", "x-ratelimit-reset": "150"}
+ABUSE = {"message": "Validation Failed", "errors": [{"code": "abuse"}]}
+NAMED = {"message": "bad", "errors": [{"message": "head drafts/abuse/w"}]}
+QUICK = {"data": None, "errors": [{"message": "was submitted too quickly"}]}
+CAP = {"data": None, "errors": [{"type": "FORBIDDEN", "path": ["createPullRequest"], "message": "no"}]}
+DENIED = {"data": None, "errors": [{"type": "FORBIDDEN", "path": ["mergePullRequest"], "message": "no"}]}
+SPENT = {"data": None, "errors": [{"type": "RATE_LIMITED", "message": "API quota used up"}]}
+GONE = {"data": None, "errors": [{"type": "NOT_FOUND", "message": "no such node"}]}
+
+
+class Row(NamedTuple):
+    reason: str
+    status: int
+    headers: Mapping[str, str]
+    data: object
+    kind: str
+    wait_s: float | None = None
+
+
+ROWS = [
+    Row("a body that is right", 200, {}, {"number": 1}, "none"),
+    Row("a created resource", 201, {}, {"number": 1}, "none"),
+    Row("no body", 204, {}, None, "none"),
+    Row("a right body in the last call of a quota", 200, EMPTY, {"number": 1}, "none"),
+    Row("a page of HTML", 200, {}, "<html>", "lost"),
+    Row("a redirection", 302, {}, None, "moved"),
+    Row("a refused token", 401, {}, {"message": "Bad credentials"}, "unauthorized"),
+    Row("no permission", 403, {}, {"message": "Resource not accessible by integration"}, "forbidden"),
+    Row("no permission while quota is left", 403, LEFT, {"message": "Not accessible"}, "forbidden"),
+    Row("a limit with a time", 403, {"retry-after": "9"}, SECONDARY, "limited", 9.0),
+    Row("a limit with a date", 403, {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}, SECONDARY, "limited"),
+    Row("a limit without a time", 403, {}, SECONDARY, "limited"),
+    Row("a limit while quota is left: its reset is another limit's", 403, LEFT, SECONDARY, "limited"),
+    Row("a quota until a time", 403, EMPTY, {}, "limited", 50.0),
+    Row("a quota until a time that is past", 403, {**EMPTY, "x-ratelimit-reset": "50"}, {}, "limited", 1.0),
+    Row("a quota without a time", 403, {"x-ratelimit-remaining": "0"}, {}, "limited"),
+    Row("a missing resource", 404, {}, {"message": "Not Found"}, "missing"),
+    Row("a server that gave up waiting", 408, {}, None, "lost"),
+    Row("a conflict", 409, {}, {"message": "already exists"}, "invalid"),
+    Row("a removed resource", 410, {}, None, "missing"),
+    Row("an invalid field", 422, {}, {"message": "Validation Failed"}, "invalid"),
+    Row("abuse", 422, {}, ABUSE, "limited"),
+    Row("a branch named abuse", 422, {}, NAMED, "invalid"),
+    Row("too many requests", 429, {}, "Retry later", "limited"),
+    Row("too many requests until a far time", 429, {"retry-after": "99999"}, None, "limited", 3600.0),
+    Row("too many requests while quota is left", 429, LEFT, None, "limited"),
+    Row("GitLab's quota", 429, {"ratelimit-remaining": "0", "ratelimit-reset": "130"}, None, "limited", 30.0),
+    Row("GitLab's quota that is left", 429, {"ratelimit-remaining": "3", "ratelimit-reset": "130"}, None,
+        "limited"),
+    Row("a legal block", 451, {}, None, "missing"),
+    Row("a failed server", 500, {}, {"message": "oops"}, "lost"),
+    Row("a server that is down", 503, {}, "busy", "lost"),
+    Row("GraphQL: too quickly", 200, {}, QUICK, "limited"),
+    Row("GraphQL: a spent quota", 200, {}, SPENT, "limited"),
+    Row("GraphQL: a cap of open pull requests", 200, {}, CAP, "blocked"),
+    Row("GraphQL: no permission", 200, {}, DENIED, "forbidden"),
+    Row("GraphQL: a missing node", 200, {}, GONE, "missing"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.reason)
+def test_replies_are_classified(row: Row) -> None:
+    reply = classify(row.status, row.headers, row.data, now=100.0)
+
+    assert (reply.kind, reply.wait_s) == (row.kind, row.wait_s)
