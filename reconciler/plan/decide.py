@@ -15,7 +15,7 @@ from reconciler.plan.drafts import close_drafts, close_pulls
 from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.reasons import Reason
 from reconciler.render.rendered import Blocked
-from reconciler.resolve.ownership import is_paused
+from reconciler.resolve.ownership import find_pause
 from reconciler.resolve.resolution import ResolvedVariant
 from reconciler.resolve.upstreams import subject_of
 
@@ -44,8 +44,8 @@ def decide(target: PlanTarget, context: PlanContext) -> PackageDecision:
 def _decide_wanted(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> PackageDecision:
     change = _blank(target, variant)
     resolved = context.resolved.get(variant.key)
-    if is_paused(target.view, variant, context.inventory):
-        return PackageDecision(replace(change, reason=Reason.PAUSED, message="Paused by annotation"))
+    if pause := find_pause(target.view, variant, context.inventory):
+        return PackageDecision(replace(change, reason=Reason.PAUSED, message=pause))
     if resolved is None:
         return PackageDecision(_publishing(_unresolved(change, target, variant, context), target, context))
     claim = find_obstacle(target, variant, context) or claim_package(target, variant, context)

@@ -10,6 +10,7 @@ from reconciler.plan.deletion_evidence import DeletionEvidence, explain_absence
 from reconciler.plan.deletion_guard import RefusedDeletions, guard_deletions, refused_variants
 from reconciler.reasons import Reason
 from reconciler.resolve.deliveries import cluster_of
+from reconciler.resolve.ownership import SUSPENDED
 from reconciler.state import PackageVariantRecord
 
 
@@ -130,7 +131,7 @@ def _compare(
         reason = Reason.NEW
     elif record.spec != spec_data(variant):
         reason = Reason.CONTENT_CHANGED
-    message = "Paused by annotation or configuration" if reason is Reason.PAUSED else ""
+    message = "" if reason is not Reason.PAUSED else SUSPENDED if suspended else "Paused by annotation"
     return VariantChange(variant.key, reason, message, variant, record)
 
 

@@ -10,6 +10,7 @@ from reconciler.expand.variants import Desired, set_key, variant_key
 from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey, group_of
 from reconciler.inventory import Inventory, Sourced
 from reconciler.reasons import Reason
+from reconciler.resolve.ownership import SUSPENDED
 from reconciler.snapshot import Snapshot
 from reconciler.state import PackageVariantRecord
 
@@ -37,7 +38,7 @@ class DeletionEvidence:
     def find_retention(self, record: PackageVariantRecord) -> Retention | None:
         """Return the reason to keep an undesired variant; None with positive evidence that it may go."""
         if self._inventory.policy.suspend:
-            return Retention(Reason.PAUSED, "The configuration suspends every change")
+            return Retention(Reason.PAUSED, SUSPENDED)
         owner = ObjectName(record.namespace, record.set_name)
         if stalled := self._stalled_owner(record, owner):
             return Retention(Reason.OWNER_STALLED, f"{stalled} is stalled")

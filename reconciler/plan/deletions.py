@@ -22,7 +22,7 @@ from reconciler.reasons import Reason
 from reconciler.refs import deletion_proposed_ref, deletion_ref, short_branch
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.ownership import find_owner, is_paused, package_name
+from reconciler.resolve.ownership import find_owner, find_pause, package_name
 from reconciler.resolve.variants import ORPHAN
 
 SUPERSEDED = "The package is proposed for deletion; this draft is obsolete."
@@ -39,11 +39,12 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Change:
     """
     change = Change(target.key, target.view.key, Op.KEEP, Reason.NOT_OURS, before=target.package.main_tree)
     owner = target.owner or _draft_owner(target, context)
+    pause = find_pause(target.view, context.variants.get(owner) if owner else None, context.inventory)
     if owner is None:
-        return _unowned(target, context, change)
+        return _unowned(target, context, change, pause)
     change = replace(change, variant=owner, before=_tree(target), after=_tree(target))
-    if is_paused(target.view, context.variants.get(owner), context.inventory):
-        return replace(change, reason=Reason.PAUSED, message="Paused by annotation")
+    if pause:
+        return replace(change, reason=Reason.PAUSED, message=pause)
     kept = _why_kept(owner, context)
     if kept is not None:
         reason, message = kept
@@ -54,9 +55,11 @@ def decide_unwanted(target: PlanTarget, context: PlanContext) -> Change:
     return _delete(target, context, change)
 
 
-def _unowned(target: PlanTarget, context: PlanContext, change: Change) -> Change:
+def _unowned(target: PlanTarget, context: PlanContext, change: Change, pause: str) -> Change:
     """A stranger's package is kept; of one that is gone, what proposed its deletion is cleared away."""
     leftovers = () if target.package.exists else tuple(_deletion_refs(target, context))
+    if leftovers and pause:
+        return replace(change, reason=Reason.PAUSED, message=pause)
     if leftovers:
         return replace(change, op=Op.CLOSE, reason=Reason.ALREADY_ABSENT, writes=leftovers)
     return replace(change, after=change.before)

@@ -456,8 +456,12 @@ def _is_held(change: Change, ref: str) -> bool:
 
 
 def _carrier(branch: GroupBranch, changes: Sequence[Change]) -> Change | None:
-    """Return the change that removes a branch: of a package that was on it, rather one that writes anyway."""
-    mine = [c for c in changes if c.package.path in branch.paths and c.op is not Op.BLOCK]
+    """Return the change that removes a branch: of a package that was on it, rather one that writes anyway.
+
+    Nothing is removed for a blocked or paused package.
+    """
+    acting = (c for c in changes if c.op is not Op.BLOCK and c.reason is not Reason.PAUSED)
+    mine = (c for c in acting if c.package.path in branch.paths)
     return min(mine, key=lambda c: (not c.pending, c.package), default=None)
 
 

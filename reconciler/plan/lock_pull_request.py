@@ -34,6 +34,7 @@ from reconciler.plan.requests import close_duplicates, is_right, lock_pull
 from reconciler.reasons import Reason
 from reconciler.refs import lock_ref, short_branch
 from reconciler.resolve.fleet import ResolvedFleet
+from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import lock_pin, upstream_data
 from reconciler.resolve.resolution import Resolution
 from reconciler.state import WANTED_LOCK, WantedLockRecord, record_bytes
@@ -226,9 +227,14 @@ def plan_lock(inventory: Inventory, fleet: ResolvedFleet) -> LockPlan:
     if reviewed is None:
         return LockPlan()
     lock = compute_lock(reviewed, inventory, fleet.desired, fleet.resolution, fleet.wanted_locks)
-    tree = _tree(lock.files) if reviewed.is_open else reviewed.computed_tree
+    # What was not proposed is not recorded either: a person cannot have closed it.
+    is_proposed = reviewed.is_open and not inventory.policy.suspend
+    tree = _tree(lock.files) if is_proposed else reviewed.computed_tree
     records = {WANTED_LOCK: record_bytes(WantedLockRecord(tree=tree))} if tree else {}
     proposal = propose_lock(lock, reviewed, inventory)
+    if inventory.policy.suspend and proposal is not None and proposal.change.pending:
+        change = proposal.change.without_effects(Op.KEEP, Reason.PAUSED, SUSPENDED)
+        proposal = replace(proposal, change=change)
     return LockPlan(proposal, records, {WANTED_LOCK: lock_package(inventory)})
 
 

@@ -140,8 +140,13 @@ def downstream_packages(
     return {package: tuple(sorted(vs, key=lambda v: v.key)) for package, vs in downstreams.items()}
 
 
-def is_paused(view: RepositoryView, variant: DesiredVariant | None, inventory: Inventory) -> bool:
-    """Whether an annotation or the configuration pauses the package of a repository (D17)."""
+SUSPENDED = "The configuration suspends every change"
+
+
+def find_pause(view: RepositoryView, variant: DesiredVariant | None, inventory: Inventory) -> str:
+    """Return what pauses a package: the configuration or an annotation; "" for nothing (D17)."""
+    if inventory.policy.suspend:
+        return SUSPENDED
     annotations = view.manifest.metadata.annotations or {}
-    stopped = annotations.get(PAUSED) == "true" or inventory.policy.suspend
-    return stopped or (variant is not None and variant.paused)
+    is_annotated = annotations.get(PAUSED) == "true" or (variant is not None and variant.paused)
+    return "Paused by annotation" if is_annotated else ""

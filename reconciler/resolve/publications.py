@@ -8,7 +8,7 @@ from reconciler.expand.variants import Desired
 from reconciler.ids import Lifecycle, Oid, PackageKey
 from reconciler.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.refs import short_tag, tag_ref
-from reconciler.resolve.ownership import find_owner, find_view, is_paused, may_stand_behind
+from reconciler.resolve.ownership import find_owner, find_pause, find_view, may_stand_behind
 from reconciler.resolve.resolution import Downstreams, Publications
 
 
@@ -31,7 +31,7 @@ def find_publications(downstreams: Downstreams, desired: Desired, inventory: Inv
         owner = find_owner(package.main_header, key, inventory)
         if owner is None or may_stand_behind(owner, desired_keys, stalled, inventory):
             continue
-        if not is_paused(view, variants[0], inventory):
+        if not find_pause(view, variants[0], inventory):
             publications[key] = tuple(_revisions(package, key, view, inventory))
     return {key: revisions for key, revisions in publications.items() if revisions}
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.expand import expand
-from reconciler.ids import GroupKind, ObjectKey, ObjectName
+from reconciler.ids import GroupKind, ObjectName
 from reconciler.inventory import Inventory
 from reconciler.plan.deletion_diff import SetDiff, diff_variants
 from reconciler.policy import DeletionGuard, Policy
@@ -96,60 +96,14 @@ class Kept(NamedTuple):
     want: Reason
 
 
-def all_gone(inventory: Inventory) -> Inventory:
-    return replace(inventory, sets=())
+def emptied() -> Inventory:
+    return without(applied(), "c0", "c1", "c2", "c3")
 
 
-def paused(inventory: Inventory) -> Inventory:
-    stopped = package_set(targets=[REGION], annotations={"reconciler.dev/paused": "true"})
-    return replace(inventory, sets=(stopped,))
-
-
-def selected_by_repository() -> Inventory:
-    """Return a set over repositories that was applied."""
-    selector = {"repositorySelector": {}, "template": {"downstream": {"package": "web"}}}
-    inventory = world(package_set(targets=[selector]))
-    assert expand(inventory).variants
-    return replace(inventory, records=record_all(inventory))
-
-
-STALE = snapshot(*CLUSTERS[1:], taken=1)
 KEEPS = [
     Kept("the set is stalled", replace(applied(), sets=(package_set(targets=[{}]),)), Reason.OWNER_STALLED),
-    Kept(
-        "a manifest path could not be read",
-        all_gone(replace(applied(), control=replace(applied().control, readable=False))),
-        Reason.MANIFEST_UNREADABLE,
-    ),
-    Kept(
-        "its file did not parse",
-        all_gone(replace(applied(), control=replace(applied().control, broken=frozenset({"sets.yaml"})))),
-        Reason.MANIFEST_UNREADABLE,
-    ),
-    Kept(
-        "the repository that a set no longer selects is stalled",
-        replace(
-            selected_by_repository(),
-            repositories={},
-            stalled=frozenset({ObjectKey("config.porch.kpt.dev", "Repository", "default", "edge")}),
-        ),
-        Reason.OWNER_STALLED,
-    ),
-    Kept("the run is suspended", all_gone(applied(policy=Policy(suspend=True))), Reason.PAUSED),
-    Kept("the set is paused", without(paused(applied()), "c0"), Reason.PAUSED),
-    Kept(
-        "the kind is not listed completely",
-        without(applied(), "c0", complete=False),
-        Reason.SNAPSHOT_INCOMPLETE,
-    ),
-    Kept(
-        "a file of the snapshot is broken",
-        without(applied(), "c0", unreadable=True),
-        Reason.SNAPSHOT_INCOMPLETE,
-    ),
-    Kept("the snapshot is old", replace(applied(), snapshot=STALE), Reason.SNAPSHOT_STALE),
     Kept("the snapshot is gone", replace(applied(), snapshot=Snapshot()), Reason.OWNER_STALLED),
-    Kept("the selector was emptied", without(applied(), "c0", "c1", "c2", "c3"), Reason.DELETION_GUARD),
+    Kept("the selector was emptied", emptied(), Reason.DELETION_GUARD),
 ]
 
 

@@ -1,116 +1,111 @@
-"""Deletions as a decision table: every combination of evidence, and of what the guard weighs."""
+"""The deletion guard as decision tables: of variants that are gone, and of packages left behind by moves."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
-from typing import NamedTuple
+from functools import cache
+from typing import Any
 
 import pytest
 
 from reconciler.expand import Desired, expand
-from reconciler.ids import ObjectKey, ObjectName
+from reconciler.ids import ObjectName
 from reconciler.inventory import Inventory
 from reconciler.plan.deletion_diff import diff_variants
 from reconciler.plan.deletion_guard import exceeded_limit, guard_deletions, refused_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.reasons import Reason
 from reconciler.state import PackageVariantRecord, RefusedDeletionsRecord, RefusedVariant
+from tests.support.decision_table import DecisionTable, Row
 from tests.support.sets import cluster, package_set, record_all, select, snapshot, world
 
 REGION = select({"downstream": {"repo": "edge", "packageExpr": "target.name"}}, region="eu")
 CLUSTERS = tuple(cluster(f"c{n}", region="eu") for n in range(4))
-GROUP = "config.porch.kpt.dev"
 GONE = ObjectName("default", "fleet-edge-c0")
 
-EVIDENCE = {
-    "suspended": Reason.PAUSED,
-    "the variant is stalled": Reason.OWNER_STALLED,
-    "the set is stalled": Reason.OWNER_STALLED,
-    "a manifest path is unreadable": Reason.MANIFEST_UNREADABLE,
-    "its file is broken": Reason.MANIFEST_UNREADABLE,
-    "the set is paused": Reason.PAUSED,
-    "its kind is listed in part": Reason.SNAPSHOT_INCOMPLETE,
-    "the snapshot is stale": Reason.SNAPSHOT_STALE,
+
+def target_gone(**fields: Any) -> Inventory:
+    """Return a set over four clusters that was applied, and one of them is gone."""
+    before = world(package_set(targets=[REGION]), snapshot=snapshot(*CLUSTERS))
+    return replace(before, records=record_all(before), snapshot=snapshot(*CLUSTERS[1:]), **fields)
+
+
+SIZES = {
+    "none": (0, 10),
+    "as many as the share": (3, 10),
+    "one more than the share": (4, 10),
+    "more than the share of few packages": (4, 9),
+    "as many as the count": (5, 40),
+    "one more than the count": (6, 40),
 }
-"""What keeps a variant whose target is gone, the first that holds first."""
-COMBINATIONS = tuple(product([False, True], repeat=len(EVIDENCE)))
-
-
-def target_gone(conditions: frozenset[str]) -> Inventory:
-    """Return a set over four clusters that was applied, one of them gone, and what else is the case."""
-    annotations = {"reconciler.dev/paused": "true"} if "the set is paused" in conditions else {}
-    pvs = package_set(targets=[REGION], annotations=annotations)
-    before = world(pvs, snapshot=snapshot(*CLUSTERS))
-    records = record_all(before)
-    stalled = set()
-    if "the variant is stalled" in conditions:
-        stalled.add(ObjectKey(GROUP, "PackageVariant", *GONE))
-    if "the set is stalled" in conditions:
-        stalled.add(ObjectKey(GROUP, "PackageVariantSet", "default", "fleet"))
-    manifest = records[GONE].manifest
-    control = replace(
-        before.control,
-        readable="a manifest path is unreadable" not in conditions,
-        broken=frozenset({manifest} if "its file is broken" in conditions else ()),
-    )
-    complete = "its kind is listed in part" not in conditions
-    taken = {"taken": 1} if "the snapshot is stale" in conditions else {}
-    return replace(
-        before,
-        policy=Policy(suspend="suspended" in conditions),
-        stalled=frozenset(stalled),
-        records=records,
-        control=control,
-        snapshot=snapshot(*CLUSTERS[1:], complete=complete, **taken),
-    )
-
-
-def decided(conditions: frozenset[str]) -> Reason:
-    inventory = target_gone(conditions)
-    diff = diff_variants(expand(inventory), inventory)
-    (change,) = [c for c in (*diff.delete, *diff.keep) if c.key == GONE]
-    return change.reason
-
-
-def test_a_variant_goes_only_if_no_condition_keeps_it() -> None:
-    wrong = []
-    for row in COMBINATIONS:
-        conditions = frozenset(name for name, holds in zip(EVIDENCE, row, strict=True) if holds)
-        want = next((EVIDENCE[name] for name in EVIDENCE if name in conditions), Reason.NOT_DESIRED)
-        if decided(conditions) is not want:
-            wrong.append((conditions, want))
-
-    assert wrong == []
-
-
-def test_the_table_of_evidence_is_complete() -> None:
-    assert len(set(COMBINATIONS)) == 2 ** len(EVIDENCE)
-
-
-class Case(NamedTuple):
-    """One row: how many go, whether some of them only orphan, what was refused before, what consents."""
-
-    deletes: int
-    orphans: int
-    before: bool
-    consent: str
-
-
-OWNED = 12
-DELETES = (0, 1, 3, 4, 6)
-ORPHANS = (0, 6)
-CONSENTS = ("", "allowed", "set", "set, one too few", "checksum")
-CASES = tuple(Case(*row) for row in product(DELETES, ORPHANS, [False, True], CONSENTS))
+"""How many are deleted, of how many. Beside them, five orphans leave: they delete nothing and never count."""
+ORPHANS = 5
+TOO_MANY = ("one more than the share", "one more than the count")
+OF_BEFORE = 60
 GUARD = DeletionGuard(share=0.3, minimum=10, count=5)
-KEYS = tuple(ObjectName("default", f"v{number:02}") for number in range(OWNED))
+SET: DecisionTable[str] = DecisionTable(
+    {
+        "deletions": tuple(SIZES),
+        "set": ("has targets", "is emptied", "none"),
+        "refused before": ("no", "yes", "record unreadable"),
+        "consent": (
+            "none",
+            "command line",
+            "command line, one too few",
+            "annotation for the deletions",
+            "annotation for all",
+            "annotation, one too few",
+            "annotation of another set",
+            "annotation without a number",
+            "checksum",
+        ),
+    },
+    [
+        (
+            {"consent": ("command line", "annotation for all", "checksum")},
+            "all go",
+            "people consented to all",
+        ),
+        ({"set": "is emptied"}, "all stay", "a set that selects nothing is an accident until people consent"),
+        (
+            {"refused before": "record unreadable"},
+            "all stay",
+            "what was refused before cannot be read, so everything may have been",
+        ),
+        ({"deletions": "none"}, "all go", "orphans delete nothing"),
+        ({"consent": "annotation for the deletions"}, "all go", "people consented to every deletion"),
+        ({"refused before": "yes"}, "deletions stay", "they were refused before, and nobody consented since"),
+        ({"deletions": TOO_MANY}, "deletions stay", "they are too many"),
+        ({}, "all go", "they are few enough"),
+    ],
+    {
+        "a set is annotated, an authored variant has none": {
+            "set": "none",
+            "consent": (
+                "annotation for the deletions",
+                "annotation for all",
+                "annotation, one too few",
+                "annotation without a number",
+            ),
+        },
+        "the annotation for no deletion consents to none": {
+            "deletions": "none",
+            "consent": ("annotation for the deletions", "annotation, one too few"),
+        },
+    },
+)
 
 
-def record(key: ObjectName, policy: str) -> PackageVariantRecord:
+def keys(count: int) -> tuple[ObjectName, ...]:
+    return tuple(ObjectName("default", f"v{number:02}") for number in range(count))
+
+
+def record(key: ObjectName, policy: str, set_name: str = "fleet") -> PackageVariantRecord:
     return PackageVariantRecord(
         namespace=key.namespace,
         name=key.name,
         uid="",
         manifest="set.yaml",
-        set_name="fleet",
+        set_name=set_name,
         url="git.example/edge",
         path=key.name,
         repository="edge",
@@ -119,49 +114,61 @@ def record(key: ObjectName, policy: str) -> PackageVariantRecord:
     )
 
 
-def guarded(case: Case) -> tuple[int, int]:
-    """Return how many deletions and how many orphans the guard keeps."""
-    dying = KEYS[: case.deletes]
-    leaving = KEYS[case.deletes : case.deletes + case.orphans]
-    records = {key: record(key, "orphan" if key in leaving else "delete") for key in KEYS}
-    annotations = {}
-    if case.consent.startswith("set"):
-        count = case.deletes - ("few" in case.consent)
-        annotations["reconciler.dev/allow-deletes"] = str(max(0, count))
-    pvs = package_set(targets=[REGION], annotations=annotations)
-    refused = tuple(RefusedVariant(**key._asdict(), of=20) for key in dying) if case.before else ()
-    policy = Policy(deletions=GUARD)
-    if case.consent == "allowed":
-        policy = Policy(deletions=replace(GUARD, allowed=case.deletes))
+@cache
+def annotated(name: str, consent: str) -> Inventory:
+    annotations = {"reconciler.dev/allow-deletes": consent} if consent else {}
+    return world(package_set(name, targets=[REGION], annotations=annotations))
+
+
+def guarded(case: Mapping[str, str]) -> str:
+    """Return what the guard keeps of the deletions and the orphans."""
+    deletes, owned = SIZES[case["deletions"]]
+    everyone = keys(owned)
+    dying, leaving = everyone[:deletes], everyone[deletes : deletes + ORPHANS]
+    set_name = "" if case["set"] == "none" else "fleet"
+    records = {key: record(key, "orphan" if key in leaving else "delete", set_name) for key in everyone}
+    texts = {
+        "annotation for the deletions": f"{deletes}",
+        "annotation for all": f"{deletes + ORPHANS}",
+        "annotation, one too few": f"{deletes - 1}",
+        "annotation of another set": "99",
+        "annotation without a number": "+99",
+    }
+    name = "other" if case["consent"] == "annotation of another set" else "fleet"
+    refused = tuple(RefusedVariant(**key._asdict(), of=OF_BEFORE) for key in dying)
+    before = {"no": (), "yes": refused}.get(case["refused before"])
+    allowed = {"command line": max(1, deletes), "command line, one too few": deletes - 1}
+    guard = replace(GUARD, allowed=max(0, allowed.get(case["consent"], 0)))
     inventory = replace(
-        world(pvs), policy=policy, records=records, refused=RefusedDeletionsRecord(variants=refused)
+        annotated(name, texts.get(case["consent"], "")),
+        policy=Policy(deletions=guard),
+        records=records,
+        refused=None if before is None else RefusedDeletionsRecord(variants=before),
     )
-    doomed = [records[key] for key in (*dying, *leaving)]
-    desired = Desired(targets={pvs.key: 1})
-    found = guard_deletions(doomed, desired, inventory)
-    if case.consent == "checksum" and found.refused:
-        consents = {found.refused[0].consent: "reviewed"}
-        found = guard_deletions(
-            doomed, desired, replace(inventory, policy=replace(policy, consents=consents))
-        )
-    return sum(key in found.kept for key in dying), sum(key in found.kept for key in leaving)
+    deletions = [records[key] for key in (*dying, *leaving)]
+    targets = {"has targets": 1, "is emptied": 0}
+    desired = Desired(
+        targets={ObjectName("default", "fleet"): targets[case["set"]]} if case["set"] in targets else {}
+    )
+    result = guard_deletions(deletions, desired, inventory)
+    if case["consent"] == "checksum" and result.refused:
+        consents = {refusal.consent: "reviewed" for refusal in result.refused}
+        consenting = replace(inventory.policy, consents=consents)
+        result = guard_deletions(deletions, desired, replace(inventory, policy=consenting))
+    kept = set(result.kept)
+    assert bool(result.refused) is bool(kept)
+    if not kept:
+        return "all go"
+    return {frozenset(dying): "deletions stay", frozenset((*dying, *leaving)): "all stay"}[frozenset(kept)]
 
 
-def wanted(case: Case) -> int:
-    """Return how many deletions must be kept: all that are too many, or were refused, without consent."""
-    is_too_many = case.deletes > GUARD.count or case.deletes > GUARD.share * (20 if case.before else OWNED)
-    is_consented = case.consent in {"allowed", "set", "checksum"}
-    return case.deletes if (is_too_many or case.before) and not is_consented else 0
+def test_guard_table_is_complete() -> None:
+    SET.check_complete()
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_guard_keeps_what_nobody_consented_to_and_counts_no_orphans(case: Case) -> None:
-    assert guarded(case) == (wanted(case), 0)
-
-
-def test_the_table_of_the_guard_is_complete() -> None:
-    assert len(set(CASES)) == len(DELETES) * len(ORPHANS) * 2 * len(CONSENTS)
-    assert {wanted(case) > 0 for case in CASES} == {True, False}
+@pytest.mark.parametrize("row", SET.rows, ids=str)
+def test_deletions_that_are_too_many_need_consent(row: Row[str]) -> None:
+    assert SET.mistakes(row, guarded) == []
 
 
 @pytest.mark.parametrize(
@@ -182,7 +189,7 @@ def test_share_minimum_and_count_may_be_reached_and_not_passed(deletions: int, o
 
 
 def test_an_emptied_set_keeps_its_orphans_too_and_needs_consent_to_all() -> None:
-    records = [record(KEYS[0], "delete"), record(KEYS[1], "orphan")]
+    records = [record(key, policy) for key, policy in zip(keys(2), ("delete", "orphan"), strict=True)]
     for consent, kept in (("2", 0), ("1", 2)):
         pvs = package_set(targets=[REGION], annotations={"reconciler.dev/allow-deletes": consent})
         inventory = replace(world(pvs), records={one.key: one for one in records})
@@ -193,7 +200,7 @@ def test_an_emptied_set_keeps_its_orphans_too_and_needs_consent_to_all() -> None
 
 
 def test_what_was_refused_is_remembered_with_what_there_was() -> None:
-    inventory = target_gone(frozenset())
+    inventory = target_gone()
     strict = Policy(deletions=DeletionGuard(share=0.0, minimum=1))
     first = diff_variants(expand(inventory), replace(inventory, policy=strict))
     assert first.waiting == {GONE: 4}
@@ -209,7 +216,7 @@ def test_what_was_refused_is_remembered_with_what_there_was() -> None:
 
 
 def test_what_is_wanted_again_is_not_refused_any_more() -> None:
-    inventory = target_gone(frozenset())
+    inventory = target_gone()
     refused = RefusedDeletionsRecord(variants=(RefusedVariant(**GONE._asdict(), of=4),))
     back = replace(inventory, snapshot=snapshot(*CLUSTERS), refused=refused)
 
@@ -218,6 +225,6 @@ def test_what_is_wanted_again_is_not_refused_any_more() -> None:
 
 def test_a_refused_deletion_that_is_kept_for_another_reason_is_not_forgotten() -> None:
     refused = RefusedDeletionsRecord(variants=(RefusedVariant(**GONE._asdict(), of=4),))
-    stopped = replace(target_gone(frozenset({"suspended"})), refused=refused)
+    stopped = target_gone(policy=Policy(suspend=True), refused=refused)
 
     assert diff_variants(expand(stopped), stopped).waiting == {GONE: 4}

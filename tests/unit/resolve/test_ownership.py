@@ -1,11 +1,42 @@
-"""Whose a package is when the Repository that its location names is called otherwise."""
+"""Owners of packages, our drafts of them, and what main has of those; also under renamed Repositories."""
+
+from dataclasses import replace
+from functools import cache
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
+from reconciler.errors import Location
+from reconciler.expand import DesiredVariant
+from reconciler.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.inventory import (
+    Commit,
+    Draft,
+    Inventory,
+    PackageState,
+    PullRequest,
+    PullState,
+    Source,
+    UnpublishedRevision,
+)
 from reconciler.plan.changes import Change, Op, WriteDraft
+from reconciler.policy import Policy
 from reconciler.reasons import Reason
+from reconciler.resolve.ownership import (
+    SUSPENDED,
+    find_owner,
+    find_pause,
+    is_foreign,
+    is_merged,
+    may_stand_behind,
+    our_drafts,
+)
+from reconciler.state import PackageVariantRecord
+from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import MAIN, ModelWorld, blueprint
+from tests.support.sets import repository
+from tests.support.sets import world as plain_world
 
 
 @pytest.fixture
@@ -86,3 +117,291 @@ def test_without_a_record_a_name_that_nobody_knows_proves_nothing(world: ModelWo
     world.lose_state()
 
     assert the_change(world).op is Op.KEEP
+
+
+WEB = ObjectName("default", "web")
+HERE = PackageKey("host/edge", "site/web")
+OWNERS: DecisionTable[ObjectName | None] = DecisionTable(
+    {
+        "Kptfile": ("none", "unreadable", "readable"),
+        "owner": ("", "fleet/default/web", "other/default/web", "fleet//web", "fleet/default/", "fleet/web"),
+        "location": ("this package", "another package", "a Repository of another namespace", "unknown", ""),
+        "record": ("none", "this package", "another package", "the same path of another repository"),
+    },
+    [
+        ({"Kptfile": ("none", "unreadable")}, None, "nothing is known of an owner"),
+        (
+            {"owner": ("", "other/default/web", "fleet//web", "fleet/default/", "fleet/web")},
+            None,
+            "no variant of this instance is named",
+        ),
+        ({"location": "this package"}, WEB, "the owner is where it says"),
+        ({"record": "this package"}, WEB, "the Repository was renamed, and this is its recorded package"),
+        ({}, None, "it is a copy"),
+    ],
+)
+
+
+@cache
+def edges() -> Inventory:
+    views = (
+        repository("edge", directory="site"),
+        repository("west", directory="site"),
+        repository("edge", namespace="other", directory="site"),
+    )
+    return plain_world(views=views, policy=Policy(instance="fleet"))
+
+
+def record_at(url: str, path: str, manifest: str = "web.yaml") -> PackageVariantRecord:
+    return PackageVariantRecord(
+        namespace=WEB.namespace,
+        name=WEB.name,
+        uid="",
+        manifest=manifest,
+        url=url,
+        path=path,
+        repository="edge",
+        spec={},
+    )
+
+
+def owner_of(case: Case) -> ObjectName | None:
+    location = {
+        "this package": "edge/web",
+        "another package": "edge/api",
+        # The Repository of that name in the owner's namespace is another one.
+        "a Repository of another namespace": "west/web",
+        "unknown": "gone/web",
+        "": "",
+    }
+    records = {
+        "this package": record_at(*HERE),
+        "another package": record_at("host/edge", "site/api"),
+        "the same path of another repository": record_at("host/west", "site/web"),
+    }
+    record = records.get(case["record"])
+    header = KptfileHeader(owner=case["owner"], location=location[case["location"]])
+    if case["Kptfile"] == "unreadable":
+        header = replace(header, error="not YAML")
+    inventory = replace(edges(), records={WEB: record} if record else {})
+    return find_owner(header if case["Kptfile"] != "none" else None, HERE, inventory)
+
+
+MERGED: DecisionTable[bool] = DecisionTable(
+    {
+        "draft": ("changes the package", "changes nothing", "has no commit"),
+        "main now": ("the draft", "something else", "nothing"),
+        "main had the draft": ("never", "before the draft began", "since the draft began"),
+        "pull request": ("none", "open", "closed", "merged", "merged at an older head", "merged elsewhere"),
+    },
+    [
+        ({"main now": "the draft"}, True, "main has the draft's content"),
+        ({"draft": "has no commit"}, True, "nothing is left to merge"),
+        ({"pull request": "merged"}, True, "the forge merged this very commit"),
+        (
+            {"draft": "changes the package", "main had the draft": "since the draft began"},
+            True,
+            "it was squashed or rebased, and main moved on",
+        ),
+        ({}, False, "main does not have it"),
+    ],
+    {
+        "a draft that changes nothing began at its own content": {
+            "draft": "changes nothing",
+            "main had the draft": "before the draft began",
+        }
+    },
+)
+OLD, DRAFTED, OTHER, TIP = (Oid(digit * 40) for digit in "abcd")
+HEAD = "drafts/site/web/packagevariant-2"
+
+
+def a_draft(workspace: str = "packagevariant-2", **fields: object) -> Draft:
+    given: dict[str, object] = {
+        "path": HERE.path,
+        "workspace": workspace,
+        "lifecycle": Lifecycle.DRAFT,
+        "ref": f"refs/heads/drafts/{HERE.path}/{workspace}",
+        "tip": Commit(TIP, 1),
+        "tree": DRAFTED,
+        "header": KptfileHeader(owner="fleet/default/web", location="edge/web"),
+        "base": Oid("e" * 40),
+        "base_tree": OLD,
+        **fields,
+    }
+    return Draft(**given)  # type: ignore[arg-type]
+
+
+def a_pull(state: PullState, head: str = HEAD, oid: str = TIP) -> PullRequest:
+    return PullRequest(head, "main", "", "", number=1, state=state, head_oid=oid)
+
+
+def merged(case: Case) -> bool:
+    draft = a_draft()
+    if case["draft"] == "changes nothing":
+        draft = replace(draft, base_tree=DRAFTED)
+    elif case["draft"] == "has no commit":
+        draft = replace(draft, base=TIP)
+    start = draft.base_tree or OLD
+    states = {
+        "never": [OTHER, start, OTHER],
+        "before the draft began": [DRAFTED, start, OTHER],
+        "since the draft began": [start, OTHER, start, DRAFTED, OTHER],
+    }[case["main had the draft"]]
+    main = {"the draft": DRAFTED, "something else": OTHER, "nothing": None}[case["main now"]]
+    pulls = {
+        "none": (),
+        "open": (a_pull(PullState.OPEN),),
+        "closed": (a_pull(PullState.CLOSED),),
+        "merged": (a_pull(PullState.CLOSED, "another"), a_pull(PullState.MERGED)),
+        "merged at an older head": (a_pull(PullState.MERGED, oid="f" * 40),),
+        "merged elsewhere": (a_pull(PullState.MERGED, "drafts/site/api/packagevariant-2"),),
+    }[case["pull request"]]
+    history = tuple(
+        UnpublishedRevision(Commit(Oid(f"{n}" * 40), n), tree, draft.header) for n, tree in enumerate(states)
+    )
+    return is_merged(draft, PackageState(HERE.path, main_tree=main, unpublished=history), pulls)
+
+
+UNCERTAIN: DecisionTable[bool] = DecisionTable(
+    {
+        "owner": ("stalled", "not stalled"),
+        "desired": ("yes", "no"),
+        "record": ("none", "of a readable file", "of a broken file"),
+        "manifests": ("read", "a path is unreadable"),
+    },
+    [
+        ({"owner": "stalled"}, True, "its manifest is not understood"),
+        ({"desired": "yes"}, False, "its manifest is read"),
+        ({"record": "none"}, False, "nothing tells where it was declared"),
+        ({"record": "of a broken file"}, True, "its file may declare it"),
+        ({"manifests": "a path is unreadable"}, True, "its manifest may be there"),
+        ({}, False, "its file was read, and does not declare it"),
+    ],
+)
+
+
+def uncertain(case: Case) -> bool:
+    stalled = {ObjectKey(GROUP, "PackageVariant", *WEB)} if case["owner"] == "stalled" else set()
+    record = record_at(*HERE, manifest="broken.yaml" if "broken" in case["record"] else "web.yaml")
+    inventory = edges()
+    control = replace(
+        inventory.control, readable=case["manifests"] == "read", broken=frozenset({"broken.yaml"})
+    )
+    records = {} if case["record"] == "none" else {WEB: record}
+    desired = {WEB} if case["desired"] == "yes" else set()
+    return may_stand_behind(WEB, desired, stalled, replace(inventory, control=control, records=records))
+
+
+PAUSED: DecisionTable[str] = DecisionTable(
+    {
+        "suspend": ("yes", "no"),
+        "Repository": ("true", "false", "True", "yes", ""),
+        "variant": ("paused", "not paused", "none"),
+    },
+    [
+        ({"suspend": "yes"}, SUSPENDED, "the configuration suspends every change"),
+        ({"Repository": "true"}, "Paused by annotation", "the Repository is paused"),
+        ({"variant": "paused"}, "Paused by annotation", "the variant is paused"),
+        ({}, "", "any other text pauses nothing"),
+    ],
+)
+
+
+def pause(case: Case) -> str:
+    variant = DesiredVariant(
+        WEB, "", PackageVariantSpec(), Source(Location("web.yaml")), paused=case["variant"] == "paused"
+    )
+    inventory = replace(edges(), policy=Policy(suspend=case["suspend"] == "yes"))
+    view = repository("edge", annotations={"reconciler.dev/paused": case["Repository"]})
+    return find_pause(view, None if case["variant"] == "none" else variant, inventory)
+
+
+FOREIGN: DecisionTable[bool] = DecisionTable(
+    {
+        "owner": ("", "fleet/default/web", "other/default/web", "fleet-2/default/web", "none"),
+        "location": ("edge/site/web", "theirs/web", "theirs/other", "theirs/b", ""),
+    },
+    [
+        ({"owner": ("", "none", "fleet/default/web")}, False, "no other instance owns it"),
+        ({"location": ("edge/site/web", "theirs/web")}, True, "another instance has it here"),
+        ({}, False, "it is a copy of another instance's package"),
+    ],
+)
+
+
+def foreign(case: Case) -> bool:
+    header = KptfileHeader(owner=case["owner"], location=case["location"])
+    return is_foreign(None if case["owner"] == "none" else header, HERE.path, "fleet")
+
+
+OURS: DecisionTable[bool] = DecisionTable(
+    {
+        "workspace": ("packagevariant-2", "packagevariant-x", "theirs"),
+        "written by": ("us", "a person"),
+        "pull request": ("none", "open", "closed", "open for another branch"),
+        "owner": ("ours", "another instance"),
+    },
+    [
+        ({"workspace": ("packagevariant-x", "theirs")}, False, "we name workspaces otherwise"),
+        ({"owner": "another instance"}, False, "it has no owner of this instance"),
+        ({"written by": "us"}, True, "we wrote it"),
+        ({"pull request": "open"}, True, "a person squashed our commits, and its pull request is open"),
+        ({}, False, "a person wrote it"),
+    ],
+)
+
+
+def ours(case: Case) -> bool:
+    owner = "fleet/default/web" if case["owner"] == "ours" else "other/default/web"
+    draft = a_draft(
+        case["workspace"],
+        written=DRAFTED if case["written by"] == "us" else None,
+        header=KptfileHeader(owner=owner, location="edge/web"),
+    )
+    head = draft.ref.removeprefix("refs/heads/")
+    pulls = {
+        "none": (),
+        "open": (a_pull(PullState.OPEN, head),),
+        "closed": (a_pull(PullState.CLOSED, head),),
+        "open for another branch": (a_pull(PullState.OPEN, "another"),),
+    }[case["pull request"]]
+    inventory = replace(edges(), pulls={HERE.url: pulls})
+    package = PackageState(HERE.path, drafts=(draft,))
+    return our_drafts(package, inventory.repositories[ObjectName("default", "edge")], inventory) == (draft,)
+
+
+TABLES = {
+    "owner": (OWNERS, owner_of),
+    "merged draft": (MERGED, merged),
+    "uncertain owner": (UNCERTAIN, uncertain),
+    "pause": (PAUSED, pause),
+    "other instance": (FOREIGN, foreign),
+    "our draft": (OURS, ours),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_ownership_tables_are_complete(name: str) -> None:
+    TABLES[name][0].check_complete()
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [pytest.param(n, r, id=f"{n}: {r}") for n, (t, _) in TABLES.items() for r in t.rows]
+)
+def test_ownership_follows_its_tables(name: str, row: Row[object]) -> None:
+    table, decide = TABLES[name]
+    assert table.mistakes(row, decide) == []
+
+
+def test_newest_workspace_is_the_first_of_our_drafts() -> None:
+    drafts = [a_draft(f"packagevariant-{n}", written=DRAFTED) for n in (9, 10, 2)]
+    view = edges().repositories[ObjectName("default", "edge")]
+
+    ordered = our_drafts(PackageState(HERE.path, drafts=tuple(drafts)), view, edges())
+
+    assert [draft.workspace for draft in ordered] == [
+        "packagevariant-10",
+        "packagevariant-9",
+        "packagevariant-2",
+    ]

@@ -1,0 +1,75 @@
+"""Decision tables: a rule as rows of conditions with one outcome, complete over all combinations."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, Generic, TypeVar
+
+Outcome = TypeVar("Outcome")
+Case = Mapping[str, str]
+"""One combination: the value of every condition."""
+Pattern = Mapping[str, str | tuple[str, ...]]
+"""The values that a row needs; a condition that it does not name may have any."""
+
+
+@dataclass(frozen=True)
+class Row(Generic[Outcome]):
+    """One row: what must hold, the outcome, and the reason why."""
+
+    when: Pattern
+    outcome: Outcome
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
+
+
+class DecisionTable(Generic[Outcome]):
+    """A rule: the first row that fits decides. `impossible` has combinations that cannot be, by reason."""
+
+    def __init__(
+        self,
+        conditions: Mapping[str, tuple[str, ...]],
+        rows: Iterable[tuple[Pattern, Outcome, str]],
+        impossible: Mapping[str, Pattern] | None = None,
+    ) -> None:
+        self.conditions = conditions
+        self.rows = tuple(Row(*row) for row in rows)
+        self.impossible = impossible or {}
+        self.excluded = 0
+        self.undecided: list[Case] = []
+        self._cases: dict[str, list[Case]] = {row.why: [] for row in self.rows}
+        for case in self._combinations():
+            if any(_fits(pattern, case) for pattern in self.impossible.values()):
+                self.excluded += 1
+            else:
+                row = next((row for row in self.rows if _fits(row.when, case)), None)
+                (self._cases[row.why] if row else self.undecided).append(case)
+
+    def _combinations(self) -> Iterator[Case]:
+        for values in product(*self.conditions.values()):
+            yield dict(zip(self.conditions, values, strict=True))
+
+    def cases(self, row: Row[Outcome]) -> list[Case]:
+        """Return the combinations that a row decides."""
+        return self._cases[row.why]
+
+    def mistakes(self, row: Row[Outcome], decide: Callable[[Case], Any]) -> list[tuple[Case, Any]]:
+        """Return the combinations of a row for which the code decides otherwise, with its decisions."""
+        decisions = ((case, decide(case)) for case in self.cases(row))
+        return [(case, decision) for case, decision in decisions if decision != row.outcome]
+
+    def check_complete(self) -> None:
+        """Check that the rows and the impossible combinations add up to the product of all conditions."""
+        decided = sum(map(len, self._cases.values()))
+        patterns = [*(row.when for row in self.rows), *self.impossible.values()]
+        assert self.undecided == []
+        assert [why for why, cases in self._cases.items() if not cases] == [], "rows that decide nothing"
+        assert len(self._cases) == len(self.rows), "every row has a reason of its own"
+        assert {name for pattern in patterns for name in pattern} <= self.conditions.keys()
+        assert decided + self.excluded == prod(map(len, self.conditions.values()))
+
+
+def _fits(pattern: Pattern, case: Case) -> bool:
+    return all(case[name] in ((v,) if isinstance(v, str) else v) for name, v in pattern.items())

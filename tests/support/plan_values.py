@@ -1,0 +1,108 @@
+"""Values of the planning stage, made directly: what a rule does not look at has a default."""
+
+from typing import Any
+
+from reconciler.api.kptfile import KptfileHeader
+from reconciler.expand import Desired
+from reconciler.ids import Lifecycle, ObjectName, Oid, PackageKey
+from reconciler.inventory import Commit, Draft, Inventory, PullRequest, PullState
+from reconciler.plan.context import PlanContext
+from reconciler.plan.deletion_diff import SetDiff
+from reconciler.render.rendered import Rendered
+from reconciler.resolve.resolution import Pin, Resolution
+from reconciler.state import PackageVariantRecord
+
+URL = "host/edge"
+WEB = ObjectName("default", "web")
+PACKAGE = PackageKey(URL, "web")
+BRANCH = "drafts/web/packagevariant-1"
+
+
+def oid(text: str) -> Oid:
+    """Return an object id that begins with a text of hexadecimal digits."""
+    return Oid(text.ljust(40, "0"))
+
+
+def a_context(inventory: Inventory, **fields: Any) -> PlanContext:
+    """Return a context in which nothing is desired and nothing was planned yet."""
+    given: dict[str, Any] = {
+        "desired": Desired(),
+        "resolution": Resolution(),
+        "rendered": Rendered(),
+        "diff": SetDiff(),
+        "targets": {},
+        "downstreams": {},
+        "resolved": {},
+        "variants": {},
+        "stalled": frozenset(),
+        "gone": {},
+        "waiting": {},
+        "proposed_deletions": {},
+        **fields,
+    }
+    return PlanContext(inventory, **given)
+
+
+def a_draft(**fields: Any) -> Draft:
+    """Return an untouched draft of ours with the tree `d1` at the commit `d2`."""
+    given: dict[str, Any] = {
+        "path": PACKAGE.path,
+        "workspace": "packagevariant-1",
+        "lifecycle": Lifecycle.DRAFT,
+        "ref": f"refs/heads/{BRANCH}",
+        "tip": Commit(oid("d2"), 20),
+        "tree": oid("d1"),
+        "written": oid("d1"),
+        "header": KptfileHeader(owner="default/default/web", location="edge/web"),
+        "base": oid("b2"),
+        "base_tree": oid("b1"),
+        **fields,
+    }
+    return Draft(**given)
+
+
+def a_pull(state: PullState = PullState.OPEN, **fields: Any) -> PullRequest:
+    """Return a pull request of that draft, at its tip."""
+    given: dict[str, Any] = {
+        "head": BRANCH,
+        "base": "main",
+        "title": "",
+        "body": "",
+        "number": 1,
+        "state": state,
+        "head_oid": oid("d2"),
+        **fields,
+    }
+    return PullRequest(**given)
+
+
+def a_record(**fields: Any) -> PackageVariantRecord:
+    """Return the record of the variant `web` of the package `web`."""
+    given: dict[str, Any] = {
+        "namespace": WEB.namespace,
+        "name": WEB.name,
+        "uid": "",
+        "manifest": "web.yaml",
+        "url": PACKAGE.url,
+        "path": PACKAGE.path,
+        "repository": "edge",
+        "spec": {},
+        **fields,
+    }
+    return PackageVariantRecord(**given)
+
+
+def a_pin(revision: int = 1, **fields: Any) -> Pin:
+    """Return the pin of a published revision of `blueprints/web`."""
+    given: dict[str, Any] = {
+        "package": PackageKey("host/blueprints", "web"),
+        "remote": "https://host/blueprints",
+        "ref": f"web/v{revision}",
+        "revision": revision,
+        "commit": Commit(oid(f"a{revision}"), 10 + revision),
+        "tree": oid(f"c{revision}"),
+        "repository": "blueprints",
+        "name": "web",
+        **fields,
+    }
+    return Pin(**given)

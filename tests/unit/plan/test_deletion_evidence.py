@@ -1,0 +1,223 @@
+"""Deletion evidence: what keeps a recorded variant that no manifest asks for any more (law 4, D3, D17)."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
+from reconciler.expand import Desired
+from reconciler.ids import GroupKind, ObjectKey, ObjectName, PackageKey
+from reconciler.inventory import Commit, Inventory, RepositoryView, Sourced
+from reconciler.plan.deletion_evidence import DeletionEvidence, claimed_packages
+from reconciler.policy import Policy, SnapshotPolicy
+from reconciler.reasons import Reason
+from reconciler.snapshot import Snapshot
+from reconciler.state import PackageVariantRecord
+from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.sets import COMMIT, cluster, package_set, repository, select, snapshot, variant, world
+
+MAX_AGE = 3600
+BY_DEPENDENTS = ("dependents, released", "dependents, held", "dependents, undecided")
+OF_OBJECTS = ("set of objects", "set of objects of one cluster")
+OF_REPOSITORIES = ("set of repositories", "set of Repository objects")
+GONE = ("gone, Repositories listed", "gone, Repositories listed in part")
+STALE = (
+    "older than the control repository",
+    "older than a downstream repository",
+    "older than its own commit",
+    "without its age, older than the control repository",
+)
+TABLE: DecisionTable[Reason | None] = DecisionTable(
+    {
+        "suspended": ("no", "yes"),
+        "stalled": ("nothing", "the variant", "its set", "a variant that names its package"),
+        "manifests": ("read", "a path is unreadable", "its file is broken", "another file is broken"),
+        "made by": (
+            "manifest",
+            *BY_DEPENDENTS,
+            "set that is gone",
+            "set that names repositories",
+            "paused set of objects",
+            *OF_OBJECTS,
+            *OF_REPOSITORIES,
+        ),
+        "snapshot": ("fresh", "at its maximum age", *STALE, "in part", "unreadable", "absent"),
+        "repository": ("registered", *GONE, "gone and stalled"),
+    },
+    [
+        ({"suspended": "yes"}, Reason.PAUSED, "the configuration suspends every change"),
+        ({"stalled": "the variant"}, Reason.OWNER_STALLED, "the variant itself is not understood"),
+        ({"stalled": "its set"}, Reason.OWNER_STALLED, "its set is not understood"),
+        (
+            {"stalled": "a variant that names its package", "repository": "registered"},
+            Reason.OWNER_STALLED,
+            "a variant under a new name may be about to take its package over",
+        ),
+        ({"manifests": "a path is unreadable"}, Reason.MANIFEST_UNREADABLE, "its manifest may be there"),
+        ({"manifests": "its file is broken"}, Reason.MANIFEST_UNREADABLE, "its file may declare it"),
+        ({"made by": "dependents, held"}, Reason.STILL_NEEDED, "packages on main still need it"),
+        ({"made by": "dependents, undecided"}, Reason.DEPENDENTS_UNKNOWN, "dependents may still need it"),
+        ({"made by": "paused set of objects"}, Reason.PAUSED, "its set is paused"),
+        (
+            {"made by": OF_OBJECTS, "snapshot": ("in part", "unreadable", "absent")},
+            Reason.SNAPSHOT_INCOMPLETE,
+            "its object may exist and not be listed",
+        ),
+        ({"made by": OF_OBJECTS, "snapshot": STALE}, Reason.SNAPSHOT_STALE, "its object may exist by now"),
+        (
+            {"made by": OF_REPOSITORIES, "repository": "gone and stalled"},
+            Reason.OWNER_STALLED,
+            "its Repository is not understood",
+        ),
+        (
+            {"made by": OF_REPOSITORIES, "repository": GONE, "manifests": "another file is broken"},
+            Reason.MANIFEST_UNREADABLE,
+            "the broken file may hold its Repository",
+        ),
+        (
+            {"made by": OF_REPOSITORIES, "repository": GONE, "snapshot": "unreadable"},
+            Reason.SNAPSHOT_INCOMPLETE,
+            "its Repository may be in the file of the snapshot that is broken",
+        ),
+        (
+            {
+                "made by": OF_REPOSITORIES,
+                "repository": "gone, Repositories listed in part",
+                "snapshot": ("fresh", "at its maximum age", *STALE, "in part"),
+            },
+            Reason.SNAPSHOT_INCOMPLETE,
+            "its Repository may exist in the cluster and not be listed",
+        ),
+        ({}, None, "everything was looked at, and nothing asks for it"),
+    ],
+    {"only a variant of a set has a set": {"made by": ("manifest", *BY_DEPENDENTS), "stalled": "its set"}},
+)
+GONE_KEY = ObjectName("default", "fleet-edge-c0")
+CLUSTERS = GroupKind("example.dev", "Cluster")
+REPOSITORIES = GroupKind(GROUP, "Repository")
+
+
+@cache
+def made_by_set(made_by: str) -> Sourced[PackageVariantSet]:
+    annotations: dict[str, str] = {}
+    target: dict[str, Any] = select(region="eu")
+    if made_by == "set that names repositories":
+        target = {"repositories": [{"name": "west"}]}
+    elif made_by == "set of repositories":
+        target = {"repositorySelector": {}}
+    elif made_by == "set of Repository objects":
+        target = {"objectSelector": {"apiVersion": REPOSITORY, "kind": "Repository"}}
+    elif made_by == "paused set of objects":
+        annotations = {"reconciler.dev/paused": "true"}
+    elif made_by == "set of objects of one cluster":
+        annotations = {"reconciler.dev/clusters": "prod"}
+    return package_set(targets=[target], annotations=annotations)
+
+
+def a_snapshot(case: Case) -> Snapshot:
+    kind = case["snapshot"]
+    listed = {(CLUSTERS, "default")} if kind != "in part" else set()
+    if case["repository"] == "gone, Repositories listed":
+        listed.add((REPOSITORIES, "default"))
+    taken = None if kind.startswith("without its age") else COMMIT.time
+    late = COMMIT.time + MAX_AGE + 1 if kind == "older than its own commit" else COMMIT.time
+    main = snapshot(cluster("c1"), taken=taken, time=late, unreadable=kind == "unreadable")
+    main = replace(main, complete=frozenset(listed))
+    if kind == "absent":
+        main = Snapshot()
+    if case["made by"] == "set of objects of one cluster":
+        # Whether the main snapshot is complete says nothing about the cluster that the set names.
+        return replace(snapshot(cluster("c1")), clusters={"prod": replace(main, cluster="prod")})
+    return main
+
+
+@cache
+def views(kind: str, where: str) -> dict[ObjectName, RepositoryView]:
+    late = COMMIT.time + MAX_AGE + 1 if kind == "older than a downstream repository" else COMMIT.time
+    west = repository("west", head=Commit(COMMIT.oid, late))
+    return {view.key: view for view in (west, *([repository("edge")] if where == "registered" else []))}
+
+
+@cache
+def blank() -> Inventory:
+    return world(
+        variant("renamed", downstream={"repo": "edge", "package": "c0"}),
+        policy=Policy(snapshot=SnapshotPolicy(max_age_s=MAX_AGE)),
+    )
+
+
+def an_inventory(case: Case) -> Inventory:
+    empty, kind = blank(), case["snapshot"]
+    stalled = {
+        "the variant": ObjectKey(GROUP, "PackageVariant", *GONE_KEY),
+        "its set": ObjectKey(GROUP, "PackageVariantSet", "default", "fleet"),
+        "a variant that names its package": ObjectKey(GROUP, "PackageVariant", "default", "renamed"),
+    }
+    owners = {stalled[case["stalled"]]} if case["stalled"] in stalled else set()
+    if case["repository"] == "gone and stalled":
+        owners.add(ObjectKey(GROUP, "Repository", "default", "edge"))
+    broken = {"its file is broken": {"sets.yaml"}, "another file is broken": {"other.yaml"}}
+    age = {"at its maximum age": MAX_AGE}.get(kind, 0)
+    age = MAX_AGE + 1 if kind in {STALE[0], STALE[3]} else age
+    is_of_set = case["made by"].startswith(("set", "paused")) and "gone" not in case["made by"]
+    return replace(
+        empty,
+        policy=replace(empty.policy, suspend=case["suspended"] == "yes"),
+        control=replace(
+            empty.control,
+            commit=Commit(COMMIT.oid, COMMIT.time + age),
+            readable=case["manifests"] != "a path is unreadable",
+            broken=frozenset(broken.get(case["manifests"], ())),
+        ),
+        sets=(made_by_set(case["made by"]),) if is_of_set else (),
+        stalled=frozenset(owners),
+        repositories=views(kind, case["repository"]),
+        snapshot=a_snapshot(case),
+    )
+
+
+def a_record(made_by: str) -> PackageVariantRecord:
+    return PackageVariantRecord(
+        namespace=GONE_KEY.namespace,
+        name=GONE_KEY.name,
+        uid="",
+        manifest="sets.yaml",
+        set_name="fleet" if "set" in made_by else "",
+        requested_by=("default/web",) if made_by in BY_DEPENDENTS else (),
+        url="host/edge",
+        path="c0",
+        repository="edge",
+        spec={},
+    )
+
+
+def find_retention(case: Case) -> Reason | None:
+    made_by = case["made by"]
+    desired = Desired(
+        released=frozenset({GONE_KEY} if made_by == "dependents, released" else ()),
+        held={GONE_KEY: "needed"} if made_by == "dependents, held" else {},
+    )
+    retention = DeletionEvidence(desired, an_inventory(case)).find_retention(a_record(made_by))
+    return retention.reason if retention else None
+
+
+def test_evidence_table_is_complete() -> None:
+    TABLE.check_complete()
+
+
+@pytest.mark.parametrize("row", TABLE.rows, ids=str)
+def test_undesired_variant_is_kept_unless_everything_was_looked_at(row: Row[Reason | None]) -> None:
+    assert TABLE.mistakes(row, find_retention) == []
+
+
+def test_claims_of_stalled_variants_leave_out_repositories_that_are_not_registered() -> None:
+    here = variant("here", downstream={"repo": "edge", "package": "web"})
+    elsewhere = variant("elsewhere", downstream={"repo": "nowhere", "package": "web"})
+    keys = [ObjectKey(GROUP, "PackageVariant", *manifest.key) for manifest in (here, elsewhere)]
+
+    claims = claimed_packages(frozenset(keys), world(here, elsewhere))
+
+    assert claims == {PackageKey("host/edge", "web"): here.key}
+    assert claimed_packages(frozenset(), world(here)) == {}

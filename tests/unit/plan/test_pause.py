@@ -1,0 +1,249 @@
+"""Pause and suspend (D17): what is paused keeps every ref and pull request as it is."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from reconciler.api.porch import Downstream, PackageContext, PackageVariantSpec, Upstream
+from reconciler.expand import expand
+from reconciler.ids import PackageKey
+from reconciler.inventory import Commit, GroupBranch, Inventory, PackageState, ReviewedLock
+from reconciler.plan.changes import Change, MoveRef, Op, Plan
+from reconciler.plan.context import PlanTarget
+from reconciler.plan.groups import group_changes
+from reconciler.plan.lock_pull_request import plan_lock
+from reconciler.policy import LockMode, LockPolicy, Policy
+from reconciler.reasons import Reason
+from reconciler.refs import group_ref
+from reconciler.resolve import ResolvedFleet
+from reconciler.resolve.ownership import SUSPENDED
+from reconciler.state import WANTED_LOCK
+from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.model import ModelWorld, blueprint, resolve
+from tests.support.plan_values import URL, WEB, a_context, oid
+from tests.support.sets import repository, world
+
+
+def spec(revision: int = 1, **more: object) -> PackageVariantSpec:
+    given: dict[str, object] = {
+        "upstream": Upstream(repo="blueprints", package="web", revision=revision),
+        "downstream": Downstream(repo="edge", package="web"),
+        **more,
+    }
+    return PackageVariantSpec(**given)
+
+
+def draft_of(fleet: ModelWorld) -> str:
+    return next(ref for ref in fleet.drafts("edge") if "/web/" in ref)
+
+
+def nothing(_: ModelWorld) -> None:
+    pass
+
+
+def draft(fleet: ModelWorld) -> None:
+    fleet.variants["web"] = spec()
+    fleet.run()
+
+
+def published(fleet: ModelWorld, **more: object) -> None:
+    fleet.variants["web"] = spec(**more)
+    fleet.run()
+    fleet.merge("edge", draft_of(fleet))
+    fleet.run()
+
+
+def want(fleet: ModelWorld) -> None:
+    fleet.variants["web"] = spec()
+
+
+def update(fleet: ModelWorld) -> None:
+    fleet.variants["web"] = spec(2)
+
+
+def edit_and_update(fleet: ModelWorld) -> None:
+    fleet.edit("edge", "web", {"mine.yaml": "b: 1\n"}, ref=draft_of(fleet))
+    update(fleet)
+
+
+def merge(fleet: ModelWorld) -> None:
+    fleet.merge("edge", draft_of(fleet), keep_branch=True)
+
+
+def hotfix(fleet: ModelWorld) -> None:
+    fleet.edit("edge", "web", {"a.yaml": "a: 9\n"})
+
+
+def forget_pull(fleet: ModelWorld) -> None:
+    fleet.repositories["edge"].pulls = []
+
+
+def retitle(fleet: ModelWorld) -> None:
+    fleet.variants["web"] = spec(package_context=PackageContext(data={"a": "b"}))
+    pulls = fleet.repositories["edge"].pulls
+    fleet.repositories["edge"].pulls = [replace(pull, digest="other") for pull in pulls]
+
+
+def intrude(fleet: ModelWorld) -> None:
+    fleet.push("edge", {"web": blueprint("web", a_yaml="a: 7\n")})
+    fleet.variants["web"] = spec(adoption_policy="adoptExisting")
+
+
+def rename(fleet: ModelWorld) -> None:
+    fleet.variants["site"] = fleet.variants.pop("web")
+
+
+def leave(fleet: ModelWorld) -> None:
+    fleet.variants.pop("web")
+
+
+def published_orphan(fleet: ModelWorld) -> None:
+    published(fleet, deletion_policy="orphan")
+
+
+def deletion_proposed(fleet: ModelWorld) -> None:
+    published(fleet)
+    leave(fleet)
+    fleet.run()
+
+
+def merge_deletion(fleet: ModelWorld) -> None:
+    fleet.merge("edge", "refs/heads/reconciler/fleet/delete/web", keep_branch=True)
+
+
+STORIES: dict[str, tuple[Callable[[ModelWorld], None], Callable[[ModelWorld], None]]] = {
+    "is to be created": (nothing, want),
+    "is to be adopted": (nothing, intrude),
+    "has a draft to update": (draft, update),
+    "has an edited draft to update": (draft, edit_and_update),
+    "has a draft without its pull request": (draft, forget_pull),
+    "has a pull request with an old text": (draft, retitle),
+    "was merged and not tagged": (draft, merge),
+    "got a hotfix": (published, hotfix),
+    "is to be updated": (published, update),
+    "gets another owner": (published, rename),
+    "is wanted again": (deletion_proposed, want),
+    "has a draft that nobody wants": (draft, leave),
+    "is to be deleted": (published, leave),
+    "is to be orphaned": (published_orphan, leave),
+    "was deleted by a merge": (deletion_proposed, merge_deletion),
+}
+UNWANTED = tuple(story for story, (_, act) in STORIES.items() if act in (leave, merge_deletion))
+TABLE: DecisionTable[str] = DecisionTable(
+    {
+        "paused by": ("nothing", "the configuration", "its Repository", "its variant", "another text"),
+        "package": tuple(STORIES),
+    },
+    [
+        ({"paused by": "the configuration"}, SUSPENDED, "the configuration suspends every change"),
+        ({"paused by": ("its Repository", "its variant")}, "Paused by annotation", "an annotation pauses it"),
+        ({}, "", "nothing pauses it, and it changes"),
+    ],
+    {"a variant that is gone has no annotation": {"paused by": "its variant", "package": UNWANTED}},
+)
+
+
+@cache
+def told(story: str) -> ModelWorld:
+    """Return a world in which one package is about to change, and another variant keeps its repository."""
+    fleet = ModelWorld()
+    fleet.add_repository("blueprints")
+    fleet.add_repository("edge")
+    for number in (1, 2):
+        fleet.publish("blueprints", "web", blueprint("web", a_yaml=f"a: {number}\n"), number)
+    before, after = STORIES[story]
+    before(fleet)
+    after(fleet)
+    return fleet
+
+
+def pause_of(case: Case) -> str:
+    """Return why the package is paused, "" if it changes; a paused one has no effect at all."""
+    fleet = told(case["package"])
+    annotations = {"reconciler.dev/paused": "true" if case["paused by"] != "another text" else "false"}
+    is_annotated = case["paused by"] in {"its variant", "another text"}
+    fleet.policy = replace(fleet.policy, suspend=case["paused by"] == "the configuration")
+    is_stopped = case["paused by"] in {"its Repository", "another text"}
+    fleet.repositories["edge"].annotations = annotations if is_stopped else {}
+    fleet.annotations = {"web": annotations, "site": annotations} if is_annotated else {}
+    (change,) = (change for change in fleet.plan().changes if change.package.path == "web")
+    if not change.pending:
+        assert (change.op, change.reason) == (Op.KEEP, Reason.PAUSED)
+    return "" if change.pending else change.message
+
+
+def test_pause_table_is_complete() -> None:
+    TABLE.check_complete()
+
+
+@pytest.mark.parametrize("row", TABLE.rows, ids=str)
+def test_paused_package_keeps_every_ref_and_pull_request(row: Row[str]) -> None:
+    assert TABLE.mistakes(row, pause_of) == []
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_record_of_a_paused_package_stays_as_it_was(story: str) -> None:
+    fleet = told(story)
+    fleet.policy = replace(fleet.policy, suspend=True)
+    try:
+        plan: Plan = fleet.plan()
+    finally:
+        fleet.policy = replace(fleet.policy, suspend=False)
+
+    assert plan.records == fleet.state
+    assert plan.refusals == ()
+
+
+GROUP = group_ref("default", ("repository", "default", "edge"), 1)
+
+
+def merged_group(*, suspend: bool) -> tuple[Change, ...]:
+    """Return what happens to a merged group's branch, with one package that was on it."""
+    branch = GroupBranch(GROUP, Commit(oid("a1"), 1), ("web",), merged=True)
+    view = repository("edge", groups=(branch,))
+    inventory = replace(world(views=(view,)), policy=Policy(suspend=suspend))
+    key = PackageKey(URL, "web")
+    reason = Reason.PAUSED if suspend else Reason.UP_TO_DATE
+    change = Change(key, view.key, Op.KEEP, reason, variant=WEB)
+    target = PlanTarget(key, view, PackageState("web", oid("b1")), owner=WEB, main_owner=WEB)
+    return group_changes(a_context(inventory, targets={key: target}), [change])
+
+
+def test_branch_of_a_merged_group_goes_unless_its_packages_are_paused() -> None:
+    (going,) = merged_group(suspend=False)
+    (staying,) = merged_group(suspend=True)
+
+    assert going.writes == (MoveRef(GROUP, oid("a1"), None),)
+    assert (staying.writes, staying.reason) == ((), Reason.PAUSED)
+
+
+def reviewed(*, suspend: bool) -> tuple[Inventory, ResolvedFleet]:
+    fleet = told("is to be created")
+    fleet.annotations = {}
+    fleet.policy = replace(fleet.policy, suspend=suspend, lock=LockPolicy(LockMode.REVIEWED))
+    floating = Upstream(repo="blueprints", package="web", branch="main")
+    fleet.variants["floating"] = spec(
+        upstream=floating, downstream=Downstream(repo="edge", package="floating")
+    )
+    fleet.reviewed = ReviewedLock(base="main")
+    try:
+        inventory = fleet.inventory()
+    finally:
+        fleet.variants.pop("floating")
+        fleet.policy, fleet.reviewed = ModelWorld().policy, None
+    desired = expand(inventory)
+    return inventory, ResolvedFleet(desired, resolve(inventory, desired))
+
+
+def test_suspended_configuration_proposes_no_lock_and_records_none() -> None:
+    proposed, kept = (plan_lock(*reviewed(suspend=suspend)) for suspend in (False, True))
+
+    assert proposed.proposal is not None
+    assert proposed.proposal.change.pending
+    assert WANTED_LOCK in proposed.records
+    assert kept.proposal is not None
+    assert not kept.proposal.change.pending
+    assert (kept.proposal.change.reason, kept.proposal.change.message) == (Reason.PAUSED, SUSPENDED)
+    assert kept.records == {}
