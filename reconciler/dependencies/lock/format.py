@@ -23,7 +23,7 @@ LOCK_VERSION = 1
 RESOLUTIONS_DIRECTORY = f"{LOCKS_DIRECTORY}/resolutions"
 
 
-SOLVER = "sat-canonical-1"
+SOLVER = "sat-canonical-2"
 
 
 class _Record(BaseModel):

@@ -270,8 +270,9 @@ class Requirement:
     """One dependency: one of several alternatives, tried in order.
 
     `default` is the package to create where only an interface is asked for. `install` False
-    means that only what is there or planned for other reasons counts. `wired` tells that data
-    flows from the dependency, so that the two have an order. `gives` are the inputs that it gets.
+    means that only what is there or planned for other reasons counts; of the alternatives in `declined`
+    it is true one by one. `wired` tells that data flows from the dependency, so that the two have an
+    order. `gives` are the inputs that it gets.
     """
 
     alternatives: tuple[Need, ...]
@@ -283,10 +284,15 @@ class Requirement:
     default: PackageNeed | None = None
     wired: bool = False
     gives: tuple[str, ...] = ()
+    declined: tuple[int, ...] = ()
     location: Location = field(default=Location(""), compare=False)
 
     def __str__(self) -> str:
         return " or ".join(map(str, self.alternatives))
+
+    def may_install(self, alternative: int) -> bool:
+        """Whether something may be installed to satisfy this alternative."""
+        return self.install and alternative not in self.declined
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ def autoremove(
     ]
     used |= {package.instance: package for package in running}
     used |= {instance: old[instance] for instance in _reachable(used.values(), old) if instance not in used}
+    names = frozenset({USER, *map(str, used)})
+    used = {instance: _with_present_parents(package, names, used) for instance, package in used.items()}
     left = {instance: package for instance, package in old.items() if instance not in used}
     retained = (
         ()
@@ -69,10 +71,13 @@ def retain_all(fresh: Resolution, before: Resolution, *, users: bool = True) -> 
 def _reachable(
     start: Iterable[LockedPackage], by_instance: dict[LockedInstance, LockedPackage]
 ) -> Iterator[LockedInstance]:
-    """Yield every known instance that packages need, directly or not, each once."""
+    """Yield every known instance that packages need, directly or not, each once.
+
+    That includes those that were present for other reasons when a requirement was resolved.
+    """
     queue, seen = list(start), set()
     for package in queue:
-        for target in (d.resolved for d in package.dependencies if d.active):
+        for target in (dependency.resolved for dependency in package.dependencies):
             if target is not None and target in by_instance and target not in seen:
                 seen.add(target)
                 queue.append(by_instance[target])
@@ -95,6 +100,23 @@ def _replaces(user: LockedPackage, package: LockedPackage) -> bool:
     same = (mine.ecosystem, mine.name) == (other.ecosystem, other.name)
     near = other.slot.kind == SlotKind.CLUSTER or mine.slot.namespace == other.slot.namespace
     return user.owner == USER and same and near and other.slot.kind in SHARED_SLOT_KINDS
+
+
+def _with_present_parents(
+    package: LockedPackage, names: frozenset[str], used: dict[LockedInstance, LockedPackage]
+) -> LockedPackage:
+    """Return a package without its removed parents; without any other, those that it satisfies are left."""
+    parents = tuple(who for who in package.requested_by if who in names)
+    if parents == package.requested_by:
+        return package
+    users = (
+        str(other.instance)
+        for other in used.values()
+        if any(dependency.resolved == package.instance for dependency in other.dependencies)
+    )
+    parents = parents or tuple(sorted(users)) or package.requested_by
+    owner = package.owner if package.owner in parents else min(parents)
+    return package.model_copy(update={"requested_by": parents, "owner": owner})
 
 
 def _without_removed_parents(

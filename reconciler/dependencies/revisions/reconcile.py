@@ -380,7 +380,7 @@ class _Reconciler:
             request for request in self.inputs.activations if request.kind == f"{package.kind}Revision"
         )
         image = f"{package.source or package.instance.name}:{package.version}"
-        needs = sorted({str(d.resolved) for d in package.dependencies if d.resolved is not None and d.active})
+        needs = sorted({str(d.resolved) for d in package.dependencies if d.resolved is not None})
         revision_input = RevisionInput(
             package.object, image, package.digest, activations=activations, needs=tuple(needs)
         )

@@ -1,6 +1,6 @@
 """List the alternatives that satisfy a requirement, existing installations first."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.dependencies.model.cluster import Instance, ObservedInstallation, SlotKind, install_slot
@@ -27,6 +27,7 @@ from reconciler.dependencies.solve.lookup import (
     install_is_visible,
     installation_matches,
     new_slots,
+    slot_places,
 )
 from reconciler.dependencies.solve.problem import (
     Alternative,
@@ -44,6 +45,17 @@ class _NeedContext:
     number: int
     site: RequirementContext
     lookup: CandidateLookup
+
+    @property
+    def may_install(self) -> bool:
+        """Whether something may be installed for this alternative."""
+        return self.requirement.may_install(self.number)
+
+    def accepted(self, packages: Iterable[PackageId]) -> Iterator[PackageId]:
+        """Yield the packages that the user does not decline to have installed."""
+        overrides = self.site.install.overrides if self.site.install else ()
+        declined = {override.name for override in overrides if override.install is False}
+        return (package for package in packages if package.name not in declined)
 
 
 def alternatives_for(
@@ -139,7 +151,7 @@ def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
     for installation in context.lookup.inputs.presence.installations:
         if installation_matches(installation, need, package, share, scope):
             yield _installed(installation, context.number, scope)
-    if context.requirement.install:
+    if context.may_install:
         yield from _create(context, package, need.range, AlternativeSource.CANDIDATE)
 
 
@@ -183,18 +195,12 @@ def _create(
 
 def _api(context: _NeedContext, need: ApiNeed) -> Iterator[Alternative]:
     lookup = context.lookup
-    presence, pins = lookup.inputs.presence, lookup.inputs.pins
-    owner = dict(presence.owners).get(need.gvk.group_kind)
-    ours = owner is not None and owner in {pin.instance.package for pin in pins}
-    if (
-        not ours
-        and any(_same_api(need.gvk, api) for api in presence.apis)
-        and _provider_is_observed(need, lookup)
-    ):
+    is_served = any(_same_api(need.gvk, api) for api in lookup.inputs.presence.apis)
+    if is_served and not lookup.is_ours(need.gvk) and _provider_is_observed(need, lookup):
         yield Alternative(AlternativeSource.SNAPSHOT, context.number, target="api:cluster")
-    if not context.requirement.install:
+    if not context.may_install:
         return
-    for package in lookup.providers.get(need.gvk, ()):
+    for package in context.accepted(lookup.providers.get(need.gvk, ())):
         for alternative in _create(context, package, any_version(package), AlternativeSource.CANDIDATE):
             yield _narrow(context, alternative, lambda c: _provides(need, c, lookup))
 
@@ -218,7 +224,7 @@ def _interface(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternati
     for installation in lookup.inputs.presence.installations:
         if installation.namespace in here and _offers(installation.interfaces, [need]):
             yield _installed(installation, context.number, scope)
-    if context.requirement.install:
+    if context.may_install:
         yield from _implementations(context, need)
 
 
@@ -230,7 +236,7 @@ def _implementations(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alt
         return
     named = [id_ for interface, id_ in context.lookup.inputs.choices.defaults if interface == need.id]
     others = [id_ for id_ in context.lookup.providers.get(need.id, ()) if id_ not in named]
-    for package in (*named, *others):
+    for package in context.accepted((*named, *others)):
         via = AlternativeSource.DEFAULT if package in named else AlternativeSource.CANDIDATE
         for alternative in _create(context, package, any_version(package), via):
             yield _keep_implementations(context, alternative, [need])
@@ -240,30 +246,58 @@ def existing_alternatives(
     demand: InstanceRequirement, nodes: Mapping[Instance, InstanceNode], lookup: CandidateLookup
 ) -> Iterator[Alternative]:
     """Yield alternatives that create nothing: instances that are present for other reasons."""
-    needs = demand.requirement.alternatives
-    if demand.requirement.install and all(isinstance(need, PackageNeed) for need in needs):
-        return
-    bound = any(alternative.via is AlternativeSource.BINDING for alternative in demand.alternatives)
-    for number, need in enumerate(() if bound else needs):
-        held = {
-            alternative.instance for alternative in demand.alternatives if alternative.alternative == number
-        }
-        for instance, node in nodes.items():
+    for number, need in _needs_of_existing(demand, lookup):
+        held = {way.instance for way in _creating(demand, number)}
+        for instance in nodes:
             if instance not in held:
-                places = _matching_places(need, demand, node, lookup)
+                places = _matching_places(need, demand, instance, lookup)
                 if places is not None:
                     yield Alternative(AlternativeSource.PLANNED, number, instance, places, active=False)
 
 
+def locked_alternatives(demand: InstanceRequirement, lookup: CandidateLookup) -> Iterator[Alternative]:
+    """Yield the generated instances of the lock that satisfy a need for which nothing can be installed.
+
+    They are in the cluster, and stay with whom they satisfy when those go that had them installed.
+    """
+    for number, need in _needs_of_existing(demand, lookup):
+        is_declined = isinstance(need, PackageNeed) and demand.requirement.install
+        if is_declined or any(way.allowed for way in _creating(demand, number)):
+            continue
+        for instance in lookup.generated_pins:
+            places = _matching_places(need, demand, instance, lookup) or frozenset()
+            places &= slot_places(instance, lookup.candidates(instance))
+            if places and instance != demand.parent:
+                yield Alternative(AlternativeSource.PLANNED, number, instance, places)
+
+
+def _needs_of_existing(demand: InstanceRequirement, lookup: CandidateLookup) -> Iterator[tuple[int, Need]]:
+    """Yield the numbered needs that an instance can satisfy that is present for other reasons."""
+    install = lookup.install_at(demand.parent) if demand.parent else None
+    if install is not None and demand.requirement.alias in dict(install.bindings):
+        return
+    for number, need in enumerate(demand.requirement.alternatives):
+        if not isinstance(need, PackageNeed) or not demand.requirement.may_install(number):
+            yield number, need
+
+
+def _creating(demand: InstanceRequirement, number: int) -> Iterator[Alternative]:
+    """Yield the alternatives of one need that can install an instance."""
+    return (
+        way
+        for way in demand.alternatives
+        if way.alternative == number and way.instance is not None and way.via is not AlternativeSource.PLANNED
+    )
+
+
 def _matching_places(
-    need: Need, demand: InstanceRequirement, node: InstanceNode, lookup: CandidateLookup
+    need: Need, demand: InstanceRequirement, instance: Instance, lookup: CandidateLookup
 ) -> frozenset[int] | None:
-    """Return the candidates of a node that satisfy a need, or None if the node does not apply."""
-    instance = node.instance
+    """Return the candidates of an instance that satisfy a need, or None if it does not apply."""
     match need:
         case PackageNeed():
             near = demand.parent is not None and instance.slot.namespace in (demand.parent.slot.namespace, "")
-            is_match = near and not demand.requirement.install and lookup.find(need.id) == instance.package
+            is_match = near and lookup.find(need.id) == instance.package
             return lookup.allowed(instance, need.range) if is_match else None
         case ApiNeed():
             return lookup.places(instance, lambda c: _provides(need, c, lookup)) or None

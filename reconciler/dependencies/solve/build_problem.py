@@ -13,7 +13,11 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     Share,
 )
-from reconciler.dependencies.solve.alternatives import alternatives_for, existing_alternatives
+from reconciler.dependencies.solve.alternatives import (
+    alternatives_for,
+    existing_alternatives,
+    locked_alternatives,
+)
 from reconciler.dependencies.solve.lookup import CandidateLookup, RequirementContext, effective_requirement
 from reconciler.dependencies.solve.problem import (
     Alternative,
@@ -135,13 +139,12 @@ def _demands(
         return
     for written in candidate.requires:
         requirement = effective_requirement(written, scope.install)
-        detail = _signature(requirement)
-        yield InstanceRequirement(
-            instance,
-            requirement,
-            alternatives_for(requirement, scope, lookup),
-            Cause(CauseKind.REQUIRES, str(instance), detail),
+        cause = Cause(CauseKind.REQUIRES, str(instance), _signature(requirement))
+        demand = InstanceRequirement(
+            instance, requirement, alternatives_for(requirement, scope, lookup), cause
         )
+        locked = tuple(locked_alternatives(demand, lookup))
+        yield replace(demand, alternatives=(*demand.alternatives, *locked)) if locked else demand
 
 
 def _signature(requirement: Requirement) -> str:
@@ -149,6 +152,8 @@ def _signature(requirement: Requirement) -> str:
     parts += [f"as {requirement.alias}"] if requirement.alias else []
     parts += ["(optional)"] if requirement.optional else []
     parts += [] if requirement.install else ["(not to be installed)"]
+    declined = (str(requirement.alternatives[number]) for number in requirement.declined)
+    parts += [f"(not to be installed: {need})" for need in declined]
     parts += [f"by default {requirement.default}"] if requirement.default else []
     share = requirement.share
     if share != Share():
@@ -262,8 +267,13 @@ def _add_existing(lookup: CandidateLookup, nodes: dict[Instance, InstanceNode]) 
 def _with_existing(
     lookup: CandidateLookup, demand: InstanceRequirement, nodes: dict[Instance, InstanceNode]
 ) -> InstanceRequirement:
+    """Return a requirement with its passive alternatives: before the locked ones, which need the instance."""
     passive = tuple(existing_alternatives(demand, nodes, lookup))
-    return replace(demand, alternatives=(*demand.alternatives, *passive)) if passive else demand
+    if not passive:
+        return demand
+    locked = [way for way in demand.alternatives if way.via is AlternativeSource.PLANNED]
+    others = [way for way in demand.alternatives if way.via is not AlternativeSource.PLANNED]
+    return replace(demand, alternatives=(*others, *passive, *locked))
 
 
 def _same_package(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]:

@@ -26,6 +26,7 @@ from reconciler.dependencies.model.packages import (
     Sharing,
     VersionRange,
 )
+from reconciler.ids import GroupKind
 
 SHARING_GROUP = "sh.porter.SharingGroup"
 
@@ -43,22 +44,33 @@ class RequirementContext:
 
 
 def effective_requirement(requirement: Requirement, install: Install | None) -> Requirement:
-    """Return a requirement as the user's install changes it: another range, or not to be installed."""
+    """Return a requirement as the user's install changes it: other ranges, or not to be installed.
+
+    An override by package name concerns the alternatives of that package, one by alias all of them.
+    """
     if install is None:
         return requirement
-    is_installed = install.install_dependencies
     alternatives = list(requirement.alternatives)
+    declined = set(() if install.install_dependencies else range(len(alternatives)))
     location = requirement.location
     for override in install.overrides:
         for place, need in enumerate(alternatives):
-            if not isinstance(need, PackageNeed) or override.name not in (requirement.alias, need.id.name):
+            package = need.id.name if isinstance(need, PackageNeed) else ""
+            if override.name not in (requirement.alias, package):
                 continue
-            if override.range is not None:
+            if override.range is not None and isinstance(need, PackageNeed):
                 alternatives[place] = replace(need, range=override.range)
                 location = override.location
-            is_installed = is_installed if override.install is None else override.install
-    install_it = requirement.install and is_installed
-    return replace(requirement, alternatives=tuple(alternatives), install=install_it, location=location)
+            if override.install is not None:
+                (declined.discard if override.install else declined.add)(place)
+    is_installed = requirement.install and len(declined) < len(alternatives)
+    return replace(
+        requirement,
+        alternatives=tuple(alternatives),
+        install=is_installed,
+        declined=tuple(sorted(declined)) if is_installed else (),
+        location=location,
+    )
 
 
 def install_is_visible(install: Install, package: PackageId, share: Share, scope: RequirementContext) -> bool:
@@ -120,6 +132,14 @@ def new_slots(
                 yield InstallSlot(SlotKind.NAMESPACE, scope.namespace), everything - once
 
 
+def slot_places(instance: Instance, candidates: tuple[Candidate, ...]) -> frozenset[int]:
+    """Return the candidates that may be installed anew in the slot of an instance."""
+    if instance.package.ecosystem in (Ecosystem.XPKG, Ecosystem.BUNDLE):
+        return all_places(candidates)
+    once = cluster_singletons(candidates)
+    return once if instance.slot.kind is SlotKind.CLUSTER else all_places(candidates) - once
+
+
 def _porter_slot(requirement: Requirement, scope: RequirementContext) -> InstallSlot:
     share = requirement.share
     if share.scope is Sharing.EXCLUSIVE:
@@ -163,6 +183,7 @@ class CandidateLookup:
     providers: dict[Gvk | str, list[PackageId]] = field(default_factory=dict)
     holders: dict[str, PackageId] = field(default_factory=dict)
     _allowed: dict[tuple[Instance | PackageId, VersionRange], frozenset[int]] = field(default_factory=dict)
+    _own_kinds: frozenset[GroupKind] | None = None
     _pins: dict[Instance, Candidate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -211,6 +232,42 @@ class CandidateLookup:
     def places(self, instance: Instance, keep: Callable[[Candidate], bool]) -> frozenset[int]:
         """Return the places of the candidates that pass a test."""
         return frozenset(p for p, candidate in enumerate(self.candidates(instance)) if keep(candidate))
+
+    @property
+    def generated_pins(self) -> tuple[Instance, ...]:
+        """The locked instances that no manifest of a user's installs, or installed."""
+        instances = (pin.instance for pin in self.inputs.pins)
+        return tuple(
+            instance
+            for instance in instances
+            if instance.slot.kind is not SlotKind.INSTALL and self.install_at(instance) is None
+        )
+
+    def is_ours(self, gvk: Gvk) -> bool:
+        """Tell whether the cluster serves an API because of a package of the lock or of a user's install.
+
+        It goes with that package, so that the package is needed, and not only the API.
+        """
+        owner = dict(self.inputs.presence.owners).get(gvk.group_kind)
+        if owner is not None:
+            return owner in self.installs or any(owner == pin.instance.package for pin in self.inputs.pins)
+        if self._own_kinds is None:
+            self._own_kinds = frozenset(
+                provided.group_kind
+                for candidate in self._installed_candidates()
+                for provided in candidate.provides
+            )
+        return gvk.group_kind in self._own_kinds
+
+    def _installed_candidates(self) -> Iterator[Candidate]:
+        """Yield the candidates that the lock and the users' installs may have put into the cluster."""
+        for package, installs in self.installs.items():
+            for candidate in self.inputs.catalogue.candidates(package):
+                if any(not i.external and i.need.range.allows(candidate.version) for i in installs):
+                    yield candidate
+        for pin in self.inputs.pins:
+            published = self.inputs.catalogue.candidates(pin.instance.package)
+            yield from (c for c in published if c.version.text == pin.candidate.version.text)
 
     def foreign(self, instance: Instance) -> ObservedInstallation | None:
         """Return an installation that is not ours in the slot of this instance."""

@@ -138,7 +138,7 @@ def _meets(
     if edge.target is not None:
         other = solution.resolved.get(edge.target)
         created = edge.via in (AlternativeSource.CANDIDATE, AlternativeSource.DEFAULT)
-        if other is None or (created and not requirement.install):
+        if other is None or (created and not requirement.may_install(edge.alternative)):
             return False
         return (edge.via is AlternativeSource.DEFAULT and requirement.default is not None) or _matches(
             need, other.candidate, inputs

@@ -83,6 +83,116 @@ def test_an_unused_package_that_is_needed_again_is_the_same_one() -> None:
     assert pins(locked)["db.io"] == "1.0.0"
 
 
+GVK = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
+ISSUERS = package("certs.io", "1.0.0", "provides: [{apiVersion: certs.io/v1, kind: Issuer}]")
+SELF_SUPPLIED = package("one.io", "1.0.0", needs("certs.io")) + ISSUERS
+META = "[{apiVersion: pkg.crossplane.io/v1, kind: Provider, package: x.io/aws}]"
+AWS = crossplane("aws", "v1.0.0", kinds="s3.aws.io/v1/Bucket")
+MYSQL = (
+    bundle("one", "1.0.0", "{requires: [{name: db, reference: 'r.io/mysql:v1.0.0'}]}")
+    + bundle(
+        "two",
+        "1.0.0",
+        "{requires: [{name: db, interface: {id: io.cnab.interface.mysql}, lifecycle: {managed: true}}]}",
+    )
+    + bundle("mysql", "1.0.0", "{provides: [{interface: io.cnab.interface.mysql}]}")
+)
+
+
+@pytest.mark.parametrize(
+    ("catalogue", "first", "second", "provider"),
+    [
+        pytest.param(
+            SELF_SUPPLIED + package("two.io", "1.0.0", GVK),
+            install("one", "one.io", ""),
+            install("two", "two.io", ""),
+            "carvel:certs.io@namespace/prod",
+            id="served API",
+        ),
+        pytest.param(
+            SELF_SUPPLIED + package("two.io", "1.0.0", "{or: [" + GVK + ", " + needs("gone.io") + "]}"),
+            install("one", "one.io", ""),
+            install("two", "two.io", ""),
+            "carvel:certs.io@namespace/prod",
+            id="served API among alternatives",
+        ),
+        pytest.param(
+            SELF_SUPPLIED + package("two.io", "1.0.0", needs("certs.io")),
+            install("one", "one.io", ""),
+            install("two", "two.io", "", "dependencies: {install: false}"),
+            "carvel:certs.io@namespace/prod",
+            id="package that is only to be present",
+        ),
+        pytest.param(
+            AWS
+            + crossplane("one", "v1.0.0", META)
+            + crossplane("two", "v1.0.0", "[{crd: {apiVersion: s3.aws.io/v1, kind: Bucket}}]"),
+            provider("one", "v1.0.0", "Configuration"),
+            provider("two", "v1.0.0", "Configuration"),
+            "xpkg:x.io/aws@cluster",
+            id="CRD",
+        ),
+        pytest.param(
+            MYSQL,
+            installation("one", "one"),
+            installation("two", "two"),
+            "bundle:r.io/mysql@shared",
+            id="interface",
+        ),
+    ],
+)
+def test_a_generated_package_stays_for_whom_it_satisfies_when_those_go_that_had_it_installed(
+    catalogue: str, first: str, second: str, provider: str
+) -> None:
+    both, _ = run(catalogue + first + second)
+    left, decision = run(catalogue + first + second, catalogue + second)
+
+    assert provider in owners(both)
+    assert decision.problems == ()
+    assert owners(left)[provider] == next(who for who, owner in owners(left).items() if owner == "user")
+    again, decision = run(catalogue + first + second, catalogue + second, catalogue + second)
+    assert again == left
+    alone, _ = run(catalogue + first + second, catalogue + second, catalogue + OTHER)
+    assert provider not in owners(alone)
+
+
+def test_a_user_who_hands_over_what_others_use_by_its_api_leaves_it_to_them() -> None:
+    catalogue, two = ISSUERS + package("two.io", "1.0.0", GVK), install("two", "two.io", "")
+
+    left, decision = run(catalogue + two + install("mine", "certs.io", ""), catalogue + two)
+
+    assert decision.problems == ()
+    assert owners(left)["carvel:certs.io@namespace/prod"] == "carvel:two.io@install/prod/two"
+
+
+def test_the_api_of_an_own_package_counts_as_its_own_although_the_cluster_serves_it() -> None:
+    catalogue = SELF_SUPPLIED + package("two.io", "1.0.0", GVK)
+    served = "---\n{kind: Cluster, apis: [certs.io/v1/Issuer]}\n"
+    one, two = install("one", "one.io", ""), install("two", "two.io", "")
+
+    left, _ = run(catalogue + one + two, catalogue + two + served)
+    foreign, _ = run(catalogue + two + served)
+
+    assert pins(left) == {"certs.io": "1.0.0", "two.io": "1.0.0"}
+    assert pins(foreign) == {"two.io": "1.0.0"}
+
+
+def test_what_a_part_without_a_solution_uses_stays_with_it() -> None:
+    catalogue, both = SELF_SUPPLIED, install("one", "one.io", "") + install("two", "two.io", "")
+    before = catalogue + package("two.io", "1.0.0", GVK) + both
+    unsolved = catalogue + package("two.io", "1.0.0", GVK, needs("gone.io")) + install("two", "two.io", "")
+
+    left, decision = run(before, unsolved)
+
+    assert [problem.reason for problem in decision.problems] == [Reason.DEPENDENCY_CONFLICT]
+    (certs,) = [package for package in left.resolution.packages if package.instance.name == "certs.io"]
+    assert (certs.owner, certs.requested_by) == (
+        "carvel:two.io@install/prod/two",
+        ("carvel:two.io@install/prod/two",),
+    )
+    assert unused(left) == []
+
+
 def test_one_of_two_parents_leaves_and_ownership_goes_to_the_other() -> None:
     first, second = install("a", "shop.io", ""), install("b", "shop.io", "")
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.dependencies.lock.format import Resolution, record_bytes
-from reconciler.dependencies.lock.read import locked_pins
+from reconciler.dependencies.lock.read import locked_pins, with_lock
 from reconciler.dependencies.lock.write import lock_solution
 from reconciler.dependencies.model.cluster import LockedChoice, ResolverSettings, build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
@@ -126,6 +126,70 @@ def test_an_or_group_takes_the_first_that_can_be_installed() -> None:
 
     assert "carvel:b.io@namespace/prod 1.0.0" in resolved(text)
     assert "c.io@" not in resolved(text)
+
+
+OR = "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}"
+ISSUERS = "provides: [{apiVersion: certs.io/v1, kind: Issuer}]"
+
+
+@pytest.mark.parametrize(
+    ("by_default", "overrides", "installed"),
+    [
+        (None, {}, "a.io"),
+        (None, {"a.io": False}, "b.io"),
+        (None, {"b.io": False}, "a.io"),
+        (None, {"a.io": False, "b.io": False}, ""),
+        (False, {}, ""),
+        (False, {"a.io": True}, "a.io"),
+        (False, {"b.io": True}, "b.io"),
+        (False, {"a.io": False, "b.io": True}, "b.io"),
+        (True, {"a.io": True, "b.io": False}, "a.io"),
+    ],
+)
+@pytest.mark.parametrize("was_installed", [False, True])
+def test_a_user_declines_alternatives_of_an_or_group_one_by_one(
+    by_default: bool | None, overrides: dict[str, bool], installed: str, *, was_installed: bool
+) -> None:
+    general = "" if by_default is None else f"install: {by_default}, ".lower()
+    each = ", ".join(f"{{refName: {name}, install: {value}}}".lower() for name, value in overrides.items())
+    shop = install(
+        "shop", "web.io", "", f"dependencies: {{{general}override: [{each}]}}".replace("refname", "refName")
+    )
+    catalogue = package("web.io", "1.0.0", OR) + package("a.io", "1.0.0") + package("b.io", "1.0.0")
+    locked = lock_solution(world_of(""), resolve_cluster(world_of(install("shop", "web.io", "") + catalogue)))
+
+    world = world_of(shop + catalogue)
+    found = told(resolve_cluster(with_lock(world, locked) if was_installed else world))
+
+    stays = was_installed and not installed
+    assert [name for name in ("a.io", "b.io") if f"carvel:{name}@namespace/prod 1.0.0" in found] == (
+        [installed] if installed else ["a.io"] if stays else []
+    )
+    assert ("nothing there meets it, and nothing may be installed" in found) is not (bool(installed) or stays)
+
+
+@pytest.mark.parametrize("discovery", [True, False])
+def test_a_declined_package_is_not_installed_for_an_api_that_it_provides(*, discovery: bool) -> None:
+    text = (
+        install("shop", "web.io", "", "dependencies: {override: [{refName: certs.io, install: false}]}")
+        + package("web.io", "1.0.0", EITHER)
+        + package("certs.io", "1.0.0", ISSUERS)
+        + f"---\n{{kind: Cluster, choices: {{discovery: {str(discovery).lower()}}}}}\n"
+    )
+
+    assert "certs.io@" not in resolved(text)
+    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(text.replace("install: false", "install: true"))
+
+
+def test_an_override_by_alias_declines_every_alternative_of_its_dependency() -> None:
+    declined = "dependencies: {override: [{refName: certificates, install: false}]}"
+    aliased = EITHER.removesuffix("}") + ", alias: certificates}"
+    text = package("web.io", "1.0.0", aliased) + package("certs.io", "1.0.0", ISSUERS)
+    discovery = "---\n{kind: Cluster, choices: {discovery: true}}\n"
+
+    found = resolved(install("shop", "web.io", "", declined) + text + discovery)
+
+    assert "nothing there meets it, and nothing may be installed" in found
 
 
 def test_a_chosen_alternative_stays_until_reconsidered() -> None:
