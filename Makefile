@@ -6,7 +6,7 @@ DEMO ?= demo
 # Compiled modules make every start of the command a second faster, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage check audit image bench structure fix golden docs mutants faults fuzz laws soak soak-team lock clean
+.PHONY: demo test coverage check audit image bench structure fix golden docs mutants mutation faults fuzz laws soak soak-team lock clean
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -60,6 +60,11 @@ docs: $(VENV)/.installed  ## Write what is generated: the schema of locks, and t
 
 mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail
 	$(RUN)python tests/mutants/run.py
+
+mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of what differs from the commit CHANGED, drawn with SEED (1)
+	$(RUN)python -m tests.mutation.run --seed $(or $(SEED),1) --number $(or $(N),25) \
+		$(if $(FOLDERS),--folders "$(FOLDERS)") $(if $(CHANGED),--changed "$(CHANGED)") $(if $(TESTS),--tests "$(TESTS)") \
+		$(if $(BUDGET),--budget $(BUDGET)) $(if $(MINIMUM),--minimum $(MINIMUM)) $(if $(JOBS),--jobs $(JOBS))
 
 faults: $(VENV)/.installed  ## Every fault at every point (hours; FAULTS=4: at most four points of each sweep), and the table of them
 	RECONCILER_FAULTS=$(or $(FAULTS),all) $(RUN)python -m pytest -q -n auto --dist worksteal tests/faults || { $(RUN)python -m tests.faults.matrix; exit 1; }

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 PROJECT = Path(__file__).resolve().parents[2]
 STREAMS = 3
@@ -82,8 +82,29 @@ def write_client(directory: Path) -> Path:
     return directory
 
 
-@functools.cache
+_forked: list[str] = []
+
+
+def fork_server() -> None:
+    """Let a fork of this process, which has imported everything, be the helper process from now on."""
+    path = f"{tempfile.mkdtemp(prefix='command-server-')}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        if not os.fork():
+            os.closerange(STREAMS, listener.fileno())  # nobody waits for the end of a pipe that it holds
+            os.closerange(listener.fileno() + 1, 256)
+            _answer_all(listener)
+    _forked[:] = [path]
+
+
 def address() -> str:
+    """Return the path of the helper process's socket."""
+    return _forked[0] if _forked else _start()
+
+
+@functools.cache
+def _start() -> str:
     """Start the helper process and return the path of its socket."""
     directory = tempfile.mkdtemp(prefix="command-server-")
     path = f"{directory}/socket"
@@ -111,18 +132,23 @@ def _serve(path: str) -> None:
     for module in pkgutil.walk_packages(reconciler.__path__, "reconciler."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks that answer
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
         print("listening", flush=True)
-        while True:
-            client, _ = listener.accept()
-            with client:
-                if not os.fork():
-                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                    listener.close()
-                    _answer(client)
+        _answer_all(listener)
+
+
+def _answer_all(listener: socket.socket) -> NoReturn:
+    """Answer each request in a fork of this process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks that answer
+    while True:
+        client, _ = listener.accept()
+        with client:
+            if not os.fork():
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                listener.close()
+                _answer(client)
 
 
 def _answer(client: socket.socket) -> None:

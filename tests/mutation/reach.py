@@ -1,0 +1,191 @@
+"""Record which blocks of the package each test enters and how long it takes.
+
+A record is kept per test file under the hash of its content. A function that changed since is looked up as
+a whole, a new one not at all: an outdated record can hide a test from a mutant and so let it survive, but it
+can catch none.
+"""
+
+import ast
+import contextlib
+import functools
+import gzip
+import hashlib
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutation.blocks import Block, Marks, clear_caches, read_blocks
+from tests.mutation.mutants import Function
+
+
+@dataclass(eq=False)
+class Recorder:
+    """A plugin of pytest that notes the blocks and the seconds of each test that passes."""
+
+    marks: Marks
+    tests: dict[str, tuple[float, set[int]]] = field(default_factory=dict)
+    _shared: dict[int, tuple[float, set[int]]] = field(default_factory=dict)
+    _entered: set[int] = field(default_factory=set)
+    _shared_seconds: float = 0
+    _passed: bool = False
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        clear_caches(self.marks.package)
+        self.marks.take()
+        self._entered, self._shared_seconds, self._passed = set(), 0, False
+        start = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            seconds = time.perf_counter() - start - self._shared_seconds
+            entered = self._entered | self.marks.take()
+            for shared in self._shared_fixtures(item):
+                seconds += shared[0]
+                entered |= shared[1]
+            if self._passed:
+                self.tests[item.nodeid] = (seconds, entered)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
+        """Count what a fixture of a module or session enters for every test that uses it."""
+        if fixturedef.scope == "function":
+            return (yield)
+        before = self._entered | self.marks.take()
+        self._entered = set()
+        start = time.perf_counter()
+        try:
+            return (yield)
+        finally:
+            seconds = time.perf_counter() - start
+            entered = self._entered | self.marks.take()
+            self._shared[id(fixturedef)] = (seconds, entered)
+            self._shared_seconds += seconds
+            self._entered = before | entered
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Iterator[pytest.TestReport]:
+        report = yield
+        if call.when == "call":
+            self._passed = report.passed
+        return report
+
+    def _shared_fixtures(self, item: pytest.Item) -> Iterator[tuple[float, set[int]]]:
+        definitions = getattr(item, "_fixtureinfo", None)
+        for fixtures in definitions.name2fixturedefs.values() if definitions else ():
+            for fixture in fixtures:
+                if id(fixture) in self._shared:
+                    yield self._shared[id(fixture)]
+
+
+@dataclass(frozen=True)
+class ReachingTest:
+    """A test that reaches a line, and how long it takes alone."""
+
+    seconds: float
+    id: str
+
+
+@dataclass(eq=False)
+class Reach:
+    """What the tests of a project reach, recorded in a folder."""
+
+    root: Path
+    folder: Path
+
+    def find_unrecorded(self, files: Iterable[Path]) -> list[Path]:
+        """Return the test files that have no record of their content."""
+        return [file for file in files if not self._record_of(file).exists()]
+
+    def write(self, recorder: Recorder, files: Collection[Path]) -> None:
+        """Keep what was recorded, per test file."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            own = str(file.relative_to(self.root))
+            tests = {id_: test for id_, test in recorder.tests.items() if id_.partition("::")[0] == own}
+            numbers = sorted(set().union(*(entered for _, entered in tests.values())))
+            position = {number: index for index, number in enumerate(numbers)}
+            names = [recorder.marks.names[number] for number in numbers]
+            functions = sorted({name.partition("#")[0] for name in names})
+            record = {
+                "file": own,
+                "blocks": names,
+                "functions": {function: self._hash(function) for function in functions},
+                "tests": {
+                    id_: [round(seconds, 4), sorted(position[number] for number in entered)]
+                    for id_, (seconds, entered) in tests.items()
+                },
+            }
+            with gzip.open(self._record_of(file), "wt", encoding="utf-8", compresslevel=3) as out:
+                json.dump(record, out)
+
+    def find_tests(
+        self, lines: Collection[tuple[Function, int]], files: Iterable[Path]
+    ) -> dict[tuple[Function, int], list[ReachingTest]]:
+        """Return the tests of each line of a function, the shortest first."""
+        blocks = {at: self._block_at(*at) for at in lines}
+        tests: dict[tuple[Function, int], list[ReachingTest]] = {at: [] for at in lines}
+        for file in files:
+            with contextlib.suppress(FileNotFoundError), gzip.open(self._record_of(file), "rt") as record:
+                _add_tests(json.load(record), blocks, tests, self._hash)
+        return {
+            at: sorted(reaching, key=lambda test: (test.seconds, test.id)) for at, reaching in tests.items()
+        }
+
+    def _record_of(self, file: Path) -> Path:
+        content = str(file.relative_to(self.root)).encode() + b"\0" + file.read_bytes()
+        return self.folder / f"{hashlib.sha256(content).hexdigest()[:24]}.json.gz"
+
+    def _block_at(self, function: Function, line: int) -> Block:
+        blocks = [
+            block
+            for block in read_blocks(self.root / function.path, function.path)
+            if block.function == str(function) and block.first <= line <= block.last
+        ]
+        whole = Block(str(function), 0, function.first, function.last)
+        return min(blocks, key=lambda block: (block.last - block.first, -block.number), default=whole)
+
+    def _hash(self, function: str) -> str:
+        return hash_functions(self.root, function.partition("::")[0]).get(function, "")
+
+
+@functools.cache
+def hash_functions(root: Path, path: str) -> Mapping[str, str]:
+    """Return a hash of the code of each function of a file, without its formatting and its place."""
+    hashes: dict[str, str] = {}
+    with contextlib.suppress(FileNotFoundError):
+        _hash_bodies(ast.parse((root / path).read_text(encoding="utf-8")).body, f"{path}::", hashes)
+    return hashes
+
+
+def _hash_bodies(body: Iterable[ast.stmt], prefix: str, hashes: dict[str, str]) -> None:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            _hash_bodies(node.body, f"{prefix}{node.name}.", hashes)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            hashes[prefix + node.name] = hashlib.sha256(ast.dump(node).encode()).hexdigest()[:12]
+
+
+def _add_tests(
+    record: Mapping[str, Any],
+    blocks: Mapping[tuple[Function, int], Block],
+    tests: Mapping[tuple[Function, int], list[ReachingTest]],
+    hash_of: Callable[[str], str],
+) -> None:
+    numbers: dict[int, list[tuple[Function, int]]] = {}
+    for at, block in blocks.items():
+        if block.function not in record["functions"]:
+            continue
+        unchanged = record["functions"][block.function] == hash_of(block.function)
+        for number, name in enumerate(record["blocks"]):
+            if name == block.name if unchanged else name.partition("#")[0] == block.function:
+                numbers.setdefault(number, []).append(at)
+    for id_, (seconds, entered) in record["tests"].items() if numbers else ():
+        reached = {at for number in numbers.keys() & set(entered) for at in numbers[number]}
+        for at in reached:
+            tests[at].append(ReachingTest(seconds, id_))

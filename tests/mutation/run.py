@@ -1,0 +1,209 @@
+"""Try a sample of mutants: print a score per folder and the survivors, and write JSON.
+
+`make mutation SEED=1 N=40 FOLDERS="plan resolve"` draws functions of folders and one mutant of each,
+`make mutation CHANGED=origin/main` those of the functions that differ from a base. Only the tests that enter
+the mutated block run, the shortest first: those of up to LIMIT seconds, as many as BUDGET seconds allow. A
+mutant that none of them notices survives.
+"""
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+from tests.mutation.blocks import Marks, import_package
+from tests.mutation.mutants import Mutant
+from tests.mutation.reach import Reach, Recorder
+from tests.mutation.report import format_result, print_scores, write_json
+from tests.mutation.runner import MutantRunner, MutantTests, Result
+from tests.mutation.sample import Sampler, find_stale, read_equivalents
+
+FOLDERS = "plan resolve expand render functions krm dependencies apply forge read git"
+TESTS = "tests/unit tests/property tests/conformance tests/contract tests/e2e"
+T = TypeVar("T")
+PYTEST = ["-q", "-s", "-pno:xdist", "-pno:cacheprovider", "-Wignore::pytest.PytestAssertRewriteWarning"]
+
+settings.register_profile(
+    "mutation",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try the sample that the arguments describe; return 1 if a score is too low."""
+    options = _parse(arguments)
+    equivalents = read_equivalents(options.equivalents)
+    stale = find_stale(options.root, equivalents)
+    for entry in stale:
+        print(f"error: {entry.file} has no such mutant any more: remove it from {options.equivalents}")
+        print(f"{entry.function}\n{entry.change}")
+    if stale:
+        return 2
+    sampler = Sampler(options.root, options.package, options.seed, frozenset(e.key for e in equivalents))
+    if options.changed:
+        mutants = sampler.sample_changed(options.changed, options.number)
+    else:
+        folders = options.folders.split()
+        mutants = [m for folder in folders for m in sampler.sample_folder(folder, options.number)]
+    results = []
+    for result in _try_mutants(options, _choose_tests(options, mutants)):
+        results.append(result)
+        print(format_result(result), flush=True)
+    print(f"\nseed {options.seed}, tests of up to {options.limit:g} s, {options.budget:g} s per mutant")
+    print(f"{len(equivalents)} equivalent mutants are left out")
+    scores = print_scores(results)
+    write_json(options.json, vars(options), results)
+    gates = [scores["all"]] if options.changed else scores.values()
+    return int(any(score < options.minimum for score in gates))
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--root", type=Path, default=Path.cwd(), help="the project")
+    parser.add_argument("--package", default="reconciler", help="its package")
+    parser.add_argument("--tests", default=TESTS, help="folders and files of tests")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--number", type=int, default=25, help="mutants per folder, or in all with --changed")
+    parser.add_argument("--folders", default=FOLDERS)
+    parser.add_argument("--changed", default="", metavar="COMMIT", help="only functions that differ from it")
+    parser.add_argument("--budget", type=float, default=30, help="seconds of tests per mutant")
+    parser.add_argument("--limit", type=float, default=3, help="seconds of the longest test")
+    parser.add_argument("--minimum", type=float, default=90, help="least score of each folder, in per cent")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--json", type=Path, help="where to write the result")
+    parser.add_argument("--equivalents", type=Path, default=Path(__file__).with_name("equivalents.yaml"))
+    options = parser.parse_args(arguments)
+    options.root = options.root.resolve()
+    options.json = options.json or options.root / ".mutation/result.json"
+    return options
+
+
+def _test_files(options: argparse.Namespace) -> list[Path]:
+    paths = [options.root / name for name in options.tests.split()]
+    return sorted(file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py")))
+
+
+def _choose_tests(options: argparse.Namespace, mutants: Sequence[Mutant]) -> list[MutantTests]:
+    """Choose the tests of each mutant, after a run of the tests that have no record."""
+    if options.changed and not mutants:
+        return []
+    files = _test_files(options)
+    reach = Reach(options.root, options.root / ".mutation/reach")
+    if unrecorded := reach.find_unrecorded(files):
+        print(f"recording what {len(unrecorded)} test files reach", flush=True)
+        start = time.monotonic()
+        _record(options, reach, unrecorded)
+        print(f"recorded in {time.monotonic() - start:.0f} s", flush=True)
+    tests = reach.find_tests({(mutant.function, mutant.line) for mutant in mutants}, files)
+    choice = []
+    for mutant in mutants:
+        reaching = tests[mutant.function, mutant.line]
+        chosen, left = [], options.budget
+        for test in reaching:
+            left -= test.seconds
+            if test.seconds <= options.limit and left >= 0:
+                chosen.append(test)
+        choice.append(MutantTests(mutant, chosen, len(reaching)))
+    return choice
+
+
+def _record(options: argparse.Namespace, reach: Reach, files: Sequence[Path]) -> None:
+    def record(part: Sequence[Path], _send: Callable[[Any], None]) -> None:
+        marks = Marks(options.root, options.package)
+        marks.instrument()
+        _server(options)()
+        for start in range(0, len(part), 20):
+            recorder = Recorder(marks)
+            chunk = part[start : start + 20]
+            _run_pytest(options, [*map(str, chunk), "-m", "not slow and not kpt"], recorder)
+            reach.write(recorder, chunk)
+
+    for _ in _in_forks(options, files, record):
+        pass
+
+
+def _try_mutants(options: argparse.Namespace, subjects: Sequence[MutantTests]) -> Iterator[Result]:
+    def try_part(part: Sequence[MutantTests], send: Callable[[Result], None]) -> None:
+        import_package(options.package)
+        files = sorted({test.id.partition("::")[0] for subject in part for test in subject.tests})
+        plugin = MutantRunner(options.root, options.package, part, send, _server(options))
+        _run_pytest(options, files, plugin)
+
+    yield from _in_forks(options, subjects, try_part)
+
+
+def _in_forks(
+    options: argparse.Namespace, work: Sequence[T], do: Callable[[Sequence[T], Callable[[Any], None]], None]
+) -> Iterator[Any]:
+    """Do the work in as many forks as jobs, each with its part, and yield what they send."""
+    log = options.root / ".mutation/log"
+    log.parent.mkdir(exist_ok=True)
+    fork = multiprocessing.get_context("fork")
+    processes: dict[Connection, multiprocessing.process.BaseProcess] = {}
+    try:
+        for part in filter(None, (work[number :: options.jobs] for number in range(options.jobs))):
+            receiver, sender = fork.Pipe(duplex=False)
+            process = fork.Process(target=_work, args=(options, log, do, part, sender))
+            process.start()
+            sender.close()
+            processes[receiver] = process
+        running = set(processes)
+        while running:
+            for ready in wait(running):
+                try:
+                    yield ready.recv()
+                except EOFError:
+                    running.remove(ready)
+                    processes[ready].join()
+                    if processes[ready].exitcode:
+                        raise RuntimeError(f"a process failed, see {log}") from None
+    finally:
+        for process in processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid or 0, signal.SIGKILL)
+
+
+def _work(options: argparse.Namespace, log: Path, do: Any, part: Sequence[T], sender: Connection) -> None:
+    os.setsid()
+    with log.open("a") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    os.chdir(options.root)
+    sys.path.insert(0, str(options.root))
+    do(part, sender.send)
+    sys.stdout.flush()
+
+
+def _run_pytest(options: argparse.Namespace, files: Iterable[str], plugin: object) -> None:
+    arguments = [*files, *PYTEST, "--rootdir", str(options.root), "--hypothesis-profile", "mutation"]
+    code = pytest.main(arguments, plugins=[plugin])
+    if code not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}:
+        raise RuntimeError(f"pytest ended with {code!r}")
+
+
+def _server(options: argparse.Namespace) -> Callable[[], None]:
+    if options.package != "reconciler":
+        return lambda: None
+    from tests.support.command_server import fork_server
+
+    return fork_server
+
+
+if __name__ == "__main__":
+    sys.exit(main())
