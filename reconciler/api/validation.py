@@ -4,6 +4,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from itertools import groupby
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
@@ -22,6 +23,7 @@ _TYPES: Mapping[str, str] = {
     "int_type": "an integer",
     "int_parsing": "an integer",
     "int_from_float": "an integer",
+    "finite_number": "an integer",
     "float_type": "a number",
     "float_parsing": "a number",
     "bool_type": "true or false",
@@ -33,6 +35,7 @@ _TYPES: Mapping[str, str] = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+_UNIONS = (Union, types.UnionType)
 _KNOWN_FIELDS_SHOWN = 12
 _SHORTEST_START = 3
 
@@ -55,7 +58,7 @@ def parse_model(model: type[M], data: object) -> M | tuple[FieldError, ...]:
     try:
         return model.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        return tuple(_field_error(model, detail) for detail in error.errors(include_url=False))
+        return tuple(_field_errors(model, error.errors(include_url=False)))
 
 
 def field_text(path: Iterable[str | int]) -> str:
@@ -88,8 +91,32 @@ def _starts_alike(left: str, right: str) -> bool:
     )
 
 
-def _field_error(model: type[BaseModel], detail: ErrorDetails) -> FieldError:
-    path: Path = detail["loc"]
+def _field_errors(model: type[BaseModel], details: Iterable[ErrorDetails]) -> Iterator[FieldError]:
+    """Yield the errors of the fields; a field of several types has the errors of the type that was meant."""
+    for path, group in groupby(details, lambda detail: _union_path(model, detail["loc"])):
+        if path is None:
+            yield from (_field_error(model, detail, detail["loc"]) for detail in group)
+            continue
+        branches = list(group)
+        inner = [d for d in branches if len(d["loc"]) > len(path) + 1]
+        if inner:
+            yield from (_field_error(model, d, (*path, *d["loc"][len(path) + 1 :])) for d in inner)
+        else:
+            expected = " or ".join(dict.fromkeys(_TYPES.get(d["type"], "valid") for d in branches))
+            yield _type_error(path, expected, branches[0]["input"])
+
+
+def _union_path(model: type[BaseModel], location: Path) -> Path | None:
+    """Return the path of the field of several types that an error is about, where it is about one."""
+    annotation: Any = model
+    for place, step in enumerate(location):
+        if get_origin(annotation) in _UNIONS:
+            return location[:place]
+        annotation = _step_into(annotation, step)
+    return None
+
+
+def _field_error(model: type[BaseModel], detail: ErrorDetails, path: Path) -> FieldError:
     kind, value, where = detail["type"], detail["input"], field_text(path)
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
         hint = suggest(str(path[-1]), _fields_at(model, path[:-1]))
@@ -98,8 +125,7 @@ def _field_error(model: type[BaseModel], detail: ErrorDetails) -> FieldError:
         hint = f"Add {path[-1]} to {field_text(path[:-1]) or 'the manifest'}."
         return FieldError(path, Reason.MISSING_FIELD, f"Missing required field {where}", hint)
     if expected_type := _TYPES.get(kind):
-        message = f"{where or 'The manifest'} must be {expected_type}, but is {_described(value)}"
-        return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected_type, value))
+        return _type_error(path, expected_type, value)
     if kind in {"enum", "literal_error"}:
         expected = str(detail.get("ctx", {}).get("expected", ""))
         words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
@@ -107,6 +133,11 @@ def _field_error(model: type[BaseModel], detail: ErrorDetails) -> FieldError:
         return FieldError(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words))
     message = detail["msg"].removeprefix("Value error, ")
     return FieldError(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
+
+
+def _type_error(path: Path, expected: str, value: object) -> FieldError:
+    message = f"{field_text(path) or 'The manifest'} must be {expected}, but is {_described(value)}"
+    return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected, value))
 
 
 def _type_hint(expected_type: str, value: object) -> str:
@@ -167,9 +198,10 @@ def disk_fields(annotation: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _unwrapped(annotation: Any) -> Any:
-    """Return the type inside an annotation with metadata or `None`."""
+    """Return the type inside an annotation with metadata or `None`; of several types, all."""
     if get_origin(annotation) is Annotated:
         return _unwrapped(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, types.UnionType):
-        return next((a for a in get_args(annotation) if a is not types.NoneType), None)
+    if get_origin(annotation) in _UNIONS:
+        members = [a for a in get_args(annotation) if a is not types.NoneType]
+        return members[0] if len(members) == 1 else annotation
     return annotation

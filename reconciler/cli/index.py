@@ -39,6 +39,7 @@ def index() -> None:
     Examples:
       reconciler index list --interface io.cnab.interface.mysql --environment production
       reconciler index add x.example.com/acme/aws v1.2.0 --manifest crossplane.yaml
+      reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
       reconciler index set-default io.cnab.interface.mysql bundle:r.example.com/azure-mysql
     """
 
@@ -106,12 +107,18 @@ def show(control: str, package: str) -> Exit:
 @click.option("--keyword", "keywords", multiple=True)
 @click.option("--interface", default="", help="Make it the default of this interface.")
 def add(control: str, environment: str, cluster: str, interface: str, **options: Any) -> Exit:
-    """Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it."""
+    """Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it.
+
+    Without a MANIFEST write SOURCE as ECOSYSTEM:NAME; with --interface it is a bundle that implements it.
+    """
     from reconciler.read.dependencies import parse_version
     from reconciler.workdir.index import HEADER, add_version, version_folder
 
+    _one_layer(environment, cluster)
     root = _root(control)
-    folder = version_folder(options["source"], options["version"])
+    ecosystem, source = _split_source(options.pop("source"))
+    options |= {"source": source, "ecosystem": ecosystem, "interface": interface}
+    folder = version_folder(source, options["version"])
     files = {path.name: path.read_bytes() for path in options["manifests"]}
     if HEADER in files:
         raise UsageError(f"{HEADER} is the name of the header that this command writes")
@@ -173,15 +180,33 @@ def set_default(control: str, environment: str, cluster: str, interface: str, pa
 
 def _choose(root: Path, interface: str, id_: "PackageId", environment: str, cluster: str) -> None:
     from reconciler.dependencies.catalog.index import NO_DEFAULTS, IndexLayer, add_package, layer_path
+    from reconciler.dependencies.dialects.references import canonical_interface
     from reconciler.workdir.index import write_layer
 
-    if environment and cluster:
-        raise UsageError("--environment and --cluster are two layers: name one")
+    _one_layer(environment, cluster)
     path = layer_path(environment=environment, cluster=cluster)
     layer = _read(root).layers.get(path, NO_DEFAULTS)
     chosen = add_package(IndexLayer(defaults=layer.defaults), id_, interface=interface).defaults
     write_layer(root, path, layer._replace(defaults=chosen))
-    make_printer().lines([f"{interface} is {id_} in {path}"])
+    make_printer().lines([f"{canonical_interface(interface)} is {id_} in {path}"])
+
+
+def _one_layer(environment: str, cluster: str) -> None:
+    """Check that one layer is named, or none.
+
+    Raises:
+        UsageError: Two are.
+    """
+    if environment and cluster:
+        raise UsageError("--environment and --cluster are two layers: name one")
+
+
+def _split_source(text: str) -> tuple[str, str]:
+    """Return the ecosystem that a source begins with, if any, and the name in it."""
+    from reconciler.dependencies.catalog.index import parse_id
+
+    id_ = parse_id(text)
+    return (str(id_.ecosystem), id_.name) if id_ else ("", text)
 
 
 def _root(control: str) -> Path:
@@ -232,10 +257,14 @@ def _candidates(contents: "IndexContents", package: str) -> "list[Candidate]":
 def _header(options: dict[str, Any]) -> bytes:
     from reconciler.dependencies.catalog.index import INDEX_API_VERSION
     from reconciler.dependencies.catalog.published import VERSION_KIND
+    from reconciler.dependencies.dialects.references import canonical_interface
     from reconciler.krm.yaml import emit
 
+    bare = options["interface"] and not options["manifests"]
     labels = dict(label.partition("=")[::2] for label in options["labels"])
     optional = {
+        "ecosystem": options["ecosystem"] or ("bundle" if bare else ""),
+        "interfaces": {canonical_interface(options["interface"]): ""} if bare else {},
         "digest": options["digest"],
         "provides": sorted(options["provides"]),
         "labels": dict(sorted(labels.items())),

@@ -1,6 +1,6 @@
 """Write the status of every package of a cluster for the status branch, in the terms of its ecosystem."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,10 +131,10 @@ class _Reader:
     def _status(
         self, package: LockedPackage, family: PackageGraph, problem: Problem | None
     ) -> dict[str, Any]:
-        needs = [need for need in package.dependencies if need.active]
+        needs = package.dependencies
         if package.instance.ecosystem == Ecosystem.XPKG:
             return self._crossplane(package, needs, problem)
-        shown = [_dependency(need, family) for need in needs]
+        shown = [_dependency(need, package, family) for need in needs]
         return {
             "version": package.version,
             "lastAttemptedVersion": package.last_attempted_version,
@@ -142,7 +142,7 @@ class _Reader:
         }
 
     def _crossplane(
-        self, package: LockedPackage, needs: list[LockedDependency], problem: Problem | None
+        self, package: LockedPackage, needs: Sequence[LockedDependency], problem: Problem | None
     ) -> dict[str, Any]:
         """Return the counts of Crossplane's package manager on a revision.
 
@@ -179,19 +179,24 @@ def _conditions(problem: Problem | None, reason: str, message: str) -> Iterator[
     }
 
 
-def _dependency(need: LockedDependency, family: PackageGraph) -> dict[str, Any]:
+def _dependency(need: LockedDependency, parent: LockedPackage, family: PackageGraph) -> dict[str, Any]:
     """Return how one need is met, in the form of the proposal's `status.dependencies`.
 
-    If the package of an API is unknown, the cluster provides it.
+    Of two parents it was created by the one that owns it. If the package of an API is unknown, the
+    cluster provides it.
+
+    Source: Carvel, packaging API dependency management, PackageInstall `status.dependencies`.
     """
     target = family.packages.get(str(need.resolved)) if need.resolved else None
-    created = target is not None and target.owner != USER
-    ref = family.ref_of(target) if target else None
+    created = target is not None and target.owner == str(parent.instance)
     if need.need == "api":
         api, _, kind = need.id.rpartition("/")
-        by = {"providedBy": str(ref), "version": target.version} if target else {"providedBy": "cluster"}
-        return {"created": created, "gvk": {"apiVersion": api, "kind": kind, **by}}
+        provider = {"providedBy": target.instance.name, "version": target.version} if target else _CLUSTER
+        return {"created": created, "gvk": {"apiVersion": api, "kind": kind, **provider}}
     name = target.instance.name if target else need.id.partition(":")[2]
-    met = {"packageInstallRef": {"name": ref.name}, "version": target.version} if ref and target else {}
+    met = {"packageInstallRef": family.ref_of(target).name, "version": target.version} if target else {}
     alias = {"alias": need.alias} if need.alias else {}
     return {"created": created, **alias, "package": {"refName": name, **met}}
+
+
+_CLUSTER = {"providedBy": "cluster"}

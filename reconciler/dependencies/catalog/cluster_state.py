@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from reconciler.dependencies.catalog.published import served_apis
 from reconciler.dependencies.dialects import read_lock, read_manifest
-from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS, parse_image
+from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS
+from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.model.cluster import ClusterState, ObservedInstallation, ObservedRevision
 from reconciler.dependencies.model.packages import Candidate, Gvk, Install, PackageId, Platform
 from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
@@ -169,7 +170,7 @@ def _revision(snapshot_object: SnapshotObject) -> ObservedRevision | None:
         return None
     if not package or not isinstance(number, int) or not isinstance(spec, dict):
         return None
-    name, tag, digest = parse_image(str(spec.get("image") or ""))
+    name, tag, digest = parse_source(str(spec.get("image") or ""))
     return ObservedRevision(
         package=f"{snapshot_object.kind.removesuffix('Revision')}/{package}",
         name=snapshot_object.name,

@@ -9,6 +9,7 @@ from pydantic import Field
 from reconciler.api.meta import ApiModel
 from reconciler.dependencies.catalog.published import read_package_version
 from reconciler.dependencies.dialects.reading import Diagnostics
+from reconciler.dependencies.dialects.references import canonical_interface
 from reconciler.dependencies.model.cluster import Catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.errors import Problem
@@ -38,7 +39,8 @@ class IndexLayer:
 
 def add_package(index: IndexLayer, package: PackageId, *, interface: str = "") -> IndexLayer:
     """Register a package; with an interface it becomes the default there, instead of the previous one."""
-    defaults = {**index.defaults, interface: package} if interface else index.defaults
+    chosen = {canonical_interface(interface): package} if interface else {}
+    defaults = {**index.defaults, **chosen}
     return replace(index, packages=index.packages | {package}, defaults=defaults)
 
 
@@ -70,6 +72,7 @@ def list_packages(
 
     `is_default` is set if the package is the default of the given interface, or of any without one.
     """
+    interface = canonical_interface(interface)
     chosen = {id_ for own, id_ in defaults if interface in ("", own)}
     entries = []
     for id_, candidates in sorted(catalogue.packages.items()):
@@ -188,15 +191,16 @@ def _layer(document: SourcedDocument, notes: Diagnostics) -> LayerDefaults | Non
     parsed = notes.parse(PackageIndex, document.value)
     if parsed is None:
         return None
-    defaults = {}
-    for interface, text in sorted(parsed.defaults.items()):
-        id_ = parse_id(text)
+    defaults: dict[str, PackageId] = {}
+    for written, text in sorted(parsed.defaults.items()):
+        id_, interface = parse_id(text), canonical_interface(written)
         if id_ is None:
             notes.refuse(
-                ("defaults", interface), f"{text!r} is not ECOSYSTEM:NAME", hint=f"One of {_ecosystems()}."
+                ("defaults", written), f"{text!r} is not ECOSYSTEM:NAME", hint=f"One of {_ecosystems()}."
             )
-        else:
-            defaults[interface] = id_
+        elif defaults.setdefault(interface, id_) != id_:
+            message = f"{written} is {interface}, which is {defaults[interface]} already"
+            notes.refuse(("defaults", written), message, hint="Keep one of the two lines.")
     return None if notes.problems else LayerDefaults(parsed.environment, defaults)
 
 

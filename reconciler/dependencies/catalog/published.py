@@ -1,7 +1,7 @@
 """Read published package versions: folders of the index, the APIs they provide, repository names."""
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -10,7 +10,8 @@ from pydantic import Field
 from reconciler.api.meta import ApiModel
 from reconciler.dependencies.dialects import read_bundle, read_meta, read_package
 from reconciler.dependencies.dialects.reading import Diagnostics, Document, ParsedManifest, manifest_label
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, PackageId, Pairs
+from reconciler.dependencies.dialects.references import canonical_interface, parse_source
+from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Pairs
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.errors import Location, Problem
 from reconciler.ids import Oid, PackageKey, group_of, normalise_url
@@ -109,18 +110,22 @@ _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev
 class PackageVersion(ApiModel):
     """Header of a version with its content elsewhere, mostly in a registry.
 
-    `source` is the package's name there without tag; `provides` lists `group/version/Kind` for CRDs that
-    are not in the folder; `withdrawn` is the reason not to choose this version any more.
+    `source` is the package's name there without tag; `ecosystem` is needed where no manifest is beside
+    the header. `provides` lists `group/version/Kind` for CRDs that are not in the folder, `interfaces`
+    those that a bundle implements, with the version of each or none; `withdrawn` is the reason not to
+    choose this version any more.
     """
 
     api_version: str
     kind: str
     source: str
     version: str
+    ecosystem: Ecosystem | None = Field(default=None, strict=False)
     digest: str = ""
     withdrawn: str = ""
     provides: tuple[str, ...] = Field(default=(), strict=False)
     compositions: tuple[str, ...] = Field(default=(), strict=False)
+    interfaces: dict[str, str] = Field(default_factory=dict)
     labels: dict[str, str] = Field(default_factory=dict)
     keywords: tuple[str, ...] = Field(default=(), strict=False)
 
@@ -147,7 +152,12 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     objects = [d for d, _ in pairs if d.get("kind") in CONTENT_KINDS]
     kinds |= provided_kinds(objects)
     manifests = [pair for pair in pairs if pair[0].get("kind") not in {VERSION_KIND, *CONTENT_KINDS}]
+    declared = tuple(_declared(header, notes))
     reading = _manifest(header, manifests, source)
+    for other in (
+        c for c in reading.candidates if c.id.ecosystem is not (header.ecosystem or c.id.ecosystem)
+    ):
+        notes.refuse(("ecosystem",), f"The ecosystem is {header.ecosystem}, but its manifest is {other.id}'s")
     problems = (*notes.problems, *reading.problems)
     if problems or not reading.candidates:
         return replace(reading, candidates=(), problems=problems)
@@ -156,6 +166,7 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
         digest=header.digest,
         withdrawn=header.withdrawn,
         provides=tuple(sorted({*reading.candidates[0].provides, *kinds})),
+        interfaces=_merged(reading.candidates[0].interfaces, declared),
         compositions=tuple(sorted({*header.compositions, *composition_names(objects)})),
         labels=_pairs(header.labels),
         keywords=tuple(sorted({*header.keywords, *reading.candidates[0].keywords})),
@@ -171,7 +182,8 @@ def _manifest(
     for document, own in manifests:
         group = group_of(str(document.get("apiVersion") or ""))
         if group == _META:
-            return read_meta(document, own, image=header.source, version=header.version)
+            name, _, _ = parse_source(header.source)
+            return read_meta(document, own, image=name, version=header.version)
         if group in _CARVEL:
             spec = document.get("spec")
             stated = {**(spec if isinstance(spec, Mapping) else {}), "version": header.version}
@@ -182,15 +194,36 @@ def _manifest(
 
 
 def _bare(header: PackageVersion, source: Source) -> ParsedManifest:
-    """Return a package of which only the header is known: it needs nothing."""
+    """Return a package of which only the header is known: it needs nothing. Only bundles have interfaces."""
     notes = Diagnostics(source, f"{VERSION_KIND} {header.source}")
     try:
         version = parse_loose(header.version)
     except VersionError as error:
         notes.refuse(("version",), str(error), reason=Reason.INVALID_VERSION)
         return notes.reading()
-    id_ = PackageId(Ecosystem.XPKG, header.source)
+    ecosystem = header.ecosystem or (Ecosystem.BUNDLE if header.interfaces else Ecosystem.XPKG)
+    if ecosystem is Ecosystem.KPT:
+        hint = "Register its repository; `index` is for packages of registries."
+        notes.refuse(("ecosystem",), "A kpt package is known by the tags of its repository", hint=hint)
+    name = parse_source(header.source)[0] if ecosystem is Ecosystem.XPKG else header.source
+    id_ = PackageId(ecosystem, name)
     return notes.reading(candidates=(Candidate(id_, version, location=source.location),))
+
+
+def _declared(header: PackageVersion, notes: Diagnostics) -> Iterator[Interface]:
+    for name, text in sorted(header.interfaces.items()):
+        try:
+            version = parse_loose(text) if text else None
+        except VersionError as error:
+            notes.refuse(("interfaces", name), str(error), reason=Reason.INVALID_VERSION)
+            continue
+        yield Interface(canonical_interface(name), version, is_declared=True)
+
+
+def _merged(own: tuple[Interface, ...], declared: tuple[Interface, ...]) -> tuple[Interface, ...]:
+    """Return the interfaces of a manifest, and those that only the header names."""
+    names = {interface.id for interface in own}
+    return (*own, *(interface for interface in declared if interface.id not in names))
 
 
 def _gvk(text: str, notes: Diagnostics) -> Gvk:

@@ -13,6 +13,7 @@ from reconciler.dependencies.dialects.reading import (
     ParsedManifest,
     Path,
     annotations,
+    join_api_version,
     manifest_label,
 )
 from reconciler.dependencies.model.packages import (
@@ -180,12 +181,9 @@ def _api(item: Any, path: Path, notes: Diagnostics) -> Any:
     if not isinstance(item, Mapping):
         return item
     fields = item["gvk"] if isinstance(item.get("gvk"), Mapping) else item
-    if "group" not in fields and "version" not in fields:
-        return dict(fields)
-    notes.warn(path, "group, kind and version are read as apiVersion and kind")
-    group, version = str(fields.get("group", "")), str(fields.get("version", ""))
-    rest = {key: value for key, value in fields.items() if key not in ("group", "version")}
-    return {**rest, "apiVersion": f"{group}/{version}" if group else version}
+    if "group" in fields or "version" in fields:
+        notes.warn(path, "group, kind and version are read as apiVersion and kind")
+    return join_api_version(fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +218,7 @@ class _Items:
 
 
 def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
-    parsed = notes.parse(api.PackageInstall, _correct_spelling(document, notes))
+    parsed = notes.parse(api.PackageInstall, _correct_spelling(_list_values(document, notes), notes))
     if parsed is None:
         return notes.reading()
     spec, noted = parsed.spec, annotations(document)
@@ -280,6 +278,16 @@ def _override(override: api.DependencyOverride, path: Path, notes: Diagnostics) 
     selection = override.version_selection
     range_ = None if selection is None else _selected_range(selection, (*path, "versionSelection"), notes)
     return Override(override.ref_name, range_, override.install, notes.at(*path))
+
+
+def _list_values(document: Document, notes: Diagnostics) -> Document:
+    """Bring a single value of the proposal's last example, a mapping, into the list that it belongs to."""
+    spec = document.get("spec")
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("values"), Mapping):
+        return document
+    path: Path = ("spec", "values")
+    notes.warn(path, "values is read as a list of one", hint="Start the item with a dash")
+    return {**document, "spec": {**spec, "values": [spec["values"]]}}
 
 
 def _correct_spelling(document: Document, notes: Diagnostics) -> Document:

@@ -1,7 +1,6 @@
 """Read Crossplane's package manifests, of today and of the packages-v2 design."""
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +13,10 @@ from reconciler.dependencies.dialects.reading import (
     ParsedManifest,
     Path,
     annotations,
+    join_api_version,
     manifest_label,
 )
+from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     ActivationRequest,
@@ -67,7 +68,6 @@ TAKE_OVER = "reconciler.dev/take-over"
 """The annotation of a package that may get the kinds of the packages that it names."""
 
 _LEGACY = {"imagePullSecrets": "packagePullSecrets", "imagePullPolicy": "packagePullPolicy"}
-_IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
 
 
 def read_crossplane(document: Document, source: Source) -> ParsedManifest:
@@ -99,12 +99,6 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
     return notes.reading()
 
 
-def parse_image(text: str) -> tuple[str, str, str]:
-    """Split an image reference into name, tag and digest; missing parts are empty."""
-    match = _IMAGE.fullmatch(text)
-    return (match["name"], match["tag"] or "", match["digest"] or "") if match else (text, "", "")
-
-
 def rewritten(image: str, configs: tuple[api.ImageConfig, ...]) -> str:
     """Return where an image really comes from: the longest matching prefix of an ImageConfig is replaced.
 
@@ -125,7 +119,7 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     parsed = notes.parse(api.CrossplanePackage, {**document, "spec": renamed})
     if parsed is None:
         return notes.reading()
-    name, tag, digest = parse_image(parsed.spec.package)
+    name, tag, digest = parse_source(parsed.spec.package)
     range_ = _pinned(tag, digest, notes)
     install = Install(
         "",
@@ -173,7 +167,7 @@ def _read_revision(document: Document, notes: Diagnostics) -> ParsedManifest:
     parsed = notes.parse(api.Revision, document)
     if parsed is None or GENERATED in annotations(document):
         return notes.reading()
-    name, tag, digest = parse_image(parsed.spec.image or parsed.spec.package)
+    name, tag, digest = parse_source(parsed.spec.image or parsed.spec.package)
     labels = parsed.metadata.labels or {}
     activation = ActivationRequest(
         parsed.kind,
@@ -239,7 +233,7 @@ def read_meta(
     manifest does not tell.
     """
     notes = Diagnostics(source, manifest_label(document))
-    parsed = notes.parse(api.Meta, document)
+    parsed = notes.parse(api.Meta, _join_crds(document))
     try:
         number = parse_loose(version)
     except VersionError as error:
@@ -273,35 +267,62 @@ def _depends(
         platforms.append(_platform(spec.crossplane.version, ("spec", "crossplane", "version"), notes))
     for number, dependency in enumerate(spec.depends_on):
         path: Path = ("spec", "dependsOn", number)
+        if not _names_one(dependency, path, notes):
+            continue
         if dependency.crossplane:
             platforms.append(_platform(dependency.crossplane, (*path, "crossplane"), notes))
         else:
-            requires += _dependency(dependency, path, notes)
+            requires.append(_dependency(dependency, path, notes))
     return tuple(requires), tuple(platforms)
+
+
+_PACKAGES = ("provider", "configuration", "function", "package")
+
+
+def _names_one(dependency: api.MetaDependency, path: Path, notes: Diagnostics) -> bool:
+    """Tell whether a dependency names exactly one of a package, a CRD and Crossplane; else refuse it."""
+    given = [name for name in (*_PACKAGES, "crd", "crossplane") if getattr(dependency, name)]
+    if len(given) == 1:
+        return True
+    fields = " and ".join(given) if given else "none of them"
+    message = f"A dependency names exactly one of package, crd and crossplane; this one names {fields}"
+    hint = "Write each as an item of its own." if given else ""
+    notes.refuse(path, message, hint=hint)
+    return False
 
 
 def _platform(text: str, path: Path, notes: Diagnostics) -> PlatformNeed:
     return PlatformNeed(Platform.CROSSPLANE, notes.range(Dialect.CROSSPLANE, text, path), notes.at(*path))
 
 
-def _dependency(dependency: api.MetaDependency, path: Path, notes: Diagnostics) -> Iterator[Requirement]:
-    names = [
-        name
-        for name in (dependency.provider, dependency.configuration, dependency.function, dependency.package)
-        if name
+def _dependency(dependency: api.MetaDependency, path: Path, notes: Diagnostics) -> Requirement:
+    if dependency.crd:
+        return Requirement(
+            (ApiNeed(_crd(dependency.crd)),), actions=DEFAULT_ACTIONS, location=notes.at(*path)
+        )
+    written = next(filter(None, (getattr(dependency, name) for name in _PACKAGES)))
+    name, tag, digest = parse_source(written)
+    text = dependency.version or digest or tag
+    if tag or digest:
+        notes.warn(path, f"The version of {written} belongs into the field version")
+    range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
+    need = PackageNeed(PackageId(Ecosystem.XPKG, name), range_)
+    return Requirement((need,), actions=DEFAULT_ACTIONS, location=notes.at(*path))
+
+
+def _join_crds(document: Document) -> Document:
+    """Bring the CRDs of dependencies, which the design calls GVKs, into apiVersion and kind."""
+    spec = document.get("spec")
+    listed = spec.get("dependsOn") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(listed, list):
+        return document
+    joined = [
+        {**item, "crd": join_api_version(item["crd"])}
+        if isinstance(item, Mapping) and isinstance(item.get("crd"), Mapping)
+        else item
+        for item in listed
     ]
-    if len(names) + (dependency.crd is not None) != 1:
-        notes.refuse(path, "A dependency names exactly one package, CRD or Crossplane version")
-    elif dependency.crd is not None:
-        yield Requirement((ApiNeed(_crd(dependency.crd)),), actions=DEFAULT_ACTIONS, location=notes.at(*path))
-    else:
-        name, tag, digest = parse_image(names[0])
-        text = dependency.version or digest or tag
-        if tag or digest:
-            notes.warn(path, f"The version of {names[0]} belongs into the field version")
-        range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
-        need = PackageNeed(PackageId(Ecosystem.XPKG, name), range_)
-        yield Requirement((need,), actions=DEFAULT_ACTIONS, location=notes.at(*path))
+    return {**document, "spec": {**spec, "dependsOn": joined}}
 
 
 def _crd(crd: str | api.TypeMeta) -> Gvk:
@@ -335,7 +356,7 @@ def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...]
     parsed = notes.parse(api.Lock, flatten_lock(document))
     candidates = []
     for number, package in enumerate(parsed.packages if parsed else ()):
-        name, tag, digest = parse_image(package.source or package.image or package.name)
+        name, tag, digest = parse_source(package.source or package.image or package.name)
         version = package.version or tag or digest
         pinned_digest = version if version.startswith("sha256:") else digest
         try:
@@ -350,6 +371,6 @@ def read_lock(document: Document, source: Source) -> tuple[tuple[Candidate, ...]
 
 
 def _locked_need(dependency: api.LockDependency, notes: Diagnostics) -> Requirement:
-    name, _, _ = parse_image(dependency.package)
+    name, _, _ = parse_source(dependency.package)
     range_ = notes.range(Dialect.CROSSPLANE, dependency.constraints, ("packages",))
     return Requirement((PackageNeed(PackageId(Ecosystem.XPKG, name), range_),))

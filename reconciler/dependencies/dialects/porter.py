@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 
 from reconciler.api import porter as api
-from reconciler.dependencies.dialects.crossplane import parse_image
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -17,6 +16,7 @@ from reconciler.dependencies.dialects.reading import (
     Path,
     manifest_label,
 )
+from reconciler.dependencies.dialects.references import canonical_interface, parse_image
 from reconciler.dependencies.model.packages import (
     Actions,
     Candidate,
@@ -49,7 +49,6 @@ _LEGACY_V2 = "org.getporter.dependencies"
 _TEMPLATE = re.compile(r"\{\{\s*([^}]*?)\s*\}\}")
 _NAMESPACE, _NAME = "installation.namespace", "installation.name"
 _PARAMETER, _CREDENTIAL = "parameter", "credential"
-_PREFIX, _PLURAL = "io.cnab.interface.", "io.cnab.interfaces."
 
 
 def read_installation(document: Document, source: Source) -> ParsedManifest:
@@ -391,10 +390,8 @@ def _version(text: str, path: Path, notes: Diagnostics) -> Version | None:
 
 
 def interface_id(text: str, path: Path, notes: Diagnostics) -> str:
-    """Return the one spelling of a well-known interface: `io.cnab.interface.NAME`."""
-    if text.startswith(_PLURAL):
-        return _PREFIX + text.removeprefix(_PLURAL)
-    if "." in text or "/" in text or not text:
-        return text
-    notes.warn(path, f"The interface {text} is read as {_PREFIX}{text}")
-    return _PREFIX + text
+    """Return the one name of an interface; a name without a domain is warned about."""
+    name = canonical_interface(text)
+    if name != text and "." not in text:
+        notes.warn(path, f"The interface {text} is read as {name}")
+    return name

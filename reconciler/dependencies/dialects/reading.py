@@ -119,6 +119,15 @@ def manifest_label(document: Document) -> str:
     return f"{kind} {'/'.join(part for part in parts if part)}".strip()
 
 
+def join_api_version(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an API with its `apiVersion`, also where group and version are separate fields."""
+    if "group" not in fields and "version" not in fields:
+        return dict(fields)
+    group, version = str(fields.get("group") or ""), str(fields.get("version") or "")
+    rest = {key: value for key, value in fields.items() if key not in ("group", "version")}
+    return {**rest, "apiVersion": f"{group}/{version}" if group else version}
+
+
 def annotations(document: Document) -> dict[str, str]:
     """Return the annotations of a document; none if it has none or they are no map."""
     metadata = document.get("metadata")

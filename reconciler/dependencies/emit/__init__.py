@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reconciler.dependencies.dialects.crossplane import parse_image
+from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import GeneratedPackage, ObjectRef, PackageGraph, name_collisions
 from reconciler.dependencies.emit.manifests import (
     NEEDED_BY,
@@ -149,7 +149,7 @@ def installed_version(document: Mapping[str, Any]) -> str:
     if not isinstance(spec, Mapping):
         return ""
     if isinstance(spec.get("package"), str):
-        return parse_image(spec["package"])[1]
+        return parse_source(spec["package"])[1]
     reference = spec.get("packageRef")
     selection = reference.get("versionSelection") if isinstance(reference, Mapping) else None
     return str(selection.get("constraints") or "") if isinstance(selection, Mapping) else ""

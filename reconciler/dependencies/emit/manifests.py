@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reconciler.dependencies.dialects.crossplane import parse_image
+from reconciler.dependencies.dialects.references import parse_source
 from reconciler.dependencies.emit.generated import (
     CARVEL_KIND,
     INHERITED_SETTINGS,
@@ -111,7 +111,7 @@ def active_version(
     active = next((r for r in revisions if r.is_active), None)
     if active is None:
         return None
-    _, tag, digest = parse_image(active.image)
+    _, tag, digest = parse_source(active.image)
     held = {"version": tag or generated.package.version, "digest": digest or active.digest}
     return replace(generated, package=generated.package.model_copy(update=held))
 

@@ -12,6 +12,7 @@ from reconciler.dependencies.versions import (
     Prereleases,
     Version,
     VersionPolicy,
+    is_digest,
     parse_constraint,
     parse_digest_or_constraint,
 )
@@ -173,7 +174,7 @@ def exact_range(dialect: Dialect, text: str) -> VersionRange:
     Raises:
         VersionError: The text is no version in this dialect.
     """
-    if text.startswith("sha256:"):
+    if is_digest(text):
         return VersionRange(dialect, text, (), constraint=Constraint(text, Grammar.MASTERMINDS, digest=text))
     return version_range(dialect, f"={text}" if dialect.grammar is Grammar.MASTERMINDS else text)
 
@@ -297,13 +298,18 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """An interface that a package implements, with the version of what it installs."""
+    """An interface that a package implements, with the version of what it installs.
+
+    `is_declared` means that the index alone names it: the shape, and a version that is missing, are
+    taken on trust.
+    """
 
     id: str
     version: Version | None = None
     outputs: Pairs = ()
     parameters: Pairs = ()
     credentials: Pairs = ()
+    is_declared: bool = False
 
     def meets(self, need: InterfaceNeed) -> bool:
         """Whether this implementation has the name, the version and the shape that is needed."""
@@ -311,12 +317,14 @@ class Interface:
 
     def has_version(self, need: InterfaceNeed) -> bool:
         """Whether this implementation has a version that is asked for."""
-        return not need.range.text or (self.version is not None and need.range.allows(self.version))
+        if self.version is None:
+            return self.is_declared or not need.range.text
+        return not need.range.text or need.range.allows(self.version)
 
     def has_shape(self, need: InterfaceNeed) -> bool:
         """Whether this implementation has the name and the shape that is needed, whatever its version."""
-        if self.id != need.id:
-            return False
+        if self.id != need.id or self.is_declared:
+            return self.id == need.id
         provided = (self.outputs, self.parameters, self.credentials)
         required = (need.outputs, need.parameters, need.credentials)
         return all(_covers(have, want) for have, want in zip(provided, required, strict=True))

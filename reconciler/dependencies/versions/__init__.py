@@ -1,5 +1,7 @@
 """Versions and constraints: one type, the grammar of each dialect, and preferences."""
 
+import re
+
 from reconciler.dependencies.versions import carvel, masterminds
 from reconciler.dependencies.versions.carvel import CarvelSelection, Prereleases
 from reconciler.dependencies.versions.constraint import Comparator, Constraint, Grammar, Operator, Wildcard
@@ -27,6 +29,7 @@ __all__ = [
     "VersionPolicy",
     "Wildcard",
     "choose",
+    "is_digest",
     "lint_constraint",
     "parse_constraint",
     "parse_digest_or_constraint",
@@ -39,6 +42,7 @@ __all__ = [
 ]
 
 _DIGEST = "sha256:"
+_COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def parse_constraint(text: str, grammar: Grammar) -> Constraint:
@@ -50,12 +54,17 @@ def parse_constraint(text: str, grammar: Grammar) -> Constraint:
     return masterminds.parse(text) if grammar is Grammar.MASTERMINDS else carvel.parse(text, grammar)
 
 
+def is_digest(text: str) -> bool:
+    """Tell whether a text pins content: the digest of an image, or a commit."""
+    return text.startswith(_DIGEST) or _COMMIT.fullmatch(text) is not None
+
+
 def parse_digest_or_constraint(text: str) -> Constraint:
-    """Parse a dependency's version as Crossplane accepts it: a range, or the digest of one image.
+    """Parse a dependency's version as Crossplane accepts it: a range, or the digest of one content.
 
     Raises:
         VersionError: The text is neither.
     """
-    if text.startswith(_DIGEST):
+    if is_digest(text):
         return Constraint(text, Grammar.MASTERMINDS, digest=text)
     return masterminds.parse(text)

@@ -1,9 +1,15 @@
 """What pydantic finds wrong, as a person reads it."""
 
-from typing import NamedTuple
+import inspect
+import pkgutil
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import pytest
+from pydantic import BaseModel
 
+from reconciler import api
+from reconciler.api.crossplane import MetaDependency
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, field_text, parse_model, suggest
 from reconciler.reasons import Reason
@@ -152,3 +158,42 @@ def test_unusual_key_is_quoted_in_a_path() -> None:
 
 def test_no_candidates_give_no_hint() -> None:
     assert suggest("a", ()) == ""
+
+
+MODULES = [import_module(f"reconciler.api.{module.name}") for module in pkgutil.iter_modules(api.__path__)]
+MODELS = sorted(
+    {
+        model
+        for module in MODULES
+        for model in vars(module).values()
+        if inspect.isclass(model) and issubclass(model, BaseModel) and model.__module__ == module.__name__
+    },
+    key=lambda model: (model.__module__, model.__name__),
+)
+VALUES: list[Any] = [None, 1, 1.5, float("inf"), "x", True, [], [1], [{}], {}, {"a": 1}, {"a": {}}, [[1]]]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_no_error_of_any_field_shows_a_type_of_the_program(model: type[BaseModel]) -> None:
+    for name, field in model.model_fields.items():
+        for value in VALUES:
+            parsed = parse_model(model, {field.alias or name: value})
+            for error in parsed if isinstance(parsed, tuple) else ():
+                assert "Input should" not in error.message
+                assert "[" not in error.message.replace("[0]", "")
+                assert not any(str(step)[:1].isupper() or step in {"str", "bool"} for step in error.path)
+
+
+@pytest.mark.parametrize(
+    ("crd", "message"),
+    [
+        (1, "crd must be a string or a mapping, but is the number 1"),
+        ({"kind": "Bucket"}, "Missing required field crd.apiVersion"),
+        ({"apiVersion": "v1", "kind": 3}, "crd.kind must be a string, but is the number 3"),
+    ],
+)
+def test_a_field_of_two_types_has_the_error_of_the_type_that_is_meant(crd: object, message: str) -> None:
+    errors = parse_model(MetaDependency, {"crd": crd})
+
+    assert isinstance(errors, tuple)
+    assert [error.message for error in errors] == [message]

@@ -96,6 +96,60 @@ def test_adding_with_an_interface_chooses_it_and_removing_forgets_it_everywhere(
     assert not (copy / "index/r.io/helm").exists()
 
 
+PLURAL = "io.cnab.interfaces.mysql"
+
+
+@pytest.mark.parametrize("written", [MYSQL, PLURAL, "mysql"])
+def test_an_interface_is_one_in_each_of_its_spellings(copy: Path, written: str) -> None:
+    assert run(copy, "set-default", written, "bundle:r.io/helm") == [
+        f"{MYSQL} is bundle:r.io/helm in index/defaults.yaml"
+    ]
+    assert run(copy, "list", "--interface", written) == [
+        f"  bundle:r.io/azure  1.0.0  implements {MYSQL}",
+        f"* bundle:r.io/helm  1.0.0  implements {MYSQL}",
+    ]
+
+
+def test_a_default_that_a_person_writes_in_the_plural_counts_and_two_spellings_must_agree(copy: Path) -> None:
+    layer = copy / "index/defaults.yaml"
+    head = "apiVersion: reconciler.dev/v1alpha1\nkind: PackageIndex\ndefaults:\n"
+    layer.write_text(f"{head}  {PLURAL}: bundle:r.io/azure\n")
+    assert run(copy, "list", "--interface", MYSQL)[0].startswith("* bundle:r.io/azure")
+
+    layer.write_text(f"{head}  {PLURAL}: bundle:r.io/azure\n  mysql: bundle:r.io/helm\n")
+    result = invoke(copy, "list", "--interface", MYSQL)
+    assert (
+        f"index/defaults.yaml:5:10: InvalidManifest: mysql is {MYSQL}, which is bundle:r.io/azure"
+        in " ".join(result.stderr.split())
+    )
+    assert "*" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "added"),
+    [
+        (("r.io/new", "1.0.0", "--interface", PLURAL), "bundle:r.io/new"),
+        (("bundle:r.io/new", "1.0.0"), "bundle:r.io/new"),
+        (("carvel:new.io", "1.0.0"), "carvel:new.io"),
+        (("git@h.io:acme/new.git", "v1.0.0"), "xpkg:https://h.io/acme/new"),
+        (("r.io/new", "1.0.0"), "xpkg:r.io/new"),
+    ],
+)
+def test_what_is_added_without_a_manifest_has_the_ecosystem_that_is_meant(
+    copy: Path, arguments: tuple[str, ...], added: str
+) -> None:
+    assert run(copy, "add", *arguments)[0].startswith(f"added {added} ")
+    assert any(line.removeprefix("*").strip().startswith(f"{added} ") for line in run(copy, "list"))
+
+
+def test_a_bundle_that_is_added_for_an_interface_implements_it_and_is_its_default(copy: Path) -> None:
+    run(copy, "add", "r.io/new", "1.0.0", "--interface", PLURAL, "--environment", "dev")
+
+    listed = run(copy, "list", "--interface", "mysql", "--environment", "dev")
+    assert listed[2] == f"* bundle:r.io/new  1.0.0  implements {MYSQL}"
+    assert run(copy, "list", "--interface", "mysql")[2].startswith(" ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -107,6 +161,11 @@ def test_adding_with_an_interface_chooses_it_and_removing_forgets_it_everywhere(
         (("remove", "r.io/helm", "--version", "9.0.0"), UsageError),
         (("set-default", MYSQL, "helm"), UsageError),
         (("set-default", MYSQL, "bundle:x", "--cluster", "a", "--environment", "b"), UsageError),
+        (
+            ("add", "r.io/x", "1.0.0", "--interface", MYSQL, "--cluster", "a", "--environment", "b"),
+            UsageError,
+        ),
+        (("add", "kpt:r.io/x", "1.0.0"), ConfigurationError),
         (("list", "--label", "team"), UsageError),
     ],
 )

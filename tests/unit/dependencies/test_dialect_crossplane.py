@@ -8,13 +8,13 @@ import pytest
 from reconciler.api.crossplane import ImageConfig
 from reconciler.dependencies.dialects.crossplane import (
     flatten_lock,
-    parse_image,
     read_crossplane,
     read_lock,
     read_meta,
     rewritten,
 )
 from reconciler.dependencies.dialects.reading import ParsedManifest
+from reconciler.dependencies.dialects.references import parse_image, parse_source
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     ApiNeed,
@@ -122,7 +122,15 @@ DEPENDENCIES = [
     ),
     ({"package": "x/aws", "version": "sha256:ab"}, "x/aws sha256:ab"),
     ({"crd": {"apiVersion": "aws.example.org/v1", "kind": "Bucket"}}, "the API aws.example.org/v1/Bucket"),
+    (
+        {"crd": {"group": "aws.example.org", "version": "v1", "kind": "Bucket"}},
+        "the API aws.example.org/v1/Bucket",
+    ),
     ({"crd": "buckets.aws.example.org"}, "the API aws.example.org/buckets"),
+    (
+        {"package": "https://git.example.org/acme/aws.git", "version": ">=v1.0.0"},
+        "https://git.example.org/acme/aws >=v1.0.0",
+    ),
 ]
 
 
@@ -143,11 +151,30 @@ def test_crossplane_itself_is_a_platform() -> None:
     assert field[0].platform is Platform.CROSSPLANE
 
 
-@pytest.mark.parametrize(
-    "written", [{}, {"provider": "a", "package": "b"}, {"package": "a", "version": "not"}]
-)
-def test_a_dependency_that_cannot_be_meant_is_refused(written: dict[str, Any]) -> None:
-    assert meta(written).problems
+GVK = {"apiVersion": "v1", "kind": "A"}
+EXCLUSIVE = "A dependency names exactly one of package, crd and crossplane; this one names "
+REFUSED = [
+    ({}, f"{EXCLUSIVE}none of them"),
+    ({"provider": "a", "package": "b"}, f"{EXCLUSIVE}provider and package"),
+    ({"package": "a", "crossplane": ">=v1.0.0"}, f"{EXCLUSIVE}package and crossplane"),
+    ({"crd": GVK, "crossplane": ">=v1.0.0"}, f"{EXCLUSIVE}crd and crossplane"),
+    ({"package": "a", "crd": GVK}, f"{EXCLUSIVE}package and crd"),
+    ({"crd": {"kind": "A"}}, "Missing required field spec.dependsOn[0].crd.apiVersion"),
+]
+
+
+@pytest.mark.parametrize(("written", "message"), REFUSED)
+def test_a_dependency_that_cannot_be_meant_is_refused(written: dict[str, Any], message: str) -> None:
+    reading = meta(written)
+
+    assert [problem.message for problem in reading.problems] == [message]
+    assert (reading.candidates, reading.problems[0].location) == ((), HERE.location)
+
+
+def test_a_version_that_is_no_range_is_refused() -> None:
+    assert [p.reason for p in meta({"package": "a", "version": "not"}).problems] == [
+        Reason.INVALID_CONSTRAINT
+    ]
 
 
 def test_a_moving_tag_is_no_candidate() -> None:
@@ -255,11 +282,59 @@ def test_revisions_are_accepted_as_they_are(kind: str, spec: dict[str, Any]) -> 
     assert read_crossplane(document, HERE).problems == ()
 
 
-def test_a_git_source_is_a_package_like_an_image() -> None:
-    (aws,) = install("Package", "https://git.example.org/acme/aws:v1.2.3").installs
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "https://git.example.org/acme/aws:v1.2.3",
+        "https://git.example.org/acme/aws.git@v1.2.3",
+        "https://user@git.example.org/acme/aws.git#v1.2.3",
+        "https://git.example.org:443/acme/aws?ref=v1.2.3",
+        "git::https://git.example.org/acme/aws.git?depth=1&ref=v1.2.3",
+        "git+https://git.example.org/acme/aws@v1.2.3",
+        "git+ssh://git@git.example.org/acme/aws.git@v1.2.3",
+        "ssh://git@git.example.org:22/acme/aws.git?ref=v1.2.3",
+        "git://git.example.org/acme/aws:v1.2.3",
+        "git@git.example.org:acme/aws.git:v1.2.3",
+        "git@git.example.org:acme/aws@v1.2.3",
+        "git.example.org/acme/aws.git:v1.2.3",
+        "git.example.org/acme/aws?ref=v1.2.3",
+        "https://git.example.org/acme/aws.git?ref=aws/v1.2.3",
+    ],
+)
+def test_a_git_source_is_a_package_like_an_image(written: str) -> None:
+    (aws,) = install("Package", written).installs
 
     assert aws.need.id.name == "https://git.example.org/acme/aws"
     assert aws.need.range.allows(parse_loose("v1.2.3"))
+    assert not aws.need.range.allows(parse_loose("v1.2.4"))
+
+
+@pytest.mark.parametrize(
+    ("written", "parsed"),
+    [
+        (f"https://h.example.org/a.git@{COMMIT}", ("https://h.example.org/a", "", COMMIT)),
+        ("https://h.example.org/mono.git//aws?ref=v1.0.0", ("https://h.example.org/mono//aws", "v1.0.0", "")),
+        ("https://h.example.org/mono.git/aws@v1.0.0", ("https://h.example.org/mono//aws", "v1.0.0", "")),
+        ("https://h.example.org:8443/a", ("https://h.example.org:8443/a", "", "")),
+        ("file:///srv/git/a.git:v1.0.0", ("file:///srv/git/a", "v1.0.0", "")),
+        ("git@h.example.org:a.git", ("https://h.example.org/a", "", "")),
+        ("host:5000/a/b:v1@sha256:ab", ("host:5000/a/b", "v1", "sha256:ab")),
+        ("aws@sha256:ab", ("aws", "", "sha256:ab")),
+        ("x.example.org/digit:v1", ("x.example.org/digit", "v1", "")),
+    ],
+)
+def test_a_source_has_a_name_a_version_and_a_digest(written: str, parsed: tuple[str, str, str]) -> None:
+    assert parse_source(written) == parsed
+
+
+def test_a_commit_is_a_pin_by_content() -> None:
+    (aws,) = install("Package", f"https://git.example.org/acme/aws@{COMMIT}").installs
+
+    assert aws.need.range.allows(parse_loose("v9.9.9"), COMMIT)
+    assert not aws.need.range.allows(parse_loose("v9.9.9"), COMMIT[::-1])
 
 
 def test_a_dependency_grants_nothing_and_metadata_decides_nothing() -> None:

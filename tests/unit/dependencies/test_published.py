@@ -2,8 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from reconciler.dependencies.catalog.published import read_package_version
-from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
+from reconciler.dependencies.model.packages import (
+    Dialect,
+    Ecosystem,
+    Gvk,
+    InterfaceNeed,
+    PackageId,
+    version_range,
+)
 from reconciler.errors import Location
 from reconciler.inventory import Source
 from reconciler.reasons import Reason
@@ -128,3 +137,57 @@ def test_what_a_package_brings_is_read_from_its_content() -> None:
     assert {str(gvk.group_kind) for gvk in found.provides if gvk.version} == {"XNetwork.x.io", "Network.x.io"}
     assert found.compositions == ("small",)
     assert found.retain is True
+
+
+def test_an_interface_that_the_header_alone_names_is_taken_on_trust() -> None:
+    head = HEADER | {
+        "source": "r.io/mysql",
+        "version": "1.0.0",
+        "interfaces": {"io.cnab.interfaces.mysql": ""},
+    }
+    need = InterfaceNeed(
+        "io.cnab.interface.mysql", version_range(Dialect.PORTER, "5.7.x"), outputs=(("url", "string"),)
+    )
+    versioned = head | {"interfaces": {"mysql": "8.0.0"}}
+
+    (mysql,), (later,) = (read_package_version(folder(d)).candidates for d in (head, versioned))
+    assert mysql.id == PackageId(Ecosystem.BUNDLE, "r.io/mysql")
+    assert [interface.meets(need) for interface in (*mysql.interfaces, *later.interfaces)] == [True, False]
+
+
+def test_a_manifest_says_more_of_an_interface_than_the_header() -> None:
+    manifest = {"name": "mysql", "version": "1.0.0", "dependencies": {"provides": [{"interface": "mysql"}]}}
+    head = HEADER | {"source": "r.io/mysql", "version": "1.0.0", "interfaces": {"mysql": "", "tls": ""}}
+
+    (mysql,) = read_package_version(folder(head, manifest)).candidates
+    assert [(i.id, i.is_declared) for i in mysql.interfaces] == [
+        ("io.cnab.interface.mysql", False),
+        ("io.cnab.interface.tls", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"ecosystem": "kpt"}, "A kpt package is known by the tags of its repository"),
+        (
+            {"ecosystem": "helm"},
+            "ecosystem must be 'xpkg', 'carvel', 'bundle' or 'kpt', but is the text 'helm'",
+        ),
+        ({"interfaces": {"mysql": "no version"}}, "no version"),
+    ],
+)
+def test_a_header_that_cannot_be_meant_is_refused(fields: dict[str, Any], message: str) -> None:
+    reading = read_package_version(folder(HEADER | fields))
+
+    assert reading.candidates == ()
+    assert message in reading.problems[0].message
+
+
+def test_a_header_and_its_manifest_are_of_one_ecosystem() -> None:
+    reading = read_package_version(folder(HEADER | {"ecosystem": "carvel"}, {"name": "a"}))
+
+    assert reading.candidates == ()
+    assert [p.message for p in reading.problems] == [
+        f"The ecosystem is carvel, but its manifest is bundle:{HEADER['source']}'s"
+    ]

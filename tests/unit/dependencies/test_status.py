@@ -15,6 +15,7 @@ PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(
     "platform", "v1.0.0", "[{provider: x.io/acme/net, version: '>=v1.0.0'}]"
 )
 NET = crossplane("acme/net", "v1.5.0").replace("kind: Configuration", "kind: Provider")
+PLANNED = "{gvk: {apiVersion: log.io/v1, kind: Sink}}"
 GVK = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
 
 
@@ -73,26 +74,26 @@ def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() ->
 def test_every_dependency_is_listed_with_who_made_it_and_what_serves_an_api() -> None:
     found = statuses(
         install("shop", "web.io", "")
+        + install("till", "pos.io", "")
         + install("mine", "log.io", "")
-        + package("web.io", "1.0.0", needs("db.io", more=", alias: store"), needs("log.io"), GVK)
+        + package("web.io", "1.0.0", needs("db.io", more=", alias: store"), needs("log.io"), GVK, PLANNED)
+        + package("pos.io", "1.0.0", needs("db.io"))
         + package("db.io", "1.4.0")
-        + package("log.io", "1.0.0")
+        + package("log.io", "1.0.0", "provides: [{apiVersion: log.io/v1, kind: Sink}]")
         + "---\nkind: Cluster\napis: [certs.io/v1/Issuer]\n"
     )
+    db = {"refName": "db.io", "packageInstallRef": "db.io", "version": "1.4.0"}
+    log = {"refName": "log.io", "packageInstallRef": "mine", "version": "1.0.0"}
 
+    till = {"created": False, "package": db}
+    assert found["PackageInstall/prod/till"]["status"]["dependencies"] == [till]
     assert found["PackageInstall/prod/shop"]["status"]["dependencies"] == [
-        {
-            "alias": "store",
-            "created": True,
-            "package": {"refName": "db.io", "packageInstallRef": {"name": "db.io"}, "version": "1.4.0"},
-        },
+        {"alias": "store", "created": True, "package": db},
+        {"created": False, "package": log},
+        {"created": False, "gvk": {"apiVersion": "certs.io/v1", "kind": "Issuer", "providedBy": "cluster"}},
         {
             "created": False,
-            "package": {"refName": "log.io", "packageInstallRef": {"name": "mine"}, "version": "1.0.0"},
-        },
-        {
-            "created": False,
-            "gvk": {"apiVersion": "certs.io/v1", "kind": "Issuer", "providedBy": "cluster"},
+            "gvk": {"apiVersion": "log.io/v1", "kind": "Sink", "providedBy": "log.io", "version": "1.0.0"},
         },
     ]
 
